@@ -1,0 +1,1 @@
+"""The ``kraftcore`` command: one file a command."""

@@ -1,0 +1,105 @@
+"""Every error kraftcore raises on purpose, split by what the caller should do about it.
+
+=========================  ===========================================================================================
+class                      what to do
+=========================  ===========================================================================================
+``LocalError``             fix the call: an argument is out of range, or the object is in a state that forbids it
+``RemoteProtocolError``    distrust the bytes or the peer that sent them; nothing of them was taken over
+``CorruptDataError``       bytes on disk are damaged: see the position; recover from a replica or a snapshot
+``StorageError``           the disk or the file system failed; what was not acknowledged may be lost
+``LockedError``            another process owns the directory: stop it, or use another directory
+``MissingDependencyError`` install the extra that the message names
+``InvariantError``         a bug in kraftcore: stop, keep the data, report it
+=========================  ===========================================================================================
+"""
+
+from __future__ import annotations
+
+
+class KraftError(Exception):
+    """Base of all errors that kraftcore raises on purpose."""
+
+
+class LocalError(KraftError, ValueError):
+    """The caller asked for something impossible; nothing was changed."""
+
+
+class ClosedError(LocalError):
+    """The object was closed, or refuses work after an earlier failure that the message names."""
+
+
+class RemoteProtocolError(KraftError):
+    """Bytes from a peer break the protocol; nothing of them was taken over."""
+
+
+class WireError(RemoteProtocolError):
+    """A frame or message body cannot be decoded.
+
+    Attributes:
+        message_name: the schema's name, for example ``FetchResponse``; None while only the frame is known.
+        version: message version, or None.
+        field: dotted path of the field, for example ``responses[0].partitions[2].records``, or None.
+        position: byte position in the input at which decoding stopped.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        message_name: str | None = None,
+        version: int | None = None,
+        field: str | None = None,
+        position: int = 0,
+    ) -> None:
+        self.reason = reason
+        self.message_name = message_name
+        self.version = version
+        self.field = field
+        self.position = position
+        where = message_name or "frame"
+        if version is not None:
+            where += f" v{version}"
+        if field:
+            where += f", field {field}"
+        super().__init__(f"{where}: {reason} (byte {position})")
+
+
+class UnsupportedVersionError(RemoteProtocolError):
+    """A message version or feature level outside the supported range; the message names both."""
+
+
+class CorruptDataError(KraftError):
+    """Bytes that were stored are not what was written.
+
+    Attributes:
+        position: byte position within the input or file, or -1 when it has no single place.
+        path: the file, or None when the bytes came from memory.
+    """
+
+    def __init__(self, reason: str, *, position: int = -1, path: str | None = None) -> None:
+        self.reason = reason
+        self.position = position
+        self.path = path
+        place = "" if path is None else f"{path}: "
+        at = "" if position < 0 else f" (byte {position})"
+        super().__init__(f"{place}{reason}{at}")
+
+
+class CorruptBatchError(CorruptDataError, RemoteProtocolError):
+    """Bytes that should be a record batch are not one, or its checksum differs."""
+
+
+class StorageError(KraftError, OSError):
+    """The disk failed, or is full. Built like OSError: ``StorageError(errno, text, path)``."""
+
+
+class LockedError(KraftError):
+    """Another process owns the directory."""
+
+
+class MissingDependencyError(KraftError, ImportError):
+    """An optional package is needed; the message names the extra that brings it."""
+
+
+class InvariantError(KraftError):
+    """A rule that must always hold does not: a bug in kraftcore, never the caller's fault."""

@@ -1,0 +1,1 @@
+"""Every message and record as data; error codes; feature levels."""

@@ -1,0 +1,54 @@
+"""Build of the compiled core. Everything that is not an extension module is declared in pyproject.toml.
+
+Environment:
+    KRAFTCORE_TRACE=1  build with line tracing, for coverage of the ``.pyx`` files (never time such a build).
+    KRAFTCORE_SANITIZE=1  build with AddressSanitizer and UndefinedBehaviorSanitizer (see docs/testing.md).
+"""
+
+import os
+from glob import glob
+
+from Cython.Build import cythonize
+from setuptools import Extension, setup
+
+TRACE = os.environ.get("KRAFTCORE_TRACE") == "1"
+SANITIZE = os.environ.get("KRAFTCORE_SANITIZE") == "1"
+# Memoryview helpers are compiled once into this module instead of into every extension (Cython >= 3.2).
+SHARED = "kraftcore.core._cyutility"
+
+macros = [("CYTHON_TRACE", "1"), ("CYTHON_TRACE_NOGIL", "1"), ("CYTHON_USE_SYS_MONITORING", "0")] if TRACE else []
+compile_args = ["-O3", "-g0", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Wno-unused-function"]
+link_args = []
+if SANITIZE:
+    compile_args = ["-O1", "-g", "-fno-omit-frame-pointer", "-fsanitize=address,undefined"]
+    link_args = ["-fsanitize=address,undefined"]
+
+
+def extension(name: str, source: str) -> Extension:
+    return Extension(
+        name,
+        [source],
+        include_dirs=["kraftcore/core"],
+        depends=sorted(glob("kraftcore/core/*.h")),
+        define_macros=macros,
+        extra_compile_args=compile_args,
+        extra_link_args=link_args,
+    )
+
+
+extensions = [
+    extension("kraftcore.core." + os.path.basename(path).removesuffix(".pyx"), path)
+    for path in sorted(glob("kraftcore/core/*.pyx"))
+]
+extensions.append(extension(SHARED, "kraftcore/core/_cyutility.c"))  # written by cythonize
+
+setup(
+    ext_modules=cythonize(
+        extensions,
+        language_level=3,
+        force=TRACE,  # cythonize goes by mtime and would miss the changed directive
+        compiler_directives={"linetrace": TRACE},
+        shared_utility_qualified_name=SHARED,
+    ),
+    options={"build_ext": {"parallel": os.cpu_count() or 1}},
+)
