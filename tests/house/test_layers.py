@@ -50,7 +50,9 @@ def test_the_reader_of_imports_sees_every_form(tmp_path, monkeypatch):
     monkeypatch.setattr(project, "ROOT", tmp_path)
     folder = tmp_path / "kraftcore" / "core"
     folder.mkdir(parents=True)
-    (folder / "a.py").write_text("import trio\nfrom . import b\nfrom ..raft import c\nif True:\n    from os import path\n")
+    (folder / "a.py").write_text(
+        "import trio\nfrom . import b\nfrom ..raft import c\nif True:\n    from os import path\n"
+    )
     (folder / "d.pyx").write_text("cimport cython\nfrom kraftcore.raft.x cimport y, z as w\nimport socket\n")
     assert {"trio", "kraftcore.core.b", "kraftcore.raft.c", "os"} <= imports(folder / "a.py")
     assert {"cython", "kraftcore.raft.x", "kraftcore.raft.x.z", "socket"} <= imports(folder / "d.pyx")

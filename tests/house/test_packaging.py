@@ -6,9 +6,10 @@ import importlib
 import importlib.util
 from importlib.metadata import version
 
-import kraftcore
 import pytest
 from project import ROOT, SOURCES, module_name, pyproject, sources
+
+import kraftcore
 
 EXTENSIONS = sorted(module_name(path) for path in sources(".pyx"))
 

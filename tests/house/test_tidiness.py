@@ -7,6 +7,7 @@ import importlib
 import inspect
 import re
 import subprocess
+from itertools import chain
 
 import pytest
 from project import ROOT, imports, module_name, pyproject, sources
@@ -103,6 +104,7 @@ def test_no_traces_of_one_machine():
 def test_dependencies_are_explained():
     project = pyproject()["project"]
     text = (ROOT / "docs" / "dependencies.md").read_text().lower()
-    for requirement in [*project["dependencies"], *sum(project["optional-dependencies"].values(), [])]:
+    extras = chain.from_iterable(project["optional-dependencies"].values())
+    for requirement in chain(project["dependencies"], extras):
         package = re.split(r"[^\w-]", requirement)[0].lower()
         assert package == "kraftcore" or f"`{package}`" in text, f"docs/dependencies.md does not explain {package}"
