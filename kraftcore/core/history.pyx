@@ -24,6 +24,7 @@ BOOTSTRAP_OFFSET = -1
 
 
 @cython.final
+@cython.auto_pickle(False)
 cdef class History:
     """Values by the offset from which they are in force, oldest first.
 

@@ -23,6 +23,7 @@ cdef enum:
 
 
 @cython.final
+@cython.auto_pickle(False)
 cdef class Watermark:
     """High watermark over a voter set.
 
