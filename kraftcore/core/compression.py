@@ -1,8 +1,8 @@
 """The compression codecs of record batches: gzip from the standard library, the others from cramjam (an extra).
 
-What is written is what Kafka's own writers make: one gzip member, snappy in 32 KiB blocks with the xerial header, an LZ4
-frame of independent 64 KiB blocks (Kafka refuses linked ones) without checksums, one zstd frame. What is read is
-what Kafka reads, plus raw snappy without the xerial header, as older clients wrote it.
+What is written is what Kafka's own writers make: one gzip member, snappy in 32 KiB blocks with the xerial header, an
+LZ4 frame of independent 64 KiB blocks (Kafka refuses linked ones) without checksums, one zstd frame. What is read is
+what Kafka reads: that includes raw snappy without the xerial header, as some clients write it.
 
 Output is bounded before it is allocated: a small batch that decompresses to more than the limit is an error, not a
 full memory.
@@ -26,6 +26,7 @@ DEFAULT_MAX_DECOMPRESSED_BYTES = 128 << 20
 
 SNAPPY_BLOCK = 32 << 10
 LZ4_BLOCK = 64 << 10
+ZSTD_LEVEL_MAX = 22
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + b"\x00\x00\x00\x01" * 2  # version, and the oldest version that can read it
 # LZ4 magic, flags 0x60 (version 1, independent blocks), block size code 4 (64 KiB), checksum of these two bytes.
@@ -82,8 +83,8 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
         return _snappy(library, view)
     if codec is Compression.LZ4:
         return _lz4(library, view)
-    if level is not None and not 1 <= level <= 22:
-        raise LocalError(f"zstd level {level} is outside 1 to 22")
+    if level is not None and not 1 <= level <= ZSTD_LEVEL_MAX:
+        raise LocalError(f"zstd level {level} is outside 1 to {ZSTD_LEVEL_MAX}")
     return bytes(library.zstd.compress(view, level=level))
 
 

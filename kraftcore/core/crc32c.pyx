@@ -10,6 +10,8 @@ from libc.stdint cimport uint8_t, uint32_t
 
 from crc32c import crc32c as _package_crc32c
 
+__all__ = ["crc32c"]
+
 cdef extern from "crc32c_kernel.h":
     int crc32c_kernel_usable() noexcept nogil
     uint32_t crc32c_kernel_update(uint32_t value, const uint8_t *data, size_t size) noexcept nogil
