@@ -1,9 +1,9 @@
 # cython: language_level=3
 # Leaf helpers of every codec: big-endian loads and stores, varints. Bodies live here so that they inline everywhere.
 #
-# Rules: no Python objects, no exceptions, no reads at or beyond `end`. Readers return the new position, or NULL when the
-# bytes end too early or the varint is over-long; the caller turns NULL into an error that names the place.
-# Kafka uses zig-zag varints inside records ("varint", "varlong") and plain unsigned varints in messages ("uvarint").
+# Rules: no Python objects, no exceptions, no reads at or beyond `end`. Readers return the new position, or NULL when
+# the bytes end too early or the varint is over-long; the caller turns NULL into an error that names the place.
+# Kafka has zig-zag varints inside records ("varint", "varlong") and plain unsigned ones in messages ("uvarint").
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy

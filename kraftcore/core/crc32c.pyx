@@ -1,4 +1,5 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True, autotestdict=False
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
+# cython: autotestdict=False
 """CRC-32C (Castagnoli), the checksum of record batches and producer-state files.
 
 Two routes to one result: the kernel of ``crc32c_kernel.h`` where the processor has the instructions, else the crc32c
@@ -6,7 +7,6 @@ package. The package also checks the kernel once at import.
 """
 
 from libc.stdint cimport uint8_t, uint32_t
-from cpython.bytes cimport PyBytes_FromStringAndSize
 
 from crc32c import crc32c as _package_crc32c
 

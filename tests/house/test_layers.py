@@ -1,0 +1,58 @@
+"""Arrows point inwards: who may import whom, read from the import statements."""
+
+from __future__ import annotations
+
+import pytest
+from project import imports, module_name, sources
+
+# Layer -> the layers it may import besides itself. `kraftcore.errors` is open to all.
+MAY_IMPORT: dict[str, set[str]] = {
+    "errors": set(),
+    "core": set(),
+    "protocol": {"core"},
+    "storage": {"core", "protocol"},
+    "raft": {"core", "protocol"},
+    "transports": {"core", "protocol"},
+    "cli": {"core", "protocol", "storage", "raft", "transports", "plugins", "node", "config"},
+    "plugins": {"core", "protocol", "storage", "raft", "node", "config"},
+}
+# What the inner layers must not reach for: tasks, sockets, clocks, hidden randomness, logging.
+FORBIDDEN: dict[str, set[str]] = {
+    "core": {"asyncio", "logging", "random", "socket", "threading", "time", "trio"},
+    "protocol": {"asyncio", "logging", "os", "random", "socket", "threading", "time", "trio"},
+    "storage": {"asyncio", "logging", "random", "socket", "threading", "trio"},
+    "raft": {"asyncio", "logging", "os", "random", "socket", "threading", "time", "trio"},
+}
+FILES = [path for path in sources(".py", ".pyx", ".pxd") if module_name(path) != "kraftcore"]
+
+
+def layer_of(module: str) -> str | None:
+    parts = module.split(".")
+    return parts[1] if parts[0] == "kraftcore" and len(parts) > 1 else None
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: module_name(path) + path.suffix)
+def test_imports_point_inwards(path):
+    layer = layer_of(module_name(path))
+    assert layer in MAY_IMPORT, f"{path} lives in the layer {layer!r}: give it a row in MAY_IMPORT"
+    allowed = MAY_IMPORT[layer] | {layer, "errors"}
+    for target in sorted(imports(path)):
+        reached = layer_of(target)
+        assert reached is None or reached in allowed or target == "kraftcore.__version__", (
+            f"{module_name(path)} imports {target}: {layer} may import only {sorted(allowed)}"
+        )
+        assert target.split(".")[0] not in FORBIDDEN.get(layer, set()), f"{module_name(path)} imports {target}"
+
+
+def test_the_reader_of_imports_sees_every_form(tmp_path, monkeypatch):
+    import project
+
+    monkeypatch.setattr(project, "ROOT", tmp_path)
+    folder = tmp_path / "kraftcore" / "core"
+    folder.mkdir(parents=True)
+    (folder / "a.py").write_text(
+        "import trio\nfrom . import b\nfrom ..raft import c\nif True:\n    from os import path\n"
+    )
+    (folder / "d.pyx").write_text("cimport cython\nfrom kraftcore.raft.x cimport y, z as w\nimport socket\n")
+    assert {"trio", "kraftcore.core.b", "kraftcore.raft.c", "os"} <= imports(folder / "a.py")
+    assert {"cython", "kraftcore.raft.x", "kraftcore.raft.x.z", "socket"} <= imports(folder / "d.pyx")

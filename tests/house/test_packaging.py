@@ -1,0 +1,45 @@
+"""What gets installed: packages, stubs, compiled modules, names."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from importlib.metadata import version
+
+import pytest
+from project import ROOT, SOURCES, module_name, pyproject, sources
+
+import kraftcore
+
+EXTENSIONS = sorted(module_name(path) for path in sources(".pyx"))
+
+
+def test_every_package_folder_is_listed_in_pyproject():
+    listed = set(pyproject()["tool"]["setuptools"]["packages"])
+    assert listed == {module_name(path) for path in sources(".py") if path.name == "__init__.py"}
+
+
+def test_no_generic_top_level_names_are_installed():
+    for name in SOURCES:
+        found = importlib.util.find_spec(name)
+        assert name == "kraftcore" or found is None, f"{name} is importable as {found}"
+
+
+@pytest.mark.parametrize("name", EXTENSIONS)
+def test_extension_is_compiled_and_has_a_stub(name):
+    module = importlib.import_module(name)
+    assert module.__file__.endswith((".so", ".pyd"))
+    assert (ROOT / name.replace(".", "/")).with_suffix(".pyi").exists()
+
+
+def test_every_stub_and_declaration_belongs_to_something():
+    for path in sources(".pyi"):
+        assert path.with_suffix(".pyx").exists(), f"{path} describes no extension module"
+
+
+def test_version_is_the_installed_one():
+    assert version("kraftcore") == kraftcore.__version__
+
+
+def test_types_are_published():
+    assert (ROOT / "kraftcore" / "py.typed").exists()
