@@ -9,6 +9,7 @@ cdef struct TailEntry:
     PyObject *owner             # bytes or bytearray, one reference held
     int64_t start, size         # the part of it that holds the batches
     int64_t base_offset, next_offset
+    bint single                 # one batch: no look inside
 
 
 cdef class Tail:
@@ -18,6 +19,7 @@ cdef class Tail:
     cdef readonly int64_t used_bytes, bytes_max
 
     cdef int reset(self, int64_t offset) except -1
-    cdef int push(self, object owner, int64_t start, int64_t size, int64_t base_offset, int64_t next_offset) except -1
+    cdef int push(self, object owner, int64_t start, int64_t size, int64_t base_offset, int64_t next_offset,
+                  bint single) except -1
     cdef int cut(self, int64_t offset) except -1
     cdef bytes read(self, int64_t offset, int64_t max_bytes, int64_t up_to, bint at_least_one)

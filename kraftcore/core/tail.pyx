@@ -85,8 +85,10 @@ cdef class Tail:
         self.slots *= 2
         return 0
 
-    cdef int push(self, object owner, int64_t start, int64_t size, int64_t base_offset, int64_t next_offset) except -1:
-        # `owner` must not change from now on.
+    cdef int push(self, object owner, int64_t start, int64_t size, int64_t base_offset, int64_t next_offset,
+                  bint single) except -1:
+        # A bytearray holds a single batch: if its giver changes it against the contract, readers get wrong bytes, but the
+        # walk over lengths inside never leaves the buffer. Several batches come in bytes, which cannot change.
         cdef TailEntry *entry
         if base_offset != self.next_offset or size + ENTRY_COST > self.bytes_max:
             self.reset(next_offset)
@@ -99,7 +101,7 @@ cdef class Tail:
         self.count += 1
         entry = self.entry(self.count - 1)
         entry.owner = <PyObject *>owner
-        entry.start, entry.size = start, size
+        entry.start, entry.size, entry.single = start, size, single
         entry.base_offset, entry.next_offset = base_offset, next_offset
         self.used_bytes += size + ENTRY_COST
         self.next_offset = next_offset
@@ -132,9 +134,11 @@ cdef class Tail:
         p = bytes_of(entry)
         if p == NULL:
             return None
-        while offset > load_int64(p + skipped) + load_int32(p + skipped + 23):
-            skipped += load_int32(p + skipped + 8) + BATCH_OVERHEAD
-        first_size = load_int32(p + skipped + 8) + BATCH_OVERHEAD
+        first_size = entry.size
+        if not entry.single:
+            while offset > load_int64(p + skipped) + load_int32(p + skipped + 23):
+                skipped += load_int32(p + skipped + 8) + BATCH_OVERHEAD
+            first_size = load_int32(p + skipped + 8) + BATCH_OVERHEAD
         if at_least_one and max_bytes < first_size:
             max_bytes = first_size
         number = low
@@ -182,8 +186,8 @@ cdef int64_t whole_batches(TailEntry *entry, int64_t position, int64_t max_bytes
     # How many bytes of whole batches from `position` on fit.
     cdef const uint8_t *p = bytes_of(entry)
     cdef int64_t total = 0, size
-    if p == NULL:
-        return 0
+    if p == NULL or entry.single:
+        return 0  # a single batch that fits was taken as a whole
     while position < entry.size:
         size = load_int32(p + position + 8) + BATCH_OVERHEAD
         if total + size > max_bytes or load_int64(p + position) + load_int32(p + position + 23) >= up_to:
