@@ -4,7 +4,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from kraftcore.core.files cimport Files
-from kraftcore.core.header cimport BatchFault, BatchHeader
+from kraftcore.core.header cimport BatchHeader
 from kraftcore.core.segment cimport Segment
 from kraftcore.core.tail cimport Tail
 
@@ -41,5 +41,4 @@ cdef class Log:
     cdef int append_run(self, object owner, const uint8_t *p, int64_t start, int64_t size, int64_t batches) except -1
     cdef Segment segment_at(self, int64_t offset)
     cdef int keep_reader(self, Segment segment) except -1
-    cdef int _refuse_received(self, BatchFault fault, int64_t position, const BatchHeader *header, int64_t expected,
-                              int32_t epoch) except -1
+    cdef int refuse_received(self, int64_t position, const BatchHeader *header, int64_t expected, int32_t epoch) except -1

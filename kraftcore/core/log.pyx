@@ -23,11 +23,10 @@ from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from kraftcore.core.bytes cimport store_int32, store_int64
 from kraftcore.core.files cimport File, Files
-from kraftcore.core.header cimport (
-    BATCH_OK, BATCH_SHORT, EPOCH_POSITION, BatchFault, BatchHeader, crc_matches, read_header,
-)
+from kraftcore.core.batch cimport check_batch, corrupt_batch
+from kraftcore.core.header cimport BATCH_OK, BATCH_SHORT, BatchFault, BatchHeader, read_header, stamp_header
+from kraftcore.core.record cimport FaultPlace
 from kraftcore.core.segment cimport Segment
 from kraftcore.core.tail cimport Tail
 
@@ -195,8 +194,7 @@ cdef class Log:
             size, header.last_offset, header.max_timestamp, now_ms, self.segment_bytes, self.segment_ms
         ):
             self.roll_active()
-        store_int64(p, base)
-        store_int32(p + EPOCH_POSITION, leader_epoch)
+        stamp_header(p, base, leader_epoch)
         try:
             self.active.write(p, size)
             self.active.note(&header)
@@ -250,21 +248,22 @@ cdef class Log:
         cdef int32_t epoch = self.epoch
         cdef int64_t epoch_limit = 0x7FFFFFFF if max_epoch is None else max_epoch
         cdef BatchHeader header
-        cdef BatchFault fault
+        cdef BatchFault fault = BATCH_OK
+        cdef FaultPlace place
         self.ready()
         while size < available:
             fault = read_header(p + size, available - size, &header)
-            if fault == BATCH_SHORT:
+            if fault == BATCH_SHORT or (fault == BATCH_OK and header.leader_epoch > epoch_limit):
                 break
-            if fault == BATCH_OK and header.leader_epoch > epoch_limit:
-                break
+            fault = check_batch(p + size, available - size, True, &header, &place)
+            if fault != BATCH_OK:
+                raise corrupt_batch(fault, p + size, available - size, size, &place)
             if (
-                fault != BATCH_OK or header.base_offset != next_offset or header.last_offset == OFFSET_MAX
+                header.base_offset != next_offset or header.last_offset == OFFSET_MAX
                 or header.leader_epoch < epoch or header.leader_epoch < 0 or header.count < 1
                 or header.count - 1 != header.last_offset_delta or header.size > self.segment_bytes
-                or not crc_matches(p + size, &header)
             ):
-                self._refuse_received(fault, size, &header, next_offset, epoch)
+                self.refuse_received(size, &header, next_offset, epoch)
             next_offset = header.last_offset + 1
             epoch = header.leader_epoch
             size += header.size
@@ -279,20 +278,16 @@ cdef class Log:
         self._append_verified(owner, size)
         return AppendInfo(base, next_offset - 1, batches, size)
 
-    cdef int _refuse_received(self, BatchFault fault, int64_t position, const BatchHeader *header, int64_t expected,
-                              int32_t epoch) except -1:
-        if fault != BATCH_OK:
-            reason = f"no valid batch header (fault {<int>fault})"
-        elif header.base_offset != expected or header.last_offset == OFFSET_MAX:
+    cdef int refuse_received(self, int64_t position, const BatchHeader *header, int64_t expected,
+                             int32_t epoch) except -1:
+        if header.base_offset != expected or header.last_offset == OFFSET_MAX:
             reason = f"the batch starts at offset {header.base_offset}, the log continues at {expected}"
         elif header.leader_epoch < epoch or header.leader_epoch < 0:
             reason = f"leader epoch {header.leader_epoch} after epoch {epoch}"
         elif header.size > self.segment_bytes:
             reason = f"{header.size} bytes are more than segment_bytes {self.segment_bytes} allow: raise it"
-        elif header.count < 1 or header.count - 1 != header.last_offset_delta:
-            reason = f"{header.count} records, but last offset delta {header.last_offset_delta}"
         else:
-            reason = f"checksum differs, stored {header.crc:#010x}"
+            reason = f"{header.count} records, but last offset delta {header.last_offset_delta}"
         raise CorruptBatchError(f"{self.folder}: received batch refused: {reason}", position=position)
 
     def _append_verified(self, bytes owner, int64_t size):

@@ -4,11 +4,18 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from kraftcore.core.files cimport File, Files
-from kraftcore.core.header cimport BatchHeader
+from kraftcore.core.header cimport BatchFault, BatchHeader
 from kraftcore.core.index cimport Index
 
 cdef enum:
     SEGMENT_BYTES_MAX = 0x7FFFFFFF      # positions in the offset index are int32
+    LOOK_BYTES = 4096                   # how much a search reads at a time
+
+
+cdef struct Look:
+    # A page of the file, for walks over headers.
+    int64_t start, got
+    uint8_t bytes[LOOK_BYTES]
 
 
 cdef class Segment:
@@ -36,3 +43,12 @@ cdef class Segment:
     cdef int note(self, const BatchHeader *header) except -1
     cdef int64_t find(self, int64_t offset, BatchHeader *header) except -2
     cdef bytes read(self, int64_t offset, int64_t max_bytes, int64_t up_to, bint at_least_one)
+    cdef int read_first_timestamp(self) except -1
+    cdef int note_time(self) except -1
+    cdef int note_recovered(self, const BatchHeader *header) except -1
+    cdef int64_t walk(self, int64_t position, int64_t offset, BatchHeader *header) except? -1
+    cdef bint look_at(self, Look *look, int64_t position, BatchHeader *header) except -1
+    cdef int find_largest_timestamp(self) except -1
+    cdef object scan(self, int64_t file_size, int32_t epoch, list epochs)
+    cdef object objection(self, BatchFault fault, const uint8_t *p, const BatchHeader *header, int32_t epoch)
+    cdef list list_entries(self, Index index)

@@ -24,15 +24,8 @@ from kraftcore.core.listing import SegmentEntry
 from kraftcore.errors import CorruptDataError, InvariantError
 
 cdef enum:
-    LOOK_BYTES = 4096            # how much a search reads at a time
     SCAN_BYTES = 1 << 20         # how much a scan reads at a time
     UNKNOWN_TIMESTAMP = -2
-
-
-cdef struct Look:
-    # A page of the file, for walks over headers.
-    int64_t start, got
-    uint8_t bytes[LOOK_BYTES]
 
 
 @cython.final

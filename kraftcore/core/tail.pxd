@@ -23,3 +23,7 @@ cdef class Tail:
                   bint single) except -1
     cdef int cut(self, int64_t offset) except -1
     cdef bytes read(self, int64_t offset, int64_t max_bytes, int64_t up_to, bint at_least_one)
+    cdef TailEntry *entry(self, int64_t number) noexcept
+    cdef int drop_first(self) noexcept
+    cdef int drop_last(self) noexcept
+    cdef int grow(self) except -1

@@ -47,7 +47,7 @@ cdef class Tail:
                 self.drop_first()
             PyMem_Free(self.ring)
 
-    cdef inline TailEntry *entry(self, int64_t number) noexcept:
+    cdef TailEntry *entry(self, int64_t number) noexcept:
         return &self.ring[(self.first + number) & (self.slots - 1)]
 
     cdef int drop_first(self) noexcept:
