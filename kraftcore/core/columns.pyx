@@ -22,11 +22,11 @@ from libc.string cimport memcpy, memset
 from kraftcore.core.batch cimport acquire, corrupt_batch, decompress_records
 from kraftcore.core.bytes cimport read_varint
 from kraftcore.core.header cimport (
-    BATCH_CODEC, BATCH_CRC, BATCH_HEADER_SIZE, BATCH_LENGTH, BATCH_OK, BATCH_SHORT, BATCH_TRAILING, COMPRESSION_MASK,
+    BATCH_CRC, BATCH_HEADER_SIZE, BATCH_OK, BATCH_SHORT, BATCH_TRAILING, COMPRESSION_MASK,
     CONTROL, TIMESTAMP_LOG_APPEND, BatchFault, BatchHeader, crc_matches, read_header,
 )
 from kraftcore.core.record cimport (
-    RECORD_SIZE_MIN, FaultPlace, RecordView, check_count, check_order, scan_plain, scan_record,
+    IN_HEADER, RECORD_SIZE_MIN, FaultPlace, RecordView, check_count, check_order, scan_plain, scan_record,
 )
 
 from kraftcore.core.compression import DEFAULT_MAX_DECOMPRESSED_BYTES
@@ -464,7 +464,7 @@ cdef State run(Job *job) noexcept nogil:
     cdef State state
     while job.position < job.end:
         p = job.data + job.position
-        job.place.record = -2
+        job.place.record = IN_HEADER
         fault = read_header(p, job.size - job.position, &job.header)
         if fault == BATCH_OK and (
             job.header.last_offset < job.offset_from or job.header.base_offset >= job.offset_to
@@ -753,7 +753,7 @@ cdef class ColumnReader:
             if state == FAULT:
                 self.handle(corrupt_batch(
                     job.fault, job.data + job.position, job.size - job.position, job.base_position + job.position,
-                    NULL if job.place.record == -2 else &job.place,
+                    &job.place,
                 ))
             if self.error is None and (job.position < job.end or self.open_next()):
                 continue

@@ -21,6 +21,7 @@ from kraftcore.core.header cimport (
 
 cdef enum:
     RECORD_SIZE_MIN = 7        # seven fields of one byte
+    IN_HEADER = -2             # FaultPlace.record: the fault lies in the batch header, the rest is not set
 
 cdef struct RecordView:
     int64_t timestamp_delta
@@ -35,7 +36,7 @@ cdef struct RecordView:
     const uint8_t *end         # the next record
 
 cdef struct FaultPlace:
-    int32_t record             # index in the batch, or -1
+    int32_t record             # index in the batch; -1 for none, or IN_HEADER
     int64_t at                 # bytes into the (uncompressed) records
     int64_t found
     int64_t wanted             # the limit that `found` breaks
@@ -289,6 +290,7 @@ cdef inline BatchFault check_span(
 cdef class Record:
     cdef readonly int64_t offset
     cdef readonly int64_t timestamp_ms
+    cdef int64_t stored_ms     # differs from timestamp_ms where log append time hides it; for encoding anew
     cdef readonly bytes key
     cdef readonly bytes value
     cdef readonly tuple headers
@@ -299,7 +301,7 @@ cdef class Record:
 
 # The record that `view` shows. `size`: its bytes, length varint included. No checks: scan_record made them.
 cdef Record make_record(
-    const RecordView *view, int64_t offset, int64_t timestamp_ms, int32_t sequence, int32_t size
+    const RecordView *view, int64_t offset, int64_t timestamp_ms, int64_t stored_ms, int32_t sequence, int32_t size
 )
 # Header count and headers as they stand in a record. LocalError for what cannot be a header.
 cdef bytes encode_headers(object headers)
