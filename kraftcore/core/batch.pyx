@@ -142,7 +142,8 @@ cdef object corrupt_batch(
         where = "" if place.record < 0 else f"record {place.record}: "
         at = position + BATCH_HEADER_SIZE
         if header.attributes & COMPRESSION_MASK:
-            where += f"{place.at} bytes into the decompressed records: "
+            if fault != BATCH_COUNT:
+                where += f"{place.at} bytes into the decompressed records: "
         else:
             at += place.at
         if fault == BATCH_COUNT:

@@ -10,6 +10,7 @@ the row counters move only when its last record has passed.
 """
 
 from collections import namedtuple
+from importlib import import_module
 
 cimport cython
 from cpython.buffer cimport PyBuffer_FillInfo
@@ -582,10 +583,9 @@ cdef class ColumnChunk:
 
 cdef object _pyarrow():
     try:
-        import pyarrow
+        return import_module("pyarrow")
     except ImportError:
         raise MissingDependencyError("Arrow arrays need pyarrow: pip install 'kraftcore[arrow]'") from None
-    return pyarrow
 
 
 def arrow_schema(columns=None, *, str timestamp_unit="ms"):
