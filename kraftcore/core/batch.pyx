@@ -478,11 +478,8 @@ cdef class RecordBatch:
         cdef const uint8_t *end = p + size
         cdef int32_t i, previous = -1
         cdef RecordView view
-        cdef FaultPlace place
         cdef list result = []
-        cdef BatchFault fault = check_count(size, self.header.count, self.header.last_offset_delta, &place)
-        if fault != BATCH_OK:
-            raise self.fault(fault, &place)
+        self.begin(size)
         for i in range(self.header.count):
             p = self.step(start, p, end, i, previous, &view)
             previous = view.offset_delta
@@ -495,13 +492,9 @@ cdef class RecordBatch:
     def __iter__(self):
         cdef RecordIterator iterator = RecordIterator.__new__(RecordIterator)
         cdef int64_t size = 0
-        cdef FaultPlace place
-        cdef BatchFault fault
         iterator.p = iterator.start = self.records(&size)
         iterator.end = iterator.p + size
-        fault = check_count(size, self.header.count, self.header.last_offset_delta, &place)
-        if fault != BATCH_OK:
-            raise self.fault(fault, &place)
+        self.begin(size)
         iterator.batch = self
         iterator.plain = self.plain
         iterator.previous = -1
@@ -546,6 +539,21 @@ cdef class RecordBatch:
 
     cdef object fault(self, BatchFault fault, const FaultPlace *place):
         return corrupt_batch(fault, self.p, self.header.size, self.position, place)
+
+    cdef int begin(self, int64_t size) except -1:
+        # What can be said about `size` bytes of records before the first is read.
+        cdef FaultPlace place
+        cdef BatchFault fault
+        fault = check_count(size, self.header.count, self.header.last_offset_delta, &place)
+        if self.header.count == 0 and size > 0:
+            fault = BATCH_TRAILING
+            place.record = -1
+            place.at = 0
+            place.found = size
+            place.wanted = 0
+        if fault != BATCH_OK:
+            raise self.fault(fault, &place)
+        return 0
 
     cdef const uint8_t *step(
         self, const uint8_t *start, const uint8_t *p, const uint8_t *end, int32_t index, int32_t previous,

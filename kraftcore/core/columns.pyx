@@ -504,6 +504,9 @@ cdef class ColumnBuffer:
     def __dealloc__(self):
         free(self.data)
 
+    def __reduce__(self):
+        raise TypeError("decoded columns cannot be pickled: send what to_arrow() returns")
+
     def __getbuffer__(self, Py_buffer *buffer, int flags):
         PyBuffer_FillInfo(buffer, self, <void *>(self.data if self.data != NULL else NOTHING), self.size, 1, flags)
 
@@ -552,6 +555,9 @@ cdef class ColumnChunk:
     cdef int64_t value_nulls
     cdef int64_t headers
     cdef int64_t header_nulls
+
+    def __reduce__(self):
+        raise TypeError("decoded columns cannot be pickled: send what to_arrow() returns")
 
     def __len__(self):
         return self.count
@@ -890,6 +896,9 @@ cdef class DecodedColumns:
     cdef readonly tuple damage
     cdef readonly tuple columns
     cdef readonly str timestamp_unit
+
+    def __reduce__(self):
+        raise TypeError("decoded columns cannot be pickled: send what to_arrow() returns")
 
     def __len__(self):
         cdef int64_t rows = 0

@@ -102,7 +102,8 @@ def test_reads_what_the_twin_reads(data: bytes) -> None:
 
 
 def outcome_of_twin(data: bytes) -> tuple[list[twin.TwinBatch], int | None]:
-    position, batches = 0, []
+    position = 0
+    batches: list[twin.TwinBatch] = []
     while position < len(data):
         try:
             batch = twin.read_header(data, position)
@@ -193,9 +194,9 @@ def test_every_single_bit_flip_under_the_checksum_is_noticed() -> None:
 def test_every_single_bit_flip_with_a_matching_checksum_reads_like_the_twin() -> None:
     refused = 0
     for bit in range(8 * len(RICH)):
-        data = bytearray(RICH)
-        data[bit // 8] ^= 1 << bit % 8
-        data = twin.sign(data)
+        flipped = bytearray(RICH)
+        flipped[bit // 8] ^= 1 << bit % 8
+        data = twin.sign(flipped)
         try:
             expected = twin.read_batch(data)
         except NotImplementedError:
@@ -313,8 +314,12 @@ def test_values_encode_like_the_twin(values: list[bytes | None], timestamp_ms: i
 @given(twin_records(), st.none() | st.integers(0, 2**41))
 def test_records_encode_like_the_twin(records: list[twin.TwinRecord], horizon: int | None) -> None:
     given_records = [
-        (record.key, record.value, [(n.decode("utf-8", "surrogateescape"), v) for n, v in record.headers],
-         record.timestamp_ms)
+        (
+            record.key,
+            record.value,
+            [(n.decode("utf-8", "surrogateescape"), v) for n, v in record.headers],
+            record.timestamp_ms,
+        )
         for record in records
     ]
     numbered = [
@@ -323,7 +328,7 @@ def test_records_encode_like_the_twin(records: list[twin.TwinRecord], horizon: i
     ]
     fields = {} if horizon is None else {"attributes": 0x40, "base_timestamp": horizon}
     built = build_records_batch(given_records, base_offset=3, delete_horizon_ms=horizon)
-    assert built == twin.write_batch(numbered, **fields)
+    assert built == twin.write_batch(numbered, None, **fields)
     objects = [Record(v, k, h, timestamp_ms=t) for k, v, h, t in given_records]
     assert built == build_records_batch(objects, base_offset=3, delete_horizon_ms=horizon)
     assert validate_batch(built).delete_horizon_ms == horizon
@@ -341,7 +346,12 @@ def test_header_fields_round_trip() -> None:
         control=True,
     )
     batch = validate_batch(built)
-    assert (batch.producer_id, batch.producer_epoch, batch.base_sequence, batch.last_sequence) == (12, 2**15 - 1, 2**31 - 1, 0)
+    assert (batch.producer_id, batch.producer_epoch, batch.base_sequence, batch.last_sequence) == (
+        12,
+        2**15 - 1,
+        2**31 - 1,
+        0,
+    )
     assert batch.is_control and batch.is_transactional and batch.is_valid
     assert (batch.base_timestamp_ms, batch.max_timestamp_ms) == (30, 30)
     assert [record.timestamp_ms for record in batch] == [30, 20]

@@ -80,7 +80,9 @@ def test_only_the_wanted_columns(data: bytes, columns: list[str]) -> None:
     assert decoded.columns == tuple(columns)
     if decoded.chunks:
         assert list(decoded.chunks[0].to_arrow().schema.names) == columns
-    assert rows_of(decoded) == [{name: row[name] for name in columns} for row in expected_rows(twin.read_batches(data * 3))]
+    assert rows_of(decoded) == [
+        {name: row[name] for name in columns} for row in expected_rows(twin.read_batches(data * 3))
+    ]
     assert all(set(chunk.buffers) == set(columns) for chunk in decoded.chunks)
 
 
@@ -152,13 +154,18 @@ def test_compressed_batches(codec: Compression) -> None:
     batches = []
     for i in range(6):
         records = [
-            (rng.choice([None, b"", b"key"]), rng.randbytes(rng.randrange(300)), [("h", None), ("i", b"x")][: i % 3], 50 + j)
+            (
+                rng.choice([None, b"", b"key"]),
+                rng.randbytes(rng.randrange(300)),
+                [("h", None), ("i", b"x")][: i % 3],
+                50 + j,
+            )
             for j in range(20)
         ]
         kind = codec if i % 2 else Compression.NONE
         batches.append(build_records_batch(records, base_offset=i * 20, compression=kind, leader_epoch=i))
     data = b"".join(batches)
-    expected = [
+    expected: list[Row] = [
         {
             "offset": record.offset,
             "timestamp": record.timestamp_ms,
@@ -261,7 +268,8 @@ def test_count_bombs_allocate_nothing() -> None:
 
 
 def test_nothing_in_nothing_out() -> None:
-    for nothing in (b"", [], [b"", bytearray()]):
+    nothings: list[Any] = [b"", [], [b"", bytearray()]]
+    for nothing in nothings:
         decoded = decode_columns(nothing)
         assert (len(decoded), decoded.chunks, decoded.damage) == (0, (), ())
         assert decoded.to_arrow().schema == arrow_schema()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import random
 import subprocess
 import sys
 import zlib
+from pathlib import Path
 
 import cramjam
 import pytest
@@ -68,26 +70,22 @@ def test_damage_is_refused_or_harmless(codec: Compression) -> None:
     for bit in range(8 * len(packed)):
         flipped = bytearray(packed)
         flipped[bit // 8] ^= 1 << bit % 8
-        try:
+        with contextlib.suppress(CorruptBatchError):
             decompress(codec, flipped, 1 << 20)
-        except CorruptBatchError:
-            pass
 
 
 @pytest.mark.parametrize("codec", CODECS)
 @given(st.binary(max_size=200), st.booleans())
 def test_garbage(codec: Compression, garbage: bytes, with_start: bool) -> None:
     start = compress(codec, b"start")[:16] if with_start else b""
-    try:
+    with contextlib.suppress(CorruptBatchError):
         decompress(codec, start + garbage, 1 << 16)
-    except CorruptBatchError:
-        pass
 
 
 def test_snappy_claims_are_not_believed() -> None:
     claim = twin.uvarint(100 << 20) + b"\x00"
     for stream in (claim, compress(Compression.SNAPPY, b"")[:16] + len(claim).to_bytes(4, "big") + claim):
-        with pytest.raises(CorruptBatchError, match="6 bytes cannot hold|5 bytes cannot hold"):
+        with pytest.raises(CorruptBatchError, match="5 bytes cannot hold"):
             decompress(Compression.SNAPPY, stream)
     with pytest.raises(CorruptBatchError, match="block of 4294967295 bytes"):
         decompress(Compression.SNAPPY, compress(Compression.SNAPPY, b"")[:16] + b"\xff\xff\xff\xff")
@@ -135,6 +133,29 @@ def test_levels() -> None:
         compress(7, data)
     with pytest.raises(CorruptBatchError):
         decompress(7, data)
+
+
+def test_what_kafka_compressed() -> None:
+    # Made with kafka-clients 4.3.1's MemoryRecordsBuilder: two batches for each codec; see tests/data/README.md.
+    data = (Path(__file__).parents[1] / "data" / "java-codecs.log").read_bytes()
+    batches = list(iter_batches(data))
+    assert [batch.compression for batch in batches] == [codec for codec in Compression for _ in range(2)]
+    assert validate_all(data).records == 5 * 41
+    for batch, codec in zip(batches, [codec for codec in Compression for _ in range(2)], strict=True):
+        log_append = batch.count == 40
+        for i, record in enumerate(batch):
+            assert record.offset == batch.base_offset + i
+            assert record.timestamp_ms == (1_700_000_000_999 if log_append else 1_700_000_000_000 + i * 37 % 11)
+            assert record.key == (None if i % 3 == 0 else b"key%d" % i)
+            assert record.value == (None if i % 5 == 0 else b"value %d" % i * (1 + i))
+            assert record.headers == ((("h\u00e4", b"\x01"), ("n", None)) if i % 4 == 0 else ())
+            assert record.sequence == 5 + i
+        assert (batch.producer_id, batch.producer_epoch, batch.leader_epoch) == (7, 1, 3)
+        assert batch.is_transactional
+        if codec is Compression.NONE:
+            assert batch.rebuild() == batch.to_bytes()
+        again = validate_batch(batch.rebuild())
+        assert list(again) == list(batch)
 
 
 # ---- in batches -----------------------------------------------------------------------------------------------------
@@ -190,7 +211,13 @@ def test_unknown_codecs(code: int) -> None:
     data = twin.write_batch([twin.TwinRecord()], attributes=code)
     batch = RecordBatch(data)
     assert batch.compression == code
-    for read in (batch.values, batch.rebuild, lambda: list(batch), lambda: validate_batch(data), lambda: validate_all(data)):
+    for read in (
+        batch.values,
+        batch.rebuild,
+        lambda: list(batch),
+        lambda: validate_batch(data),
+        lambda: validate_all(data),
+    ):
         with pytest.raises(CorruptBatchError, match=f"compression codec {code} is unknown") as caught:
             read()
         assert caught.value.position == 21

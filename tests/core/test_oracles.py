@@ -81,7 +81,7 @@ def test_the_fast_path_equals_aiokafka(count: int) -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_kio(seed: int) -> None:
     # kio 0.6 reads times to the second only, and headers as bytes.
-    rows = [(offset, time // 1000 * 1000, *rest) for offset, time, *rest in sample(seed)]
+    rows = [(row[0], row[1] // 1000 * 1000, row[2], row[3], row[4]) for row in sample(seed)]
     batch, _size = kio_readers.read_batch(build(rows, Compression.NONE), 0)
     assert [
         (

@@ -12,9 +12,9 @@ from crc32c import crc32c
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
 NAMES = (
-    "base_offset length leader_epoch magic crc attributes last_offset_delta base_timestamp max_timestamp producer_id "
-    "producer_epoch base_sequence count"
-).split()
+    *("base_offset", "length", "leader_epoch", "magic", "crc", "attributes", "last_offset_delta"),
+    *("base_timestamp", "max_timestamp", "producer_id", "producer_epoch", "base_sequence", "count"),
+)
 INT64_MAX = 2**63 - 1
 
 
