@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True, autotestdict=False
-# Entry points of the wire codec.
-#
+"""Entry points of the wire codec: messages and whole frames."""
+
 #   struct.pyx   message objects: values by offset             plan.pyx     schema + version -> C plan
 #   decode.pyx   hostile bytes -> objects                      encode.pyx   objects -> bytes, values checked
 #   wire.pyx     messages and whole frames, on top of these
