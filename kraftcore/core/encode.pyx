@@ -159,6 +159,8 @@ cdef int encode_struct(const StructPlan *plan, PyObject *instance, Writer *w) ex
             return -1
     if plan.flexible:
         return encode_tagged(plan, instance, w)
+    if (<Struct>instance).unknown:
+        return fail(w, "keeps unknown tagged fields, which this version cannot carry")
     return 0
 
 

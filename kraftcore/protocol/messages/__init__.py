@@ -1,4 +1,4 @@
-"""Requests and responses, one module an api. ``from kraftcore.protocol.messages import FetchRequest`` loads only that."""
+"""Requests and responses, one module an api. ``from kraftcore.protocol.messages import FetchRequest`` loads one."""
 
 from typing import TYPE_CHECKING
 
