@@ -489,7 +489,7 @@ cdef class Log:
             if segment.max_timestamp >= timestamp and segment.next_offset > self.log_start_offset:
                 if segment is not self.active and segment.log is None:
                     self.keep_reader(segment)
-                found = segment.find_timestamp(timestamp)
+                found = segment.find_timestamp(timestamp, self.log_start_offset)
                 if found is not None:
                     return max(found, self.log_start_offset)
         return None
@@ -580,9 +580,18 @@ cdef class Log:
         if offset < self.log_end_offset:
             self._guarded(self._truncate, offset)
         if self.epochs.truncate_end(self.log_end_offset):
+            if self.epochs.latest is None and self.log_end_offset > self.log_start_offset:
+                # The checkpoint began above what is left (it does after a restart): the last batch tells its epoch.
+                self.epochs.assign(self._last_batch_epoch(), self.log_start_offset)
             self._write_epochs()
             self.epoch = -1 if self.epochs.latest is None else self.epochs.latest
         return self.log_end_offset
+
+    def _last_batch_epoch(self):
+        cdef Segment segment = self.active
+        if segment.size == 0:
+            segment = self.segments[len(self.segments) - 2]
+        return segment.last_epoch
 
     def _truncate(self, int64_t offset):
         cdef int64_t kept = bisect_right(self.bases, offset) - 1
@@ -599,6 +608,7 @@ cdef class Log:
         self.active = segment
         self.log_end_offset = segment.truncate(offset)
         self.flushed_offset = min(self.flushed_offset, self.log_end_offset)
+        self.log_start_offset = min(self.log_start_offset, self.log_end_offset)  # it may lie within a batch
         self.tail.cut(self.log_end_offset)
 
     def _drop_newest(self, int64_t kept):
