@@ -596,6 +596,9 @@ cdef class Log:
     def _truncate(self, int64_t offset):
         cdef int64_t kept = bisect_right(self.bases, offset) - 1
         cdef Segment segment = self.segments[kept]
+        cdef BatchHeader header
+        if segment.find(offset, &header) >= 0:
+            offset = header.base_offset  # its batch goes as a whole
         self.pristine = False
         # First of all the listing forgets what is about to change: contents of the same size must not pass for the old.
         self._write_listing(self.segments[:kept], None, min(offset, self.listing.durable_offset))
