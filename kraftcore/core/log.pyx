@@ -137,14 +137,17 @@ cdef class Log:
         return 0
 
     cdef int fail(self, error) except -1:
+        cdef Segment segment
         if self.failure is None:
             self.failure = error
+        for segment in (self.active, *self.unsynced):
+            segment.freeze()
         return 0
 
     cdef int begin_writing(self) except -1:
         # From here on a crash must be noticed: the listing stops covering the active segment.
         if self.pristine:
-            self._write_listing(self.segments[: len(self.segments) - 1])
+            self._guarded(self._write_listing, self.segments[: len(self.segments) - 1])
             self.pristine = False
         return 0
 
@@ -219,11 +222,13 @@ cdef class Log:
 
     def _undo_write(self, error):
         # The batch may be there in part; the next start would cut it. Without it the folder is in order at once.
-        self.fail(error)
         try:
-            self.active.log.resize(self.active.size)
-        except Exception:
-            return  # the first error is the one to tell
+            if self.active.attached:
+                self.active.log.resize(self.active.size)
+        except StorageError:
+            pass  # the first error is the one to tell
+        finally:
+            self.fail(error)
 
     def append_as_follower(self, data not None, int64_t now_ms, *, max_epoch=None):
         """Append batches exactly as a leader sent them. All of them are verified before the first is taken over.

@@ -21,7 +21,7 @@ from kraftcore.core.header cimport (
 from kraftcore.core.index cimport OFFSET_ENTRY, TIME_ENTRY, Index, IndexEntry
 
 from kraftcore.core.listing import SegmentEntry
-from kraftcore.errors import CorruptDataError, InvariantError
+from kraftcore.errors import CorruptDataError, InvariantError, StorageError
 
 cdef enum:
     SCAN_BYTES = 1 << 20         # how much a scan reads at a time
@@ -129,6 +129,14 @@ cdef class Segment:
         self.sealed = self.synced = False
         self.since_entry = 0
         self.attach()
+
+    def freeze(self):
+        """After a failure: no more changes; reads open the files again, for a file refuses them after a failed sync."""
+        self.sealed = True
+        try:
+            self.detach()
+        except StorageError:
+            pass  # what led here is the error to tell
 
     def drop(self):
         """Close it for good."""
