@@ -113,7 +113,7 @@ class Effort:
 
 
 FULL = Effort(rounds=9, slice_factor=1.0, warm_factor=2.0)
-QUICK = Effort(rounds=4, slice_factor=0.3, warm_factor=0.8)
+QUICK = Effort(rounds=3, slice_factor=0.3, warm_factor=0.5)
 SLOW_SLICES = 3
 SLOW_TURNS = 3
 """A peer whose single call takes longer than three slices sits out two rounds of three."""
