@@ -6,7 +6,7 @@ from functools import partial
 
 from bench import inputs
 from bench.harness import OURS, Case
-from bench.peers import aiokafka_peer, java_peer, kafka_python_peer, kio_peer, ours_batch
+from bench.peers import aiokafka_peer, crc_peer, java_peer, kafka_python_peer, kio_peer, ours_batch
 
 SIZES = ((1, 100), (100, 100), (1000, 100))
 """Records in a batch, bytes in a value."""
@@ -19,8 +19,21 @@ PEERS = (
 
 
 def cases() -> list[Case]:
-    """Encode, decode and decode-objects in all sizes."""
-    return [*map(encode, SIZES), *map(decode, SIZES), decode(SIZES[1], all_columns=True), *map(decode_objects, SIZES)]
+    """Encode, decode and decode-objects in all sizes, and the checksum alone."""
+    return [
+        *map(encode, SIZES),
+        *map(decode, SIZES),
+        decode(SIZES[1], all_columns=True),
+        *map(decode_objects, SIZES),
+        checksum(),
+    ]
+
+
+def checksum() -> Case:
+    """CRC-32C of 64 KiB."""
+    contenders = {OURS: partial(crc_peer.ours, 1 << 16)}
+    contenders |= {name: partial(crc_peer.theirs, name, 1 << 16) for name in crc_peer.PACKAGES}
+    return Case("crc32c-64k", "us", contenders, about="CRC-32C of 64 KiB, the checksum of every batch")
 
 
 def encode(shape: tuple[int, int]) -> Case:

@@ -104,4 +104,3 @@ def full_scan(log_files: Sequence[Path], leader_epoch: int) -> Operation:
         return time.perf_counter() - begin
 
     return Operation(run, lambda: f"0..{scan()} epoch {leader_epoch}", note="headers and CRC only", calls_max=1)
-
