@@ -1,4 +1,4 @@
-"""Real Kafka, for the interoperation tests: its jars from Maven Central, its tools and small programs of ours in a JVM."""
+"""Real Kafka, for the interoperation tests: jars from Maven Central, its tools and our programs in a JVM."""
 
 from __future__ import annotations
 
