@@ -7,10 +7,11 @@ from random import Random
 from typing import Any, NamedTuple
 
 import pytest
+from log_model import FOLDER, TINY, Model, Work, contents
+
 from kraftcore.core.batch import build_batch
 from kraftcore.core.log import Log
 from kraftcore.core.simdisk import CRASH_MODES, SimulatedDisk
-from log_model import FOLDER, TINY, Model, Work, contents
 
 SEEDS = int(os.environ.get("KRAFTCORE_CRASH_SEEDS", "3"))
 STEPS = 45

@@ -59,7 +59,9 @@ def test_header_and_body_are_the_separate_encodings():
     frame = encode_request(request, 2, -5, "me")
     assert frame == encode(header, 2) + encode(request, 2)
     assert decode_request(frame) == (header, request)
-    assert encode_response(VoteResponse(), 0, 9) == encode(ResponseHeader(correlation_id=9), 1) + encode(VoteResponse(), 0)
+    assert encode_response(VoteResponse(), 0, 9) == encode(ResponseHeader(correlation_id=9), 1) + encode(
+        VoteResponse(), 0
+    )
     sized = encode_request(request, 2, -5, "me", size_prefix=True)
     assert sized == len(frame).to_bytes(4) + frame
     assert encode_request(request, 2, 1)[8:10] == b"\xff\xff"
@@ -161,7 +163,9 @@ class TestRecords:
         expected = bytes(response.responses[0].partitions[0].records)
         frame[:] = bytes(len(frame))
         assert response.responses[0].partitions[0].records == expected == b"first"
-        assert decode_response(memoryview(encode_response(fetch_response(b"x"), 17, 1)), 1, 17)[1] == fetch_response(b"x")
+        assert decode_response(memoryview(encode_response(fetch_response(b"x"), 17, 1)), 1, 17)[1] == fetch_response(
+            b"x"
+        )
 
     @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview, lambda data: memoryview(data)[::1]])
     def test_any_contiguous_buffer_is_taken(self, kind):

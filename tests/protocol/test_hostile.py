@@ -29,7 +29,13 @@ EXAMPLES = int(os.environ.get("KRAFTCORE_EXAMPLES", "6")) * 50
 # What one input byte may cost: at worst an empty struct of one byte, object and slots.
 BYTES_PER_BYTE = 400
 FIXED_BYTES = 20_000
-BOMBS = [b"\xff\xff\xff\xff\x0f", b"\x7f\xff\xff\xff", b"\x7f\xff", b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", b"\x80\x00\x00\x00"]
+BOMBS = [
+    b"\xff\xff\xff\xff\x0f",
+    b"\x7f\xff\xff\xff",
+    b"\x7f\xff",
+    b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
+    b"\x80\x00\x00\x00",
+]
 
 
 def probe(cls, raw, version):
