@@ -50,10 +50,10 @@ def test_order_is_javas(one, other):
 
 
 def test_other_types():
-    assert ZERO_UUID != bytes(16)
+    assert bytes(16) != ZERO_UUID
     assert Uuid() != "AAAAAAAAAAAAAAAAAAAAAA"
     with pytest.raises(TypeError):
-        _ = ZERO_UUID < bytes(16)
+        _ = bytes(16) > ZERO_UUID
     with pytest.raises(TypeError):
         Uuid("text")
     with pytest.raises(AttributeError):
@@ -69,7 +69,18 @@ def test_text_seen_in_kafka():
 
 @pytest.mark.parametrize(
     "text",
-    ["", "A" * 21, "A" * 23, "A" * 24, "A" * 22 + "=", "A" * 22 + "===", "+" + "A" * 21, "A" * 21 + "/", "é" * 22, "A" * 21 + "\0"],
+    [
+        "",
+        "A" * 21,
+        "A" * 23,
+        "A" * 24,
+        "A" * 22 + "=",
+        "A" * 22 + "===",
+        "+" + "A" * 21,
+        "A" * 21 + "/",
+        "é" * 22,
+        "A" * 21 + "\0",
+    ],
 )
 def test_bad_text(text):
     with pytest.raises(LocalError, match="is not a uuid"):
@@ -84,7 +95,11 @@ def test_bad_sizes(size):
 
 def test_reserved_values():
     assert MIGRATING_DIRECTORY == ZERO_UUID == Uuid()
-    assert [int.from_bytes(bytes(value)) for value in (MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, LOST_DIRECTORY)] == [0, 1, 2]
+    assert [int.from_bytes(bytes(value)) for value in (MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, LOST_DIRECTORY)] == [
+        0,
+        1,
+        2,
+    ]
     assert Uuid((99).to_bytes(16)).is_reserved
     assert not Uuid((100).to_bytes(16)).is_reserved
     assert not Uuid((1 << 64).to_bytes(16)).is_reserved

@@ -1,23 +1,10 @@
 from __future__ import annotations
 
-from kio.schema.errors import ErrorCode as KioErrorCode
-
 from kraftcore.protocol.error_codes import ErrorCode
 
 
 def test_numbers_have_no_gaps():
     assert [int(code) for code in ErrorCode] == list(range(-1, 134))
-
-
-def test_kio_agrees_on_numbers_and_retriability():
-    shared = 0
-    for theirs in KioErrorCode:
-        if theirs.value <= max(ErrorCode):
-            ours = ErrorCode(theirs.value)
-            assert ours.name.lower() == theirs.name
-            assert ours.retriable == theirs.retriable
-            shared += 1
-    assert shared > 125
 
 
 def test_texts():

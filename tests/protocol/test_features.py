@@ -26,7 +26,7 @@ def test_levels_and_names():
     assert MetadataVersion.from_level(7) is features.MINIMUM_METADATA_VERSION
     assert LATEST_PRODUCTION == 30
     assert (LATEST_PRODUCTION.text, LATEST_PRODUCTION.release) == ("4.3-IV0", "4.3")
-    with pytest.raises(LocalError, match="no metadata.version has level 6; known are 7 to 31"):
+    with pytest.raises(LocalError, match=r"no metadata.version has level 6; known are 7 to 31"):
         MetadataVersion.from_level(6)
 
 
@@ -47,13 +47,23 @@ def test_unknown_releases(text):
 def test_unstable_levels_on_request():
     assert MetadataVersion.from_text("4.4-IV0", unstable=True) == 31
     assert not MetadataVersion.V4_4_IV0.is_stable
-    with pytest.raises(LocalError, match="4.4-IV0$"):
+    with pytest.raises(LocalError, match=r"4.4-IV0$"):
         MetadataVersion.from_text("4.4", unstable=True)
 
 
 def test_record_changes():
     changing = [level.text for level in MetadataVersion if level.changes_records]
-    assert changing == ["3.3-IV3", "3.4-IV0", "3.5-IV2", "3.6-IV1", "3.6-IV2", "3.7-IV0", "3.7-IV2", "4.0-IV1", "4.3-IV0"]
+    assert changing == [
+        "3.3-IV3",
+        "3.4-IV0",
+        "3.5-IV2",
+        "3.6-IV1",
+        "3.6-IV2",
+        "3.7-IV0",
+        "3.7-IV2",
+        "4.0-IV1",
+        "4.3-IV0",
+    ]
     v = MetadataVersion
     assert not v.V4_0_IV1.records_change_between(v.V4_2_IV1)
     assert v.V4_0_IV1.records_change_between(v.V4_0_IV0)
@@ -64,7 +74,12 @@ def test_record_changes():
 
 def test_versions_by_level():
     by_level = {level.text: level for level in MetadataVersion}
-    assert [by_level[t].register_broker_record_version for t in ("3.3-IV3", "3.4-IV0", "3.7-IV2", "4.3-IV0")] == [1, 2, 3, 4]
+    assert [by_level[t].register_broker_record_version for t in ("3.3-IV3", "3.4-IV0", "3.7-IV2", "4.3-IV0")] == [
+        1,
+        2,
+        3,
+        4,
+    ]
     assert [by_level[t].partition_record_version for t in ("3.7-IV1", "3.7-IV2", "4.0-IV0", "4.0-IV1")] == [0, 1, 1, 2]
     assert [by_level[t].fetch_version for t in ("3.4-IV0", "3.5-IV0", "3.5-IV1", "3.7-IV4", "3.9-IV0", "4.1-IV1")] == [
         13, 14, 15, 16, 17, 18,
@@ -93,7 +108,7 @@ def test_dependencies():
     assert dependencies("metadata.version", 30) == {}
     with pytest.raises(LocalError, match="Unknown feature: foo"):
         dependencies("foo", 1)
-    with pytest.raises(LocalError, match="Feature level 9 is not supported for feature kraft.version"):
+    with pytest.raises(LocalError, match=r"Feature level 9 is not supported for feature kraft.version"):
         dependencies("kraft.version", 9)
     with pytest.raises(LocalError, match="level 99"):
         dependencies("metadata.version", 99)
@@ -102,7 +117,7 @@ def test_dependencies():
 def test_levels_that_fit_together():
     for level in MetadataVersion:
         features.check_dependencies(default_levels(level))
-    with pytest.raises(LocalError, match="eligible.leader.replicas.version could not be set to 1 because .* level 23"):
+    with pytest.raises(LocalError, match=r"eligible.leader.replicas.version could not be set to 1 because .* level 23"):
         features.check_dependencies({"metadata.version": 22, "eligible.leader.replicas.version": 1})
     with pytest.raises(LocalError, match=r"group.version could not be set to 1 .*metadata.version=7 \(3.3-IV3\)"):
         features.check_dependencies({"group.version": 1})
@@ -111,6 +126,8 @@ def test_levels_that_fit_together():
 def test_bootstrap_records_hold_the_default_levels():
     dump = (GOLDEN / "formats" / "c1" / "dump" / "bootstrap.checkpoint.txt").read_text()
     written = {name: int(level) for name, level in re.findall(r'"name":"([a-z.]+)","featureLevel":(\d+)', dump)}
-    expected = {name: level for name, level in default_levels(LATEST_PRODUCTION).items() if level and name != "kraft.version"}
+    expected = {
+        name: level for name, level in default_levels(LATEST_PRODUCTION).items() if level and name != "kraft.version"
+    }
     assert written == expected
     assert decode_metadata_record(b"\x01\x0c\x00\x02a\x00\x01\x00")[0].feature_level == 1

@@ -59,7 +59,9 @@ def test_header_and_body_are_the_separate_encodings():
     frame = encode_request(request, 2, -5, "me")
     assert frame == encode(header, 2) + encode(request, 2)
     assert decode_request(frame) == (header, request)
-    assert encode_response(VoteResponse(), 0, 9) == encode(ResponseHeader(correlation_id=9), 1) + encode(VoteResponse(), 0)
+    assert encode_response(VoteResponse(), 0, 9) == encode(ResponseHeader(correlation_id=9), 1) + encode(
+        VoteResponse(), 0
+    )
     sized = encode_request(request, 2, -5, "me", size_prefix=True)
     assert sized == len(frame).to_bytes(4) + frame
     assert encode_request(request, 2, 1)[8:10] == b"\xff\xff"
@@ -123,15 +125,15 @@ def test_kinds_are_not_mixed_up():
 
 def test_short_headers():
     for size in range(4):
-        with pytest.raises(WireError, match="RequestHeader.*needs 4 bytes"):
+        with pytest.raises(WireError, match=r"RequestHeader.*needs 4 bytes"):
             decode_request(bytes(size))
     frame = encode_request(ApiVersionsRequest(), 0, 1, "client")
     for size in range(4, len(frame)):
         with pytest.raises(WireError, match="RequestHeader v1, field"):
             decode_request(frame[:size])
-    with pytest.raises(WireError, match="ApiVersionsRequest v0: 1 bytes left over after the message .byte 16"):
+    with pytest.raises(WireError, match=r"ApiVersionsRequest v0: 1 bytes left over after the message .byte 16"):
         decode_request(frame + b"x")
-    with pytest.raises(WireError, match="ResponseHeader v1, field correlation_id: needs 4 bytes, 3 left .byte 0"):
+    with pytest.raises(WireError, match=r"ResponseHeader v1, field correlation_id: needs 4 bytes, 3 left .byte 0"):
         decode_response(b"abc", 52, 0)
 
 
@@ -161,7 +163,9 @@ class TestRecords:
         expected = bytes(response.responses[0].partitions[0].records)
         frame[:] = bytes(len(frame))
         assert response.responses[0].partitions[0].records == expected == b"first"
-        assert decode_response(memoryview(encode_response(fetch_response(b"x"), 17, 1)), 1, 17)[1] == fetch_response(b"x")
+        assert decode_response(memoryview(encode_response(fetch_response(b"x"), 17, 1)), 1, 17)[1] == fetch_response(
+            b"x"
+        )
 
     @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview, lambda data: memoryview(data)[::1]])
     def test_any_contiguous_buffer_is_taken(self, kind):

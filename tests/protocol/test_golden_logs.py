@@ -1,4 +1,4 @@
-"""Every record that real controllers and brokers left on disk: decoded, encoded again, and printed as Kafka printed it."""
+"""Every record that real nodes left on disk: decoded, encoded again, and printed as Kafka printed it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,9 @@ def test_records(path):
         dump = path.parents[1] / "dump" / f"{path.name}.txt"
     expected = [(int(offset), text) for offset, text in LINE.findall(dump.read_text())]
     found = [
-        (record.offset, printed(record, batch.is_control)) for batch in iter_batches(path.read_bytes()) for record in batch
+        (record.offset, printed(record, batch.is_control))
+        for batch in iter_batches(path.read_bytes())
+        for record in batch
     ]
     assert [offset for offset, _ in found] == [offset for offset, _ in expected]
     for (offset, ours), (_, theirs) in zip(found, expected, strict=True):

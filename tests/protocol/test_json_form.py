@@ -30,7 +30,7 @@ def test_only_the_fields_of_the_version():
     assert "logDirs" not in to_json_dict(record, 1)
     assert "isMigratingZkBroker" in to_json_dict(record, 2)
     assert to_json_dict(record, 0)["rack"] is None
-    with pytest.raises(LocalError, match="RegisterBrokerRecord v0, field in_controlled_shutdown: .*cannot carry"):
+    with pytest.raises(LocalError, match=r"RegisterBrokerRecord v0, field in_controlled_shutdown: .*cannot carry"):
         to_json_dict(record.replace(in_controlled_shutdown=True), 0)
 
 
@@ -71,7 +71,7 @@ def test_bad_json(change, text):
 
 
 def test_bad_texts_and_versions():
-    with pytest.raises(LocalError, match="field topic_id: .* is not a uuid"):
+    with pytest.raises(LocalError, match=r"field topic_id: .* is not a uuid"):
         from_json_dict(PartitionChangeRecord, {"partitionId": 1, "topicId": "x"}, 0)
     with pytest.raises(LocalError, match="field auth_bytes"):
         from_json_dict(SaslAuthenticateRequest, {"authBytes": "?"}, 0)
@@ -81,5 +81,7 @@ def test_bad_texts_and_versions():
     with pytest.raises(LocalError, match="field message: needs an object"):
         from_json_dict(VoteRequest, [], 0)
     op = {"key": "k", "value": 1, "remove": False}
-    quotas = from_json_dict(AlterClientQuotasRequest, {"entries": [{"entity": [], "ops": [op]}], "validateOnly": True}, 0)
+    quotas = from_json_dict(
+        AlterClientQuotasRequest, {"entries": [{"entity": [], "ops": [op]}], "validateOnly": True}, 0
+    )
     assert isinstance(quotas.entries[0].ops[0].value, float)

@@ -71,7 +71,9 @@ def test_importing_loads_no_messages():
     )
     loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
     assert "kraftcore.protocol.data.headers" in loaded
-    assert not [name for name in loaded if name.startswith(("kraftcore.protocol.messages.", "kraftcore.protocol.records."))]
+    assert not [
+        name for name in loaded if name.startswith(("kraftcore.protocol.messages.", "kraftcore.protocol.records."))
+    ]
     assert kraftcore.protocol.__doc__
 
 

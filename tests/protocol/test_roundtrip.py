@@ -15,7 +15,7 @@ from kraftcore.protocol.json_form import from_json_dict, to_json_dict
 from kraftcore.protocol.messages.fetch import FetchRequest
 from kraftcore.protocol.messages.vote import VoteRequest
 from kraftcore.protocol.records.topic_record import TopicRecord
-from kraftcore.protocol.schema import Data, float64, int16, int32, int64, int8, string, uint16, uint32
+from kraftcore.protocol.schema import Data, float64, int8, int16, int32, int64, string, uint16, uint32
 
 EXAMPLES = int(os.environ.get("KRAFTCORE_EXAMPLES", "6"))
 
@@ -93,7 +93,7 @@ def test_limits_of_integers(field, low, high):
 @given(st.floats())
 def test_floats(number):
     again = decode(Numbers, encode(Numbers(g=number), 0), 0).g
-    assert again == number or number != number and again != again  # noqa: PLR0124
+    assert again == number or (number != number and again != again)
     assert encode(Numbers(g=3), 0) == encode(Numbers(g=3.0), 0)
     for value in ("1", None, 10**400):
         with pytest.raises(LocalError, match="field g"):
@@ -107,7 +107,7 @@ def test_tagged_fields_of_every_size(size):
 
 
 def test_values_that_do_not_fit():
-    Topic = VoteRequest.TopicData  # noqa: N806
+    Topic = VoteRequest.TopicData
     cases = [
         (VoteRequest(topics=None), "field topics: is None"),
         (VoteRequest(topics=[None]), r"field topics\[0\]: is None"),
