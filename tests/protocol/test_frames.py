@@ -125,15 +125,15 @@ def test_kinds_are_not_mixed_up():
 
 def test_short_headers():
     for size in range(4):
-        with pytest.raises(WireError, match="RequestHeader.*needs 4 bytes"):
+        with pytest.raises(WireError, match=r"RequestHeader.*needs 4 bytes"):
             decode_request(bytes(size))
     frame = encode_request(ApiVersionsRequest(), 0, 1, "client")
     for size in range(4, len(frame)):
         with pytest.raises(WireError, match="RequestHeader v1, field"):
             decode_request(frame[:size])
-    with pytest.raises(WireError, match="ApiVersionsRequest v0: 1 bytes left over after the message .byte 16"):
+    with pytest.raises(WireError, match=r"ApiVersionsRequest v0: 1 bytes left over after the message .byte 16"):
         decode_request(frame + b"x")
-    with pytest.raises(WireError, match="ResponseHeader v1, field correlation_id: needs 4 bytes, 3 left .byte 0"):
+    with pytest.raises(WireError, match=r"ResponseHeader v1, field correlation_id: needs 4 bytes, 3 left .byte 0"):
         decode_response(b"abc", 52, 0)
 
 

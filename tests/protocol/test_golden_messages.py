@@ -44,7 +44,7 @@ def test_versions_are_those_of_the_vectors(name):
 
 
 def test_filled_values_are_what_was_filled_in():
-    message = decode(classes()["VotersRecord"], dict((k, r) for v, k, r in VECTORS["VotersRecord"])["filled"], 0)
+    message = decode(classes()["VotersRecord"], {k: r for v, k, r in VECTORS["VotersRecord"]}["filled"], 0)
     assert message.version == 513
     (voter,) = message.voters
     assert voter.voter_id == 16909060

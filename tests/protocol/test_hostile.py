@@ -6,6 +6,7 @@ import gc
 import os
 import struct
 import tracemalloc
+from contextlib import suppress
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -42,9 +43,12 @@ def probe(cls, raw, version):
     """Decode; what is taken must survive another round trip. Returns the error, if any."""
     try:
         message = decode(cls, raw, version)
-    except WireError as error:
-        assert error.message_name == cls.__name__
-        assert error.version == version
+    except WireError as raised:
+        error = raised
+    else:
+        error = None
+    if error is not None:
+        assert (error.message_name, error.version) == (cls.__name__, version)
         assert 0 <= error.position <= len(raw)
         return error
     again = encode(message, version)
@@ -225,10 +229,8 @@ def test_random_frames(body, key, version):
         lambda: decode_response(body, key, version),
         lambda: decode_request(body),
     ):
-        try:
+        with suppress(WireError, UnsupportedVersionError):
             action()
-        except (WireError, UnsupportedVersionError) as error:
-            assert str(error)
 
 
 @settings(max_examples=EXAMPLES, deadline=None, database=None)

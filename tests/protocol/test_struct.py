@@ -42,7 +42,7 @@ def test_built_defaults_belong_to_one_object():
 
 
 def test_constructor_takes_field_names_only():
-    with pytest.raises(TypeError, match="Vote.*voter_identity"):
+    with pytest.raises(TypeError, match=r"Vote.*voter_identity"):
         VoteRequest(voter_identity=1)
     with pytest.raises(TypeError):
         VoteRequest("cluster")
