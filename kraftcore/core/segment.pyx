@@ -385,7 +385,7 @@ cdef class Segment:
         return file_size, reason, epochs
 
     cdef object scan(self, int64_t file_size, int32_t epoch, list epochs):
-        cdef int64_t room = SCAN_BYTES, start, got, at
+        cdef int64_t room = max(min(<int64_t>SCAN_BYTES, file_size), 1), start, got, at
         cdef uint8_t *buffer = <uint8_t *>PyMem_Malloc(room)
         cdef uint8_t *larger
         cdef BatchHeader header
