@@ -295,7 +295,9 @@ cdef class Segment:
         slot = self.times.floor_slot(timestamp - 1, False)
         if slot >= 0:
             self.times.get(slot, &entry)
-            if offset <= entry.value < self.next_offset:
+            if offset <= entry.value < self.next_offset and self.find(entry.value, &header) >= 0 and (
+                header.max_timestamp == entry.key
+            ):
                 offset = entry.value  # no batch up to this one has a larger timestamp than the entry's, which is too small
         position = self.find(offset, &header)
         look.start, look.got = 0, 0
