@@ -295,7 +295,9 @@ cdef class Segment:
         slot = self.times.floor_slot(timestamp - 1, False)
         if slot >= 0:
             self.times.get(slot, &entry)
-            if offset <= entry.value < self.next_offset:
+            if offset <= entry.value < self.next_offset and self.find(entry.value, &header) >= 0 and (
+                header.max_timestamp == entry.key
+            ):
                 offset = entry.value  # no batch up to this one has a larger timestamp than the entry's, which is too small
         position = self.find(offset, &header)
         look.start, look.got = 0, 0
@@ -385,7 +387,7 @@ cdef class Segment:
         return file_size, reason, epochs
 
     cdef object scan(self, int64_t file_size, int32_t epoch, list epochs):
-        cdef int64_t room = SCAN_BYTES, start, got, at
+        cdef int64_t room = max(min(<int64_t>SCAN_BYTES, file_size), 1), start, got, at
         cdef uint8_t *buffer = <uint8_t *>PyMem_Malloc(room)
         cdef uint8_t *larger
         cdef BatchHeader header
