@@ -35,7 +35,7 @@ from kraftcore.core.header cimport (
 )
 from kraftcore.core.bytes cimport load_int32, store_int16, store_int64, store_uint32
 from kraftcore.core.record cimport (
-    FaultPlace, Record, RecordView, as_bytes, check_count, check_order, check_span, encode_headers, make_record,
+    IN_HEADER, FaultPlace, Record, RecordView, as_bytes, check_count, check_order, check_span, encode_headers, make_record,
     scan_record, RECORD_SIZE_MIN,
 )
 
@@ -133,7 +133,7 @@ cdef object corrupt_batch(
         at = position + ATTRIBUTES_POSITION
         found, wanted = header.attributes & COMPRESSION_MASK, CODEC_MAX
         reason = f"compression codec {found} is unknown, {wanted} is the last"
-    elif place == NULL:
+    elif place == NULL or place.record == IN_HEADER:
         found, wanted = header.count, header.last_offset_delta + <int64_t>1
         at = position + 57
         reason = f"records count {found}, with a last offset delta of {wanted - 1}"
@@ -142,7 +142,8 @@ cdef object corrupt_batch(
         where = "" if place.record < 0 else f"record {place.record}: "
         at = position + BATCH_HEADER_SIZE
         if header.attributes & COMPRESSION_MASK:
-            where += f"{place.at} bytes into the decompressed records: "
+            if fault != BATCH_COUNT:
+                where += f"{place.at} bytes into the decompressed records: "
         else:
             at += place.at
         if fault == BATCH_COUNT:
@@ -187,10 +188,7 @@ cdef BatchFault check_batch(
     const uint8_t *p, int64_t available, bint deep, BatchHeader *header, FaultPlace *place
 ) noexcept nogil:
     cdef BatchFault fault = read_header(p, available, header)
-    place.record = -1
-    place.at = 0
-    place.found = header.count
-    place.wanted = 0
+    place.record = IN_HEADER
     if fault != BATCH_OK:
         return fault
     if not crc_matches(p, header):
@@ -480,11 +478,8 @@ cdef class RecordBatch:
         cdef const uint8_t *end = p + size
         cdef int32_t i, previous = -1
         cdef RecordView view
-        cdef FaultPlace place
         cdef list result = []
-        cdef BatchFault fault = check_count(size, self.header.count, self.header.last_offset_delta, &place)
-        if fault != BATCH_OK:
-            raise self.fault(fault, &place)
+        self.begin(size)
         for i in range(self.header.count):
             p = self.step(start, p, end, i, previous, &view)
             previous = view.offset_delta
@@ -497,13 +492,9 @@ cdef class RecordBatch:
     def __iter__(self):
         cdef RecordIterator iterator = RecordIterator.__new__(RecordIterator)
         cdef int64_t size = 0
-        cdef FaultPlace place
-        cdef BatchFault fault
         iterator.p = iterator.start = self.records(&size)
         iterator.end = iterator.p + size
-        fault = check_count(size, self.header.count, self.header.last_offset_delta, &place)
-        if fault != BATCH_OK:
-            raise self.fault(fault, &place)
+        self.begin(size)
         iterator.batch = self
         iterator.plain = self.plain
         iterator.previous = -1
@@ -548,6 +539,21 @@ cdef class RecordBatch:
 
     cdef object fault(self, BatchFault fault, const FaultPlace *place):
         return corrupt_batch(fault, self.p, self.header.size, self.position, place)
+
+    cdef int begin(self, int64_t size) except -1:
+        # What can be said about `size` bytes of records before the first is read.
+        cdef FaultPlace place
+        cdef BatchFault fault
+        fault = check_count(size, self.header.count, self.header.last_offset_delta, &place)
+        if self.header.count == 0 and size > 0:
+            fault = BATCH_TRAILING
+            place.record = -1
+            place.at = 0
+            place.found = size
+            place.wanted = 0
+        if fault != BATCH_OK:
+            raise self.fault(fault, &place)
+        return 0
 
     cdef const uint8_t *step(
         self, const uint8_t *start, const uint8_t *p, const uint8_t *end, int32_t index, int32_t previous,
@@ -596,7 +602,7 @@ cdef class RecordIterator:
         cdef RecordView view
         cdef const uint8_t *p
         cdef BatchHeader *header
-        cdef int64_t timestamp
+        cdef int64_t timestamp, stored
         cdef int32_t sequence = -1
         if self.index >= self.count:
             raise StopIteration
@@ -606,13 +612,14 @@ cdef class RecordIterator:
         except CorruptBatchError:
             self.index = self.count
             raise
+        stored = timestamp = add_wrapping(header.base_timestamp, view.timestamp_delta)
         if header.attributes & TIMESTAMP_LOG_APPEND:
             timestamp = header.max_timestamp
-        else:
-            timestamp = add_wrapping(header.base_timestamp, view.timestamp_delta)
         if header.base_sequence >= 0:
             sequence = add_sequence(header.base_sequence, view.offset_delta)
-        record = make_record(&view, header.base_offset + view.offset_delta, timestamp, sequence, <int32_t>(p - self.p))
+        record = make_record(
+            &view, header.base_offset + view.offset_delta, timestamp, stored, sequence, <int32_t>(p - self.p)
+        )
         self.previous = view.offset_delta
         self.index += 1
         self.p = p
@@ -1023,8 +1030,7 @@ cdef bytearray encode_records(list records, BatchHeader *header, Numbering numbe
                         f"{header.base_offset} to {header.last_offset}"
                     )
                 previous = offset_delta
-                if header.attributes & TIMESTAMP_LOG_APPEND:
-                    timestamp = 0
+                timestamp = (<Record>records[i]).stored_ms
             elif timestamp < -1:
                 raise LocalError(f"record {i}: timestamp_ms {timestamp} is below -1")
             if i == 0:

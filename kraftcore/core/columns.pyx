@@ -10,6 +10,7 @@ the row counters move only when its last record has passed.
 """
 
 from collections import namedtuple
+from importlib import import_module
 
 cimport cython
 from cpython.buffer cimport PyBuffer_FillInfo
@@ -22,11 +23,11 @@ from libc.string cimport memcpy, memset
 from kraftcore.core.batch cimport acquire, corrupt_batch, decompress_records
 from kraftcore.core.bytes cimport read_varint
 from kraftcore.core.header cimport (
-    BATCH_CODEC, BATCH_CRC, BATCH_HEADER_SIZE, BATCH_LENGTH, BATCH_OK, BATCH_SHORT, BATCH_TRAILING, COMPRESSION_MASK,
+    BATCH_CRC, BATCH_HEADER_SIZE, BATCH_OK, BATCH_SHORT, BATCH_TRAILING, COMPRESSION_MASK,
     CONTROL, TIMESTAMP_LOG_APPEND, BatchFault, BatchHeader, crc_matches, read_header,
 )
 from kraftcore.core.record cimport (
-    RECORD_SIZE_MIN, FaultPlace, RecordView, check_count, check_order, scan_record,
+    IN_HEADER, RECORD_SIZE_MIN, FaultPlace, RecordView, check_count, check_order, scan_plain, scan_record,
 )
 
 from kraftcore.core.compression import DEFAULT_MAX_DECOMPRESSED_BYTES
@@ -59,6 +60,7 @@ cdef enum:
     WANT_CONTROL = 64
     WANT_POSITION = 128
     SIZE_MAX = 0x7FFFFFFF
+    BLOCK = 32
     SLACK = 64                 # bytes behind each buffer's contents
 
 cdef enum State:
@@ -285,15 +287,38 @@ cdef bint put_headers(Sink *sink, const RecordView *view) noexcept nogil:
     return True
 
 
+cdef inline void copy_bytes(uint8_t *to, const uint8_t *p, int32_t size, const uint8_t *end) noexcept nogil:
+    # Short runs in whole blocks: the bytes up to `end` are readable, and each column has its slack.
+    cdef int32_t done = 0
+    if size <= 4 * BLOCK and end - p >= size + BLOCK:
+        while done < size:
+            memcpy(to + done, p + done, BLOCK)
+            done += BLOCK
+    else:
+        memcpy(to, p, size)
+
+
 cdef State take_batch(Job *job, const uint8_t *p, int64_t size) noexcept nogil:
     # Adds the batch in job.header, whose uncompressed records are the `size` bytes at `p`, or nothing of it.
     cdef Sink *sink = &job.sink
     cdef BatchHeader *header = &job.header
     cdef const uint8_t *start = p
     cdef const uint8_t *end = p + size
+    cdef const uint8_t *following
+    cdef const uint8_t *key
+    cdef const uint8_t *value
+    cdef int64_t *offsets
+    cdef int64_t *timestamps
+    cdef int32_t *key_ends
+    cdef int32_t *value_ends
+    cdef uint8_t *key_valid
+    cdef uint8_t *value_valid
+    cdef uint8_t *values
     cdef RecordView view
     cdef int want = job.want
-    cdef int32_t i, previous = -1
+    cdef int scale = job.scale
+    cdef int32_t i, timestamp_delta, offset_delta, key_size, value_size, headers_here, previous = -1
+    cdef int64_t delta
     cdef int64_t row = sink.rows
     cdef int64_t first = row
     cdef int64_t headers = sink.headers
@@ -315,54 +340,72 @@ cdef State take_batch(Job *job, const uint8_t *p, int64_t size) noexcept nogil:
         return fail(job, fault, -1)
     if not reserve(job, size):
         return NO_MEMORY
+    offsets = <int64_t *>sink.offset.data
+    timestamps = <int64_t *>sink.timestamp.data
+    key_ends = <int32_t *>sink.key_offsets.data + 1
+    key_valid = sink.key_valid.data
+    value_ends = <int32_t *>sink.value_offsets.data + 1
+    value_valid = sink.value_valid.data
+    values = sink.value.data
     if row & 7:
         if want & WANT_KEY:
             key_bits = sink.key_valid.data[row >> 3] & ((1 << (row & 7)) - 1)
         if want & WANT_VALUE:
             value_bits = sink.value_valid.data[row >> 3] & ((1 << (row & 7)) - 1)
     for i in range(header.count):
-        fault = scan_record(start, p, end, &view, &job.place)
-        if fault != BATCH_OK:
-            break
-        fault = check_order(previous, &view, header.last_offset_delta, &job.place)
-        if fault != BATCH_OK:
-            job.place.at = p - start
-            break
-        previous = view.offset_delta
-        p = view.end
-        offset = header.base_offset + view.offset_delta
+        following = scan_plain(p, end, &timestamp_delta, &offset_delta, &key, &key_size, &value, &value_size)
+        if following != NULL and offset_delta > previous and offset_delta <= header.last_offset_delta:
+            headers_here = 0
+            delta = timestamp_delta
+        else:
+            fault = scan_record(start, p, end, &view, &job.place)
+            if fault != BATCH_OK:
+                break
+            fault = check_order(previous, &view, header.last_offset_delta, &job.place)
+            if fault != BATCH_OK:
+                job.place.at = p - start
+                break
+            following = view.end
+            delta = view.timestamp_delta
+            offset_delta = view.offset_delta
+            key, key_size = view.key, view.key_size
+            value, value_size = view.value, view.value_size
+            headers_here = view.header_count
+        previous = offset_delta
+        p = following
+        offset = header.base_offset + offset_delta
         if partly and (offset < job.offset_from or offset >= job.offset_to):
             continue
         if want & WANT_OFFSET:
-            (<int64_t *>sink.offset.data)[row] = offset
+            offsets[row] = offset
         if want & WANT_TIMESTAMP:
             if not log_append:
-                timestamp = <int64_t>(<uint64_t>header.base_timestamp + <uint64_t>view.timestamp_delta)
-            (<int64_t *>sink.timestamp.data)[row] = scaled(timestamp, job.scale)
+                timestamp = <int64_t>(<uint64_t>header.base_timestamp + <uint64_t>delta)
+            timestamps[row] = scaled(timestamp, scale)
         if want & WANT_KEY:
-            if view.key_size >= 0:
-                memcpy(sink.key.data + key_used, view.key, view.key_size)
-                key_used += view.key_size
+            if key_size >= 0:
+                copy_bytes(sink.key.data + key_used, key, key_size, end)
+                key_used += key_size
                 key_bits |= 1 << (row & 7)
             else:
                 key_nulls += 1
-            (<int32_t *>sink.key_offsets.data)[row + 1] = <int32_t>key_used
+            key_ends[row] = <int32_t>key_used
             if (row & 7) == 7:
-                sink.key_valid.data[row >> 3] = key_bits
+                key_valid[row >> 3] = key_bits
                 key_bits = 0
         if want & WANT_VALUE:
-            if view.value_size >= 0:
-                memcpy(sink.value.data + value_used, view.value, view.value_size)
-                value_used += view.value_size
+            if value_size >= 0:
+                copy_bytes(values + value_used, value, value_size, end)
+                value_used += value_size
                 value_bits |= 1 << (row & 7)
             else:
                 value_nulls += 1
-            (<int32_t *>sink.value_offsets.data)[row + 1] = <int32_t>value_used
+            value_ends[row] = <int32_t>value_used
             if (row & 7) == 7:
-                sink.value_valid.data[row >> 3] = value_bits
+                value_valid[row >> 3] = value_bits
                 value_bits = 0
         if want & WANT_HEADERS:
-            if view.header_count and not put_headers(sink, &view):
+            if headers_here and not put_headers(sink, &view):
                 return NO_MEMORY
             (<int32_t *>sink.header_offsets.data)[row + 1] = <int32_t>sink.headers
         row += 1
@@ -422,7 +465,7 @@ cdef State run(Job *job) noexcept nogil:
     cdef State state
     while job.position < job.end:
         p = job.data + job.position
-        job.place.record = -2
+        job.place.record = IN_HEADER
         fault = read_header(p, job.size - job.position, &job.header)
         if fault == BATCH_OK and (
             job.header.last_offset < job.offset_from or job.header.base_offset >= job.offset_to
@@ -460,6 +503,9 @@ cdef class ColumnBuffer:
 
     def __dealloc__(self):
         free(self.data)
+
+    def __reduce__(self):
+        raise TypeError("decoded columns cannot be pickled: send what to_arrow() returns")
 
     def __getbuffer__(self, Py_buffer *buffer, int flags):
         PyBuffer_FillInfo(buffer, self, <void *>(self.data if self.data != NULL else NOTHING), self.size, 1, flags)
@@ -510,6 +556,9 @@ cdef class ColumnChunk:
     cdef int64_t headers
     cdef int64_t header_nulls
 
+    def __reduce__(self):
+        raise TypeError("decoded columns cannot be pickled: send what to_arrow() returns")
+
     def __len__(self):
         return self.count
 
@@ -540,10 +589,9 @@ cdef class ColumnChunk:
 
 cdef object _pyarrow():
     try:
-        import pyarrow
+        return import_module("pyarrow")
     except ImportError:
         raise MissingDependencyError("Arrow arrays need pyarrow: pip install 'kraftcore[arrow]'") from None
-    return pyarrow
 
 
 def arrow_schema(columns=None, *, str timestamp_unit="ms"):
@@ -629,7 +677,7 @@ cdef class ColumnReader:
 
     def __init__(
         self, data, *, columns=None, int64_t position=0, end=None, int64_t base_position=0, offsets=None,
-        bint verify=True, str errors="raise", str timestamp_unit="ms", int64_t chunk_bytes=8 << 20,
+        bint verify=True, str errors="raise", str timestamp_unit="ms", int64_t chunk_bytes=1 << 20,
         int64_t max_decompressed_bytes=DEFAULT_MAX_DECOMPRESSED_BYTES,
     ):
         cdef Job *job = &self.job
@@ -711,7 +759,7 @@ cdef class ColumnReader:
             if state == FAULT:
                 self.handle(corrupt_batch(
                     job.fault, job.data + job.position, job.size - job.position, job.base_position + job.position,
-                    NULL if job.place.record == -2 else &job.place,
+                    &job.place,
                 ))
             if self.error is None and (job.position < job.end or self.open_next()):
                 continue
@@ -848,6 +896,9 @@ cdef class DecodedColumns:
     cdef readonly tuple damage
     cdef readonly tuple columns
     cdef readonly str timestamp_unit
+
+    def __reduce__(self):
+        raise TypeError("decoded columns cannot be pickled: send what to_arrow() returns")
 
     def __len__(self):
         cdef int64_t rows = 0

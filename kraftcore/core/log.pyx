@@ -137,14 +137,17 @@ cdef class Log:
         return 0
 
     cdef int fail(self, error) except -1:
+        cdef Segment segment
         if self.failure is None:
             self.failure = error
+        for segment in (self.active, *self.unsynced):
+            segment.freeze()
         return 0
 
     cdef int begin_writing(self) except -1:
         # From here on a crash must be noticed: the listing stops covering the active segment.
         if self.pristine:
-            self._write_listing(self.segments[: len(self.segments) - 1])
+            self._guarded(self._write_listing, self.segments[: len(self.segments) - 1])
             self.pristine = False
         return 0
 
@@ -219,11 +222,13 @@ cdef class Log:
 
     def _undo_write(self, error):
         # The batch may be there in part; the next start would cut it. Without it the folder is in order at once.
-        self.fail(error)
         try:
-            self.active.log.resize(self.active.size)
-        except Exception:
-            return  # the first error is the one to tell
+            if self.active.attached:
+                self.active.log.resize(self.active.size)
+        except StorageError:
+            pass  # the first error is the one to tell
+        finally:
+            self.fail(error)
 
     def append_as_follower(self, data not None, int64_t now_ms, *, max_epoch=None):
         """Append batches exactly as a leader sent them. All of them are verified before the first is taken over.
@@ -489,7 +494,7 @@ cdef class Log:
             if segment.max_timestamp >= timestamp and segment.next_offset > self.log_start_offset:
                 if segment is not self.active and segment.log is None:
                     self.keep_reader(segment)
-                found = segment.find_timestamp(timestamp)
+                found = segment.find_timestamp(timestamp, self.log_start_offset)
                 if found is not None:
                     return max(found, self.log_start_offset)
         return None
@@ -580,13 +585,25 @@ cdef class Log:
         if offset < self.log_end_offset:
             self._guarded(self._truncate, offset)
         if self.epochs.truncate_end(self.log_end_offset):
+            if self.epochs.latest is None and self.log_end_offset > self.log_start_offset:
+                # The checkpoint began above what is left (it does after a restart): the last batch tells its epoch.
+                self.epochs.assign(self._last_batch_epoch(), self.log_start_offset)
             self._write_epochs()
             self.epoch = -1 if self.epochs.latest is None else self.epochs.latest
         return self.log_end_offset
 
+    def _last_batch_epoch(self):
+        cdef Segment segment = self.active
+        if segment.size == 0:
+            segment = self.segments[len(self.segments) - 2]
+        return segment.last_epoch
+
     def _truncate(self, int64_t offset):
         cdef int64_t kept = bisect_right(self.bases, offset) - 1
         cdef Segment segment = self.segments[kept]
+        cdef BatchHeader header
+        if segment.find(offset, &header) >= 0:
+            offset = header.base_offset  # its batch goes as a whole
         self.pristine = False
         # First of all the listing forgets what is about to change: contents of the same size must not pass for the old.
         self._write_listing(self.segments[:kept], None, min(offset, self.listing.durable_offset))
@@ -599,6 +616,7 @@ cdef class Log:
         self.active = segment
         self.log_end_offset = segment.truncate(offset)
         self.flushed_offset = min(self.flushed_offset, self.log_end_offset)
+        self.log_start_offset = min(self.log_start_offset, self.log_end_offset)  # it may lie within a batch
         self.tail.cut(self.log_end_offset)
 
     def _drop_newest(self, int64_t kept):
