@@ -666,6 +666,7 @@ cdef class ColumnReader:
     cdef tuple columns
     cdef str timestamp_unit
     cdef object error
+    cdef bytes waiting
     cdef bint busy
     cdef readonly list damage
 
@@ -771,21 +772,24 @@ cdef class ColumnReader:
             raise error
 
     cdef State take_compressed(self) except *:
-        # One compressed batch, unless the chunk is full; decompressing again then costs little against a whole chunk.
+        # One compressed batch. If the chunk has no room for it, what it decompressed to waits for the next chunk.
         cdef Job *job = &self.job
         cdef const uint8_t *p = job.data + job.position
         cdef const uint8_t *records
         cdef int64_t size
         cdef State state
-        cdef bytes plain
-        try:
-            plain = decompress_records(p, &job.header, job.base_position + job.position, self.max_bytes)
-        except CorruptBatchError as error:
-            self.handle(error)
-            return DONE
+        cdef bytes plain = self.waiting
+        self.waiting = None
+        if plain is None:
+            try:
+                plain = decompress_records(p, &job.header, job.base_position + job.position, self.max_bytes)
+            except CorruptBatchError as error:
+                self.handle(error)
+                return DONE
         records = <const uint8_t *>PyBytes_AS_STRING(plain)
         size = PyBytes_GET_SIZE(plain)
         if not has_room(job, size):
+            self.waiting = plain
             return FULL
         with nogil:
             state = take_batch(job, records, size)
