@@ -24,7 +24,7 @@ from kraftcore.core.batch cimport acquire, corrupt_batch, decompress_records
 from kraftcore.core.bytes cimport read_varint
 from kraftcore.core.header cimport (
     BATCH_CRC, BATCH_HEADER_SIZE, BATCH_OK, BATCH_SHORT, BATCH_TRAILING, COMPRESSION_MASK,
-    CONTROL, TIMESTAMP_LOG_APPEND, BatchFault, BatchHeader, crc_matches, read_header,
+    CONTROL, SIZE_MAX, TIMESTAMP_LOG_APPEND, BatchFault, BatchHeader, crc_matches, read_header,
 )
 from kraftcore.core.record cimport (
     IN_HEADER, RECORD_SIZE_MIN, FaultPlace, RecordView, check_count, check_order, scan_plain, scan_record,
@@ -59,7 +59,6 @@ cdef enum:
     WANT_EPOCH = 32
     WANT_CONTROL = 64
     WANT_POSITION = 128
-    SIZE_MAX = 0x7FFFFFFF
     BLOCK = 32
     SLACK = 64                 # bytes behind each buffer's contents
 
