@@ -1,8 +1,12 @@
-import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, NoReturn, final
 
 from typing_extensions import Buffer
+
+from kraftcore.core.chunks import COLUMNS as COLUMNS
+from kraftcore.core.chunks import ColumnBuffer as ColumnBuffer
+from kraftcore.core.chunks import ColumnChunk as ColumnChunk
+from kraftcore.core.chunks import arrow_schema as arrow_schema
 
 __all__ = [
     "CHUNK_BYTES_MAX",
@@ -16,35 +20,12 @@ __all__ = [
     "decode_columns",
 ]
 
-COLUMNS: tuple[str, ...]
 CHUNK_BYTES_MAX: int
 
 class Damage(NamedTuple):
     position: int
     size: int
     reason: str
-
-@final
-class ColumnBuffer:
-    if sys.version_info >= (3, 12):
-        def __buffer__(self, flags: int, /) -> memoryview: ...
-
-    def __len__(self) -> int: ...
-    def __reduce__(self) -> NoReturn: ...
-
-@final
-class ColumnChunk:
-    @property
-    def count(self) -> int: ...
-    @property
-    def columns(self) -> tuple[str, ...]: ...
-    @property
-    def buffers(self) -> dict[str, tuple[Any, ...]]: ...
-    @property
-    def timestamp_unit(self) -> str: ...
-    def __len__(self) -> int: ...
-    def __reduce__(self) -> NoReturn: ...
-    def to_arrow(self) -> Any: ...
 
 @final
 class ColumnReader:
@@ -82,7 +63,6 @@ class DecodedColumns:
     def __reduce__(self) -> NoReturn: ...
     def to_arrow(self) -> Any: ...
 
-def arrow_schema(columns: Iterable[str] | None = None, *, timestamp_unit: str = "ms") -> Any: ...
 def decode_columns(
     data: Buffer | Sequence[Buffer],
     *,

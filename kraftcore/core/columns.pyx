@@ -10,10 +10,8 @@ the row counters move only when its last record has passed.
 """
 
 from collections import namedtuple
-from importlib import import_module
 
 cimport cython
-from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize, PyUnicode_DecodeUTF8
 from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint64_t
@@ -22,24 +20,31 @@ from libc.string cimport memcpy, memset
 
 from kraftcore.core.batch cimport acquire, corrupt_batch, decompress_records
 from kraftcore.core.bytes cimport read_varint
+from kraftcore.core.chunks cimport (
+    SLACK, ColumnBuffer, ColumnChunk, import_pyarrow, make_buffer, timestamp_scale, wanted_columns,
+)
 from kraftcore.core.header cimport (
     BATCH_CRC, BATCH_HEADER_SIZE, BATCH_OK, BATCH_SHORT, BATCH_TRAILING, COMPRESSION_MASK,
-    CONTROL, TIMESTAMP_LOG_APPEND, BatchFault, BatchHeader, crc_matches, read_header,
+    CONTROL, SIZE_MAX, TIMESTAMP_LOG_APPEND, BatchFault, BatchHeader, crc_matches, read_header,
 )
 from kraftcore.core.record cimport (
     IN_HEADER, RECORD_SIZE_MIN, FaultPlace, RecordView, check_count, check_order, scan_plain, scan_record,
 )
 
+from kraftcore.core.chunks import COLUMNS, arrow_schema
+from kraftcore.core.chunks import ColumnBuffer as _ColumnBuffer
+from kraftcore.core.chunks import ColumnChunk as _ColumnChunk
 from kraftcore.core.compression import DEFAULT_MAX_DECOMPRESSED_BYTES
-from kraftcore.errors import CorruptBatchError, LocalError, MissingDependencyError
+from kraftcore.errors import CorruptBatchError, LocalError
 
 __all__ = [
     "COLUMNS", "CHUNK_BYTES_MAX", "ColumnBuffer", "ColumnChunk", "ColumnReader", "Damage", "DecodedColumns",
     "arrow_schema", "decode_columns",
 ]
 
-COLUMNS = ("offset", "timestamp", "key", "value", "headers", "partition_leader_epoch", "is_control", "position")
 CHUNK_BYTES_MAX = 0x7FFFFFFF
+
+globals().update(ColumnBuffer=_ColumnBuffer, ColumnChunk=_ColumnChunk)  # an assignment would clash with the cimport
 
 Damage = namedtuple("Damage", "position size reason")
 Damage.__doc__ = """A stretch of input that was left out.
@@ -59,9 +64,7 @@ cdef enum:
     WANT_EPOCH = 32
     WANT_CONTROL = 64
     WANT_POSITION = 128
-    SIZE_MAX = 0x7FFFFFFF
     BLOCK = 32
-    SLACK = 64                 # bytes behind each buffer's contents
 
 cdef enum State:
     DONE
@@ -492,157 +495,14 @@ cdef inline bint has_room(const Job *job, int64_t size) noexcept nogil:
     return job.sink.rows == 0 or job.sink.span + size <= job.chunk_bytes
 
 
-# ---- Python -----------------------------------------------------------------------------------------------------------
+# ---- the reader -----------------------------------------------------------------------------------------------------
 
-@cython.final
-cdef class ColumnBuffer:
-    """Memory of one column, read-only through the buffer protocol. Arrow arrays keep it alive."""
-
-    cdef uint8_t *data
-    cdef int64_t size
-
-    def __dealloc__(self):
-        free(self.data)
-
-    def __reduce__(self):
-        raise TypeError("decoded columns cannot be pickled: send what to_arrow() returns")
-
-    def __getbuffer__(self, Py_buffer *buffer, int flags):
-        PyBuffer_FillInfo(buffer, self, <void *>(self.data if self.data != NULL else NOTHING), self.size, 1, flags)
-
-    def __len__(self):
-        return self.size
-
-
-cdef uint8_t NOTHING[8]
-
-
-cdef ColumnBuffer hand_over(Column *column, int64_t size):
-    # The column's memory becomes a Python object; a large rest is given back.
-    cdef ColumnBuffer buffer = ColumnBuffer.__new__(ColumnBuffer)
-    cdef uint8_t *smaller
-    buffer.data = column.data
-    buffer.size = size
-    if column.capacity - size > (1 << 16) and column.capacity - size > size // 8:
-        smaller = <uint8_t *>realloc(column.data, size + SLACK)
-        if smaller != NULL:
-            buffer.data = smaller
+cdef inline ColumnBuffer hand_over(Column *column, int64_t size):
+    # The column's memory becomes a Python object.
+    cdef ColumnBuffer buffer = make_buffer(column.data, size, column.capacity)
     column.data = NULL
     column.capacity = column.used = 0
     return buffer
-
-
-@cython.final
-cdef class ColumnChunk:
-    """Rows of one Arrow record batch.
-
-    Attributes:
-        count: number of rows.
-        columns: names of the columns, in order.
-        buffers: per column its Arrow buffers as ``ColumnBuffer`` or None (a validity bitmap when nothing is null):
-            ``offset``, ``timestamp``, ``partition_leader_epoch``, ``position``: (data,);
-            ``is_control``: (bits,); ``key``, ``value``: (validity, offsets, data);
-            ``headers``: (offsets, key offsets, key data, value validity, value offsets, value data).
-            All are in the machine's byte order; offsets are int32 and start at 0.
-        timestamp_unit: "ms" or "us".
-    """
-
-    cdef readonly int64_t count
-    cdef readonly tuple columns
-    cdef readonly dict buffers
-    cdef readonly str timestamp_unit
-    cdef int64_t key_nulls
-    cdef int64_t value_nulls
-    cdef int64_t headers
-    cdef int64_t header_nulls
-
-    def __reduce__(self):
-        raise TypeError("decoded columns cannot be pickled: send what to_arrow() returns")
-
-    def __len__(self):
-        return self.count
-
-    def to_arrow(self):
-        """A ``pyarrow.RecordBatch`` over the same memory.
-
-        Raises:
-            MissingDependencyError: pyarrow is not installed.
-        """
-        pa = _pyarrow()
-        schema = arrow_schema(self.columns, timestamp_unit=self.timestamp_unit)
-        return pa.RecordBatch.from_arrays([self.array(pa, field) for field in schema], schema=schema)
-
-    cdef object array(self, object pa, object field):
-        cdef tuple buffers = tuple([None if item is None else pa.py_buffer(item) for item in self.buffers[field.name]])
-        if field.name == "headers":
-            pair = field.type.value_type
-            names = pa.Array.from_buffers(pair[0].type, self.headers, [None, buffers[1], buffers[2]], 0)
-            contents = pa.Array.from_buffers(pair[1].type, self.headers, list(buffers[3:]), self.header_nulls)
-            pairs = pa.Array.from_buffers(pair, self.headers, [None], 0, 0, [names, contents])
-            return pa.Array.from_buffers(field.type, self.count, [None, buffers[0]], 0, 0, [pairs])
-        if field.name == "key":
-            return pa.Array.from_buffers(field.type, self.count, list(buffers), self.key_nulls)
-        if field.name == "value":
-            return pa.Array.from_buffers(field.type, self.count, list(buffers), self.value_nulls)
-        return pa.Array.from_buffers(field.type, self.count, [None, buffers[0]], 0)
-
-
-cdef object _pyarrow():
-    try:
-        return import_module("pyarrow")
-    except ImportError:
-        raise MissingDependencyError("Arrow arrays need pyarrow: pip install 'kraftcore[arrow]'") from None
-
-
-def arrow_schema(columns=None, *, str timestamp_unit="ms"):
-    """The ``pyarrow.Schema`` of decoded columns.
-
-    Args:
-        columns: names out of ``COLUMNS``; None for all.
-        timestamp_unit: "ms" or "us".
-    Raises:
-        LocalError: unknown column or unit.
-        MissingDependencyError: pyarrow is not installed.
-    """
-    columns, _ = _wanted(columns)
-    _scale(timestamp_unit)
-    pa = _pyarrow()
-    fields = {
-        "offset": pa.field("offset", pa.int64(), nullable=False),
-        "timestamp": pa.field("timestamp", pa.timestamp(timestamp_unit, tz="UTC"), nullable=False),
-        "key": pa.field("key", pa.binary()),
-        "value": pa.field("value", pa.binary()),
-        "headers": pa.field("headers", pa.list_(pa.field("element", pa.struct([
-            pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary()),
-        ]), nullable=False)), nullable=False),
-        "partition_leader_epoch": pa.field("partition_leader_epoch", pa.int32(), nullable=False),
-        "is_control": pa.field("is_control", pa.bool_(), nullable=False),
-        "position": pa.field("position", pa.int64(), nullable=False),
-    }
-    return pa.schema([fields[name] for name in columns])
-
-
-cdef tuple _wanted(object columns):
-    # Names in the caller's order, and their bits.
-    cdef int want = 0
-    if isinstance(columns, str):
-        raise LocalError(f"columns is a sequence of names, not the string {columns!r}")
-    columns = COLUMNS if columns is None else tuple(columns)
-    for name in columns:
-        if name not in COLUMNS:
-            raise LocalError(f"unknown column {name!r}: choose from {', '.join(COLUMNS)}")
-        if want & (1 << COLUMNS.index(name)):
-            raise LocalError(f"column {name!r} is named twice")
-        want |= 1 << COLUMNS.index(name)
-    return columns, want
-
-
-cdef int _scale(str unit) except -1:
-    if unit == "ms":
-        return 1
-    if unit == "us":
-        return 1000
-    raise LocalError(f"timestamp_unit {unit!r} is neither 'ms' nor 'us'")
 
 
 @cython.final
@@ -666,6 +526,7 @@ cdef class ColumnReader:
     cdef tuple columns
     cdef str timestamp_unit
     cdef object error
+    cdef bytes waiting
     cdef bint busy
     cdef readonly list damage
 
@@ -685,8 +546,8 @@ cdef class ColumnReader:
             raise LocalError("a ColumnReader is used once")
         if errors not in ("raise", "stop", "skip"):
             raise LocalError(f"errors={errors!r} is none of 'raise', 'stop', 'skip'")
-        self.columns, job.want = _wanted(columns)
-        job.scale = _scale(timestamp_unit)
+        self.columns, job.want = wanted_columns(columns)
+        job.scale = timestamp_scale(timestamp_unit)
         if not 0 < chunk_bytes <= CHUNK_BYTES_MAX:
             raise LocalError(f"chunk_bytes {chunk_bytes} is outside 1 to {CHUNK_BYTES_MAX}")
         job.chunk_bytes = chunk_bytes
@@ -771,21 +632,24 @@ cdef class ColumnReader:
             raise error
 
     cdef State take_compressed(self) except *:
-        # One compressed batch, unless the chunk is full; decompressing again then costs little against a whole chunk.
+        # One compressed batch. If the chunk has no room for it, what it decompressed to waits for the next chunk.
         cdef Job *job = &self.job
         cdef const uint8_t *p = job.data + job.position
         cdef const uint8_t *records
         cdef int64_t size
         cdef State state
-        cdef bytes plain
-        try:
-            plain = decompress_records(p, &job.header, job.base_position + job.position, self.max_bytes)
-        except CorruptBatchError as error:
-            self.handle(error)
-            return DONE
+        cdef bytes plain = self.waiting
+        self.waiting = None
+        if plain is None:
+            try:
+                plain = decompress_records(p, &job.header, job.base_position + job.position, self.max_bytes)
+            except CorruptBatchError as error:
+                self.handle(error)
+                return DONE
         records = <const uint8_t *>PyBytes_AS_STRING(plain)
         size = PyBytes_GET_SIZE(plain)
         if not has_room(job, size):
+            self.waiting = plain
             return FULL
         with nogil:
             state = take_batch(job, records, size)
@@ -912,7 +776,7 @@ cdef class DecodedColumns:
         Raises:
             MissingDependencyError: pyarrow is not installed.
         """
-        pa = _pyarrow()
+        pa = import_pyarrow()
         schema = arrow_schema(self.columns, timestamp_unit=self.timestamp_unit)
         return pa.Table.from_batches([chunk.to_arrow() for chunk in self.chunks], schema)
 

@@ -11,7 +11,7 @@
 # that do not rise or that pass lastOffsetDelta, and more than 32 bits in a varint.
 # Source: Kafka 4.3.1, DefaultRecord.readFrom, DefaultRecordBatch.RecordIterator.
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from kraftcore.core.bytes cimport read_varint, read_varlong
 from kraftcore.core.header cimport (
@@ -40,6 +40,10 @@ cdef struct FaultPlace:
     int64_t at                 # bytes into the (uncompressed) records
     int64_t found
     int64_t wanted             # the limit that `found` breaks
+
+
+cdef inline int64_t add_wrapping(int64_t a, int64_t b) noexcept nogil:
+    return <int64_t>(<uint64_t>a + <uint64_t>b)
 
 
 cdef inline BatchFault scan_headers(
