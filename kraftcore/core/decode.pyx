@@ -240,11 +240,13 @@ cdef PyObject *new_uuid(const uint8_t *p) noexcept:
 
 
 cdef PyObject *decode_nested(const FieldPlan *field, bint nullable, Reader *r) noexcept:
+    cdef int8_t mark
     if nullable:
         if r.p >= r.end:
             return fail_short(r, 1)
+        mark = <int8_t>r.p[0]
         r.p += 1
-        if <int8_t>r.p[-1] < 0:
+        if mark < 0:
             return kraft_none()
     return decode_struct(field.element, r)
 

@@ -16,6 +16,7 @@ from cpython.long cimport PyLong_Check
 from cpython.object cimport Py_EQ, PyObject_RichCompareBool
 from cpython.ref cimport PyObject, PyTypeObject
 from cpython.unicode cimport PyUnicode_Check
+from libc.limits cimport LLONG_MAX, LLONG_MIN
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memmove
 
@@ -54,7 +55,7 @@ LOWEST[<int>INT16], HIGHEST[<int>INT16] = -0x8000, 0x7FFF
 LOWEST[<int>UINT16], HIGHEST[<int>UINT16] = 0, 0xFFFF
 LOWEST[<int>INT32], HIGHEST[<int>INT32] = -0x80000000, 0x7FFFFFFF
 LOWEST[<int>UINT32], HIGHEST[<int>UINT32] = 0, 0xFFFFFFFF
-LOWEST[<int>INT64], HIGHEST[<int>INT64] = -0x8000000000000000, 0x7FFFFFFFFFFFFFFF
+LOWEST[<int>INT64], HIGHEST[<int>INT64] = LLONG_MIN, LLONG_MAX
 _KIND_NAMES = ["bool", "int8", "int16", "uint16", "int32", "uint32", "int64"]
 
 

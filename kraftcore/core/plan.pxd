@@ -43,13 +43,13 @@ cdef class Codec:
     cdef object arena  # owns the plan's memory
 
 
-cdef Codec codec_of(cls, int version)
+cdef Codec codec_of(cls, version)
 
 
 cdef extern from *:
     """
     /* Dotted paths of error messages grow from the inside out; *path is NULL at first, and stays so without memory. */
-    static void kraft_note(PyObject **path, PyObject *name, Py_ssize_t index) {
+    static inline void kraft_note(PyObject **path, PyObject *name, Py_ssize_t index) {
         PyObject *old = *path, *made;
         const char *dot = old == NULL || PyUnicode_READ_CHAR(old, 0) == '[' ? "" : ".";
         if (name != NULL) {

@@ -48,7 +48,7 @@ cdef class Codec:
     """
 
 
-cdef Codec codec_of(cls, int version):
+cdef Codec codec_of(cls, version):
     """The codec of a class at a version, made on first use.
 
     Raises:
@@ -59,6 +59,8 @@ cdef Codec codec_of(cls, int version):
         raise TypeError(f"{cls!r} is no message class")
     made = known.get(version)
     if made is None:
+        if not isinstance(version, int) or not 0 <= version <= 0x7FFF:
+            raise KeyError(version)
         made = compile_codec(cls, version)
         known[version] = made
     return <Codec>made
