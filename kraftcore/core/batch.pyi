@@ -3,9 +3,10 @@ from collections.abc import Iterable, Iterator
 from enum import IntEnum
 from typing import NamedTuple, final
 
+from typing_extensions import Buffer
+
 from kraftcore.core.compression import Compression as Compression
 from kraftcore.core.record import Record as Record
-from typing_extensions import Buffer
 
 __all__ = [
     "BatchTotals",

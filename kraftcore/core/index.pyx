@@ -1,4 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True, autotestdict=False
+# cython: auto_pickle=False
 """Sparse index files, byte for byte Kafka's.
 
     .index       8 bytes an entry:  last offset of a batch - base offset, int32; file position of that batch, int32

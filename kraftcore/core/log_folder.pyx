@@ -1,4 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True, autotestdict=False
+# cython: auto_pickle=False
 """The segments of a log on disk: rolling, flushing, truncating, deleting, and what a crash must find after each.
 
 The rules of durability, in one place:
@@ -25,6 +26,8 @@ from kraftcore.errors import ClosedError, LocalError, StorageError
 
 cdef enum:
     READERS_MAX = 8              # sealed segments kept open for reading
+
+__all__ = ["PRODUCER_SNAPSHOT", "LogFolder"]
 
 # Producer state without producers: version 1, CRC-32C, count 0. Kafka writes one at roll and close.
 PRODUCER_SNAPSHOT = bytes.fromhex("0001 48674bc7 00000000")

@@ -1,4 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True, autotestdict=False
+# cython: auto_pickle=False
 """One segment of a log: a file of batches and its two sparse indexes.
 
 Index rules, Kafka's (LogSegment): a batch gets an entry when more than ``index_interval_bytes`` were appended since the last

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+from itertools import pairwise
 from random import Random
 from typing import Any, NamedTuple
 
 import pytest
+from log_model import FOLDER, TINY, Model, Work, contents
+
 from kraftcore.core.batch import build_batch
 from kraftcore.core.log import Log
 from kraftcore.core.simdisk import CRASH_MODES, SimulatedDisk
-from log_model import FOLDER, TINY, Model, Work, contents
 
 SEEDS = int(os.environ.get("KRAFTCORE_CRASH_SEEDS", "3"))
 STEPS = 45
@@ -83,7 +85,7 @@ def go_on(disk: SimulatedDisk, log: Log) -> None:
 def test_every_prefix_of_a_trace_reopens(seed: int, mode: str) -> None:
     trace, moments = record(seed)
     rng = Random(seed)
-    for before, after in zip(moments, moments[1:], strict=False):
+    for before, after in pairwise(moments):
         for count in range(before.trace, after.trace + 1):
             disk = SimulatedDisk.replay(trace, rng, count=count).crash(mode)  # type: ignore[arg-type]
             log = Log.open(disk, FOLDER, TINY, now_ms=0)
@@ -95,7 +97,7 @@ def test_every_prefix_of_a_trace_reopens(seed: int, mode: str) -> None:
 def test_a_crash_during_recovery_loses_nothing_either(seed: int) -> None:
     trace, moments = record(seed + 1000)
     rng = Random(seed)
-    for before, after in zip(moments, moments[1:], strict=False):
+    for before, after in pairwise(moments):
         count = rng.randint(before.trace, after.trace)
         disk = SimulatedDisk.replay(trace, rng, count=count).crash("mixed")
         copy = SimulatedDisk(rng, record=True)

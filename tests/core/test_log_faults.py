@@ -9,12 +9,13 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from log_model import FOLDER, TINY, Model, Work, contents
+
 from kraftcore.core.batch import build_batch
 from kraftcore.core.files import OsFiles
 from kraftcore.core.log import Log
 from kraftcore.core.simdisk import SimulatedDisk
 from kraftcore.errors import ClosedError, CorruptDataError, LocalError, StorageError
-from log_model import FOLDER, TINY, Model, Work, contents
 
 STEPS = 30
 SEEDS = int(os.environ.get("KRAFTCORE_FAULT_SEEDS", "1"))
@@ -90,7 +91,11 @@ def test_a_failure_at_any_operation(seed: int, kind: str, crash: bool) -> None:
         if struck:
             assert error is not None
             assert error.errno == errno.EIO
-            if work.log.closed or kind not in ("open", "stat", "unlink"):  # failing to look or to tidy up changes nothing
+            if work.log.closed or kind not in (
+                "open",
+                "stat",
+                "unlink",
+            ):  # failing to look or to tidy up changes nothing
                 check_after_failure(disk, work, before, after, crash)
         number += 1
     assert number > 3 or kind in ("unlink", "rename", "truncate")
@@ -212,7 +217,10 @@ def test_what_wants_no_flush_in_flight_refuses() -> None:
 
     def during() -> None:
         for action in (
-            log.flush, log.close, lambda: log.truncate_to(3), lambda: log.truncate_fully_to(50),
+            log.flush,
+            log.close,
+            lambda: log.truncate_to(3),
+            lambda: log.truncate_fully_to(50),
             lambda: log.delete_below(0, 0),
         ):
             with pytest.raises(LocalError, match="a flush is running"):
@@ -258,8 +266,13 @@ def test_closing_twice_and_using_it_after() -> None:
     log.close()
     log.close()
     for action in (
-        lambda: log.append_as_leader(batch(), 1, 0), lambda: log.append_as_follower(bytes(batch()), 0), log.flush,
-        lambda: log.read(0, 1), lambda: log.truncate_to(0), lambda: log.offset_for_timestamp(0), lambda: log.roll(0),
+        lambda: log.append_as_leader(batch(), 1, 0),
+        lambda: log.append_as_follower(bytes(batch()), 0),
+        log.flush,
+        lambda: log.read(0, 1),
+        lambda: log.truncate_to(0),
+        lambda: log.offset_for_timestamp(0),
+        lambda: log.roll(0),
     ):
         with pytest.raises(ClosedError, match="the log is closed"):
             action()

@@ -7,6 +7,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+
 from kraftcore.core.batch import iter_batches
 from kraftcore.core.files import OsFiles
 from kraftcore.core.listing import LISTING_NAME
@@ -51,9 +52,7 @@ def golden_config(node: str) -> LogConfig:
 
 def golden_batches(node: str) -> list[bytes]:
     return [
-        batch.to_bytes()
-        for path in sorted(partition(node).glob("*.log"))
-        for batch in iter_batches(path.read_bytes())
+        batch.to_bytes() for path in sorted(partition(node).glob("*.log")) for batch in iter_batches(path.read_bytes())
     ]
 
 
@@ -84,9 +83,7 @@ def test_same_bytes_in_every_file(tmp_path, node, disk, pieces):
         del batches[:count]
     log.check_invariants()
     log.close()
-    names = [
-        name for name in files.list_folder(folder) if name != LISTING_NAME and not name.endswith(".deleted")
-    ]
+    names = [name for name in files.list_folder(folder) if name != LISTING_NAME and not name.endswith(".deleted")]
     assert {name: files.read_file(f"{folder}/{name}") for name in names} == golden_files(node)
 
 

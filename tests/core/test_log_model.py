@@ -7,11 +7,12 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from log_model import TINY, Work
+
 from kraftcore.core.files import OsFiles
 from kraftcore.core.log import Log
 from kraftcore.core.log_config import LogConfig
 from kraftcore.core.simdisk import SimulatedDisk
-from log_model import TINY, Work
 
 SEEDS = int(os.environ.get("KRAFTCORE_LOG_SEEDS", "30"))
 
@@ -45,8 +46,11 @@ def check_reads(work: Work) -> None:
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_random_work_matches_the_model(seed, tail_bytes):
     config = LogConfig(
-        segment_bytes=TINY.segment_bytes, index_interval_bytes=TINY.index_interval_bytes,
-        index_bytes_max=TINY.index_bytes_max, segment_ms=TINY.segment_ms, tail_bytes=tail_bytes,
+        segment_bytes=TINY.segment_bytes,
+        index_interval_bytes=TINY.index_interval_bytes,
+        index_bytes_max=TINY.index_bytes_max,
+        segment_ms=TINY.segment_ms,
+        tail_bytes=tail_bytes,
         file_delete_delay_ms=TINY.file_delete_delay_ms,
     )
     work = Work(seed, SimulatedDisk(Random(seed)), config)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass, field
 from random import Random
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from kraftcore.core.batch import build_batch, iter_batches
 from kraftcore.core.files import Files
@@ -14,7 +14,11 @@ from kraftcore.core.log_config import LogConfig
 
 FOLDER = "/disk/topic-0"
 TINY = LogConfig(
-    segment_bytes=900, index_interval_bytes=150, index_bytes_max=96, segment_ms=500, tail_bytes=1500,
+    segment_bytes=900,
+    index_interval_bytes=150,
+    index_bytes_max=96,
+    segment_ms=500,
+    tail_bytes=1500,
     file_delete_delay_ms=1000,
 )
 
@@ -202,9 +206,17 @@ class Work:
         self.model.flushed = self.model.end
         self.model.epochs = [entry for entry in self.model.epochs if entry[1] < self.model.end]
 
-    STEPS = {
-        "append_as_leader": 12, "append_as_follower": 6, "flush": 6, "truncate": 2, "truncate_fully": 0.15,
-        "delete": 0.7, "begin_epoch": 0.5, "roll": 0.7, "expire": 1, "reopen": 1,
+    STEPS: ClassVar[dict[str, float]] = {
+        "append_as_leader": 12,
+        "append_as_follower": 6,
+        "flush": 6,
+        "truncate": 2,
+        "truncate_fully": 0.15,
+        "delete": 0.7,
+        "begin_epoch": 0.5,
+        "roll": 0.7,
+        "expire": 1,
+        "reopen": 1,
     }
 
     def draw(self) -> str:
@@ -220,7 +232,9 @@ class Work:
         log, model = self.log, self.model
         log.check_invariants()
         assert (log.log_start_offset, log.log_end_offset, log.flushed_offset >= model.flushed) == (
-            model.start, model.end, True,
+            model.start,
+            model.end,
+            True,
         )
         assert [tuple(entry) for entry in log.epoch_entries()] == model.epochs
         visible = [batch.data for batch in model.batches if batch.next > model.start]
