@@ -1,4 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True, autotestdict=False
+# cython: auto_pickle=False
 """The file operations that the log and the storage layer use, and their implementation on the operating system.
 
 ``Files`` is the interface, ``OsFiles`` the real thing, ``kraftcore.core.simdisk.SimulatedDisk`` one that forgets and fails

@@ -28,6 +28,7 @@ cdef class Index:
     cdef int detach(self) except -1
     cdef int add(self, int64_t key, int64_t value) except -1
     cdef int write_out(self) except -1
+    cdef int refuse(self) except -1
     cdef int get(self, int64_t slot, IndexEntry *entry) except -1
     cdef int64_t floor_slot(self, int64_t target, bint by_value) except -2
     cdef int cut(self, int64_t entries) except -1

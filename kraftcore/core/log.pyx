@@ -1,4 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True, autotestdict=False
+# cython: auto_pickle=False
 """The log: an ordered, durable sequence of record batches in a folder that Kafka opens too.
 
     offsets   log_start_offset          flushed_offset        log_end_offset

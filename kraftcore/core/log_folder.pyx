@@ -1,4 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True, autotestdict=False
+# cython: auto_pickle=False
 """The segments of a log on disk: rolling, flushing, truncating, deleting, and what a crash must find after each.
 
 The rules of durability, in one place:
@@ -25,6 +26,8 @@ from kraftcore.errors import ClosedError, LocalError, StorageError
 
 cdef enum:
     READERS_MAX = 8              # sealed segments kept open for reading
+
+__all__ = ["PRODUCER_SNAPSHOT", "LogFolder"]
 
 # Producer state without producers: version 1, CRC-32C, count 0. Kafka writes one at roll and close.
 PRODUCER_SNAPSHOT = bytes.fromhex("0001 48674bc7 00000000")
@@ -141,10 +144,9 @@ cdef class LogFolder:
         if segment in self.readers:
             self.readers.remove(segment)
         self.readers.append(segment)
-        if len(self.readers) > READERS_MAX:
+        while len(self.readers) > READERS_MAX and not self.flushing:
             oldest = self.readers.pop(0)
-            if oldest.sealed and (oldest.synced or not self.flushing):
-                oldest.detach()
+            oldest.detach()
         return 0
 
     cdef Segment segment_at(self, int64_t offset):
@@ -152,7 +154,7 @@ cdef class LogFolder:
         if offset >= self.active.base_offset:
             return self.active
         segment = self.segments[bisect_right(self.bases, offset) - 1]
-        if segment.log is None:
+        if segment.log is None or len(self.readers) > READERS_MAX:
             self.keep_reader(segment)
         return segment
 
@@ -191,6 +193,8 @@ cdef class LogFolder:
                 segment = self.unsynced[0]
                 segment.sync()
                 self.unsynced.remove(segment)
+                if segment not in self.readers:
+                    self.readers.append(segment)  # its files are closed by the thread that reads
             if not active.sealed:
                 active.flush()
             self.flushed_offset = target
@@ -336,11 +340,10 @@ cdef class LogFolder:
             raise LocalError(f"{self.folder}: cannot delete below {offset}: only {self.flushed_offset} is flushed")
         if offset <= self.log_start_offset:
             return 0
-        before = len(self.segments)
-        self._guarded(self._delete_below, offset)
+        count = self._guarded(self._delete_below, offset)
         if self.epochs.truncate_start(offset):
             self._write_epochs()
-        return before - len(self.segments)
+        return count
 
     def _delete_below(self, int64_t offset):
         self.begin_writing()
@@ -358,6 +361,7 @@ cdef class LogFolder:
             del self.segments[:kept], self.bases[:kept]
             self.files.sync_folder(self.folder)
             self.listed = len(self.listing.segments)
+        return kept
 
     def _sync_sealed(self):
         cdef Segment segment

@@ -1,4 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True, autotestdict=False
+# cython: auto_pickle=False
 """One segment of a log: a file of batches and its two sparse indexes.
 
 Index rules, Kafka's (LogSegment): a batch gets an entry when more than ``index_interval_bytes`` were appended since the last
@@ -111,17 +112,19 @@ cdef class Segment:
 
     def sync(self):
         """Make a sealed segment durable, indexes and modification times included."""
+        cdef File file
         if not self.synced:
             self.attach()
-            self.log.flush(True)
-            self.offsets.file.flush(True)
-            self.times.file.flush(True)
+            for file in (self.log, self.offsets.file, self.times.file):
+                file.flush(True)
             self.synced = True
 
     def flush(self):
         """Make the batches of the active segment durable. Its indexes are rebuilt after a crash."""
+        cdef File log
         self.attach()
-        self.log.flush(False)
+        log = self.log  # a failing append in the other thread may close it meanwhile
+        log.flush(False)
 
     def unseal(self):
         """Open it for appends again. The distance to the next index entry starts anew, as after Kafka's restart."""
@@ -171,9 +174,11 @@ cdef class Segment:
 
     cdef int write(self, const uint8_t *p, int64_t size) except -1:
         # Whole, validated batches; `note` each of them afterwards.
+        cdef File log
         if self.log is None:
             self.attach()
-        self.log.pwrite(p, size, self.size)
+        log = self.log  # a failing flush in the other thread may close it meanwhile
+        log.pwrite(p, size, self.size)
         return 0
 
     cdef int note(self, const BatchHeader *header) except -1:
@@ -257,6 +262,7 @@ cdef class Segment:
         cdef int64_t position = self.find(offset, &header), budget, end = 0
         cdef bytes data
         cdef const uint8_t *p
+        cdef File log = self.log
         if position < 0 or header.last_offset >= up_to:
             return b""
         budget = min(max_bytes, self.size - position)
@@ -266,7 +272,7 @@ cdef class Segment:
             budget = header.size
         data = PyBytes_FromStringAndSize(NULL, budget)
         p = <const uint8_t *>PyBytes_AS_STRING(data)
-        budget = self.log.pread(<uint8_t *>p, budget, position)
+        budget = log.pread(<uint8_t *>p, budget, position)
         while True:
             if read_header(p + end, budget - end, &header) != BATCH_OK or not crc_matches(p + end, &header):
                 break

@@ -1,4 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True, autotestdict=False
+# cython: auto_pickle=False
 """A disk in memory that forgets, tears, reorders, fills up and fails, all drawn from one injected random source.
 
 What it models, per file: the content that readers see (page cache), the content that would survive (durable), and the

@@ -1,4 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True, autotestdict=False
+# cython: auto_pickle=False
 """The last batches of a log, kept in memory as they were appended.
 
 A ring of entries; each names a part of a buffer that holds one or more whole batches, in order and without a gap up to the

@@ -11,6 +11,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+
 from kraftcore.core.files import File, Files, OsFiles
 from kraftcore.core.simdisk import SimulatedDisk
 from kraftcore.errors import ClosedError, LocalError, LockedError, StorageError
@@ -67,14 +68,20 @@ def test_reads_and_writes_at_positions(files: Files, folder: str) -> None:
 def test_refuses_nonsense_and_closed_files(files: Files, folder: str) -> None:
     file = files.open(f"{folder}/f", create=True)
     for action in (
-        lambda: file.read_at(-1, 1), lambda: file.read_at(0, -1), lambda: file.write_at(-1, b"x"),
+        lambda: file.read_at(-1, 1),
+        lambda: file.read_at(0, -1),
+        lambda: file.write_at(-1, b"x"),
         lambda: file.truncate(-1),
     ):
         with pytest.raises(LocalError, match="at least 0"):
             action()
     file.close()
     for action in (
-        lambda: file.read_at(0, 1), lambda: file.write_at(0, b"x"), lambda: file.write_at(0, b""), file.size, file.sync,
+        lambda: file.read_at(0, 1),
+        lambda: file.write_at(0, b"x"),
+        lambda: file.write_at(0, b""),
+        file.size,
+        file.sync,
         lambda: file.truncate(0),
     ):
         with pytest.raises(ClosedError, match="closed"):
