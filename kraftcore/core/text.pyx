@@ -169,8 +169,11 @@ def java_double(double value):
     sign = "-" if repr(value).startswith("-") else ""
     if value == 0:
         return sign + "0.0"
-    digits = repr(abs(value)).partition("e")[0].replace(".", "").strip("0")
-    power = Decimal(repr(abs(value))).adjusted()
+    shortest = repr(abs(value))
+    if len(shortest.partition("e")[0].replace(".", "").strip("0")) == 1:
+        shortest = f"{abs(value):.1e}"  # Java takes the nearest of two digits where one would do
+    digits = shortest.partition("e")[0].replace(".", "").strip("0")
+    power = Decimal(shortest).adjusted()
     if -3 <= power < 7:
         if power < 0:
             return f"{sign}0.{'0' * (-power - 1)}{digits}"
