@@ -306,15 +306,14 @@ def test_a_progress_bar_only_for_big_files_on_a_terminal(
     path = tmp_path / LOG
     path.write_bytes(build_batch([b"x"] * 10, timestamp_ms=1))
     leader, follower = os.openpty()
-    with os.fdopen(leader, "rb", buffering=0) as screen:
-        with os.fdopen(follower, "w") as terminal:
-            monkeypatch.setattr("kraftcore.cli.dump_log.PROGRESS_BYTES", size_limit)
-            monkeypatch.setattr("sys.stderr", terminal)
-            assert main(["dump-log", "--files", str(path)]) == 0
-            print("end", file=terminal, flush=True)
-            seen = b""
-            while b"end" not in seen:
-                seen += screen.read(10_000)
+    with os.fdopen(leader, "rb", buffering=0) as screen, os.fdopen(follower, "w") as terminal:
+        monkeypatch.setattr("kraftcore.cli.dump_log.PROGRESS_BYTES", size_limit)
+        monkeypatch.setattr("sys.stderr", terminal)
+        assert main(["dump-log", "--files", str(path)]) == 0
+        print("end", file=terminal, flush=True)
+        seen = b""
+        while b"end" not in seen:
+            seen += screen.read(10_000)
     assert (b"100%" in seen) == shown
 
 
