@@ -2,8 +2,9 @@
 
 Text output is byte for byte that of Kafka 4.3.1 (org.apache.kafka.tools.DumpLogSegments), on stdout and on stderr;
 where that tool ends in a stack trace, this one prints a line. Differences, all deliberate: files of any size; no
-decoders for other topics (--offsets-decoder, --transaction-log-decoder, --share-group-state-decoder, --remote-log-metadata-decoder,
---key-decoder-class, --value-decoder-class); no record formats older than magic 2; ``--output json``.
+decoders for other topics and no decoder classes (--offsets-decoder, --transaction-log-decoder,
+--share-group-state-decoder, --remote-log-metadata-decoder, --key-decoder-class, --value-decoder-class); no record
+formats older than magic 2; ``--output json``.
 """
 
 from __future__ import annotations
@@ -276,5 +277,5 @@ def _progress(size: int, name: str) -> Iterator[Callable[[int], object]]:
     if size < PROGRESS_BYTES or not sys.stderr.isatty() or sys.stdout.isatty():
         yield lambda _: None
         return
-    with click.progressbar(length=size, label=name, file=sys.stderr, update_min_steps=8 << 20) as bar:
+    with click.progressbar(length=size, label=name, file=sys.stderr) as bar:
         yield bar.update
