@@ -1,4 +1,3 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True, autotestdict=False
 """Record batches as lines of text: byte for byte those of Kafka's DumpLogSegments, or JSON.
 
 Lenient where Kafka's tool is: a wrong checksum is printed as ``isvalid: false`` and the records all the same, offsets

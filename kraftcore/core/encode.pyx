@@ -1,4 +1,3 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True, autotestdict=False
 """Message objects to bytes."""
 
 # What the caller put into the objects is checked here, once, while it is written.
@@ -319,7 +318,7 @@ cdef int encode_run(const FieldPlan *field, object data, const void *start, Py_s
 
 
 cdef int encode_nested(const FieldPlan *field, PyObject *value, bint nullable, Writer *w) except? -1:
-    cdef object held
+    cdef object _held
     if nullable:
         reserve(w, 1)
         w.p[0] = 0xFF if value == Py_None else 1
@@ -334,13 +333,13 @@ cdef int encode_nested(const FieldPlan *field, PyObject *value, bint nullable, W
 
 cdef int encode_array(const FieldPlan *field, PyObject *value, Writer *w) except? -1:
     cdef Py_ssize_t i, count
-    cdef object held
+    cdef object _held
     cdef int failed
     if value == Py_None:
         return put_null(field, 4, field.nullable, w)
     if not is_list(value) and not is_tuple(value):
         return fail(w, f"needs a list, not {kind_of(value)}")
-    held = <object>value
+    _held = <object>value  # the list must outlive its elements
     count = items_count(value)
     if count >= LONGEST:
         return fail(w, f"{count} elements do not fit a 32-bit count")
@@ -388,7 +387,8 @@ cdef int encode_merged(const StructPlan *plan, PyObject *instance, uint64_t pres
         if type(tag) is not int or not 0 <= tag <= 0xFFFFFFFF or not isinstance(data, bytes):
             return fail(w, f"unknown tagged field {tag!r}: needs a tag from 0 to 4294967295 and bytes")
         if tag in known:
-            return fail(w, f"unknown tagged field {tag} is {<object>plan.tagged[<Py_ssize_t>known[tag]].name} in this version")
+            name = <object>plan.tagged[<Py_ssize_t>known[tag]].name
+            return fail(w, f"unknown tagged field {tag} is {name} in this version")
         order.append((tag, -1, data))
     order.sort(key=lambda entry: entry[0])
     reserve(w, 5)

@@ -1,4 +1,3 @@
-# cython: language_level=3
 # Sparse index files of a segment, for the segment: `from kraftcore.core.index cimport Index`.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t

@@ -1,13 +1,12 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True, autotestdict=False
-# cython: auto_pickle=False
 """Sparse index files, byte for byte Kafka's.
 
     .index       8 bytes an entry:  last offset of a batch - base offset, int32; file position of that batch, int32
     .timeindex  12 bytes an entry:  timestamp, int64 ms; offset - base offset, int32
 
 Kafka maps a preallocated file and trims it at roll and close. Here new entries wait in one page of memory and reach the
-file when the page is full, at roll and at close: between those an index on disk may lack its last entries, never hold wrong
-ones. A start after a crash rebuilds it anyway, as Kafka does. Lookups read the file; nothing of it is kept in memory.
+file when the page is full, at roll and at close: between those an index on disk may lack its last entries, never hold
+wrong ones. A start after a crash rebuilds it anyway, as Kafka does. Lookups read the file; nothing of it is kept in
+memory.
 """
 
 cimport cython

@@ -1,5 +1,3 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True, autotestdict=False
-# cython: auto_pickle=False
 """The segments of a log on disk: rolling, flushing, truncating, deleting, and what a crash must find after each.
 
 The rules of durability, in one place:
@@ -14,15 +12,13 @@ from bisect import bisect_right
 
 from libc.stdint cimport int32_t, int64_t
 
-from kraftcore.core.files cimport Files
 from kraftcore.core.header cimport BatchHeader
 from kraftcore.core.segment cimport Segment
-from kraftcore.core.tail cimport Tail
 
 from kraftcore.core.epochs import CHECKPOINT_NAME
 from kraftcore.core.listing import LISTING_NAME, Listing
 from kraftcore.core.recovery import DELETED_SUFFIX, SEGMENT_SUFFIXES
-from kraftcore.errors import ClosedError, LocalError, StorageError
+from kraftcore.errors import ClosedError, LocalError
 
 cdef enum:
     READERS_MAX = 8              # sealed segments kept open for reading
@@ -55,9 +51,8 @@ cdef class LogFolder:
         if self.closed:
             raise ClosedError(f"{self.folder}: the log is closed")
         if self.failure is not None:
-            raise ClosedError(f"{self.folder}: the log refuses changes since {self.failure}: close and reopen it") from (
-                self.failure
-            )
+            text = f"{self.folder}: the log refuses changes since {self.failure}: close and reopen it"
+            raise ClosedError(text) from self.failure
         return 0
 
     cdef int settled(self) except -1:
@@ -180,7 +175,8 @@ cdef class LogFolder:
             ``flushed_offset``.
         Raises:
             LocalError: a flush is running; ClosedError when the log refuses changes.
-            StorageError: a sync failed: what was not durable before may be lost, and the log refuses changes from now on.
+            StorageError: a sync failed: what was not durable before may be lost, and the log refuses changes from now
+            on.
         """
         cdef int64_t target = self.log_end_offset
         cdef Segment active = self.active, segment
@@ -213,19 +209,22 @@ cdef class LogFolder:
     # ---- truncate and delete
 
     def truncate_to(self, int64_t offset):
-        """Remove everything at and above ``offset``; durable when it returns. The caller keeps it above the high watermark.
+        """Remove everything at and above ``offset``; durable when it returns.
+
+        The caller keeps it above the high watermark.
 
         A batch that holds ``offset`` goes as a whole: the log then ends where it began.
 
-        Returns:
-            The log's new end. Unchanged when ``offset`` is at or above it, except that epochs without records are dropped.
-        Raises:
+        Returns: The log's new end. Unchanged when ``offset`` is at or above it, except that epochs without records
+            are dropped. Raises:
             LocalError: below the log's start, or a flush is running; ClosedError when the log refuses changes.
             StorageError: the disk failed; the log refuses changes from now on.
         """
         self.settled()
         if offset < self.log_start_offset:
-            raise LocalError(f"{self.folder}: cannot truncate to {offset}, below the log's start {self.log_start_offset}")
+            raise LocalError(
+                f"{self.folder}: cannot truncate to {offset}, below the log's start {self.log_start_offset}"
+            )
         if offset < self.log_end_offset:
             self._guarded(self._truncate, offset)
         if self.epochs.truncate_end(self.log_end_offset):
@@ -282,7 +281,9 @@ cdef class LogFolder:
                 self.expiring.append((self.now_ms + self.config.file_delete_delay_ms, path + DELETED_SUFFIX))
 
     def truncate_fully_to(self, int64_t offset):
-        """Remove everything and start anew at ``offset``: after a snapshot up to there was installed. Durable when it returns.
+        """Remove everything and start anew at ``offset``, after a snapshot up to there was installed.
+
+        Durable when it returns.
 
         Raises:
             LocalError: below the log's start, or a flush is running; ClosedError when the log refuses changes.
@@ -325,8 +326,8 @@ cdef class LogFolder:
     def delete_below(self, int64_t offset, int64_t now_ms):
         """Raise the log's start, and remove the segments that lie wholly below it: after a snapshot up to there exists.
 
-        Files are renamed to ``.deleted`` now and unlinked by ``delete_expired`` later. After a restart the log starts at its
-        first segment again, as in Kafka.
+        Files are renamed to ``.deleted`` now and unlinked by ``delete_expired`` later. After a restart the log starts
+        at its first segment again, as in Kafka.
 
         Returns:
             How many segments went.

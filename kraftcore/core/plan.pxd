@@ -1,4 +1,3 @@
-# cython: language_level=3
 # A schema at one version, flattened to C: what to read or write, in wire order, and at which offset of the object.
 # Everything a plan points to (names, defaults, classes) is kept alive by the codec that owns it.
 

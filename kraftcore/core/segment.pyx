@@ -1,13 +1,13 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True, autotestdict=False
-# cython: auto_pickle=False
 """One segment of a log: a file of batches and its two sparse indexes.
 
-Index rules, Kafka's (LogSegment): a batch gets an entry when more than ``index_interval_bytes`` were appended since the last
-entry; the offset entry names the batch's last offset and its position, the time entry the largest timestamp so far and the
-last offset of the batch that had it, and only if the timestamp grew. Sealing (roll, close) adds a final time entry.
+Index rules, Kafka's (LogSegment): a batch gets an entry when more than ``index_interval_bytes`` were appended since
+the last entry; the offset entry names the batch's last offset and its position, the time entry the largest timestamp
+so far and the last offset of the batch that had it, and only if the timestamp grew. Sealing (roll, close) adds a
+final time entry.
 
-Nothing read from an index is trusted: the batch it points to must be one, at an offset that fits. If not, the search starts
-over from the segment's first byte. Batches read from disk have their checksum verified before anybody sees them.
+Nothing read from an index is trusted: the batch it points to must be one, at an offset that fits. If not, the search
+starts over from the segment's first byte. Batches read from disk have their checksum verified before anybody sees
+them.
 """
 
 cimport cython
@@ -304,7 +304,8 @@ cdef class Segment:
             if offset <= entry.value < self.next_offset and self.find(entry.value, &header) >= 0 and (
                 header.max_timestamp == entry.key
             ):
-                offset = entry.value  # no batch up to this one has a larger timestamp than the entry's, which is too small
+                # No batch up to this one has a larger timestamp than the entry's, which is too small.
+                offset = entry.value
         position = self.find(offset, &header)
         look.start, look.got = 0, 0
         while 0 <= position < self.size and self.look_at(&look, position, &header):
@@ -316,7 +317,9 @@ cdef class Segment:
     # ---- truncate and recover
 
     def truncate(self, int64_t offset):
-        """Cut the batch that holds ``offset`` and all that follow; durable when it returns. The segment takes appends again.
+        """Cut the batch that holds ``offset`` and all that follow; the segment takes appends again.
+
+        Durable when it returns.
 
         Returns:
             Its new end: where the first batch that went had begun.
@@ -363,14 +366,12 @@ cdef class Segment:
     def recover(self, int32_t epoch):
         """Read all its batches, verify them, and rebuild its indexes from them.
 
-        Stops at the first byte that does not begin a whole, intact batch which continues the one before it. What lies from
-        there on stays in the file until ``cut_damage``.
+        Stops at the first byte that does not begin a whole, intact batch which continues the one before it. What lies
+        from there on stays in the file until ``cut_damage``.
 
         Args:
-            epoch: leader epoch of the batch before this segment, or -1.
-        Returns:
-            (bytes in the file, reason why the batches end before that or None, [(epoch, first offset)] of the epochs that
-            begin here).
+            epoch: leader epoch of the batch before this segment, or -1. Returns: (bytes in the file, reason why the
+        batches end before that or None, [(epoch, first offset)] of the epochs that begin here).
         """
         cdef int64_t file_size
         cdef list epochs = []
@@ -451,7 +452,8 @@ cdef class Segment:
         return None
 
     cdef int note_recovered(self, const BatchHeader *header) except -1:
-        # A foreign segment may have more batches than our index limit allows: its index then ends early, which is legal.
+        # A foreign segment may have more batches than our index limit allows: its index then ends early, which is
+        # legal.
         if self.since_entry > self.interval_bytes and (
             self.offsets.entries >= self.offsets.capacity or self.times.entries >= self.times.capacity - 1
         ):

@@ -1,4 +1,3 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True, autotestdict=False
 """Messages as JSON text, byte for byte as Kafka's tools print them (Jackson, compact, from the generated converters).
 
 Keys are the schema names with a small first letter, in schema order; only the fields of the version, tagged ones only

@@ -1,4 +1,3 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True, autotestdict=False
 """Entry points of the wire codec: messages and whole frames."""
 
 #   struct.pyx   message objects: values by offset             plan.pyx     schema + version -> C plan
@@ -18,7 +17,9 @@ from cpython.ref cimport PyObject
 from libc.stdint cimport int16_t, int32_t, uint8_t, uint32_t
 from libc.string cimport memcpy
 
-from kraftcore.core.bytes cimport load_int16, load_int32, read_uvarint32, store_int16, store_int32, store_uint32, write_uvarint32
+from kraftcore.core.bytes cimport (
+    load_int16, read_uvarint32, store_int16, store_int32, store_uint32, write_uvarint32,
+)
 from kraftcore.core.decode cimport Reader, decode_body, start_reading, stop_reading
 from kraftcore.core.encode cimport (
     Writer, encode_body, finish_writing, flush_part, reserve, start_writing, stop_writing,
@@ -48,7 +49,8 @@ cdef Codec codec_to_encode(Struct message, version):
     try:
         return codec_of(type(message), version)
     except KeyError:
-        raise LocalError(f"{type(message).__name__} has no version {version}; known are {_ranges(type(message))}") from None
+        name = type(message).__name__
+        raise LocalError(f"{name} has no version {version}; known are {_ranges(type(message))}") from None
 
 
 cdef Codec codec_to_decode(cls, version):
@@ -431,7 +433,9 @@ cdef class RecordCodec:
         for i in range(3):
             p = read_uvarint32(p, r.end, &head[i])
             if p == NULL:
-                raise WireError("the frame of a metadata record ends too early or holds a bad varint", position=r.p - r.start)
+                raise WireError(
+                    "the frame of a metadata record ends too early or holds a bad varint", position=r.p - r.start
+                )
             r.p = p
             if i == 0 and head[0] != 1:
                 raise UnsupportedVersionError(f"metadata record frame version {head[0]} is not supported; known is 1")
