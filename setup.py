@@ -56,6 +56,7 @@ setup(
             "initializedcheck": False,
             "cdivision": True,
             "autotestdict": False,  # would add a __test__ that the stubs do not have
+            "auto_pickle": False,  # objects over C memory; those that can be pickled say how
             "linetrace": TRACE,
         },
         shared_utility_qualified_name=SHARED,

@@ -318,7 +318,7 @@ cdef int encode_run(const FieldPlan *field, object data, const void *start, Py_s
 
 
 cdef int encode_nested(const FieldPlan *field, PyObject *value, bint nullable, Writer *w) except? -1:
-    cdef object _held
+    cdef object held
     if nullable:
         reserve(w, 1)
         w.p[0] = 0xFF if value == Py_None else 1
