@@ -45,7 +45,7 @@ CONTROL_RECORDS = {
 }
 
 
-class FileList(click.ParamType):
+class FileList(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.5
     """Paths, separated by commas."""
 
     name = "FILE,..."
@@ -96,8 +96,10 @@ JSON output has one object a line; "kind" says what it is:
                     --cluster-metadata-decoder (with "error" if it cannot be decoded), or controlType and data
   trailingBytes     bytes that are no whole batch at the end of the file
   gap               record offsets that do not follow on: after (-1 at the start) and next
-  indexEntry, timeIndexEntry, producer, abortedTransaction, indexCheck, indexMismatch, timeIndexMismatch,
-  timeIndexOrder, offsetNotFound
+  indexEntry, timeIndexEntry, producer, abortedTransaction
+                    what the other files hold, one by one
+  indexCheck, indexMismatch, timeIndexMismatch, timeIndexOrder, offsetNotFound, producerFault
+                    findings, which the text output has on stderr
 
 Not offered: the decoders for other topics than the metadata log, and decoder classes.
 """

@@ -24,7 +24,7 @@ from kraftcore.core.text cimport (
     put_struct, put_unsigned, put_utf8,
 )
 
-from kraftcore.core.compression import DEFAULT_MAX_DECOMPRESSED_BYTES
+from kraftcore.core.compression import DEFAULT_MAX_DECOMPRESSED_BYTES as _DEFAULT_MAX_BYTES
 from kraftcore.errors import CorruptDataError, UnsupportedVersionError, WireError
 
 cdef enum:
@@ -93,7 +93,7 @@ cdef class BatchPrinter:
 
     def __init__(
         self, write, *, bint deep=False, bint contents=False, bint skip_metadata=False, bint as_json=False,
-        metadata_records=None, control_records=None, int64_t max_decompressed_bytes=DEFAULT_MAX_DECOMPRESSED_BYTES,
+        metadata_records=None, control_records=None, int64_t max_decompressed_bytes=_DEFAULT_MAX_BYTES,
     ):
         cdef ControlForm control
         self.write = write
