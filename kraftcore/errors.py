@@ -86,7 +86,25 @@ class CorruptDataError(KraftError):
 
 
 class CorruptBatchError(CorruptDataError, RemoteProtocolError):
-    """Bytes that should be a record batch are not one, or its checksum differs."""
+    """Bytes that should be a record batch are not one, or its checksum differs.
+
+    Attributes:
+        found: the offending value (length, count, checksum, ...), or None.
+        wanted: the value or limit it was held against, or None.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        position: int = -1,
+        path: str | None = None,
+        found: int | None = None,
+        wanted: int | None = None,
+    ) -> None:
+        super().__init__(reason, position=position, path=path)
+        self.found = found
+        self.wanted = wanted
 
 
 class StorageError(KraftError, OSError):

@@ -10,8 +10,9 @@ from libc.stdint cimport uint8_t, uint32_t
 
 from crc32c import crc32c as _package_crc32c
 
+__all__ = ["crc32c"]
+
 cdef extern from "crc32c_kernel.h":
-    int crc32c_kernel_init() noexcept nogil
     int crc32c_kernel_usable() noexcept nogil
     uint32_t crc32c_kernel_update(uint32_t value, const uint8_t *data, size_t size) noexcept nogil
 
@@ -46,7 +47,6 @@ def crc32c(const uint8_t[::1] data not None, uint32_t value=0):
 
 def _self_check():
     pattern = bytes(range(256)) * 31
-    crc32c_kernel_init()
     for size in (0, 1, 7, 143, 144, 767, 768, 6143, 6144, len(pattern)):
         if crc32c(pattern[:size], 7) != _package_crc32c(pattern[:size], 7):
             raise ImportError(f"CRC-32C kernel disagrees with the crc32c package at {size} bytes: please report this")

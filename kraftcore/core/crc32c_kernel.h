@@ -18,33 +18,16 @@
 #define KRAFTCORE_CRC32C_X86 1
 #include <immintrin.h>
 
+/* Stream lengths, and for each x^(8n-33) mod P and x^(16n-33) mod P, bit-reflected; crc32c.pyx checks them at import. */
 #define CRC32C_LONG 2048
+#define CRC32C_LONG_1 0xA51B6135u
+#define CRC32C_LONG_2 0x82F89C77u
 #define CRC32C_MIDDLE 256
+#define CRC32C_MIDDLE_1 0xB9E02B86u
+#define CRC32C_MIDDLE_2 0xDD7E3B0Cu
 #define CRC32C_SHORT 48
-
-/* Each extension module that includes this header has its own copy; crc32c_kernel_init fills it at import. */
-static struct {
-    int usable;
-    uint32_t long1, long2, middle1, middle2, short1, short2;
-} crc32c_kernel;
-
-static uint32_t crc32c_power_of_x(uint32_t exponent) {
-    uint32_t value = 0x80000000u; /* x^0, bit-reflected */
-    while (exponent--) value = (value >> 1) ^ ((value & 1) ? 0x82F63B78u : 0);
-    return value;
-}
-
-static int crc32c_kernel_init(void) {
-    __builtin_cpu_init();
-    crc32c_kernel.long1 = crc32c_power_of_x(8 * CRC32C_LONG - 33);
-    crc32c_kernel.long2 = crc32c_power_of_x(16 * CRC32C_LONG - 33);
-    crc32c_kernel.middle1 = crc32c_power_of_x(8 * CRC32C_MIDDLE - 33);
-    crc32c_kernel.middle2 = crc32c_power_of_x(16 * CRC32C_MIDDLE - 33);
-    crc32c_kernel.short1 = crc32c_power_of_x(8 * CRC32C_SHORT - 33);
-    crc32c_kernel.short2 = crc32c_power_of_x(16 * CRC32C_SHORT - 33);
-    crc32c_kernel.usable = __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("pclmul");
-    return crc32c_kernel.usable;
-}
+#define CRC32C_SHORT_1 0xDDC0152Bu
+#define CRC32C_SHORT_2 0x0715CE53u
 
 static inline uint64_t crc32c_load(const uint8_t *p) {
     uint64_t word;
@@ -71,17 +54,17 @@ __attribute__((target("sse4.2,pclmul"), always_inline)) static inline uint64_t c
 __attribute__((target("sse4.2,pclmul"))) static uint32_t crc32c_kernel_update(uint32_t value, const uint8_t *p, size_t n) {
     uint64_t crc = (uint32_t)~value;
     while (n >= 3 * CRC32C_LONG) {
-        crc = crc32c_three(crc, p, CRC32C_LONG, crc32c_kernel.long1, crc32c_kernel.long2);
+        crc = crc32c_three(crc, p, CRC32C_LONG, CRC32C_LONG_1, CRC32C_LONG_2);
         p += 3 * CRC32C_LONG;
         n -= 3 * CRC32C_LONG;
     }
     while (n >= 3 * CRC32C_MIDDLE) {
-        crc = crc32c_three(crc, p, CRC32C_MIDDLE, crc32c_kernel.middle1, crc32c_kernel.middle2);
+        crc = crc32c_three(crc, p, CRC32C_MIDDLE, CRC32C_MIDDLE_1, CRC32C_MIDDLE_2);
         p += 3 * CRC32C_MIDDLE;
         n -= 3 * CRC32C_MIDDLE;
     }
     while (n >= 3 * CRC32C_SHORT) {
-        crc = crc32c_three(crc, p, CRC32C_SHORT, crc32c_kernel.short1, crc32c_kernel.short2);
+        crc = crc32c_three(crc, p, CRC32C_SHORT, CRC32C_SHORT_1, CRC32C_SHORT_2);
         p += 3 * CRC32C_SHORT;
         n -= 3 * CRC32C_SHORT;
     }
@@ -90,11 +73,13 @@ __attribute__((target("sse4.2,pclmul"))) static uint32_t crc32c_kernel_update(ui
     return ~(uint32_t)crc;
 }
 
-static inline int crc32c_kernel_usable(void) { return crc32c_kernel.usable; }
+/* Two tests of a word that libgcc's start-up code has filled: cheap enough for every call. */
+static inline int crc32c_kernel_usable(void) {
+    return __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("pclmul");
+}
 
 #else
 
-static inline int crc32c_kernel_init(void) { return 0; }
 static inline int crc32c_kernel_usable(void) { return 0; }
 static inline uint32_t crc32c_kernel_update(uint32_t value, const uint8_t *p, size_t n) {
     (void)value; (void)p; (void)n;

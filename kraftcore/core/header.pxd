@@ -13,10 +13,16 @@
 # Offset, length, epoch and magic lie outside the checksum: stamping the first 16 bytes needs no new CRC.
 # Source: Kafka 4.3.1, DefaultRecordBatch.
 
-from libc.stdint cimport int16_t, int32_t, int64_t, int8_t, uint8_t, uint32_t
+from libc.stdint cimport INT64_MAX, int16_t, int32_t, int64_t, int8_t, uint8_t, uint32_t
 
-from kraftcore.core.bytes cimport load_int16, load_int32, load_int64, load_uint32
+from kraftcore.core.bytes cimport (
+    load_int16, load_int32, load_int64, load_uint32, store_int16, store_int32, store_int64, store_uint32,
+)
 from kraftcore.core.crc32c cimport crc32c_update
+
+cdef extern from "crc32c_kernel.h":
+    bint crc32c_kernel_usable() noexcept nogil
+    uint32_t crc32c_kernel_update(uint32_t value, const uint8_t *data, size_t size) noexcept nogil
 
 cdef enum:
     BATCH_OVERHEAD = 12        # baseOffset and batchLength: what comes before the bytes that batchLength counts
@@ -32,14 +38,24 @@ cdef enum:
     DELETE_HORIZON = 0x40
 
 cdef enum BatchFault:
-    # Why bytes are no batch; batch.pyx has the words for each.
+    # Why bytes are no batch; batch.corrupt_batch() has the words for each.
     BATCH_OK = 0
     BATCH_SHORT            # fewer bytes than the header or than batchLength says: torn, or more to come
     BATCH_LENGTH           # batchLength below the header's own size
     BATCH_MAGIC
     BATCH_CRC
-    BATCH_COUNT            # recordsCount negative, or not lastOffsetDelta + 1 where that must hold
+    BATCH_COUNT            # recordsCount negative, or more than lastOffsetDelta or the bytes allow
     BATCH_OFFSET           # baseOffset or lastOffsetDelta negative, or their sum overflows
+    BATCH_CODEC            # compression code 5, 6 or 7
+    BATCH_COMPRESSED       # the compressed records cannot be decompressed
+    RECORD_LENGTH          # record longer than what is left, or too short for its fields
+    RECORD_VARINT          # varint without an end
+    RECORD_OFFSET          # offset delta not above the one before, or above lastOffsetDelta
+    RECORD_KEY             # key length below -1 or beyond the record
+    RECORD_VALUE
+    RECORD_HEADERS         # header count or a header's lengths do not fit the record
+    RECORD_TRAILING        # bytes inside the record after its last field
+    BATCH_TRAILING         # bytes after the last record
 
 cdef struct BatchHeader:
     int64_t base_offset
@@ -86,7 +102,7 @@ cdef inline BatchFault read_header(const uint8_t *p, int64_t available, BatchHea
     if header.size > available:
         return BATCH_SHORT
     if header.base_offset < 0 or header.last_offset_delta < 0 or (
-        header.base_offset > 0x7FFFFFFFFFFFFFFF - header.last_offset_delta
+        header.base_offset > INT64_MAX - header.last_offset_delta
     ):
         return BATCH_OFFSET
     header.last_offset = header.base_offset + header.last_offset_delta
@@ -95,5 +111,35 @@ cdef inline BatchFault read_header(const uint8_t *p, int64_t available, BatchHea
     return BATCH_OK
 
 
+cdef inline uint32_t batch_crc(const uint8_t *p, int32_t size) noexcept nogil:
+    if crc32c_kernel_usable():
+        return crc32c_kernel_update(0, p + ATTRIBUTES_POSITION, size - ATTRIBUTES_POSITION)
+    return crc32c_update(0, p + ATTRIBUTES_POSITION, size - ATTRIBUTES_POSITION)
+
+
 cdef inline bint crc_matches(const uint8_t *p, const BatchHeader *header) noexcept nogil:
-    return crc32c_update(0, p + ATTRIBUTES_POSITION, header.size - ATTRIBUTES_POSITION) == header.crc
+    return batch_crc(p, header.size) == header.crc
+
+
+cdef inline void write_header(uint8_t *p, const BatchHeader *header) noexcept nogil:
+    # Writes all 61 bytes; the checksum comes from the bytes that follow, so write the records first.
+    # `header.last_offset` and `header.crc` are ignored.
+    store_int64(p, header.base_offset)
+    store_int32(p + 8, header.size - BATCH_OVERHEAD)
+    store_int32(p + EPOCH_POSITION, header.leader_epoch)
+    p[16] = MAGIC_V2
+    store_int16(p + ATTRIBUTES_POSITION, header.attributes)
+    store_int32(p + 23, header.last_offset_delta)
+    store_int64(p + 27, header.base_timestamp)
+    store_int64(p + 35, header.max_timestamp)
+    store_int64(p + 43, header.producer_id)
+    store_int16(p + 51, header.producer_epoch)
+    store_int32(p + 53, header.base_sequence)
+    store_int32(p + 57, header.count)
+    store_uint32(p + CRC_POSITION, batch_crc(p, header.size))
+
+
+cdef inline void stamp_header(uint8_t *p, int64_t base_offset, int32_t leader_epoch) noexcept nogil:
+    # What a leader does on append: both fields lie outside the checksum.
+    store_int64(p, base_offset)
+    store_int32(p + EPOCH_POSITION, leader_epoch)

@@ -1,0 +1,1 @@
+"""The contenders: one module each, and one function for each operation they can do."""

@@ -1,0 +1,228 @@
+"""Kafka's own Java code, in one JVM beside us: kafka-clients (batches, messages) and kafka-raft's log.
+
+Jars come from Maven and classes from javac, once, into the cache folder. The JVM answers requests over a pipe (see
+java/Main.java), so its slices take turns with everybody else's.
+"""
+
+from __future__ import annotations
+
+import atexit
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bench import inputs
+from bench.harness import Missing, Operation
+
+VERSION = "4.3.1"
+NAME = f"Java kafka-clients {VERSION}"
+LOG_NAME = f"Java KafkaRaftLog {VERSION}"
+SOURCES = Path(__file__).with_name("java")
+CACHE = Path(os.environ.get("KRAFTCORE_CACHE") or Path(__file__).resolve().parents[2] / ".cache") / "bench"
+BUILD_TIMEOUT_S = 300
+ANSWER_TIMEOUT_S = 120
+# A fixed heap keeps the collector from resizing it in the middle of a slice.
+JVM_OPTIONS = ("-Xms1g", "-Xmx1g", "-XX:+UseParallelGC")
+WARM_S = 1.5
+"""The just-in-time compiler needs some thousand calls before a figure means anything."""
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def _run(command: list[str], what: str) -> None:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_TIMEOUT_S, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise Missing(f"{what} took more than {BUILD_TIMEOUT_S} s") from error
+    if done.returncode:
+        lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+        raise Missing(f"{what} failed: {' | '.join(lines[-3:])[:300]}")
+
+
+def build() -> str:
+    """Resolve the jars and compile the peer, unless done before.
+
+    Returns:
+        The class path.
+    Raises:
+        Missing: a tool or the network is missing.
+    """
+    absent = [tool for tool in ("java", "javac", "mvn") if shutil.which(tool) is None]
+    if absent:
+        raise Missing(f"{' and '.join(absent)} not found: install a JDK (17 or newer) and Maven")
+    sources = sorted(SOURCES.glob("*.java"))
+    pom = SOURCES / "pom.xml"
+    # Keyed by content: a changed pom or source builds anew, beside what another run may be using.
+    jars = CACHE / f"jars-{hashlib.sha256(pom.read_bytes()).hexdigest()[:12]}"
+    content = b"".join(path.read_bytes() for path in [pom, *sources])
+    classes = CACHE / f"classes-{hashlib.sha256(content).hexdigest()[:12]}"
+    with _locked(CACHE / "build.lock"):
+        if not jars.is_dir():
+            part = Path(tempfile.mkdtemp(dir=CACHE, prefix="part-"))
+            goal = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
+            command = ["mvn", "-q", "-B", "-f", str(pom), goal, f"-DoutputDirectory={part}", "-DincludeScope=runtime"]
+            try:
+                _run(command, "mvn dependency:copy-dependencies")
+            except Missing:
+                shutil.rmtree(part)
+                raise
+            part.rename(jars)
+        if not classes.is_dir():
+            part = Path(tempfile.mkdtemp(dir=CACHE, prefix="part-"))
+            try:
+                _run(["javac", "-nowarn", "-d", str(part), "-cp", f"{jars}/*", *map(str, sources)], "javac")
+            except Missing:
+                shutil.rmtree(part)
+                raise
+            part.rename(classes)
+    return f"{classes}{os.pathsep}{jars}/*"
+
+
+class Jvm:
+    """The running peer process; started by the first operation that needs it."""
+
+    def __init__(self) -> None:
+        self.errors = tempfile.TemporaryFile("w+")
+        self.folder = Path(tempfile.mkdtemp(prefix="kraftcore-bench-"))
+        self.process = subprocess.Popen(
+            ["java", *JVM_OPTIONS, "-cp", build(), "Main"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.errors,
+            text=True,
+        )
+        self.versions = self._answer()
+
+    def ask(self, *fields: object) -> list[str]:
+        """Send one request and return the fields of the answer."""
+        assert self.process.stdin is not None
+        self.process.stdin.write("\t".join(map(str, fields)) + "\n")
+        self.process.stdin.flush()
+        return self._answer()
+
+    def _answer(self) -> list[str]:
+        assert self.process.stdout is not None
+        timer = threading.Timer(ANSWER_TIMEOUT_S, self.process.kill)
+        timer.start()
+        try:
+            line = self.process.stdout.readline()
+        finally:
+            timer.cancel()
+        fields = line.rstrip("\n").split("\t")
+        if fields[0] != "ok":
+            self.errors.seek(0)
+            raise Missing(f"the Java peer failed: {' '.join(fields[1:]) or self.errors.read()[-300:] or 'no answer'}")
+        return fields[1:]
+
+    def file(self, data: bytes) -> Path:
+        """Hand data over in a file, named by its content."""
+        path = self.folder / hashlib.sha256(data).hexdigest()[:16]
+        if not path.exists():
+            path.write_bytes(data)
+        return path
+
+    def stop(self) -> None:
+        """End the process; it reads its pipe to the end and leaves."""
+        self.process.communicate(timeout=10)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+_jvm: list[Jvm | Missing] = []
+
+
+def jvm() -> Jvm:
+    """The one JVM of this run.
+
+    Raises:
+        Missing: it cannot be built or started.
+    """
+    if not _jvm:
+        try:
+            started = Jvm()
+        except Missing as reason:
+            _jvm.append(reason)
+        else:
+            atexit.register(started.stop)
+            _jvm.append(started)
+    if isinstance(_jvm[0], Missing):
+        raise _jvm[0]
+    return _jvm[0]
+
+
+def _operation(name: str, *arguments: object, note: str = "", calls_max: int = 1 << 30, warm: bool = True) -> Operation:
+    peer = jvm()
+    handle, digest = peer.ask("prepare", name, *arguments)
+
+    def run(calls: int) -> float:
+        return int(peer.ask("run", handle, calls)[0]) / 1e9
+
+    def close() -> None:
+        peer.ask("close", handle)
+
+    return Operation(run, lambda: digest, close, note, calls_max, WARM_S if warm else 0.0)
+
+
+def encode(records: int, size: int) -> Operation:
+    """Build a batch from an array of values into a buffer that is used again."""
+    content = b"".join(inputs.values(records, size))
+    return _operation("encode", jvm().file(content), records, size, inputs.TIMESTAMP_MS, note="output buffer reused")
+
+
+def decode_objects(records: int, size: int) -> Operation:
+    """Check one batch's CRC and visit its records."""
+    return _operation("decode", jvm().file(inputs.one_batch(records, size)), note="values are slices, not copies")
+
+
+def decode(records: int, size: int) -> Operation:
+    """The same over a buffer of many batches."""
+    return _operation("decode", jvm().file(inputs.stream(records, size)[0]), note="values are slices, not copies")
+
+
+def fetch_request_encode() -> Operation:
+    """Serialise an existing message object, header included."""
+    return _operation("fetch_request_encode", jvm().file(inputs.fetch_request()))
+
+
+def fetch_request_decode() -> Operation:
+    """Parse header and body into objects."""
+    return _operation("fetch_request_decode", jvm().file(inputs.fetch_request()))
+
+
+def fetch_response_encode() -> Operation:
+    """Serialise an existing message object, header included."""
+    return _operation("fetch_response_encode", jvm().file(inputs.fetch_response()))
+
+
+def fetch_response_decode() -> Operation:
+    """Parse header and body into objects."""
+    return _operation("fetch_response_decode", jvm().file(inputs.fetch_response()))
+
+
+def append(records: int, size: int, parent: Path, calls_max: int) -> Operation:
+    """Append one batch as leader, again and again, to a fresh log without flushing."""
+    batch = jvm().file(inputs.one_batch(records, size))
+    return _operation("append", parent, batch, inputs.LEADER_EPOCH, calls_max=calls_max)
+
+
+def tail_read(records: int, size: int, parent: Path, batches: int) -> Operation:
+    """Read the newest batch of a log of ``batches`` batches."""
+    batch = jvm().file(inputs.one_batch(records, size))
+    return _operation("tail_read", parent, batch, inputs.LEADER_EPOCH, batches)
+
+
+def open_log(folder: Path) -> Operation:
+    """Open Kafka's log on ``folder``, which it may change: give it a copy of its own."""
+    return _operation("open", folder, note="scans the whole log at every open", calls_max=1, warm=False)

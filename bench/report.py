@@ -1,0 +1,182 @@
+"""Rows, table, JSON lines, and what there is to say about the machine."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Iterable
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from bench import inputs
+from bench.harness import OURS, Outcome
+
+PACKAGES = (
+    "kraftcore",
+    "aiokafka",
+    "kafka-python",
+    "kio",
+    "crc32c",
+    "google-crc32c",
+    "cramjam",
+    "pyarrow",
+    "pytest-benchmark",
+)
+
+
+def rows(outcome: Outcome) -> list[dict[str, Any]]:
+    """One row for each peer of a case; ``peer`` and ``ratio`` are None for a peer that was not measured."""
+    ours = outcome.timings[OURS]
+    peers = [name for name in outcome.timings if name != OURS]
+    result = []
+    for name in [*peers, *outcome.missing]:
+        timing = outcome.timings.get(name)
+        row: dict[str, Any] = {
+            "case": outcome.name,
+            "ours": _rounded(outcome.figure(ours.best)),
+            "unit": outcome.unit,
+            "peer_name": name,
+            "peer": None if timing is None else _rounded(outcome.figure(timing.best)),
+            "ratio": None if timing is None else _rounded(timing.best / ours.best),
+            "ours_median": _rounded(outcome.figure(ours.median)),
+            "peer_median": None if timing is None else _rounded(outcome.figure(timing.median)),
+            "ratio_median": None if timing is None else _rounded(timing.median / ours.median),
+            "better": "higher" if outcome.higher_is_better else "lower",
+            "rounds": len(ours.seconds),
+            "calls": ours.calls,
+            "peer_calls": None if timing is None else timing.calls,
+            "digest": outcome.digest,
+            "note": outcome.missing[name] if timing is None else "; ".join(filter(None, (ours.note, timing.note))),
+        }
+        result.append(row)
+    return result
+
+
+def _rounded(figure: float) -> float:
+    return float(f"{figure:.4g}")
+
+
+def environment(folder: Path) -> dict[str, Any]:
+    """Machine, versions, load and seed of this run."""
+    import kraftcore
+
+    return {
+        "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "machine": f"{os.cpu_count()} x {_processor()}, {_memory()}",
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+        "java": _first_line(["java", "-version"]),
+        "packages": {name: _version(name) for name in PACKAGES},
+        "measured": str(Path(kraftcore.__file__).parent),
+        "files_in": f"{folder} ({_filesystem(folder)})",
+        "load": [round(load, 2) for load in os.getloadavg()],
+        "cpu_pressure": _pressure("cpu"),
+        "io_pressure": _pressure("io"),
+        "seed": inputs.SEED,
+    }
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def _memory() -> str:
+    try:
+        return f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / (1 << 30):.0f} GiB"
+    except (ValueError, OSError):
+        return "memory unknown"
+
+
+def _filesystem(folder: Path) -> str:
+    try:
+        mounts = [line.split() for line in Path("/proc/mounts").read_text().splitlines()]
+    except OSError:
+        return "file system unknown"
+    path = str(folder.resolve())
+    inside = [mount for mount in mounts if (path + "/").startswith(mount[1].rstrip("/") + "/")]
+    return max(inside, key=lambda mount: len(mount[1]))[2] if inside else "file system unknown"
+
+
+def _first_line(command: list[str]) -> str | None:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return (done.stderr + done.stdout).strip().splitlines()[0]
+
+
+def _pressure(kind: str) -> float | None:
+    """Share of the last 10 s in which some task waited for the resource, in percent."""
+    try:
+        return float(Path(f"/proc/pressure/{kind}").read_text().split("avg10=")[1].split()[0])
+    except (OSError, IndexError):
+        return None
+
+
+def heading(facts: dict[str, Any]) -> str:
+    """Describe the run above the table."""
+    packages = ", ".join(f"{name} {number}" for name, number in facts["packages"].items() if number)
+    return (
+        f"{facts['time']}  {facts['machine']}, {facts['system']}\n"
+        f"Python {facts['python']}, {facts['java'] or 'no Java'}; {packages}\n"
+        f"measured: {facts['measured']}; files in {facts['files_in']}\n"
+        f"load {' '.join(map(str, facts['load']))}, CPU pressure {facts['cpu_pressure']} %, seed {facts['seed']}\n"
+        "Figures are the best round of each, contenders taking turns; ratio above 1: kraftcore is better.\n"
+    )
+
+
+HEAD = f"{'case':<30} {'ours':>9} {'unit':<12} {'peer':<30} {'peer':>9} {'ratio':>8} {'(median)':>9}"
+
+
+def line(row: dict[str, Any]) -> str:
+    """Format one row of the table."""
+    start = f"{row['case']:<30} {_short(row['ours']):>9} {row['unit']:<12} {row['peer_name']:<30}"
+    if row["peer"] is None:
+        return f"{start} {'missing':>9}          {row['note']}"
+    return f"{start} {_short(row['peer']):>9} {_short(row['ratio']):>8} {_short(row['ratio_median']):>9}"
+
+
+def _short(figure: float) -> str:
+    if figure >= 1000:
+        return f"{figure:,.0f}"
+    return f"{figure:.3g}" if figure >= 0.01 else f"{figure:.2g}"
+
+
+def save(path: Path, facts: dict[str, Any], lines: Iterable[dict[str, Any]]) -> None:
+    """Write the run as JSON lines: the environment first, then the rows."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = "".join(json.dumps(entry) + "\n" for entry in [{"environment": facts}, *lines])
+    path.write_text(text)
+
+
+class Status:
+    """One line on stderr that is rewritten while a terminal looks on."""
+
+    def __init__(self) -> None:
+        self.shown = sys.stderr.isatty()
+
+    def __call__(self, text: str) -> None:
+        if self.shown:
+            sys.stderr.write(f"\r\x1b[K{text[:118]}")
+            sys.stderr.flush()
+
+    def clear(self) -> None:
+        if self.shown:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()

@@ -1,0 +1,15 @@
+"""Fetch messages under pytest-benchmark; the Java peer only takes part in ``python -m bench core``."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench import cases_wire
+from bench.pytest_suite import CLOCK, parameters, run
+
+pytestmark = pytest.mark.benchmark(timer=CLOCK)
+
+
+@pytest.mark.parametrize(("case", "name"), parameters(cases_wire.cases()))
+def test_wire(benchmark, case, name):
+    run(benchmark, case, name)

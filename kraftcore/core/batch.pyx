@@ -1,0 +1,1188 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True, autotestdict=False
+"""Record batches, magic 2: read, check, build, stamp. header.pxd and record.pxd show the bytes.
+
+Reading is lazy and copies nothing but the keys and values asked for: a ``RecordBatch`` is a view into the caller's
+bytes, which it keeps alive and, if they are a bytearray, locks against resizing. Whoever changes those bytes meanwhile
+gets other records or a ``CorruptBatchError``, never a read outside them.
+
+Two depths of checking. ``RecordBatch(...)`` checks the header and the checksum, as Kafka does before it appends;
+``validate_batch`` also walks every record. Iterating always checks what it walks over.
+"""
+
+from collections import namedtuple
+from enum import IntEnum
+
+cimport cython
+from cpython.buffer cimport (
+    PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer,
+)
+from cpython.bytearray cimport (
+    PyByteArray_AS_STRING, PyByteArray_CheckExact, PyByteArray_FromStringAndSize, PyByteArray_GET_SIZE,
+)
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
+from cpython.mem cimport PyMem_Free, PyMem_Malloc
+from libc.stdint cimport INT64_MAX, int16_t, int32_t, int64_t, uint8_t, uint64_t
+from libc.string cimport memcpy
+
+from kraftcore.core.bytes cimport size_uvarint32, size_uvarint64, write_varint, write_varlong, zigzag32, zigzag64
+from kraftcore.core.header cimport (
+    ATTRIBUTES_POSITION, BATCH_CODEC, BATCH_COMPRESSED, BATCH_COUNT, BATCH_CRC, BATCH_HEADER_SIZE, BATCH_LENGTH,
+    BATCH_MAGIC, BATCH_OFFSET, BATCH_OK, BATCH_OVERHEAD, BATCH_SHORT, BATCH_TRAILING, COMPRESSION_MASK, CONTROL,
+    CRC_POSITION, DELETE_HORIZON, MAGIC_V2, RECORD_HEADERS, RECORD_KEY, RECORD_LENGTH, RECORD_OFFSET, RECORD_TRAILING,
+    RECORD_VALUE, RECORD_VARINT, TIMESTAMP_LOG_APPEND, TRANSACTIONAL, BatchFault, BatchHeader, batch_crc, crc_matches,
+    read_header, stamp_header, write_header,
+)
+from kraftcore.core.bytes cimport load_int32, store_int16, store_int64, store_uint32
+from kraftcore.core.record cimport (
+    FaultPlace, Record, RecordView, as_bytes, check_count, check_order, check_span, encode_headers, make_record,
+    scan_record, RECORD_SIZE_MIN,
+)
+
+from kraftcore.core.compression import DEFAULT_MAX_DECOMPRESSED_BYTES, Compression
+from kraftcore.core.compression import compress as _compress
+from kraftcore.core.compression import decompress as _decompress
+from kraftcore.core.record import Record as _Record
+from kraftcore.errors import CorruptBatchError, LocalError
+
+__all__ = [
+    "BatchTotals",
+    "Compression",
+    "Record",
+    "RecordBatch",
+    "TimestampType",
+    "build_batch",
+    "build_records_batch",
+    "iter_batches",
+    "stamp_batch",
+    "validate_batch",
+    "validate_batches",
+]
+
+globals()["Record"] = _Record  # an assignment would clash with the cimport
+
+cdef enum:
+    LONG_WORK = 1 << 18        # bytes from which releasing the GIL pays
+    CODEC_MAX = 4
+    SIZE_MAX = 0x7FFFFFFF
+
+cdef int64_t DEFAULT_LIMIT = DEFAULT_MAX_DECOMPRESSED_BYTES
+cdef object COMPRESSIONS = tuple(Compression)
+
+
+class TimestampType(IntEnum):
+    """Whose clock the records' timestamps are from (attributes bit 3)."""
+
+    CREATE_TIME = 0
+    LOG_APPEND_TIME = 1
+
+
+cdef object BY_CREATE = TimestampType.CREATE_TIME
+cdef object BY_APPEND = TimestampType.LOG_APPEND_TIME
+
+BatchTotals = namedtuple("BatchTotals", "batches records size base_offset last_offset max_timestamp_ms")
+BatchTotals.__doc__ = """What ``validate_batches`` walked over.
+
+Attributes:
+    batches, records: how many.
+    size: bytes of whole, valid batches; less than the input only if a partial batch at its end was allowed.
+    base_offset, last_offset: of the first and of the last batch; -1 without batches.
+    max_timestamp_ms: the largest, -1 without batches.
+"""
+
+
+# ---- errors ---------------------------------------------------------------------------------------------------------
+
+cdef object corrupt_batch(
+    BatchFault fault, const uint8_t *p, int64_t available, int64_t position, const FaultPlace *place, object path=None
+):
+    cdef BatchHeader header
+    cdef int32_t length
+    cdef str reason, where
+    cdef object found = None
+    cdef object wanted = None
+    cdef object at = position
+    read_header(p, available, &header)
+    if fault == BATCH_SHORT:
+        found = available
+        if available < BATCH_HEADER_SIZE:
+            wanted = BATCH_HEADER_SIZE
+            reason = f"a batch header needs {wanted} bytes, {found} are left"
+        else:
+            wanted = <int64_t>load_int32(p + 8) + BATCH_OVERHEAD
+            reason = f"the batch has {wanted} bytes, {found} are left"
+    elif fault == BATCH_LENGTH:
+        length = load_int32(p + 8)
+        at = position + 8
+        found, wanted = length, BATCH_HEADER_SIZE - BATCH_OVERHEAD
+        reason = f"batch length {found} is outside {wanted} to {SIZE_MAX - BATCH_OVERHEAD}"
+    elif fault == BATCH_MAGIC:
+        at = position + 16
+        found, wanted = p[16], MAGIC_V2
+        reason = f"magic is {found}, wanted {wanted}"
+        if found < MAGIC_V2:
+            reason += " (written before Kafka 0.11; not supported)"
+    elif fault == BATCH_CRC:
+        at = position + CRC_POSITION
+        found, wanted = header.crc, batch_crc(p, header.size)
+        reason = f"checksum 0x{found:08x} is stored, 0x{wanted:08x} computed"
+    elif fault == BATCH_OFFSET:
+        found, wanted = header.base_offset, header.last_offset_delta
+        reason = f"base offset {found} with last offset delta {wanted}: negative, or beyond 63 bits"
+    elif fault == BATCH_CODEC:
+        at = position + ATTRIBUTES_POSITION
+        found, wanted = header.attributes & COMPRESSION_MASK, CODEC_MAX
+        reason = f"compression codec {found} is unknown, {wanted} is the last"
+    elif place == NULL:
+        found, wanted = header.count, header.last_offset_delta + <int64_t>1
+        at = position + 57
+        reason = f"records count {found}, with a last offset delta of {wanted - 1}"
+    else:
+        found, wanted = place.found, place.wanted
+        where = "" if place.record < 0 else f"record {place.record}: "
+        at = position + BATCH_HEADER_SIZE
+        if header.attributes & COMPRESSION_MASK:
+            where += f"{place.at} bytes into the decompressed records: "
+        else:
+            at += place.at
+        if fault == BATCH_COUNT:
+            reason = f"records count {found}, the batch has room for {wanted}"
+        elif fault == BATCH_TRAILING:
+            reason = f"{found} bytes are left after the last record, wanted {wanted}"
+        elif fault == RECORD_LENGTH:
+            reason = f"length {found} with {wanted} bytes left"
+        elif fault == RECORD_VARINT:
+            found = wanted = None
+            reason = "a varint has no end"
+        elif fault == RECORD_OFFSET:
+            reason = f"offset delta {found}, wanted {'at most' if found > wanted else 'at least'} {wanted}"
+        elif fault == RECORD_KEY:
+            reason = f"key length {found} with {wanted} bytes left"
+        elif fault == RECORD_VALUE:
+            reason = f"value length {found} with {wanted} bytes left"
+        elif fault == RECORD_HEADERS:
+            reason = f"header count or length {found} with room for {wanted}"
+        elif fault == RECORD_TRAILING:
+            reason = f"{found} bytes are left after the last field, wanted {wanted}"
+        else:
+            reason = f"fault {<int>fault}"
+        reason = where + reason
+    return CorruptBatchError(reason, position=at, path=path, found=found, wanted=wanted)
+
+
+# ---- checks, for compiled callers -----------------------------------------------------------------------------------
+
+cdef BatchFault check_records(const uint8_t *p, const BatchHeader *header, FaultPlace *place) noexcept nogil:
+    cdef int64_t size = header.size - BATCH_HEADER_SIZE
+    cdef int codec = header.attributes & COMPRESSION_MASK
+    if codec:
+        if codec > CODEC_MAX:
+            return BATCH_CODEC
+        # How many bytes they will be is unknown here; offset deltas still bound the count.
+        return check_count(<int64_t>SIZE_MAX * 8, header.count, header.last_offset_delta, place)
+    return check_span(p + BATCH_HEADER_SIZE, size, header.count, header.last_offset_delta, place)
+
+
+cdef BatchFault check_batch(
+    const uint8_t *p, int64_t available, bint deep, BatchHeader *header, FaultPlace *place
+) noexcept nogil:
+    cdef BatchFault fault = read_header(p, available, header)
+    place.record = -1
+    place.at = 0
+    place.found = header.count
+    place.wanted = 0
+    if fault != BATCH_OK:
+        return fault
+    if not crc_matches(p, header):
+        return BATCH_CRC
+    if deep:
+        return check_records(p, header, place)
+    return BATCH_OK
+
+
+cdef bytes decompress_records(const uint8_t *p, const BatchHeader *header, int64_t position, int64_t max_bytes):
+    cdef int codec = header.attributes & COMPRESSION_MASK
+    if header.size == BATCH_HEADER_SIZE and header.count == 0:
+        return b""
+    if codec > CODEC_MAX:
+        raise corrupt_batch(BATCH_CODEC, p, header.size, position, NULL)
+    try:
+        return _decompress(
+            codec, PyBytes_FromStringAndSize(<const char *>p + BATCH_HEADER_SIZE, header.size - BATCH_HEADER_SIZE), max_bytes
+        )
+    except CorruptBatchError as error:
+        raise CorruptBatchError(error.reason, position=position + BATCH_HEADER_SIZE) from None
+
+
+cdef int check_compressed(const uint8_t *p, const BatchHeader *header, int64_t position, int64_t max_bytes) except -1:
+    cdef bytes plain
+    cdef FaultPlace place
+    cdef BatchFault fault
+    if not header.attributes & COMPRESSION_MASK:
+        return 0
+    plain = decompress_records(p, header, position, max_bytes)
+    fault = check_span(
+        <const uint8_t *>PyBytes_AS_STRING(plain), PyBytes_GET_SIZE(plain), header.count, header.last_offset_delta, &place
+    )
+    if fault != BATCH_OK:
+        raise corrupt_batch(fault, p, header.size, position, &place)
+    return 0
+
+
+# What a RecordBatch shows that was made without bytes: a valid header, no records.
+cdef uint8_t EMPTY_BATCH[BATCH_HEADER_SIZE]
+cdef BatchHeader EMPTY_HEADER
+
+
+cdef void fill_empty() noexcept:
+    EMPTY_HEADER.size = BATCH_HEADER_SIZE
+    EMPTY_HEADER.leader_epoch = -1
+    EMPTY_HEADER.producer_id = EMPTY_HEADER.producer_epoch = EMPTY_HEADER.base_sequence = -1
+    write_header(EMPTY_BATCH, &EMPTY_HEADER)
+    read_header(EMPTY_BATCH, BATCH_HEADER_SIZE, &EMPTY_HEADER)
+
+
+fill_empty()
+
+
+# ---- memory ---------------------------------------------------------------------------------------------------------
+
+@cython.final
+@cython.internal
+cdef class Source:
+    # A buffer export held open.
+    cdef Py_buffer view
+    cdef bint held
+
+    def __dealloc__(self):
+        if self.held:
+            PyBuffer_Release(&self.view)
+
+
+cdef object acquire(object data, const uint8_t **p, int64_t *size):
+    cdef Source source
+    if PyBytes_CheckExact(data):
+        p[0] = <const uint8_t *>PyBytes_AS_STRING(data)
+        size[0] = PyBytes_GET_SIZE(data)
+        return data
+    source = Source.__new__(Source)
+    PyObject_GetBuffer(data, &source.view, PyBUF_SIMPLE)
+    source.held = True
+    p[0] = <const uint8_t *>source.view.buf if source.view.len else EMPTY_BATCH
+    size[0] = source.view.len
+    return source
+
+
+# ---- reading --------------------------------------------------------------------------------------------------------
+
+cdef inline int32_t add_sequence(int32_t sequence, int32_t delta) noexcept nogil:
+    # Sequence numbers wrap to 0 after 2**31 - 1. Source: DefaultRecordBatch.incrementSequence.
+    return <int32_t>((<int64_t>sequence + delta) & SIZE_MAX)
+
+
+cdef inline int64_t add_wrapping(int64_t a, int64_t b) noexcept nogil:
+    return <int64_t>(<uint64_t>a + <uint64_t>b)
+
+
+cdef int open_batch(
+    RecordBatch batch, object owner, const uint8_t *p, int64_t available, int64_t position, bint verify,
+    int64_t max_bytes,
+) except -1:
+    cdef BatchHeader header
+    cdef bint matches
+    cdef BatchFault fault = read_header(p, available, &header)
+    if fault == BATCH_OK and verify:
+        if header.size < LONG_WORK:
+            matches = crc_matches(p, &header)
+        else:
+            with nogil:
+                matches = crc_matches(p, &header)
+        if not matches:
+            fault = BATCH_CRC
+    if fault != BATCH_OK:
+        raise corrupt_batch(fault, p, available, position, NULL)
+    batch.owner = owner
+    batch.p = p
+    batch.header = header
+    batch.position = position
+    batch.plain = None
+    batch.max_bytes = max_bytes
+    return 0
+
+
+@cython.final
+@cython.no_gc
+@cython.freelist(64)
+cdef class RecordBatch:
+    """One record batch: a read-only view into the bytes it was given. Itself a bytes-like object.
+
+    Iterating yields its ``Record`` objects in offset order, and raises ``CorruptBatchError`` at the first that is
+    damaged. A compressed batch is decompressed at the first use of its records; the result is kept.
+
+    Args:
+        data: bytes-like object that holds the batch; kept alive, not copied.
+        position: where in ``data`` the batch starts.
+        verify: compare the checksum now. If False, ``is_valid`` does it on request.
+        max_decompressed_bytes: the most that a compressed batch may decompress to.
+    Raises:
+        CorruptBatchError: not a whole magic-2 batch, or the checksum differs; its position counts from the start
+            of ``data``.
+        LocalError: ``position`` is outside ``data``.
+
+    Accepted, because Kafka writes or accepts it: offset gaps and a last offset beyond the last record (compaction),
+    no records at all, unknown attribute bits 7 to 15.
+    """
+
+    def __cinit__(self):
+        self.p = EMPTY_BATCH
+        self.header = EMPTY_HEADER
+
+    def __init__(self, data, Py_ssize_t position=0, *, bint verify=True, int64_t max_decompressed_bytes=DEFAULT_LIMIT):
+        cdef int64_t size = 0
+        cdef const uint8_t *p = NULL
+        cdef object owner = acquire(data, &p, &size)
+        if position < 0 or position > size:
+            raise LocalError(f"position {position} is outside 0 to {size}")
+        open_batch(self, owner, p + position, size - position, position, verify, max_decompressed_bytes)
+
+    def __getbuffer__(self, Py_buffer *buffer, int flags):
+        PyBuffer_FillInfo(buffer, self, <void *>self.p, self.header.size, 1, flags)
+
+    @property
+    def base_offset(self):
+        """Offset of the first record, or of the first there was before compaction."""
+        return self.header.base_offset
+
+    @property
+    def last_offset(self):
+        """Offset of the last record, inclusive; stays when compaction removes that record."""
+        return self.header.last_offset
+
+    @property
+    def next_offset(self):
+        """The offset after this batch."""
+        return self.header.last_offset + 1
+
+    @property
+    def leader_epoch(self):
+        """Epoch of the leader that appended the batch; -1 before that."""
+        return self.header.leader_epoch
+
+    @property
+    def crc(self):
+        """The stored CRC-32C, unsigned."""
+        return self.header.crc
+
+    @property
+    def is_valid(self):
+        """Whether the stored checksum matches the bytes."""
+        return crc_matches(self.p, &self.header)
+
+    @property
+    def attributes(self):
+        """All 16 attribute bits, signed as stored."""
+        return self.header.attributes
+
+    @property
+    def compression(self):
+        """The codec, a ``Compression``; the plain number for the unassigned codes 5 to 7."""
+        cdef int codec = self.header.attributes & COMPRESSION_MASK
+        return COMPRESSIONS[codec] if codec <= CODEC_MAX else codec
+
+    @property
+    def timestamp_type(self):
+        """``TimestampType.CREATE_TIME`` or ``LOG_APPEND_TIME``."""
+        return BY_APPEND if self.header.attributes & TIMESTAMP_LOG_APPEND else BY_CREATE
+
+    @property
+    def is_transactional(self):
+        """Whether a transactional producer wrote it."""
+        return bool(self.header.attributes & TRANSACTIONAL)
+
+    @property
+    def is_control(self):
+        """Whether its records are control records."""
+        return bool(self.header.attributes & CONTROL)
+
+    @property
+    def delete_horizon_ms(self):
+        """When compaction may drop the tombstones in this batch, or None (KIP-534)."""
+        return self.header.base_timestamp if self.header.attributes & DELETE_HORIZON else None
+
+    @property
+    def base_timestamp_ms(self):
+        """What the records' timestamps are relative to: that of the first record, or the delete horizon."""
+        return self.header.base_timestamp
+
+    @property
+    def max_timestamp_ms(self):
+        """Largest timestamp of the records; with log append time, that of all of them."""
+        return self.header.max_timestamp
+
+    @property
+    def producer_id(self):
+        """-1 without an idempotent producer."""
+        return self.header.producer_id
+
+    @property
+    def producer_epoch(self):
+        """-1 without an idempotent producer."""
+        return self.header.producer_epoch
+
+    @property
+    def base_sequence(self):
+        """Sequence number of the first record, or -1."""
+        return self.header.base_sequence
+
+    @property
+    def last_sequence(self):
+        """Sequence number of the last record, or -1. Wraps to 0 after 2**31 - 1."""
+        if self.header.base_sequence == -1:
+            return -1
+        return add_sequence(self.header.base_sequence, self.header.last_offset_delta)
+
+    @property
+    def last_offset_delta(self):
+        """Last offset minus base offset, as stored."""
+        return self.header.last_offset_delta
+
+    @property
+    def count(self):
+        """Number of records, as the header says."""
+        return self.header.count
+
+    @property
+    def size(self):
+        """Bytes of the whole batch, header included."""
+        return self.header.size
+
+    @property
+    def raw(self):
+        """The batch's bytes, a read-only memoryview without a copy."""
+        return memoryview(self)
+
+    def __len__(self):
+        return self.header.count
+
+    def to_bytes(self):
+        """A copy of the batch's bytes."""
+        return PyBytes_FromStringAndSize(<const char *>self.p, self.header.size)
+
+    def values(self):
+        """The values of all records, in order, as a list of bytes (None for a null value).
+
+        Raises:
+            CorruptBatchError: a record is damaged, or their number differs from ``count``.
+        """
+        cdef int64_t size = 0
+        cdef const uint8_t *p = self.records(&size)
+        cdef const uint8_t *start = p
+        cdef const uint8_t *end = p + size
+        cdef int32_t i, previous = -1
+        cdef RecordView view
+        cdef FaultPlace place
+        cdef list result = []
+        cdef BatchFault fault = check_count(size, self.header.count, self.header.last_offset_delta, &place)
+        if fault != BATCH_OK:
+            raise self.fault(fault, &place)
+        for i in range(self.header.count):
+            p = self.step(start, p, end, i, previous, &view)
+            previous = view.offset_delta
+            if view.value_size >= 0:
+                result.append(PyBytes_FromStringAndSize(<const char *>view.value, view.value_size))
+            else:
+                result.append(None)
+        return result
+
+    def __iter__(self):
+        cdef RecordIterator iterator = RecordIterator.__new__(RecordIterator)
+        cdef int64_t size = 0
+        cdef FaultPlace place
+        cdef BatchFault fault
+        iterator.p = iterator.start = self.records(&size)
+        iterator.end = iterator.p + size
+        fault = check_count(size, self.header.count, self.header.last_offset_delta, &place)
+        if fault != BATCH_OK:
+            raise self.fault(fault, &place)
+        iterator.batch = self
+        iterator.plain = self.plain
+        iterator.previous = -1
+        iterator.count = self.header.count
+        return iterator
+
+    def rebuild(self, records=None, *, level=None):
+        """Encode the batch anew: same header, records and offsets.
+
+        Args:
+            records: the ``Record`` objects to keep, a part of this batch's in their order, as compaction does;
+                None for all. Offsets stay, the last offset and the sequence numbers of the batch too.
+            level: compression level, see ``build_batch``.
+        Returns:
+            A fresh bytearray, for an uncompressed batch of canonical encoding identical to ``to_bytes()``.
+        Raises:
+            CorruptBatchError: a record of this batch is damaged.
+            LocalError: a record does not fit between base and last offset, or they do not rise.
+        """
+        cdef BatchHeader header = self.header
+        cdef list kept = list(self if records is None else records)
+        if header.attributes & COMPRESSION_MASK > CODEC_MAX:
+            raise self.fault(BATCH_CODEC, NULL)
+        return encode_records(kept, &header, KEEP_OFFSETS, level)
+
+    def __repr__(self):
+        return (
+            f"RecordBatch(offsets={self.header.base_offset}..{self.header.last_offset}, "
+            f"leader_epoch={self.header.leader_epoch}, count={self.header.count}, size={self.header.size}, "
+            f"compression={self.compression!s}, is_control={self.is_control})"
+        )
+
+    cdef const uint8_t *records(self, int64_t *size) except NULL:
+        # The uncompressed records.
+        if self.plain is None:
+            if not self.header.attributes & COMPRESSION_MASK:
+                size[0] = self.header.size - BATCH_HEADER_SIZE
+                return self.p + BATCH_HEADER_SIZE
+            self.plain = decompress_records(self.p, &self.header, self.position, self.max_bytes)
+        size[0] = PyBytes_GET_SIZE(self.plain)
+        return <const uint8_t *>PyBytes_AS_STRING(self.plain)
+
+    cdef object fault(self, BatchFault fault, const FaultPlace *place):
+        return corrupt_batch(fault, self.p, self.header.size, self.position, place)
+
+    cdef const uint8_t *step(
+        self, const uint8_t *start, const uint8_t *p, const uint8_t *end, int32_t index, int32_t previous,
+        RecordView *view
+    ) except NULL:
+        # Checks record `index` at `p`, and that nothing follows the last; the position after it.
+        cdef FaultPlace place
+        cdef BatchFault fault = scan_record(start, p, end, view, &place)
+        if fault == BATCH_OK:
+            fault = check_order(previous, view, self.header.last_offset_delta, &place)
+            if fault != BATCH_OK:
+                place.at = p - start
+            elif view.end != end and index == self.header.count - 1:
+                fault = BATCH_TRAILING
+                place.at = view.end - start
+                place.found = end - view.end
+                place.wanted = 0
+                index = -1
+        if fault != BATCH_OK:
+            place.record = index
+            raise self.fault(fault, &place)
+        return view.end
+
+
+@cython.final
+@cython.no_gc
+@cython.internal
+@cython.freelist(16)
+cdef class RecordIterator:
+    cdef RecordBatch batch
+    cdef bytes plain
+    cdef const uint8_t *start
+    cdef const uint8_t *p
+    cdef const uint8_t *end
+    cdef int32_t index
+    cdef int32_t count
+    cdef int32_t previous
+
+    def __iter__(self):
+        return self
+
+    def __length_hint__(self):
+        return self.count - self.index
+
+    def __next__(self):
+        cdef RecordView view
+        cdef const uint8_t *p
+        cdef BatchHeader *header
+        cdef int64_t timestamp
+        cdef int32_t sequence = -1
+        if self.index >= self.count:
+            raise StopIteration
+        header = &self.batch.header
+        try:
+            p = self.batch.step(self.start, self.p, self.end, self.index, self.previous, &view)
+        except CorruptBatchError:
+            self.index = self.count
+            raise
+        if header.attributes & TIMESTAMP_LOG_APPEND:
+            timestamp = header.max_timestamp
+        else:
+            timestamp = add_wrapping(header.base_timestamp, view.timestamp_delta)
+        if header.base_sequence >= 0:
+            sequence = add_sequence(header.base_sequence, view.offset_delta)
+        record = make_record(&view, header.base_offset + view.offset_delta, timestamp, sequence, <int32_t>(p - self.p))
+        self.previous = view.offset_delta
+        self.index += 1
+        self.p = p
+        return record
+
+
+@cython.final
+@cython.internal
+cdef class BatchIterator:
+    cdef object owner
+    cdef const uint8_t *p
+    cdef int64_t position
+    cdef int64_t size
+    cdef int64_t max_bytes
+    cdef bint verify
+    cdef bint allow_partial
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        cdef RecordBatch batch
+        cdef BatchHeader header
+        if self.position >= self.size:
+            raise StopIteration
+        if self.allow_partial and (
+            read_header(self.p + self.position, self.size - self.position, &header) == BATCH_SHORT
+        ):
+            self.position = self.size
+            raise StopIteration
+        batch = RecordBatch.__new__(RecordBatch)
+        try:
+            open_batch(
+                batch, self.owner, self.p + self.position, self.size - self.position, self.position, self.verify,
+                self.max_bytes,
+            )
+        except CorruptBatchError:
+            self.position = self.size
+            raise
+        self.position += batch.header.size
+        return batch
+
+
+def iter_batches(
+    data, Py_ssize_t position=0, *, bint verify=True, bint allow_partial=False,
+    int64_t max_decompressed_bytes=DEFAULT_LIMIT,
+):
+    """Iterate over the batches that stand one after the other in ``data``.
+
+    Args:
+        data: bytes-like object; kept alive while the iterator or a batch lives, not copied.
+        position: where the first batch starts.
+        verify: compare each checksum.
+        allow_partial: end quietly at a batch that is cut short at the end of ``data``, as fetch responses and
+            crashed logs have them. If False that is a ``CorruptBatchError``.
+        max_decompressed_bytes: see ``RecordBatch``.
+    Yields:
+        ``RecordBatch``; each has its own ``position`` in ``data``.
+    Raises:
+        CorruptBatchError: at the first bad batch; iteration ends there.
+        LocalError: ``position`` is outside ``data``.
+    """
+    cdef BatchIterator iterator = BatchIterator.__new__(BatchIterator)
+    iterator.owner = acquire(data, &iterator.p, &iterator.size)
+    if position < 0 or position > iterator.size:
+        raise LocalError(f"position {position} is outside 0 to {iterator.size}")
+    iterator.position = position
+    iterator.verify = verify
+    iterator.allow_partial = allow_partial
+    iterator.max_bytes = max_decompressed_bytes
+    return iterator
+
+
+def validate_batch(data, Py_ssize_t position=0, *, int64_t max_decompressed_bytes=DEFAULT_LIMIT):
+    """Check a batch in full: header, checksum, and every record's lengths, offset and count.
+
+    Args and errors as for ``RecordBatch``.
+    Returns:
+        The ``RecordBatch``.
+    """
+    cdef RecordBatch batch = RecordBatch(data, position, max_decompressed_bytes=max_decompressed_bytes)
+    cdef int64_t size = 0
+    cdef FaultPlace place
+    cdef BatchFault fault
+    cdef const uint8_t *p = batch.records(&size)
+    if size < LONG_WORK:
+        fault = check_span(p, size, batch.header.count, batch.header.last_offset_delta, &place)
+    else:
+        with nogil:
+            fault = check_span(p, size, batch.header.count, batch.header.last_offset_delta, &place)
+    if fault != BATCH_OK:
+        raise batch.fault(fault, &place)
+    return batch
+
+
+def validate_batches(
+    data, Py_ssize_t position=0, *, bint allow_partial=False, int64_t max_decompressed_bytes=DEFAULT_LIMIT
+):
+    """Check every batch of a buffer in full, without an object per batch; the GIL is released meanwhile.
+
+    Args:
+        data: bytes-like object with whole batches, one after the other.
+        position: where the first batch starts.
+        allow_partial: see ``iter_batches``.
+        max_decompressed_bytes: see ``RecordBatch``.
+    Returns:
+        ``BatchTotals``. Whether offsets and epochs rise from batch to batch is not looked at.
+    Raises:
+        CorruptBatchError: the first fault, with its position in ``data``.
+        LocalError: ``position`` is outside ``data``.
+    """
+    cdef int64_t size = 0
+    cdef const uint8_t *data_start = NULL
+    cdef object owner = acquire(data, &data_start, &size)
+    if position < 0 or position > size:
+        raise LocalError(f"position {position} is outside 0 to {size}")
+    cdef const uint8_t *start = data_start + position
+    cdef const uint8_t *p = start
+    cdef const uint8_t *end = data_start + size
+    cdef int64_t batches = 0, records = 0, base_offset = -1, last_offset = -1, max_timestamp = -1
+    cdef BatchHeader header
+    cdef FaultPlace place
+    cdef BatchFault fault = BATCH_OK
+    with nogil:
+        while p < end:
+            fault = check_batch(p, end - p, True, &header, &place)
+            if fault != BATCH_OK:
+                break
+            if header.attributes & COMPRESSION_MASK:
+                with gil:
+                    check_compressed(p, &header, p - data_start, max_decompressed_bytes)
+            if batches == 0:
+                base_offset = header.base_offset
+            last_offset = header.last_offset
+            if header.max_timestamp > max_timestamp:
+                max_timestamp = header.max_timestamp
+            batches += 1
+            records += header.count
+            p += header.size
+    if fault != BATCH_OK and not (fault == BATCH_SHORT and allow_partial):
+        raise corrupt_batch(fault, p, end - p, p - data_start, &place)
+    return BatchTotals(batches, records, p - start, base_offset, last_offset, max_timestamp)
+
+
+# ---- building -------------------------------------------------------------------------------------------------------
+
+cdef enum Numbering:
+    IN_SEQUENCE
+    KEEP_OFFSETS               # the records' own offsets, timestamps and the header's fields, unchecked
+
+
+cdef int set_header(
+    BatchHeader *header, int64_t base_offset, int32_t leader_epoch, object compression, object timestamp_type,
+    int64_t producer_id, int producer_epoch, int32_t base_sequence, bint transactional, bint control,
+    object delete_horizon_ms,
+) except -1:
+    cdef int codec = compression
+    if codec < 0 or codec > CODEC_MAX:
+        raise LocalError(f"unknown compression codec {compression!r}: use a Compression")
+    if base_offset < 0:
+        raise LocalError(f"base_offset {base_offset} is negative")
+    if leader_epoch < -1:
+        raise LocalError(f"leader_epoch {leader_epoch} is below -1")
+    if timestamp_type != 0 and timestamp_type != 1:
+        raise LocalError(f"unknown timestamp type {timestamp_type!r}: use a TimestampType")
+    # The rules of MemoryRecordsBuilder.validateProducerState.
+    if producer_id < -1 or producer_epoch < -1 or producer_epoch > 0x7FFF or base_sequence < -1:
+        raise LocalError(
+            f"producer_id {producer_id}, producer_epoch {producer_epoch} or base_sequence {base_sequence} is out of range"
+        )
+    if producer_id == -1 and transactional:
+        raise LocalError("a transactional batch needs a producer_id")
+    if producer_id != -1 and (producer_epoch == -1 or (base_sequence == -1 and not control)):
+        raise LocalError(f"producer_id {producer_id} needs a producer_epoch, and a base_sequence unless it is control")
+    header.base_offset = base_offset
+    header.leader_epoch = leader_epoch
+    header.attributes = <int16_t>(
+        codec | (TIMESTAMP_LOG_APPEND if timestamp_type else 0) | (TRANSACTIONAL if transactional else 0)
+        | (CONTROL if control else 0)
+    )
+    header.producer_id = producer_id
+    header.producer_epoch = <int16_t>producer_epoch
+    header.base_sequence = base_sequence
+    if delete_horizon_ms is not None:
+        if delete_horizon_ms < 0:
+            raise LocalError(f"delete_horizon_ms {delete_horizon_ms} is negative")
+        header.attributes |= DELETE_HORIZON
+        header.base_timestamp = delete_horizon_ms
+    return 0
+
+
+cdef int check_room(const BatchHeader *header, int64_t count, int64_t size) except -1:
+    if size > SIZE_MAX or count > SIZE_MAX:
+        raise LocalError(f"{count} records of {size} bytes are too large for one batch: at most {SIZE_MAX} bytes")
+    if header.base_offset > INT64_MAX - count:
+        raise LocalError(f"{count} records at base offset {header.base_offset} pass the last offset")
+    return 0
+
+
+cdef bytearray finish_batch(bytearray batch, BatchHeader *header, object level):
+    # The header, and the compression of what follows it.
+    cdef int codec = header.attributes & COMPRESSION_MASK
+    cdef uint8_t *p = <uint8_t *>PyByteArray_AS_STRING(batch)
+    cdef bytes packed
+    if codec:
+        packed = _compress(codec, memoryview(batch)[BATCH_HEADER_SIZE:], level)
+        check_room(header, header.count, BATCH_HEADER_SIZE + len(packed))
+        batch = PyByteArray_FromStringAndSize(NULL, BATCH_HEADER_SIZE + PyBytes_GET_SIZE(packed))
+        p = <uint8_t *>PyByteArray_AS_STRING(batch)
+        memcpy(p + BATCH_HEADER_SIZE, PyBytes_AS_STRING(packed), PyBytes_GET_SIZE(packed))
+    header.size = <int32_t>PyByteArray_GET_SIZE(batch)
+    if header.size < LONG_WORK:
+        write_header(p, header)
+    else:
+        with nogil:
+            write_header(p, header)
+    return batch
+
+
+def build_batch(
+    values, *, int64_t timestamp_ms, int64_t base_offset=0, int32_t leader_epoch=-1,
+    compression=0, level=None, int64_t producer_id=-1, int producer_epoch=-1,
+    int32_t base_sequence=-1, bint transactional=False, timestamp_type=0,
+):
+    """Build a batch of records that have a value only, all of one time.
+
+    Args:
+        values: bytes-like objects, or None for a null value; a list of bytes is fastest. At least one.
+        timestamp_ms: milliseconds since 1970, or -1 for none.
+        base_offset: offset of the first; the others follow without a gap.
+        leader_epoch: epoch of the leader that appends it, -1 while that is open; see ``stamp_batch``.
+        compression: a ``Compression``.
+        level: gzip -1 to 9 or zstd 1 to 22; None is the library's default.
+        producer_id, producer_epoch, base_sequence: of an idempotent producer, else -1.
+        transactional: whether the producer is in a transaction.
+        timestamp_type: a ``TimestampType``.
+    Returns:
+        A fresh bytearray: the caller may stamp it in place.
+    Raises:
+        LocalError: no values, an argument out of range, or more than 2 GiB.
+        MissingDependencyError: the codec needs a library that is not installed.
+        TypeError: a value is not bytes-like.
+
+    For compression none the bytes are those of Kafka's MemoryRecordsBuilder.
+    """
+    cdef BatchHeader header
+    cdef list items
+    cdef Py_ssize_t count, i
+    cdef int64_t total = BATCH_HEADER_SIZE
+    cdef int64_t length
+    cdef int32_t body
+    cdef object value
+    cdef bytearray batch
+    cdef uint8_t *p
+    set_header(
+        &header, base_offset, leader_epoch, compression, timestamp_type, producer_id, producer_epoch, base_sequence,
+        transactional, False, None,
+    )
+    if timestamp_ms < -1:
+        raise LocalError(f"timestamp_ms {timestamp_ms} is below -1")
+    items = plain_values(values)
+    count = PyList_GET_SIZE(items)
+    if count == 0:
+        raise LocalError("a batch needs at least one record")
+    if count > SIZE_MAX // 8:
+        check_room(&header, count, <int64_t>count * 8)
+    for i in range(count):
+        value = <object>PyList_GET_ITEM(items, i)
+        # attributes, timestamp delta, key length, header count: one byte each
+        if value is None:
+            total += 6 + size_uvarint32(zigzag32(<int32_t>i))
+        else:
+            length = PyBytes_GET_SIZE(value)
+            if length > SIZE_MAX - 64:
+                check_room(&header, count, total + length)
+            body = <int32_t>(4 + size_uvarint32(zigzag32(<int32_t>i)) + size_uvarint32(zigzag32(<int32_t>length)) + length)
+            total += size_uvarint32(zigzag32(body)) + body
+    check_room(&header, count, total)
+    batch = PyByteArray_FromStringAndSize(NULL, total)
+    p = <uint8_t *>PyByteArray_AS_STRING(batch) + BATCH_HEADER_SIZE
+    for i in range(count):
+        value = <object>PyList_GET_ITEM(items, i)
+        length = 0 if value is None else PyBytes_GET_SIZE(value)
+        body = <int32_t>(4 + size_uvarint32(zigzag32(<int32_t>i)) + size_uvarint32(zigzag32(<int32_t>length)) + length)
+        p = write_varint(p, body)
+        p[0] = 0
+        p[1] = 0
+        p = write_varint(p + 2, <int32_t>i)
+        p[0] = 1
+        if value is None:
+            p[1] = 1
+            p += 2
+        else:
+            p = write_varint(p + 1, <int32_t>length)
+            memcpy(p, PyBytes_AS_STRING(value), length)
+            p += length
+        p[0] = 0
+        p += 1
+    header.last_offset_delta = <int32_t>(count - 1)
+    header.base_timestamp = header.max_timestamp = timestamp_ms
+    header.count = <int32_t>count
+    return finish_batch(batch, &header, level)
+
+
+cdef list plain_values(object values):
+    # A list of bytes and None: `values` itself if it is one. Between the caller's two passes over it no Python code runs.
+    cdef list items
+    cdef Py_ssize_t i
+    cdef object value
+    if type(values) is list:
+        items = <list>values
+    elif isinstance(values, (bytes, bytearray, memoryview, str)):
+        raise TypeError(f"values must be a sequence of bytes-like objects, not one {type(values).__name__}")
+    else:
+        items = list(values)
+    for i in range(PyList_GET_SIZE(items)):
+        value = <object>PyList_GET_ITEM(items, i)
+        if not PyBytes_CheckExact(value) and value is not None:
+            return [as_bytes(value, f"value {i}") for i, value in enumerate(items)]
+    return items
+
+
+cdef struct Item:
+    const uint8_t *key
+    const uint8_t *value
+    const uint8_t *headers     # with their count; NULL for none
+    int64_t timestamp_delta
+    int32_t key_size
+    int32_t value_size
+    int32_t headers_size
+    int32_t offset_delta
+    int32_t body
+    uint8_t attributes
+
+
+cdef int64_t set_bytes(bytes data, const uint8_t **p, int32_t *size) except -1:
+    if data is None:
+        p[0] = NULL
+        size[0] = -1
+        return 0
+    if PyBytes_GET_SIZE(data) > SIZE_MAX:
+        raise LocalError(f"a key or value of {len(data)} bytes does not fit a record")
+    p[0] = <const uint8_t *>PyBytes_AS_STRING(data)
+    size[0] = <int32_t>PyBytes_GET_SIZE(data)
+    return size[0]
+
+
+cdef int64_t set_item(Item *item, object record, list keep, int64_t *timestamp) except -1:
+    # Fills all but the deltas; `keep` holds what the pointers point into. The record's bytes without the deltas' varints.
+    cdef bytes key, value
+    cdef bytes headers = None
+    cdef int64_t size
+    item.attributes = 0
+    if isinstance(record, Record):
+        key = (<Record>record).key
+        value = (<Record>record).value
+        if (<Record>record).headers:
+            headers = encode_headers((<Record>record).headers)
+        timestamp[0] = (<Record>record).timestamp_ms
+        item.attributes = <uint8_t>(<Record>record).attributes
+    else:
+        if not isinstance(record, tuple) or not 2 <= len(record) <= 4:
+            raise TypeError("a record is a Record or a tuple (key, value[, headers[, timestamp_ms]])")
+        key = as_bytes(record[0], "key")
+        value = as_bytes(record[1], "value")
+        if len(record) > 2 and record[2]:
+            headers = encode_headers(record[2])
+        if len(record) > 3 and record[3] is not None:
+            timestamp[0] = record[3]
+    size = 1 + set_bytes(key, &item.key, &item.key_size)
+    size += set_bytes(value, &item.value, &item.value_size)
+    size += size_uvarint32(zigzag32(item.key_size)) + size_uvarint32(zigzag32(item.value_size))
+    keep.append(key)
+    keep.append(value)
+    if headers is None:
+        item.headers = NULL
+        item.headers_size = 0
+        return size + 1
+    keep.append(headers)
+    return size + set_bytes(headers, &item.headers, &item.headers_size)
+
+
+cdef bytearray encode_records(list records, BatchHeader *header, Numbering numbering, object level, int64_t default_ms=-1):
+    cdef Py_ssize_t count = len(records)
+    cdef Py_ssize_t i
+    cdef Item *items
+    cdef Item *item
+    cdef list keep = []
+    cdef int64_t size, timestamp, offset_delta, first_ms = default_ms, largest_ms = -1, total = BATCH_HEADER_SIZE
+    cdef int64_t previous = -1
+    cdef bytearray batch
+    cdef uint8_t *p
+    check_room(header, count, total + count * RECORD_SIZE_MIN)
+    items = <Item *>PyMem_Malloc(max(1, count) * sizeof(Item))
+    if items == NULL:
+        raise MemoryError()
+    try:
+        for i in range(count):
+            item = &items[i]
+            timestamp = default_ms
+            size = set_item(item, records[i], keep, &timestamp)
+            offset_delta = i
+            if numbering == KEEP_OFFSETS:
+                offset_delta = add_wrapping((<Record?>records[i]).offset, -header.base_offset)
+                if offset_delta <= previous or offset_delta > header.last_offset_delta:
+                    raise LocalError(
+                        f"record {i}: offset {(<Record>records[i]).offset} does not rise, or is outside the batch's "
+                        f"{header.base_offset} to {header.last_offset}"
+                    )
+                previous = offset_delta
+                if header.attributes & TIMESTAMP_LOG_APPEND:
+                    timestamp = 0
+            elif timestamp < -1:
+                raise LocalError(f"record {i}: timestamp_ms {timestamp} is below -1")
+            if i == 0:
+                first_ms = timestamp
+            if timestamp > largest_ms:
+                largest_ms = timestamp
+            item.timestamp_delta = timestamp
+            item.offset_delta = <int32_t>offset_delta
+            if total + size > SIZE_MAX:
+                check_room(header, count, total + size)
+            item.body = <int32_t>size
+            total += size
+        if numbering == IN_SEQUENCE:
+            if not header.attributes & DELETE_HORIZON:
+                header.base_timestamp = first_ms
+            header.max_timestamp = default_ms if header.attributes & TIMESTAMP_LOG_APPEND else largest_ms
+            header.last_offset_delta = <int32_t>(count - 1)
+        header.count = <int32_t>count
+        total = BATCH_HEADER_SIZE
+        for i in range(count):
+            item = &items[i]
+            item.timestamp_delta = add_wrapping(item.timestamp_delta, -header.base_timestamp)
+            size = <int64_t>item.body + size_uvarint64(zigzag64(item.timestamp_delta))
+            size += size_uvarint32(zigzag32(item.offset_delta))
+            if size > SIZE_MAX:
+                check_room(header, count, size)
+            item.body = <int32_t>size
+            total += size + size_uvarint32(zigzag32(item.body))
+        check_room(header, count, total)
+        batch = PyByteArray_FromStringAndSize(NULL, total)
+        p = <uint8_t *>PyByteArray_AS_STRING(batch) + BATCH_HEADER_SIZE
+        for i in range(count):
+            p = write_item(p, &items[i])
+    finally:
+        PyMem_Free(items)
+    return finish_batch(batch, header, level)
+
+
+cdef uint8_t *write_item(uint8_t *p, const Item *item) noexcept nogil:
+    p = write_varint(p, item.body)
+    p[0] = item.attributes
+    p = write_varlong(p + 1, item.timestamp_delta)
+    p = write_varint(p, item.offset_delta)
+    p = write_varint(p, item.key_size)
+    if item.key_size > 0:
+        memcpy(p, item.key, item.key_size)
+        p += item.key_size
+    p = write_varint(p, item.value_size)
+    if item.value_size > 0:
+        memcpy(p, item.value, item.value_size)
+        p += item.value_size
+    if item.headers == NULL:
+        p[0] = 0
+        return p + 1
+    memcpy(p, item.headers, item.headers_size)
+    return p + item.headers_size
+
+
+def build_records_batch(
+    records, *, int64_t timestamp_ms=-1, int64_t base_offset=0, int32_t leader_epoch=-1, compression=0, level=None,
+    int64_t producer_id=-1, int producer_epoch=-1, int32_t base_sequence=-1, bint transactional=False,
+    bint control=False, timestamp_type=0, delete_horizon_ms=None,
+):
+    """Build a batch of whole records: keys, values, headers, and a time each.
+
+    Args:
+        records: ``Record`` objects, or tuples (key, value[, headers[, timestamp_ms]]); at least one. Their order
+            gives the offsets: those in the ``Record`` objects do not count.
+        timestamp_ms: for tuples without a time of their own; with log append time, the time of all.
+        control: whether they are control records; then each has a key.
+        delete_horizon_ms: base of the timestamps instead of the first record's, or None (KIP-534).
+        base_offset, leader_epoch, compression, level, producer_id, producer_epoch, base_sequence, transactional,
+            timestamp_type: as for ``build_batch``.
+    Returns:
+        A fresh bytearray: the caller may stamp it in place.
+    Raises:
+        LocalError: no records, an argument or a time out of range, a header that is none, or more than 2 GiB.
+        MissingDependencyError: the codec needs a library that is not installed.
+        TypeError: a record, key or value of the wrong type.
+
+    The base timestamp is that of the first record, the maximum that of the largest, as in Kafka's
+    MemoryRecordsBuilder.
+    """
+    cdef BatchHeader header
+    cdef list items = list(records)
+    set_header(
+        &header, base_offset, leader_epoch, compression, timestamp_type, producer_id, producer_epoch, base_sequence,
+        transactional, control, delete_horizon_ms,
+    )
+    if not items:
+        raise LocalError("a batch needs at least one record")
+    if timestamp_ms < -1:
+        raise LocalError(f"timestamp_ms {timestamp_ms} is below -1")
+    if control:
+        for i, item in enumerate(items):
+            if (item.key if isinstance(item, Record) else item[0]) is None:
+                raise LocalError(f"record {i}: a control record needs a key")
+    return encode_records(items, &header, IN_SEQUENCE, level, timestamp_ms)
+
+
+def stamp_batch(batch, int64_t base_offset, int32_t leader_epoch, timestamp_ms=None, *, Py_ssize_t position=0):
+    """Patch a batch in place, as a leader does when it appends it.
+
+    Args:
+        batch: a bytearray or another writable buffer.
+        base_offset: the new offset of the first record; the others follow from their deltas.
+        leader_epoch: the appending leader's epoch, >= -1.
+        timestamp_ms: None leaves the times alone. Else the time of the append, which replaces all of them: log
+            append time (Kafka's ``message.timestamp.type=LogAppendTime``).
+        position: where in ``batch`` the batch starts.
+    Raises:
+        CorruptBatchError: there is no magic-2 batch; nothing was changed. The checksum is not looked at.
+        LocalError: an argument out of range; nothing was changed.
+        BufferError, TypeError: ``batch`` is not a writable buffer.
+
+    Offset and epoch lie outside the checksum, which is computed anew only if ``timestamp_ms`` changes something.
+    """
+    cdef Py_buffer view
+    if PyByteArray_CheckExact(batch):
+        stamp(
+            <uint8_t *>PyByteArray_AS_STRING(batch), PyByteArray_GET_SIZE(batch), position, base_offset, leader_epoch,
+            timestamp_ms,
+        )
+        return
+    PyObject_GetBuffer(batch, &view, PyBUF_WRITABLE)
+    try:
+        stamp(<uint8_t *>view.buf, view.len, position, base_offset, leader_epoch, timestamp_ms)
+    finally:
+        PyBuffer_Release(&view)
+
+
+cdef int stamp(
+    uint8_t *p, int64_t size, int64_t position, int64_t base_offset, int32_t leader_epoch, object timestamp_ms
+) except -1:
+    cdef BatchHeader header
+    cdef BatchFault fault
+    cdef int64_t timestamp = -1
+    if position < 0 or position > size:
+        raise LocalError(f"position {position} is outside 0 to {size}")
+    p += position
+    fault = read_header(p, size - position, &header)
+    if fault != BATCH_OK and fault != BATCH_OFFSET:
+        raise corrupt_batch(fault, p, size - position, position, NULL)
+    if header.last_offset_delta < 0:
+        raise corrupt_batch(BATCH_OFFSET, p, size - position, position, NULL)
+    if base_offset < 0 or base_offset > INT64_MAX - 1 - header.last_offset_delta:
+        raise LocalError(f"base_offset {base_offset} is out of range")
+    if leader_epoch < -1:
+        raise LocalError(f"leader_epoch {leader_epoch} is below -1")
+    if timestamp_ms is not None:
+        timestamp = timestamp_ms
+        if timestamp < -1:
+            raise LocalError(f"timestamp_ms {timestamp} is below -1")
+    stamp_header(p, base_offset, leader_epoch)
+    if timestamp_ms is not None and not (
+        header.attributes & TIMESTAMP_LOG_APPEND and header.max_timestamp == timestamp
+    ):
+        store_int16(p + ATTRIBUTES_POSITION, header.attributes | TIMESTAMP_LOG_APPEND)
+        store_int64(p + 35, timestamp)
+        store_uint32(p + CRC_POSITION, batch_crc(p, header.size))
+    return 0

@@ -1,0 +1,226 @@
+"""The compression codecs of record batches: gzip from the standard library, the others from cramjam (an extra).
+
+What is written is what Kafka's own writers make: one gzip member, snappy in 32 KiB blocks with the xerial header, an
+LZ4 frame of independent 64 KiB blocks (Kafka refuses linked ones) without checksums, one zstd frame. What is read is
+what Kafka reads: that includes raw snappy without the xerial header, as some clients write it.
+
+Output is bounded before it is allocated: a small batch that decompresses to more than the limit is an error, not a
+full memory.
+"""
+
+from __future__ import annotations
+
+import zlib
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from kraftcore.errors import CorruptBatchError, LocalError, MissingDependencyError
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from typing_extensions import Buffer
+
+DEFAULT_MAX_DECOMPRESSED_BYTES = 128 << 20
+"""Default bound on the records of one compressed batch. Kafka's default limit on a batch is 1 MiB compressed."""
+
+SNAPPY_BLOCK = 32 << 10
+LZ4_BLOCK = 64 << 10
+ZSTD_LEVEL_MAX = 22
+_XERIAL_MAGIC = b"\x82SNAPPY\x00"
+_XERIAL_HEADER = _XERIAL_MAGIC + b"\x00\x00\x00\x01" * 2  # version, and the oldest version that can read it
+# LZ4 magic, flags 0x60 (version 1, independent blocks), block size code 4 (64 KiB), checksum of these two bytes.
+_LZ4_HEADER = bytes.fromhex("04224d18604082")
+_LZ4_STORED = 0x80000000  # a block that did not shrink
+# What a Rust writer says when the fixed output is full: the only way to tell "larger" from "damaged".
+_OUTPUT_FULL = "failed to write whole buffer"
+
+
+class Compression(IntEnum):
+    """Codec of a batch, by its code in the attributes (bits 0 to 2)."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+try:
+    import cramjam
+except ImportError:  # pragma: no cover - exercised in a subprocess
+    cramjam = None  # type: ignore[assignment]
+
+
+def _library(codec: Compression) -> ModuleType:
+    if cramjam is None:
+        raise MissingDependencyError(f"{codec.name.lower()} batches need cramjam: pip install 'kraftcore[compression]'")
+    return cramjam
+
+
+def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
+    """Compress the records of one batch.
+
+    Args:
+        codec: a ``Compression``; ``NONE`` returns a copy.
+        data: the encoded records.
+        level: gzip -1 to 9, zstd 1 to 22; None is the library's default. Snappy and LZ4 have no level here.
+    Raises:
+        LocalError: unknown codec, or a level out of range.
+        MissingDependencyError: the codec's library is not installed.
+    """
+    try:
+        codec = Compression(codec)
+    except ValueError:
+        raise LocalError(f"unknown compression codec {codec!r}: use a Compression") from None
+    view = memoryview(data).cast("B")
+    if codec is Compression.NONE:
+        return bytes(view)
+    if codec is Compression.GZIP:
+        return _gzip(view, level)
+    library = _library(codec)
+    if codec is Compression.SNAPPY:
+        return _snappy(library, view)
+    if codec is Compression.LZ4:
+        return _lz4(library, view)
+    if level is not None and not 1 <= level <= ZSTD_LEVEL_MAX:
+        raise LocalError(f"zstd level {level} is outside 1 to {ZSTD_LEVEL_MAX}")
+    return bytes(library.zstd.compress(view, level=level))
+
+
+def decompress(codec: int, data: Buffer, max_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES) -> bytes:
+    """Decompress the records of one batch.
+
+    Args:
+        codec: a ``Compression``; ``NONE`` returns a copy.
+        data: what follows the batch header. Every byte must belong to the stream.
+        max_bytes: the most that may come out. Up to this much is allocated.
+    Raises:
+        CorruptBatchError: not a stream of this codec, damaged, cut short, or larger than ``max_bytes``; position 0.
+        MissingDependencyError: the codec's library is not installed.
+    """
+    view = memoryview(data).cast("B")
+    if codec == Compression.NONE:
+        return bytes(view)
+    if codec == Compression.GZIP:
+        return _gunzip(view, max_bytes)
+    if codec == Compression.SNAPPY:
+        return _unsnappy(_library(Compression.SNAPPY), view, max_bytes)
+    if codec == Compression.LZ4:
+        return _grow(_library(Compression.LZ4), "lz4", view, max_bytes)
+    if codec == Compression.ZSTD:
+        return _grow(_library(Compression.ZSTD), "zstd", view, max_bytes)
+    raise CorruptBatchError(f"unknown compression codec {codec}", position=0)
+
+
+def _too_large(max_bytes: int) -> CorruptBatchError:
+    return CorruptBatchError(f"decompresses to more than max_decompressed_bytes={max_bytes}", position=0)
+
+
+def _gzip(view: memoryview, level: int | None) -> bytes:
+    try:
+        stream = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, 31)
+    except ValueError:
+        raise LocalError(f"gzip level {level} is outside -1 to 9") from None
+    return stream.compress(view) + stream.flush()
+
+
+def _gunzip(view: memoryview, max_bytes: int) -> bytes:
+    # Like Java's reader: members may follow each other.
+    parts = []
+    room = max_bytes
+    while True:
+        stream = zlib.decompressobj(31)
+        try:
+            part = stream.decompress(view, room + 1)
+        except zlib.error as error:
+            raise CorruptBatchError(f"gzip: {error}", position=0) from None
+        if len(part) > room:
+            raise _too_large(max_bytes)
+        if not stream.eof:
+            raise CorruptBatchError("gzip: stream cut short", position=0)
+        parts.append(part)
+        room -= len(part)
+        if not stream.unused_data:
+            return part if len(parts) == 1 else b"".join(parts)
+        view = view[len(view) - len(stream.unused_data) :]
+
+
+def _snappy(library: ModuleType, view: memoryview) -> bytes:
+    parts = [_XERIAL_HEADER]
+    for start in range(0, len(view), SNAPPY_BLOCK):
+        block = bytes(library.snappy.compress_raw(view[start : start + SNAPPY_BLOCK]))
+        parts += len(block).to_bytes(4, "big"), block
+    return b"".join(parts)
+
+
+def _unsnappy(library: ModuleType, view: memoryview, max_bytes: int) -> bytes:
+    if bytes(view[:8]) != _XERIAL_MAGIC:
+        return _unsnappy_block(library, view, max_bytes, max_bytes)
+    parts = []
+    room = max_bytes
+    position = len(_XERIAL_HEADER)
+    if len(view) < position:
+        raise CorruptBatchError("snappy: header cut short", position=0)
+    while position < len(view):
+        # A concatenation of streams repeats the header between them.
+        if bytes(view[position : position + 8]) == _XERIAL_MAGIC and len(view) - position >= len(_XERIAL_HEADER):
+            position += len(_XERIAL_HEADER)
+            continue
+        size = int.from_bytes(view[position : position + 4], "big")
+        position += 4
+        if size > len(view) - position:
+            raise CorruptBatchError(f"snappy: block of {size} bytes, {len(view) - position} are left", position=0)
+        block = _unsnappy_block(library, view[position : position + size], room, max_bytes)
+        parts.append(block)
+        room -= len(block)
+        position += size
+    return b"".join(parts)
+
+
+def _unsnappy_block(library: ModuleType, view: memoryview, room: int, max_bytes: int) -> bytes:
+    try:
+        size = library.snappy.decompress_raw_len(view)
+        # No snappy element yields more than 64 bytes from 3: a longer claim is false, and is not allocated for.
+        if size > room:
+            raise _too_large(max_bytes)
+        if size > 22 * len(view) + 64:
+            raise CorruptBatchError(f"snappy: {len(view)} bytes cannot hold {size}", position=0)
+        output = bytearray(size)
+        written = library.snappy.decompress_raw_into(view, output)
+    except library.DecompressionError as error:
+        raise CorruptBatchError(str(error), position=0) from None
+    if written != size:
+        raise CorruptBatchError(f"snappy: {written} bytes instead of {size}", position=0)
+    return bytes(output)
+
+
+def _lz4(library: ModuleType, view: memoryview) -> bytes:
+    parts = [_LZ4_HEADER]
+    for start in range(0, len(view), LZ4_BLOCK):
+        raw = view[start : start + LZ4_BLOCK]
+        block = bytes(library.lz4.compress_block(raw, store_size=False))
+        if len(block) < len(raw):
+            parts += len(block).to_bytes(4, "little"), block
+        else:
+            parts += (len(raw) | _LZ4_STORED).to_bytes(4, "little"), bytes(raw)
+    parts.append(b"\x00\x00\x00\x00")
+    return b"".join(parts)
+
+
+def _grow(library: ModuleType, name: str, view: memoryview, max_bytes: int) -> bytes:
+    # The output has a fixed size for the library; it starts small, so that a bomb costs no more than it delivers.
+    run = getattr(library, name).decompress_into
+    size = min(max_bytes, max(1 << 16, 8 * len(view)))
+    while True:
+        output = bytearray(size)
+        try:
+            written = run(view, output)
+        except library.DecompressionError as error:
+            if _OUTPUT_FULL not in str(error):
+                raise CorruptBatchError(f"{name}: {error}", position=0) from None
+            if size == max_bytes:
+                raise _too_large(max_bytes) from None
+            size = min(max_bytes, 4 * size)
+        else:
+            return bytes(memoryview(output)[:written])

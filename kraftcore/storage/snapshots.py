@@ -1,0 +1,359 @@
+"""Snapshot files (``.checkpoint``): names, writing, serving, deleting. Source: KIP-630; Kafka 4.3.1, Snapshots.
+
+A snapshot is written under a name ending in ``.checkpoint.part`` and gets its own name only when it is complete, durable
+and read-only, so a ``.checkpoint`` file is never half a snapshot. What is inside: ``kraftcore.storage.snapshot_batches``.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from sortedcontainers import SortedDict
+
+from kraftcore.core.files import File, Files
+from kraftcore.errors import ClosedError, LocalError, StorageError
+
+SUFFIX = ".checkpoint"
+PART_SUFFIX = ".checkpoint.part"
+DELETED_SUFFIX = ".checkpoint.deleted"
+DELETE_DELAY_MS = 60_000
+
+_NAME = re.compile(r"(\d{20})-(\d{10})(-\d+)?(\.checkpoint(?:\.part|\.deleted)?)", re.ASCII)
+
+
+class SnapshotId(NamedTuple):
+    """Which part of the log a snapshot replaces.
+
+    Attributes:
+        end_offset: exclusive, >= 0: records below it are contained.
+        epoch: leader epoch of the last contained record, >= 0.
+    """
+
+    end_offset: int
+    epoch: int
+
+    @property
+    def file_name(self) -> str:
+        """Name of the finished file."""
+        return f"{self.end_offset:020d}-{self.epoch:010d}{SUFFIX}"
+
+
+BOOTSTRAP_SNAPSHOT_ID = SnapshotId(0, 0)
+"""The 0-0 checkpoint: the voters a quorum was formatted with. Local only, never served to others."""
+
+
+class SnapshotName(NamedTuple):
+    """A file name that belongs to a snapshot.
+
+    Attributes:
+        id: of the snapshot.
+        suffix: ``SUFFIX``, ``PART_SUFFIX`` (being written, or left over) or ``DELETED_SUFFIX`` (on its way out).
+    """
+
+    id: SnapshotId
+    suffix: str
+
+
+def parse_name(file_name: str) -> SnapshotName | None:
+    """Read a snapshot's file name, without its folder.
+
+    Returns:
+        None if it is no such name; also for an offset or epoch beyond 63 or 31 bits, and for ``bootstrap.checkpoint``.
+    """
+    match = _NAME.fullmatch(file_name)
+    if match is None or (match[3] is not None) != (match[4] == PART_SUFFIX):
+        return None
+    found = SnapshotId(int(match[1]), int(match[2]))
+    if found.end_offset >= 1 << 63 or found.epoch >= 1 << 31:
+        return None
+    return SnapshotName(found, match[4])
+
+
+class SnapshotStore:
+    """The snapshots in one partition's folder.
+
+    Opening removes what a crash left: unfinished ``.part`` files and ``.deleted`` ones. Not for several threads at once;
+    readers and writers it hands out may be used in other threads.
+
+    Args:
+        files: where the folder is.
+        folder: of the partition; made if it is missing.
+        delete_delay_ms: how long a deleted snapshot stays readable for those who have it open by name.
+        randbytes: for the names of part files.
+
+    Raises:
+        StorageError: the folder cannot be read or cleaned.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        folder: str,
+        *,
+        delete_delay_ms: int = DELETE_DELAY_MS,
+        randbytes: Callable[[int], bytes] = os.urandom,
+    ) -> None:
+        self._files = files
+        self.folder = folder
+        self._delete_delay_ms = delete_delay_ms
+        self._randbytes = randbytes
+        self._sizes: SortedDict[SnapshotId, int] = SortedDict()
+        self._deleted: dict[str, int] = {}  # path -> when to unlink
+        self._parts: set[str] = set()  # unfinished writers of this object
+        files.make_folder(folder)
+        leftovers = False
+        for name in files.list_folder(folder):
+            found = parse_name(name)
+            if found is None:
+                continue
+            path = os.path.join(folder, name)
+            if found.suffix == SUFFIX:
+                self._sizes[found.id] = files.stat(path).size
+            else:
+                files.unlink(path)
+                leftovers = True
+        if leftovers:
+            files.sync_folder(folder)
+
+    @property
+    def ids(self) -> tuple[SnapshotId, ...]:
+        """Finished snapshots, oldest first."""
+        return tuple(self._sizes)
+
+    @property
+    def latest(self) -> SnapshotId | None:
+        """The newest one; possibly the 0-0 checkpoint."""
+        return self._sizes.peekitem(-1)[0] if self._sizes else None
+
+    @property
+    def earliest(self) -> SnapshotId | None:
+        """The oldest one."""
+        return self._sizes.peekitem(0)[0] if self._sizes else None
+
+    def __contains__(self, snapshot_id: object) -> bool:
+        return snapshot_id in self._sizes
+
+    def size(self, snapshot_id: SnapshotId) -> int:
+        """Bytes of a finished snapshot.
+
+        Raises:
+            LocalError: there is no such snapshot.
+        """
+        return self._sizes[self._known(snapshot_id)]
+
+    def path(self, snapshot_id: SnapshotId) -> str:
+        """Where a snapshot is, or would be."""
+        return os.path.join(self.folder, snapshot_id.file_name)
+
+    def create(self, snapshot_id: SnapshotId) -> RawSnapshotWriter:
+        """Begin to write a snapshot: one of our own, or one received in chunks.
+
+        Two unfinished writers for one id do not disturb each other; the first to freeze wins.
+
+        Raises:
+            LocalError: it exists already, or the id is out of range.
+            StorageError: the part file cannot be made.
+        """
+        if not (0 <= snapshot_id.end_offset < 1 << 63 and 0 <= snapshot_id.epoch < 1 << 31):
+            raise LocalError(f"{snapshot_id} is out of range")
+        if snapshot_id in self._sizes:
+            raise LocalError(f"snapshot {snapshot_id.file_name} exists already in {self.folder}")
+        number = int.from_bytes(self._randbytes(8), "big")
+        stem = snapshot_id.file_name.removesuffix(SUFFIX)
+        path = os.path.join(self.folder, f"{stem}-{number}{PART_SUFFIX}")
+        file = self._files.open(path, create=True, exclusive=True, mode=0o600)
+        self._parts.add(path)
+        return RawSnapshotWriter(self, snapshot_id, path, file)
+
+    def open(self, snapshot_id: SnapshotId) -> RawSnapshotReader:
+        """Open a finished snapshot. What is open stays readable when the snapshot is deleted.
+
+        Raises:
+            LocalError: there is no such snapshot.
+            StorageError: the file cannot be opened.
+        """
+        path = self.path(self._known(snapshot_id))
+        return RawSnapshotReader(snapshot_id, self._files.open(path, read_only=True))
+
+    def delete(self, snapshot_id: SnapshotId, now_ms: int) -> None:
+        """Take a snapshot out: rename it at once, unlink it when ``delete_delay_ms`` have passed (``unlink_due``).
+
+        Args:
+            snapshot_id: a finished snapshot.
+            now_ms: time on the caller's clock, the same as in ``unlink_due``.
+
+        Raises:
+            LocalError: there is no such snapshot.
+            StorageError: the rename failed; the snapshot is still there.
+        """
+        path = self.path(self._known(snapshot_id))
+        target = path.removesuffix(SUFFIX) + DELETED_SUFFIX
+        self._files.rename(path, target)
+        del self._sizes[snapshot_id]
+        self._deleted[target] = now_ms + self._delete_delay_ms
+
+    def delete_before(self, end_offset: int, now_ms: int) -> tuple[SnapshotId, ...]:
+        """Delete every snapshot whose end offset is below ``end_offset``; see ``delete``."""
+        old = tuple(self._sizes.irange(maximum=SnapshotId(end_offset, -1)))
+        for snapshot_id in old:
+            self.delete(snapshot_id, now_ms)
+        return old
+
+    def unlink_due(self, now_ms: int) -> int | None:
+        """Unlink deleted snapshots whose delay has passed.
+
+        Returns:
+            When to call again, on the caller's clock; None if nothing is waiting.
+
+        Raises:
+            StorageError: a file could not be removed; it stays due.
+        """
+        for path in [path for path, due_ms in self._deleted.items() if due_ms <= now_ms]:
+            self._files.unlink(path)
+            del self._deleted[path]
+        return min(self._deleted.values(), default=None)
+
+    def _known(self, snapshot_id: SnapshotId) -> SnapshotId:
+        if snapshot_id not in self._sizes:
+            raise LocalError(f"there is no snapshot {snapshot_id.file_name} in {self.folder}")
+        return snapshot_id
+
+    def _finish(self, snapshot_id: SnapshotId, part: str, size: int) -> None:
+        if snapshot_id in self._sizes:
+            raise LocalError(f"snapshot {snapshot_id.file_name} was written by someone else meanwhile")
+        self._files.set_read_only(part)
+        self._files.rename(part, self.path(snapshot_id))
+        self._files.sync_folder(self.folder)
+        self._parts.discard(part)
+        self._sizes[snapshot_id] = size
+
+    def _discard(self, part: str) -> None:
+        if part in self._parts:
+            self._parts.discard(part)
+            self._files.unlink(part)
+
+
+class RawSnapshotWriter:
+    """A snapshot that is being written, as bytes. Also a context manager: leaving it unfrozen discards it.
+
+    Attributes:
+        id: of the snapshot.
+        size: bytes so far: the position of the next ones, also after a pause.
+    """
+
+    def __init__(self, store: SnapshotStore, snapshot_id: SnapshotId, path: str, file: File) -> None:
+        self._store = store
+        self._path = path
+        self._file = file
+        self._frozen = False
+        self.id = snapshot_id
+        self.size = 0
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether ``freeze`` succeeded."""
+        return self._frozen
+
+    def append(self, data: bytes | bytearray | memoryview, *, position: int | None = None) -> None:
+        """Add bytes, batch-aligned or not.
+
+        Args:
+            data: what comes next.
+            position: where it belongs, if the sender said so; it must be ``size``.
+
+        Raises:
+            LocalError: another position; nothing was written, ask the sender for ``size``. ClosedError when frozen or
+                closed.
+            StorageError: nothing counts as written; the same bytes may be tried again.
+        """
+        self._require_open()
+        if position is not None and position != self.size:
+            raise LocalError(
+                f"bytes for position {position} of snapshot {self.id.file_name}, which has {self.size}: ask for those"
+            )
+        self._file.write_at(self.size, data)
+        self.size += len(memoryview(data).cast("B")) if isinstance(data, memoryview) else len(data)
+
+    def freeze(self) -> None:
+        """Make it durable and read-only, and give it its name.
+
+        Raises:
+            LocalError: the same snapshot was finished by someone else. ClosedError when frozen or closed.
+            StorageError: the disk failed; close the writer and start again.
+        """
+        self._require_open()
+        self._file.truncate(self.size)  # a failed append may have left bytes behind
+        self._file.sync(whole=True)
+        self._file.close()
+        self._store._finish(self.id, self._path, self.size)
+        self._frozen = True
+
+    def read_back(self) -> RawSnapshotReader:
+        """A reader of what was written so far, to check it before ``freeze``."""
+        self._require_open()
+        return RawSnapshotReader(self.id, self._store._files.open(self._path, read_only=True))
+
+    def close(self) -> None:
+        """Give up, unless it is frozen: remove the part file. Idempotent."""
+        self._file.close()
+        if not self._frozen:
+            self._store._discard(self._path)
+
+    def _require_open(self) -> None:
+        if self._frozen:
+            raise ClosedError(f"snapshot {self.id.file_name} is frozen")
+        if self._file.closed:
+            raise ClosedError(f"the writer of snapshot {self.id.file_name} is closed")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class RawSnapshotReader:
+    """An open snapshot, as bytes: what FetchSnapshot serves. Also a context manager.
+
+    Attributes:
+        id: of the snapshot.
+        size: bytes.
+    """
+
+    def __init__(self, snapshot_id: SnapshotId, file: File) -> None:
+        self.id = snapshot_id
+        self.file = file
+        self.size = file.size()
+
+    def read_at(self, position: int, max_bytes: int) -> bytes:
+        """A chunk.
+
+        Args:
+            position: 0 <= position < ``size``.
+            max_bytes: at most so many, >= 0; fewer only at the end.
+
+        Raises:
+            LocalError: a position outside the snapshot (POSITION_OUT_OF_RANGE to a peer), negative ``max_bytes``.
+            CorruptDataError, StorageError: the disk failed.
+        """
+        if not 0 <= position < self.size:
+            raise LocalError(f"position {position} is outside snapshot {self.id.file_name} of {self.size} bytes")
+        return self.file.read_at(position, min(max_bytes, self.size - position) if max_bytes >= 0 else max_bytes)
+
+    def close(self) -> None:
+        """Release the file. Idempotent."""
+        self.file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,21 @@
+import java.io.PrintStream;
+import java.nio.file.Path;
+
+/** Entry: the first argument names the work, the rest are its arguments. Results go to standard output. */
+public class Interop {
+    public static void main(String[] args) throws Exception {
+        PrintStream out = System.out;
+        System.setOut(System.err);
+        switch (args[0]) {
+            case "write-batches" -> Batches.write(Path.of(args[1]), Path.of(args[2]));
+            case "read-batches" -> Batches.read(Path.of(args[1]), out);
+            case "describe-log" -> RaftLog.describe(Path.of(args[1]), Integer.parseInt(args[2]), out);
+            case "fill-log" -> RaftLog.fill(
+                Path.of(args[1]), Integer.parseInt(args[2]), Integer.parseInt(args[3]), Integer.parseInt(args[4]),
+                Integer.parseInt(args[5]));
+            default -> throw new IllegalArgumentException("unknown work " + args[0]);
+        }
+        out.flush();
+        System.exit(0); // the log's scheduler has threads of its own
+    }
+}

@@ -1,0 +1,208 @@
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kraftcore.core.files import OsFiles
+from kraftcore.core.simdisk import SimulatedDisk
+from kraftcore.core.uuid import Uuid
+from kraftcore.errors import CorruptDataError, LocalError, StorageError
+from kraftcore.storage.quorum_state import ElectionState, QuorumStateFile
+
+GOLDEN_FILES = sorted((Path(__file__).resolve().parents[1] / "golden").rglob("quorum-state"))
+DIRECTORY = Uuid.from_string("cUuSPfwUqbDWiRVx9TPXVg")
+
+# Written by Kafka 4.3.1 in different situations.
+SAMPLES = [
+    (
+        b'{"leaderId":1,"leaderEpoch":1,"votedId":-1,"votedDirectoryId":"AAAAAAAAAAAAAAAAAAAAAA","data_version":1}',
+        ElectionState(1, 1),
+        1,
+    ),
+    (
+        b'{"leaderId":3,"leaderEpoch":3,"votedId":3,"votedDirectoryId":"cUuSPfwUqbDWiRVx9TPXVg","data_version":1}',
+        ElectionState(3, 3, 3, DIRECTORY),
+        1,
+    ),
+    (
+        b'{"clusterId":"","leaderId":1,"leaderEpoch":1,"votedId":-1,"appliedOffset":0,"currentVoters":[],'
+        b'"data_version":0}',
+        ElectionState(1, 1),
+        0,
+    ),
+    (
+        b'{"clusterId":"","leaderId":2,"leaderEpoch":2,"votedId":-1,"appliedOffset":0,'
+        b'"currentVoters":[{"voterId":1},{"voterId":2},{"voterId":3}],"data_version":0}',
+        ElectionState(2, 2, voters=(1, 2, 3)),
+        0,
+    ),
+]
+
+ids = st.integers(-1, (1 << 31) - 1)
+states = st.builds(
+    ElectionState,
+    leader_epoch=st.integers(0, (1 << 31) - 1),
+    leader_id=ids,
+    voted_id=ids,
+    voted_directory_id=st.builds(Uuid, st.binary(min_size=16, max_size=16)),
+    voters=st.lists(st.integers(0, (1 << 31) - 1), max_size=7).map(tuple),
+)
+
+
+@pytest.mark.parametrize(("text", "state", "version"), SAMPLES)
+def test_byte_for_byte_as_kafka(text: bytes, state: ElectionState, version: int) -> None:
+    assert ElectionState.decode(text) == state
+    assert state.encode(version) == text
+
+
+@pytest.mark.parametrize("path", GOLDEN_FILES, ids=lambda path: "-".join(path.parts[-4:-2]))
+def test_a_file_from_kafka_is_rewritten_identically(path: Path) -> None:
+    data = path.read_bytes()
+    assert ElectionState.decode(data).encode(json.loads(data)["data_version"]) == data
+
+
+def test_there_are_golden_files() -> None:
+    assert len(GOLDEN_FILES) >= 7
+
+
+@given(states)
+def test_each_version_keeps_what_it_can_hold(state: ElectionState) -> None:
+    zero = Uuid()
+    assert ElectionState.decode(state.encode(1)) == ElectionState(
+        state.leader_epoch, state.leader_id, state.voted_id, state.voted_directory_id
+    )
+    assert ElectionState.decode(state.encode(0)) == ElectionState(
+        state.leader_epoch, state.leader_id, state.voted_id, zero, state.voters
+    )
+
+
+def test_unknown_keys_and_further_lines_are_ignored() -> None:
+    text = SAMPLES[1][0].replace(b"{", b'{"future":[1,{"a":null}],') + b"\nanything"
+    assert ElectionState.decode(text) == SAMPLES[1][1]
+    assert ElectionState.decode(SAMPLES[2][0].replace(b"[]", b"null")) == SAMPLES[2][1]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        (b'"data_version":1', b'"data_version":2', "data_version 2 is unknown"),
+        (b'"data_version":1', b'"data_version":-1', "data_version -1 is unknown"),
+        (b'"data_version":1', b'"data_version":true', "data_version is True, not a 32-bit integer"),
+        (b',"data_version":1', b"", "the key data_version is missing"),
+        (b'"leaderEpoch":3,', b"", "the key leaderEpoch is missing"),
+        (b'"leaderEpoch":3', b'"leaderEpoch":"3"', "leaderEpoch is '3'"),
+        (b'"leaderEpoch":3', b'"leaderEpoch":3.0', "leaderEpoch is 3.0"),
+        (b'"leaderEpoch":3', b'"leaderEpoch":2147483648', "not a 32-bit integer"),
+        (b'"leaderEpoch":3', b'"leaderEpoch":-1', "leader_epoch -1 is not in 0"),
+        (b'"votedId":3', b'"votedId":-2', "voted_id -2"),
+        (b"cUuSPfwUqbDWiRVx9TPXVg", b"nope", "votedDirectoryId: 'nope' is not a uuid"),
+        (b'"cUuSPfwUqbDWiRVx9TPXVg"', b"7", "votedDirectoryId is 7, not a string"),
+        (b"}", b"", "not a line of JSON"),
+        (b"}", b"}x", "not a line of JSON"),
+    ],
+)
+def test_a_bad_file_is_refused_with_the_reason(old: bytes, new: bytes, reason: str) -> None:
+    with pytest.raises(CorruptDataError, match=f"^/q: .*{reason}"):
+        ElectionState.decode(SAMPLES[1][0].replace(old, new), path="/q")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (b"", "not a line of JSON"),
+        (b"[]", "holds a JSON list"),
+        (b"\xff", "not a line of JSON"),
+        (b"[" * 100_000, "not a line of JSON"),
+        (b'{"data_version":' + b"9" * 5000 + b"}", "not a line of JSON"),
+        (SAMPLES[3][0].replace(b'"clusterId":"",', b""), "the key clusterId is missing"),
+        (SAMPLES[3][0].replace(b"[", b"{").replace(b"]", b"}"), "not a line of JSON"),
+        (SAMPLES[3][0].replace(b'{"voterId":2}', b"2"), "currentVoters holds 2"),
+        (SAMPLES[2][0].replace(b"[]", b"7"), "currentVoters is 7"),
+    ],
+)
+def test_other_damage(text: bytes, reason: str) -> None:
+    with pytest.raises(CorruptDataError, match=reason):
+        ElectionState.decode(text)
+
+
+@given(st.sampled_from([sample[0] for sample in SAMPLES]), st.integers(0, 200), st.integers(0, 255), st.booleans())
+def test_hostile_bytes_raise_only_the_documented_error(text: bytes, at: int, value: int, cut: bool) -> None:
+    data = bytearray(text)
+    data[at % len(data)] = value
+    try:
+        state = ElectionState.decode(bytes(data[:at] if cut else data))
+    except CorruptDataError:
+        return
+    assert state.leader_epoch >= 0
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{"leader_epoch": -1}, {"leader_epoch": 1 << 31}, {"leader_id": -2}, {"voted_id": 1 << 31}, {"voters": (-1,)}],
+)
+def test_numbers_out_of_range_are_refused(arguments: dict[str, int]) -> None:
+    with pytest.raises(LocalError):
+        ElectionState(**arguments)  # type: ignore[arg-type]
+
+
+def test_no_file_means_no_state(tmp_path: Path) -> None:
+    assert QuorumStateFile(OsFiles(), str(tmp_path / "quorum-state")).read() is None
+    with pytest.raises(StorageError):
+        QuorumStateFile(OsFiles(), str(tmp_path)).read()
+
+
+def test_an_absurdly_large_file_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "quorum-state"
+    with path.open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(CorruptDataError, match="too many"):
+        QuorumStateFile(OsFiles(), str(path)).read()
+
+
+def test_write_replaces_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    file = QuorumStateFile(OsFiles(), str(tmp_path / "quorum-state"))
+    for _, state, version in SAMPLES:
+        file.write(state, version)
+        assert file.read() == state
+    assert [path.name for path in tmp_path.iterdir()] == ["quorum-state"]
+    with pytest.raises(LocalError, match="version 2 is unknown"):
+        file.write(SAMPLES[0][1], 2)
+    assert file.read() == SAMPLES[-1][1]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_written_vote_survives_every_crash(seed: int) -> None:
+    rng = random.Random(seed)
+    disk = SimulatedDisk(rng, record=True)
+    disk.make_folder("/q")
+    file = QuorumStateFile(disk, "/q/quorum-state")
+    written: list[tuple[int, ElectionState | None]] = [(len(disk.trace), None)]
+    for epoch in range(1, 6):
+        state = ElectionState(epoch, -1, rng.randrange(3), DIRECTORY)
+        file.write(state, 1)
+        written.append((len(disk.trace), state))
+    for count in range(len(disk.trace) + 1):
+        restarted = SimulatedDisk.replay(disk.trace, random.Random(rng.random()), count=count).crash()
+        if not restarted.exists("/q"):
+            assert count < written[0][0]
+            continue
+        found = QuorumStateFile(restarted, "/q/quorum-state").read()
+        durable = max((index for index, (end, _) in enumerate(written) if end <= count), default=0)
+        assert found in [state for _, state in written[durable : durable + 2]]
+
+
+def test_a_failed_sync_is_an_error_and_keeps_the_old_state() -> None:
+    disk = SimulatedDisk(random.Random(3))
+    disk.make_folder("/q")
+    file = QuorumStateFile(disk, "/q/quorum-state")
+    file.write(ElectionState(1, 1), 1)
+    disk.inject("sync", path="quorum-state")
+    with pytest.raises(StorageError):
+        file.write(ElectionState(2, -1, 2, DIRECTORY), 1)
+    assert file.read() == ElectionState(1, 1)
+    assert QuorumStateFile(disk.crash(), "/q/quorum-state").read() == ElectionState(1, 1)

@@ -1,0 +1,110 @@
+"""Real Kafka, for the interoperation tests: its jars from Maven Central, its tools and small programs of ours in a JVM."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from project import ROOT
+
+INTEROP = ROOT / "tests" / "interop"
+CACHE = Path(os.environ.get("KRAFTCORE_CACHE") or ROOT / ".cache") / "interop"
+COPY_JARS = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
+RESOLVE_TIMEOUT_S = 400
+RUN_TIMEOUT_S = 60
+
+
+class KafkaMissingError(Exception):
+    """Kafka cannot be had on this machine; the text says why and what to install."""
+
+
+@contextmanager
+def _lock(path: Path) -> Iterator[None]:
+    """Let one process at a time fill the cache (pytest-xdist runs several)."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def _digest(paths: Sequence[Path]) -> str:
+    return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()[:12]
+
+
+def _make(target: Path, command: Sequence[str], placeholder: str, timeout_s: int) -> None:
+    """Run a command that fills a folder, and give the folder its name only when it is complete."""
+    part = Path(tempfile.mkdtemp(dir=target.parent, prefix="part-"))
+    try:
+        done = subprocess.run(
+            [argument.replace(placeholder, str(part)) for argument in command],
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        shutil.rmtree(part)
+        raise KafkaMissingError(f"{command[0]} took more than {timeout_s} s") from error
+    if done.returncode:
+        shutil.rmtree(part)
+        output = "\n".join((done.stdout + done.stderr).strip().splitlines()[-8:])
+        raise KafkaMissingError(f"{command[0]} failed; without network Kafka's jars must be in {target}\n{output}")
+    part.rename(target)
+
+
+class KafkaTools:
+    """Jars and classes, resolved once; each call runs a JVM and waits for it."""
+
+    def __init__(self) -> None:
+        absent = [tool for tool in ("java", "javac", "mvn") if shutil.which(tool) is None]
+        if absent:
+            raise KafkaMissingError(
+                f"{' and '.join(absent)} not found. The interoperation tests run real Kafka 4.3.1: install a JDK "
+                "(17 or newer) and Maven, for example apt-get install default-jdk-headless maven"
+            )
+        sources = sorted((INTEROP / "java").glob("*.java"))
+        pom = INTEROP / "pom.xml"
+        jars = CACHE / f"jars-{_digest([pom])}"
+        classes = CACHE / f"classes-{_digest([pom, *sources])}"
+        with _lock(CACHE / "lock"):
+            if not jars.is_dir():
+                command = ["mvn", "-q", "-B", "-f", str(pom), COPY_JARS, "-DoutputDirectory={}", "-DincludeScope=runtime"]
+                _make(jars, command, "{}", RESOLVE_TIMEOUT_S)
+            if not classes.is_dir():
+                command = ["javac", "-nowarn", "-d", "{}", "-cp", f"{jars}/*", *map(str, sources)]
+                _make(classes, command, "{}", RUN_TIMEOUT_S)
+        self.class_path = f"{classes}{os.pathsep}{jars}/*"
+
+    def java(self, main: str, *arguments: object, cwd: Path | None = None) -> str:
+        """Run a class and return what it printed.
+
+        Raises:
+            AssertionError: it failed; the text holds its output.
+        """
+        # Short runs: no optimising compiler, no second collector thread.
+        options = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx512m"]
+        done = subprocess.run(
+            ["java", *options, "-cp", self.class_path, main, *map(str, arguments)],
+            capture_output=True,
+            text=True,
+            timeout=RUN_TIMEOUT_S,
+            check=False,
+            cwd=cwd,
+        )
+        assert done.returncode == 0, f"{main} {arguments} failed:\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    def interop(self, work: str, *arguments: object) -> list[list[str]]:
+        """Run one work of java/Interop.java and return its lines as fields."""
+        return [line.split("\t") for line in self.java("Interop", work, *arguments).splitlines()]
+
+    def dump_log(self, *arguments: object, cwd: Path | None = None) -> str:
+        """Run ``kafka-dump-log``."""
+        return self.java("org.apache.kafka.tools.DumpLogSegments", *arguments, cwd=cwd)
