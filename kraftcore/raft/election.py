@@ -2,19 +2,19 @@
 
 Who may grant what (Kafka 4.3.1; "up to date": the asker's (last epoch, log end offset) is not behind ours):
 
-    our role               pre-vote                                         vote
-    Unattached             up to date                                       our earlier choice again, or: none yet, no leader
-    Prospective            up to date                                       known in this epoch, and up to date
-    Follower               up to date, and this leader has not answered     never
-                           a Fetch yet, or its process is gone (*)
-    Candidate, Resigned    up to date                                       never
-    Leader                 never                                            never
+    our role              pre-vote                                       vote
+    Unattached            up to date                                     our earlier choice again; or, without one: no
+    Prospective           up to date                                     leader known in this epoch, and up to date
+    Follower              up to date, and this leader has not answered   never
+                          a Fetch yet, or is gone (*)
+    Candidate, Resigned   up to date                                     never
+    Leader                never                                          never
 
 (*) Fast failover, ours: granting a pre-vote promises nothing, so this is safe beside replicas that do not know it.
 
-A vote is in the quorum-state file before the answer leaves (effects order); pre-votes are never stored. Membership of either
-side is not checked (KIP-853 "Leader election"). The leader of an epoch is whoever won it; that two claim the same epoch is a
-contradiction that is refused and noted, never followed.
+A vote is in the quorum-state file before the answer leaves (effects order); pre-votes are never stored. Membership of
+either side is not checked (KIP-853 "Leader election"). The leader of an epoch is whoever won it; that two claim the
+same epoch is a contradiction that is refused and noted, never followed.
 
 Sources: KIP-595, KIP-853, KIP-996.
 """
@@ -43,6 +43,8 @@ from kraftcore.raft.roles import (
 
 if TYPE_CHECKING:
     from kraftcore.raft.replica import Replica
+
+FAILOVER_STEP_MS = 50  # between two followers that notice a dead leader; several round trips, far below a timeout
 
 
 class Election:
@@ -96,9 +98,9 @@ class Election:
         state = self._state
         role = state.role
         # A waiting voter keeps waiting the rest of its time: a stream of higher epochs must not starve it.
-        if isinstance(role, Candidate | Resigned | Unattached):
-            deadline = role.election_deadline_ms
-        elif isinstance(role, Prospective) and not role.tally.lost:
+        if isinstance(role, Candidate | Resigned | Unattached) or (
+            isinstance(role, Prospective) and not role.tally.lost
+        ):
             deadline = role.election_deadline_ms
         else:
             deadline = None
@@ -154,7 +156,7 @@ class Election:
         start = state.log.log_end_offset
         deadline = None if state.voters.is_only_voter(state.config.key) else self.check_quorum_deadline()
         leader = Leader(start, Watermark(start, state.voters.ids), deadline)
-        leader.begin_due_ms = {voter_id: state.now_ms for voter_id in state.voters.ids - {state.config.key.id}}
+        leader.begin_due_ms = dict.fromkeys(state.voters.ids - {state.config.key.id}, state.now_ms)
         state.become(leader, Cause.VOTE_WON)
         self._replica.replication.open_epoch(leader, sorted(role.tally.granted))
 
@@ -361,13 +363,15 @@ class Election:
             if not self._replica.meet_leader(told.leader_epoch, told.leader_id, endpoints):
                 error = ErrorCode.INVALID_REQUEST
             elif isinstance(role := state.role, Follower) and role.leader_id == told.leader_id:
-                keys = [ReplicaKey(item.candidate_id, item.candidate_directory_id) for item in told.preferred_candidates]
+                keys = [
+                    ReplicaKey(item.candidate_id, item.candidate_directory_id) for item in told.preferred_candidates
+                ]
                 if received.version == 0:
                     keys = [ReplicaKey(replica_id) for replica_id in told.preferred_successors]
                 role.fetch_deadline_ms = state.now_ms + end_epoch_backoff(
                     keys, state.config.key, state.config.election_backoff_max_ms
                 )
-                role.has_fetched = False
+                role.leader_gone = True
         state.reply(received.ticket, partition.end_quorum_epoch_response(state, received, error))
 
     # --- answers ------------------------------------------------------------------------------------------------------
@@ -379,12 +383,12 @@ class Election:
         if response.error_code == ErrorCode.UNSUPPORTED_VERSION and isinstance(role, Prospective):
             self._become_candidate()
             return
-        answer = self._replica.single_partition(response, source)
-        if answer is None or not self._replica.meet_answer(answer, response.node_endpoints, source):
+        found = self._replica.single_partition(response, source)
+        if found is None or not self._replica.meet_answer(found[0], response.node_endpoints, source):
             return
         role = state.role
         if isinstance(role, Prospective | Candidate) and source.node_id is not None:
-            role.tally.record(source.node_id, answer.vote_granted)
+            role.tally.record(source.node_id, found[1].vote_granted)
             self._count_votes()
 
     def _count_votes(self) -> None:
@@ -402,15 +406,29 @@ class Election:
         if failure is Failure.UNSUPPORTED_VERSION and isinstance(self._state.role, Prospective):
             self._become_candidate()
 
+    def leader_unreachable(self, role: Follower) -> None:
+        """The leader's process refused or reset a connection: its election need not wait for the fetch timeout.
+
+        Followers go one after the other, by id, so that they do not split the votes.
+        """
+        state = self._state
+        if not state.config.fast_failover:
+            return
+        role.leader_gone = True
+        others = sorted(state.voters.ids - {role.leader_id})
+        if state.is_voter:
+            turn = others.index(state.config.key.id) if state.config.key.id in others else len(others)
+            role.fetch_deadline_ms = min(role.fetch_deadline_ms, state.now_ms + turn * FAILOVER_STEP_MS)
+
     def on_begin_quorum_epoch_answer(self, source: Destination, response: BeginQuorumEpochResponse) -> bool:
         """Whether a voter confirmed our epoch."""
-        answer = self._replica.single_partition(response, source)
-        return answer is not None and self._replica.meet_answer(answer, response.node_endpoints, source)
+        found = self._replica.single_partition(response, source)
+        return found is not None and self._replica.meet_answer(found[0], response.node_endpoints, source)
 
     def on_end_quorum_epoch_answer(self, source: Destination, response: EndQuorumEpochResponse) -> None:
         """A voter knows that we resigned."""
-        answer = self._replica.single_partition(response, source)
-        if answer is None or not self._replica.meet_answer(answer, response.node_endpoints, source):
+        found = self._replica.single_partition(response, source)
+        if found is None or not self._replica.meet_answer(found[0], response.node_endpoints, source):
             return
         if isinstance(role := self._state.role, Resigned) and source.node_id is not None:
             role.unacknowledged.discard(source.node_id)

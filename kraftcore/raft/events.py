@@ -1,10 +1,11 @@
 """What goes into a replica, and what comes out.
 
-The driver calls ``replica.handle(event, now_ms)`` and carries the returned `Effects` out **in the order of its fields**.
-A driver that keeps that order and reports back (`Flushed`, `Answered`, `Failed`) is all the I/O the consensus needs.
+The driver calls ``replica.handle(event, now_ms)`` and carries the returned `Effects` out **in the order of its
+fields**. A driver that keeps that order and reports back (`Flushed`, `Answered`, `Failed`) is all the I/O the
+consensus needs.
 
-``ticket`` is any value of the driver's; it comes back with the reply. ``request_id`` is the replica's; it comes back with
-the answer or the failure.
+``ticket`` is any value of the driver's; it comes back with the reply. ``request_id`` is the replica's; it comes back
+with the answer or the failure.
 """
 
 from __future__ import annotations
@@ -248,8 +249,9 @@ class Effects:
 
     1. Save ``election_state``, durably. Nothing below may be seen by anyone before that.
     2. ``sends`` and ``replies``: to the network, in any order.
-    3. ``flush``: make the log durable to its end, without waiting; then `Flushed`. A follower's acknowledgement is its next
-       Fetch, which it sends on `Flushed`; a leader counts its own log end on `Flushed`. So the disks work in parallel.
+    3. ``flush``: make the log durable to its end, without waiting; then `Flushed`. A follower's acknowledgement is
+       its next Fetch, which it sends on `Flushed`; a leader counts its own log end on `Flushed`. So the disks work in
+       parallel.
     4. ``restore``: the log was replaced by this snapshot: load it into the state machine before applying anything else.
     5. ``high_watermark``: rose to this; apply what is below it. Waiting appends below it are committed.
     6. ``outcomes``: answers to local wishes.
@@ -292,7 +294,7 @@ class RaftConfig:
     cluster_id: str
     key: ReplicaKey
     listeners: tuple[Endpoint, ...] = ()
-    static_voters: VoterSet = VoterSet()
+    static_voters: VoterSet = field(default_factory=VoterSet)
     bootstrap_servers: tuple[tuple[str, int], ...] = ()
     can_become_voter: bool = True
     auto_join: bool = False

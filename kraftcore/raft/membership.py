@@ -1,14 +1,15 @@
 """Changing who votes: AddRaftVoter, RemoveRaftVoter, UpdateRaftVoter, kraft.version, auto-join.
 
-One change at a time, and each differs from the set before by one voter, so that any majority of one set shares a voter with
-any majority of the other. A change waits for the leader's own epoch to be committed first: otherwise two leaders of different
-epochs could each hold an uncommitted change against the same base (the single-server bug of 2015), and their majorities
-need not overlap. A KRaftVoters record is in force on whoever has it in its log, committed or not; truncation undoes it.
+One change at a time, and each differs from the set before by one voter, so that any majority of one set shares a
+voter with any majority of the other. A change waits for the leader's own epoch to be committed first: otherwise two
+leaders of different epochs could each hold an uncommitted change against the same base (the single-server bug of
+2015), and their majorities need not overlap. A KRaftVoters record is in force on whoever has it in its log, committed
+or not; truncation undoes it.
 
 A leader that removes itself goes on leading, without counting itself, until that is committed; then it resigns.
 
-Sources: KIP-853 "AddVoter", "RemoveVoter", "UpdateVoter", "Controller auto joining"; texts and order of refusals as Kafka
-4.3.1. Unlike Kafka, AddRaftVoter's TimeoutMs is honoured.
+Sources: KIP-853 "AddVoter", "RemoveVoter", "UpdateVoter", "Controller auto joining"; texts and order of refusals as
+Kafka 4.3.1. Unlike Kafka, AddRaftVoter's TimeoutMs is honoured.
 """
 
 from __future__ import annotations
@@ -191,9 +192,7 @@ class Membership:
             text = f"Cluster doesn't support {doing} voter because the {KRAFT_VERSION} feature is {state.version}"
             raise Refusal(ErrorCode.UNSUPPORTED_VERSION, text)
         if self._uncommitted_voters(role):
-            text = (
-                f"{waiting} voters to commit the latest voter change at {state.voter_sets.latest_offset} with HWM {value}"
-            )
+            text = f"{waiting} voters to commit the latest voter change at {state.voter_sets.latest_offset} with HWM {value}"
             raise Refusal(ErrorCode.REQUEST_TIMED_OUT, text)
 
     def _uncommitted_voters(self, role: Leader) -> bool:

@@ -1,7 +1,7 @@
 """Messages about the one partition this replica holds: built, checked and taken apart.
 
-Every raft message carries a list of topics with a list of partitions; KRaft allows exactly one of each. Nothing here decides
-anything about the consensus.
+Every raft message carries a list of topics with a list of partitions; KRaft allows exactly one of each. Nothing here
+decides anything about the consensus.
 """
 
 from __future__ import annotations
@@ -340,7 +340,13 @@ def _fetched(state: ReplicaState, version: int, listener: str, **fields: Any) ->
 def fetch_error(state: ReplicaState, received: Received, error: ErrorCode) -> FetchResponse:
     """A refused Fetch."""
     return _fetched(
-        state, received.version, received.listener, error_code=error, high_watermark=-1, log_start_offset=-1, records=b""
+        state,
+        received.version,
+        received.listener,
+        error_code=error,
+        high_watermark=-1,
+        log_start_offset=-1,
+        records=b"",
     )
 
 

@@ -2,8 +2,8 @@
 
 Pure functions of frozen values: nothing here knows roles, messages or time.
 
-A voter set holds one entry per replica id. An entry without a directory id (static voters, kraft.version 0) stands for any
-directory of that id. Source: KIP-853 "Set of voters"; Kafka 4.3.1 keeps the same rule.
+A voter set holds one entry per replica id. An entry without a directory id (static voters, kraft.version 0) stands
+for any directory of that id. Source: KIP-853 "Set of voters"; Kafka 4.3.1 keeps the same rule.
 """
 
 from __future__ import annotations
@@ -187,7 +187,8 @@ def majority(count: int) -> int:
 def every_majority_overlaps(old: VoterSet, new: VoterSet) -> bool:
     """Whether each majority of one set shares a voter with each majority of the other.
 
-    True for sets that differ by one voter, which is why one change may be in flight. Source: Ongaro's dissertation, 4.1.
+    True for sets that differ by one voter, which is why one change may be in flight. Source: Ongaro's dissertation,
+    4.1.
     """
     shared = len(set(old.keys) & set(new.keys))
     return old.majority + new.majority > len(old) + len(new) - shared

@@ -1,15 +1,15 @@
 """Replication by Fetch, both sides, and the high watermark.
 
-The leader's side: a Fetch names the offset from which a replica wants more, so everything below it is there, durably: the
-Fetch is the acknowledgement. It is valid only if (offset, last epoch) lies on the leader's log; else the answer names where
-the logs part (diverging epoch), or a snapshot to fetch instead.
+The leader's side: a Fetch names the offset from which a replica wants more, so everything below it is there, durably:
+the Fetch is the acknowledgement. It is valid only if (offset, last epoch) lies on the leader's log; else the answer
+names where the logs part (diverging epoch), or a snapshot to fetch instead.
 
-The high watermark is the largest offset a majority of the voter set in force has reached. It is known only once a record of the
-leader's own epoch is below it (Raft 5.4.2), and never falls, not even when voters change. The leader's own log counts as far as
-it is flushed.
+The high watermark is the largest offset a majority of the voter set in force has reached. It is known only once a
+record of the leader's own epoch is below it (Raft 5.4.2), and never falls, not even when voters change. The leader's
+own log counts as far as it is flushed.
 
-The follower's side: one Fetch at a time; append, flush, and only then the next Fetch. It never cuts its log below the high
-watermark it knows: a leader that asks for it contradicts what was committed, and is refused.
+The follower's side: one Fetch at a time; append, flush, and only then the next Fetch. It never cuts its log below the
+high watermark it knows: a leader that asks for it contradicts what was committed, and is refused.
 
 Sources: KIP-595, KIP-853 "High watermark"; check order and answers as Kafka 4.3.1.
 """
@@ -45,8 +45,8 @@ class Replication:
     def open_epoch(self, leader: Leader, granting: list[int]) -> None:
         """Begin a new leader's epoch with its LeaderChange record.
 
-        The same batch holds KRaftVersion and KRaftVoters when the log does not name the voters yet (they came from the 0-0
-        checkpoint), or names this replica with outdated endpoints or versions.
+        The same batch holds KRaftVersion and KRaftVoters when the log does not name the voters yet (they came from
+        the 0-0 checkpoint), or names this replica with outdated endpoints or versions.
         """
         state = self._state
         state.log.assign_epoch_start_offset(state.epoch, leader.epoch_start_offset)

@@ -7,7 +7,8 @@ Rules of this file:
 * `TRANSITIONS` is the whole truth about changes of role: a (role, cause) that is not in it is a bug and raises. One
   function, ``ReplicaState.become``, changes the role.
 * A higher epoch always wins: it is settled in ``replica.py`` before any role looks at a message.
-* Being an observer is not a role: it is any replica outside the voter set in force, and only ever Unattached or Follower.
+* Being an observer is not a role: it is any replica outside the voter set in force, and only ever Unattached or
+  Follower.
 
 Sources: KIP-595 (roles), KIP-996 (Prospective), KIP-853 (observers, removal); Kafka 4.3.1 QuorumState.
 """
@@ -106,8 +107,8 @@ class Follower:
         leader_id: whom it follows.
         leader_endpoints: where the leader listens; never empty.
         fetch_deadline_ms: when a voter gives the leader up.
-        update_deadline_ms: when it next looks whether its voter set entry (or, as an auto-joining observer, its absence) wants
-            a request to the leader.
+        update_deadline_ms: when it next looks whether its voter set entry (or, as an auto-joining observer, its
+            absence) wants a request to the leader.
         has_fetched: whether this leader has answered a Fetch well; from then on pre-votes are refused.
         leader_updated: kraft.version 0: this leader has taken our UpdateRaftVoter.
         leader_gone: the leader's process refused or reset our last connection; pre-votes are granted again.

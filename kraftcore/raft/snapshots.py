@@ -1,13 +1,14 @@
 """FetchSnapshot, both sides, and what a finished snapshot changes.
 
-A leader that no longer has the records a replica needs names its latest snapshot in the Fetch answer. The replica copies it in
-chunks; when it is whole and durable, the log is replaced by it: it starts there, empty, and so do voter sets, kraft.version
-and high watermark. A replica that is interrupted starts over (after a restart) or goes on at its position (same leader).
+A leader that no longer has the records a replica needs names its latest snapshot in the Fetch answer. The replica
+copies it in chunks; when it is whole and durable, the log is replaced by it: it starts there, empty, and so do voter
+sets, kraft.version and high watermark. A replica that is interrupted starts over (after a restart) or goes on at its
+position (same leader).
 
 The 0-0 checkpoint is never served: its voters reach everyone through the first leader's log.
 
-Sources: KIP-630, KIP-853; Kafka 4.3.1 for check order. Kafka 4.3.1 cannot serialise a partition-level error here and answers
-UNKNOWN_SERVER_ERROR at top level instead: a follower takes that for SNAPSHOT_NOT_FOUND.
+Sources: KIP-630, KIP-853; Kafka 4.3.1 for check order. Kafka 4.3.1 cannot serialise a partition-level error here and
+answers UNKNOWN_SERVER_ERROR at top level instead: a follower takes that for SNAPSHOT_NOT_FOUND.
 """
 
 from __future__ import annotations
@@ -94,7 +95,9 @@ class Snapshots:
             state.note(f"refused snapshot {end_offset}-{epoch} from the leader of epoch {state.epoch}: impossible id")
             return False
         if end_offset < max(state.high_watermark or 0, state.log.log_start_offset):
-            state.note(f"refused snapshot {end_offset}-{epoch}: it ends below the high watermark {state.high_watermark}")
+            state.note(
+                f"refused snapshot {end_offset}-{epoch}: it ends below the high watermark {state.high_watermark}"
+            )
             return False
         if snapshot_id not in state.snapshots.ids():
             role.snapshot = SnapshotFetch(end_offset, epoch, state.snapshots.receive(snapshot_id))

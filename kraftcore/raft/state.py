@@ -1,7 +1,8 @@
 """What a replica knows beyond its role, and the one place where roles change.
 
-Everything that outlives a role is here: epoch, vote, voter sets and kraft.version by offset, high watermark, what is in
-flight to whom, and the effects of the event being handled. The files beside this one hold the rules and share this state.
+Everything that outlives a role is here: epoch, vote, voter sets and kraft.version by offset, high watermark, what is
+in flight to whom, and the effects of the event being handled. The files beside this one hold the rules and share this
+state.
 """
 
 from __future__ import annotations
@@ -248,6 +249,10 @@ class ReplicaState:
         else:
             self._backing_off.pop(request.destination, None)
         return request
+
+    def back_off(self, destination: Destination) -> None:
+        """Leave a peer alone for a moment."""
+        self._backing_off[destination] = self.now_ms + self.config.retry_backoff_ms
 
     def reply(self, ticket: Any, message: Struct) -> None:
         """Answer a received request."""
