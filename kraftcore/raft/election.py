@@ -24,7 +24,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kraftcore.core.watermark import Watermark
-from kraftcore.protocol.errors import ErrorCode
+from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
 from kraftcore.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
 from kraftcore.protocol.messages.vote import VoteRequest, VoteResponse

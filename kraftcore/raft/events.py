@@ -15,7 +15,7 @@ from enum import Enum, auto
 from typing import Any, TypeAlias
 
 from kraftcore.core.struct import Struct
-from kraftcore.protocol.errors import ErrorCode
+from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.raft.quorum import Endpoint, ReplicaKey, VoterSet
 
 # --- in ---------------------------------------------------------------------------------------------------------------

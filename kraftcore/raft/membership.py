@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from kraftcore.core.struct import Struct
 from kraftcore.core.uuid import ZERO_UUID
-from kraftcore.protocol.errors import ErrorCode
+from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from kraftcore.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kraftcore.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
@@ -192,7 +192,8 @@ class Membership:
             text = f"Cluster doesn't support {doing} voter because the {KRAFT_VERSION} feature is {state.version}"
             raise Refusal(ErrorCode.UNSUPPORTED_VERSION, text)
         if self._uncommitted_voters(role):
-            text = f"{waiting} voters to commit the latest voter change at {state.voter_sets.latest_offset} with HWM {value}"
+            offset = state.voter_sets.latest_offset
+            text = f"{waiting} voters to commit the latest voter change at {offset} with HWM {value}"
             raise Refusal(ErrorCode.REQUEST_TIMED_OUT, text)
 
     def _uncommitted_voters(self, role: Leader) -> bool:
@@ -217,8 +218,8 @@ class Membership:
             supported = VersionRange(feature.min_version, feature.max_version) if feature else VersionRange(0, 0)
             if state.version not in supported:
                 text = (
-                    f"Aborted add voter operation for {change.key} since the {KRAFT_VERSION} range (min: {supported.min}, "
-                    f"max: {supported.max} doesn't support the finalized version {state.version}"
+                    f"Aborted add voter operation for {change.key} since the {KRAFT_VERSION} range "
+                    f"(min: {supported.min}, max: {supported.max} doesn't support the finalized version {state.version}"
                 )
                 raise Refusal(ErrorCode.INVALID_REQUEST, text)
             if not self._caught_up(role, change.key):
@@ -334,7 +335,8 @@ class Membership:
         elif role.watermark.value is None:
             why += " because the leader has not committed a record of its epoch yet"
         elif any(event.level not in voter.supported or not voter.key.has_directory for voter in known):
-            why = f"Invalid upgrade of {KRAFT_VERSION} to KRAFT_VERSION_{event.level} because not all of the voters support it"
+            why = f"Invalid upgrade of {KRAFT_VERSION} to KRAFT_VERSION_{event.level} because not all of the voters "
+            why += "support it"
         elif not 0 <= event.level <= state.config.max_supported_version:
             why += " because this node does not support it"
         else:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kraftcore.core.struct import Struct
 from kraftcore.core.uuid import ZERO_UUID, Uuid
-from kraftcore.protocol.errors import ErrorCode
+from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.add_raft_voter import AddRaftVoterRequest
 from kraftcore.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
 from kraftcore.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
@@ -95,7 +95,10 @@ def names_our_partition(state: ReplicaState, topics: Sequence[Any]) -> bool:
 
 
 def names_our_topic_id(state: ReplicaState, topics: Sequence[Any]) -> bool:
-    """Whether a Fetch names exactly our topic, by id, and partition 0. Kafka matches by id only: below v13 none matches."""
+    """Whether a Fetch names exactly our topic, by id, and partition 0.
+
+    Kafka 4.3.1 matches by id only, so nothing below v13 matches.
+    """
     return (
         len(topics) == 1
         and topics[0].topic_id == state.config.topic_id

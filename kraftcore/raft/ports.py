@@ -1,4 +1,5 @@
-"""What a replica needs from the disk, as protocols: ``core.log.Log`` and ``storage.snapshots`` fit, and so may yours."""
+"""What a replica needs from the disk, as protocols; ``core.log`` and ``storage.snapshots`` fit, and so may yours."""
+# ruff: noqa: D102 (the modules that implement them document the methods)
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from typing import Any, Protocol
 
 
 class LogPort(Protocol):
-    """The part of ``core.log.Log`` that the consensus uses. Appends go to the page cache; `Flushed` reports durability."""
+    """The part of ``core.log.Log`` that the consensus uses. Appends go to the page cache, a flush makes them durable."""
 
     @property
     def log_start_offset(self) -> int: ...

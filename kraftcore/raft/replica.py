@@ -19,7 +19,7 @@ from typing import Any
 
 from kraftcore.core.struct import Struct
 from kraftcore.errors import InvariantError
-from kraftcore.protocol.errors import ErrorCode
+from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from kraftcore.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kraftcore.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse

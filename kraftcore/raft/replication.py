@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from kraftcore.core.batch import RecordBatch, iter_batches
 from kraftcore.errors import CorruptBatchError
-from kraftcore.protocol.errors import ErrorCode
+from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.fetch import FetchRequest, FetchResponse
 from kraftcore.raft import partition, records
 from kraftcore.raft.events import Destination, Propose, Received

@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kraftcore.errors import KraftError
-from kraftcore.protocol.errors import ErrorCode
+from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
 from kraftcore.raft import partition
 from kraftcore.raft.events import Destination, Received, SnapshotWritten

@@ -15,7 +15,7 @@ from kraftcore.core.batch import RecordBatch
 from kraftcore.core.history import BOOTSTRAP_OFFSET, History
 from kraftcore.core.struct import Struct
 from kraftcore.errors import InvariantError
-from kraftcore.protocol.errors import ErrorCode
+from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.raft.events import (
     Destination,
     Effects,
