@@ -112,8 +112,8 @@ class Effort:
     smoke: bool = False
 
 
-FULL = Effort(rounds=9, slice_factor=1.0)
-QUICK = Effort(rounds=4, slice_factor=0.3, warm_factor=0.4)
+FULL = Effort(rounds=9, slice_factor=1.0, warm_factor=2.0)
+QUICK = Effort(rounds=4, slice_factor=0.3, warm_factor=0.8)
 SMOKE = Effort(rounds=1, slice_factor=0.0, warm_factor=0.0, smoke=True)
 
 

@@ -1,7 +1,8 @@
-"""Kafka's own Java code, in one JVM beside us: kafka-clients (batches, messages) and kafka-raft's log.
+"""Kafka's own Java code: kafka-clients (batches, messages) and kafka-raft's log.
 
-Jars come from Maven and classes from javac, once, into the cache folder. The JVM answers requests over a pipe (see
-java/Main.java), so its slices take turns with everybody else's.
+Jars come from Maven and classes from javac, once, into the cache folder. A JVM answers requests over a pipe (see
+java/Main.java), so its slices take turns with everybody else's. Every case has a fresh JVM, as JMH's forks: what the
+just-in-time compiler learned from one case would slow down the next.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ BUILD_TIMEOUT_S = 300
 ANSWER_TIMEOUT_S = 120
 # A fixed heap keeps the collector from resizing it in the middle of a slice.
 JVM_OPTIONS = ("-Xms1g", "-Xmx1g", "-XX:+UseParallelGC")
-WARM_S = 1.5
+WARM_S = 1.0
 """The just-in-time compiler needs some thousand calls before a figure means anything."""
 
 
@@ -52,14 +53,29 @@ def _run(command: list[str], what: str) -> None:
         raise Missing(f"{what} failed: {' | '.join(lines[-3:])[:300]}")
 
 
+_class_path: list[str | Missing] = []
+
+
 def build() -> str:
     """Resolve the jars and compile the peer, unless done before.
 
     Returns:
         The class path.
     Raises:
-        Missing: a tool or the network is missing.
+        Missing: a tool or the network is missing; said at once when asked again, for the next case.
     """
+    if not _class_path:
+        try:
+            _class_path.append(_build())
+        except Missing as reason:
+            _class_path.append(reason)
+    found = _class_path[0]
+    if isinstance(found, Missing):
+        raise found
+    return found
+
+
+def _build() -> str:
     absent = [tool for tool in ("java", "javac", "mvn") if shutil.which(tool) is None]
     if absent:
         raise Missing(f"{' and '.join(absent)} not found: install a JDK (17 or newer) and Maven")
@@ -92,7 +108,11 @@ def build() -> str:
 
 
 class Jvm:
-    """The running peer process; started by the first operation that needs it."""
+    """The running peer process.
+
+    Raises:
+        Missing: it cannot be built or started.
+    """
 
     def __init__(self) -> None:
         self.errors = tempfile.TemporaryFile("w+")
@@ -104,6 +124,7 @@ class Jvm:
             stderr=self.errors,
             text=True,
         )
+        atexit.register(self.stop)
         self.versions = self._answer()
 
     def ask(self, *fields: object) -> list[str]:
@@ -136,93 +157,77 @@ class Jvm:
 
     def stop(self) -> None:
         """End the process; it reads its pipe to the end and leaves."""
+        atexit.unregister(self.stop)
         self.process.communicate(timeout=10)
+        self.errors.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-_jvm: list[Jvm | Missing] = []
-
-
-def jvm() -> Jvm:
-    """The one JVM of this run.
-
-    Raises:
-        Missing: it cannot be built or started.
-    """
-    if not _jvm:
-        try:
-            started = Jvm()
-        except Missing as reason:
-            _jvm.append(reason)
-        else:
-            atexit.register(started.stop)
-            _jvm.append(started)
-    if isinstance(_jvm[0], Missing):
-        raise _jvm[0]
-    return _jvm[0]
-
-
-def _operation(name: str, *arguments: object, note: str = "", calls_max: int = 1 << 30, warm: bool = True) -> Operation:
-    peer = jvm()
-    handle, digest = peer.ask("prepare", name, *arguments)
+def _operation(
+    name: str, *arguments: object, note: str = "", calls_max: int = 1 << 30, warm_s: float = WARM_S
+) -> Operation:
+    """Prepare an operation in a JVM of its own; bytes among the arguments are handed over as a file."""
+    peer = Jvm()
+    handle, digest = peer.ask("prepare", name, *(peer.file(a) if isinstance(a, bytes) else a for a in arguments))
 
     def run(calls: int) -> float:
         return int(peer.ask("run", handle, calls)[0]) / 1e9
 
     def close() -> None:
         peer.ask("close", handle)
+        peer.stop()
 
-    return Operation(run, lambda: digest, close, note, calls_max, WARM_S if warm else 0.0)
+    return Operation(run, lambda: digest, close, note, calls_max, warm_s)
 
 
 def encode(records: int, size: int) -> Operation:
     """Build a batch from an array of values into a buffer that is used again."""
     content = b"".join(inputs.values(records, size))
-    return _operation("encode", jvm().file(content), records, size, inputs.TIMESTAMP_MS, note="output buffer reused")
+    return _operation("encode", content, records, size, inputs.TIMESTAMP_MS, note="output buffer reused")
 
 
 def decode_objects(records: int, size: int) -> Operation:
     """Check one batch's CRC and visit its records."""
-    return _operation("decode", jvm().file(inputs.one_batch(records, size)), note="values are slices, not copies")
+    return _operation("decode", inputs.one_batch(records, size), note="values are slices, not copies")
 
 
 def decode(records: int, size: int) -> Operation:
     """The same over a buffer of many batches."""
-    return _operation("decode", jvm().file(inputs.stream(records, size)[0]), note="values are slices, not copies")
+    return _operation("decode", inputs.stream(records, size)[0], note="values are slices, not copies")
 
 
 def fetch_request_encode() -> Operation:
     """Serialise an existing message object, header included."""
-    return _operation("fetch_request_encode", jvm().file(inputs.fetch_request()))
+    return _operation("fetch_request_encode", inputs.fetch_request())
 
 
 def fetch_request_decode() -> Operation:
     """Parse header and body into objects."""
-    return _operation("fetch_request_decode", jvm().file(inputs.fetch_request()))
+    return _operation("fetch_request_decode", inputs.fetch_request())
 
 
 def fetch_response_encode() -> Operation:
     """Serialise an existing message object, header included."""
-    return _operation("fetch_response_encode", jvm().file(inputs.fetch_response()))
+    return _operation("fetch_response_encode", inputs.fetch_response())
 
 
 def fetch_response_decode() -> Operation:
     """Parse header and body into objects."""
-    return _operation("fetch_response_decode", jvm().file(inputs.fetch_response()))
+    return _operation("fetch_response_decode", inputs.fetch_response())
 
 
 def append(records: int, size: int, parent: Path, calls_max: int) -> Operation:
     """Append one batch as leader, again and again, to a fresh log without flushing."""
-    batch = jvm().file(inputs.one_batch(records, size))
+    batch = inputs.one_batch(records, size)
     return _operation("append", parent, batch, inputs.LEADER_EPOCH, calls_max=calls_max)
 
 
 def tail_read(records: int, size: int, parent: Path, batches: int) -> Operation:
     """Read the newest batch of a log of ``batches`` batches."""
-    batch = jvm().file(inputs.one_batch(records, size))
+    batch = inputs.one_batch(records, size)
     return _operation("tail_read", parent, batch, inputs.LEADER_EPOCH, batches)
 
 
 def open_log(folder: Path) -> Operation:
     """Open Kafka's log on ``folder``, which it may change: give it a copy of its own."""
-    return _operation("open", folder, note="scans the whole log at every open", calls_max=1, warm=False)
+    return _operation("open", folder, note="scans the whole log at every open", calls_max=1, warm_s=0.0)

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from bench import inputs
 from bench.harness import Missing, Operation, loop
 from kraftcore.core.batch import RecordBatch, build_batch
-from kraftcore.core.columns import decode_columns
 
 
 def encode(records: int, size: int) -> Operation:
@@ -50,7 +49,7 @@ def decode_values(records: int, size: int) -> Operation:
 def decode(records: int, size: int) -> Operation:
     """Check every batch of a buffer and decode all records to Arrow columns, values copied."""
     try:
-        import pyarrow  # noqa: F401
+        from kraftcore.core.columns import decode_columns
     except ImportError as error:
         raise Missing("pip install '.[bench]' brings pyarrow") from error
     encoded, _ = inputs.stream(records, size)

@@ -24,7 +24,7 @@ from kraftcore.core.struct cimport (
 )
 from kraftcore.core.uuid cimport Uuid
 
-from kraftcore.core.uuid import ZERO_UUID
+from kraftcore.core.uuid import ZERO_UUID as _ZERO_UUID
 
 cdef extern from *:
     """
@@ -75,7 +75,7 @@ cdef extern from "Python.h":
     void xdecref "Py_XDECREF"(PyObject *value) noexcept
 
 cdef tuple NOTHING = ()
-cdef PyObject *ZERO = <PyObject *>ZERO_UUID
+cdef PyObject *ZERO = <PyObject *>_ZERO_UUID
 cdef Py_ssize_t LONGEST_STRING = 0x7FFF
 cdef enum:
     NULL_LENGTH = -1

@@ -14,7 +14,8 @@ from kraftcore.core.struct cimport (
 
 
 @cython.final
-cdef class Arena:
+@cython.auto_pickle(False)
+cdef class _Arena:
     # Memory of one plan, freed together; and the plans of its structs by class.
     cdef list blocks
     cdef dict plans
@@ -36,6 +37,7 @@ cdef class Arena:
 
 
 @cython.final
+@cython.auto_pickle(False)
 cdef class Codec:
     """A message class at one version, ready to encode and decode (see ``kraftcore.core.wire``).
 
@@ -73,7 +75,7 @@ cdef Codec compile_codec(cls, int version):
     if not any(within(span, version) for span in schema.decodable_versions):
         raise KeyError(version)
     cdef Codec codec = Codec.__new__(Codec)
-    cdef Arena arena = Arena.__new__(Arena)
+    cdef _Arena arena = _Arena.__new__(_Arena)
     codec.message_class = cls
     codec.name = cls.__name__
     codec.version = version
@@ -85,7 +87,7 @@ cdef Codec compile_codec(cls, int version):
     return codec
 
 
-cdef StructPlan *compile_struct(Arena arena, object cls, int version, bint flexible) except NULL:
+cdef StructPlan *compile_struct(_Arena arena, object cls, int version, bint flexible) except NULL:
     known = arena.plans.get(cls)
     if known is not None:
         return <StructPlan *><size_t>known
@@ -130,7 +132,7 @@ cdef StructPlan *compile_struct(Arena arena, object cls, int version, bint flexi
     return plan
 
 
-cdef FieldPlan *compile_fields(Arena arena, Layout layout, list chosen, int version, bint flexible) except NULL:
+cdef FieldPlan *compile_fields(_Arena arena, Layout layout, list chosen, int version, bint flexible) except NULL:
     cdef FieldPlan *plans = <FieldPlan *>arena.take(len(chosen), sizeof(FieldPlan))
     cdef FieldPlan *plan
     cdef Field field

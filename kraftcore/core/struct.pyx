@@ -12,7 +12,7 @@ from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from cpython.object cimport Py_EQ, PyObject_RichCompareBool
 from cpython.ref cimport Py_INCREF, Py_XDECREF, Py_XINCREF, PyObject, PyTypeObject
 
-from kraftcore.core.uuid import ZERO_UUID
+from kraftcore.core.uuid import ZERO_UUID as _ZERO_UUID
 
 cdef extern from *:
     """
@@ -25,7 +25,7 @@ cdef extern from *:
     """
     Py_ssize_t kraft_member_offset(object member) noexcept
 
-KINDS = {
+_KINDS = {
     "bool": BOOL,
     "int8": INT8,
     "int16": INT16,
@@ -40,13 +40,14 @@ KINDS = {
     "uuid": UUID,
     "struct": STRUCT,
 }
-_ZEROS = {BOOL: False, FLOAT64: 0.0, STRING: "", BYTES: b"", RECORDS: b"", UUID: ZERO_UUID}
-UNSET = object()  # no default named: the type's own
+_ZEROS = {BOOL: False, FLOAT64: 0.0, STRING: "", BYTES: b"", RECORDS: b"", UUID: _ZERO_UUID}
+_UNSET = object()  # no default named: the type's own
 _LONGEST_SHOWN = 64  # bytes; longer values are described, not printed
 cdef tuple NOTHING = ()
 
 
 @cython.final
+@cython.auto_pickle(False)
 cdef class Field:
     """What a schema says about one field.
 
@@ -75,18 +76,18 @@ cdef class Field:
         tuple nullable=None,
         tuple tagged=None,
         tag=None,
-        default=UNSET,
+        default=_UNSET,
         bint ignorable=False,
         bint is_array=False,
         object struct_class=None,
         tuple flexible=None,
         str kafka_name=None,
     ):
-        if type_name not in KINDS:
+        if type_name not in _KINDS:
             raise LocalError(f"{type_name!r} is not a field type")
         if (tag is None) != (tagged is None):
             raise LocalError("tag and tagged versions go together")
-        self.kind = KINDS[type_name]
+        self.kind = _KINDS[type_name]
         if (self.kind == STRUCT) != (struct_class is not None):
             raise LocalError("struct fields, and only they, name a struct class")
         self.type_name = type_name
@@ -99,11 +100,11 @@ cdef class Field:
         self.struct_class = struct_class
         self.flexible = flexible
         self.kafka_name = kafka_name
-        self.builds = default is UNSET and (is_array or self.kind == STRUCT)
+        self.builds = default is _UNSET and (is_array or self.kind == STRUCT)
         if self.builds:
             self.default = None
         else:
-            self.default = _ZEROS.get(self.kind, 0) if default is UNSET else default
+            self.default = _ZEROS.get(self.kind, 0) if default is _UNSET else default
             if self.default is None and nullable is None:
                 raise LocalError("a field whose default is None must be nullable in some version")
 
@@ -126,7 +127,8 @@ cdef class Field:
 
 
 @cython.final
-cdef class BuiltMember:
+@cython.auto_pickle(False)
+cdef class _BuiltMember:
     # Data descriptor over a slot whose default is built on the first read.
     cdef Slot slot
     cdef object owner
@@ -186,6 +188,7 @@ cdef void fill_shared(Struct instance, Layout layout) noexcept:
 
 
 @cython.final
+@cython.auto_pickle(False)
 cdef class Layout:
     """Where the instances of one struct class keep their values.
 
@@ -193,49 +196,49 @@ cdef class Layout:
         fields: the ``Field`` objects in schema order.
     """
 
-    def __cinit__(self, cls not None, tuple fields not None):
+    def __cinit__(self, struct_class not None, tuple fields not None):
         cdef Py_ssize_t i
         cdef Field field
-        cdef BuiltMember member
+        cdef _BuiltMember member
         self.slots = <Slot *>PyMem_Calloc(max(len(fields), 1), sizeof(Slot))
         if self.slots == NULL:
             raise MemoryError
-        if not issubclass(cls, Struct):
-            raise LocalError(f"{cls.__name__} is no subclass of Struct")
+        if not issubclass(struct_class, Struct):
+            raise LocalError(f"{struct_class.__name__} is no subclass of Struct")
         self.fields = fields
         self.index = {field.name: i for i, field in enumerate(fields)}
         self.kept = []
         for i in range(len(fields)):
             field = fields[i]
-            self.slots[i].offset = kraft_member_offset(cls.__dict__.get(field.name))
+            self.slots[i].offset = kraft_member_offset(struct_class.__dict__.get(field.name))
             if self.slots[i].offset < 0:
-                raise LocalError(f"{cls.__name__} has no slot named {field.name}")
+                raise LocalError(f"{struct_class.__name__} has no slot named {field.name}")
             if not field.builds:
                 self.slots[i].default = <PyObject *>field.default
             elif not field.is_array:
                 self.slots[i].struct_type = <PyTypeObject *>field.struct_class
             self.kept.append(field)
             if field.builds:
-                member = BuiltMember.__new__(BuiltMember)
+                member = _BuiltMember.__new__(_BuiltMember)
                 member.slot = self.slots[i]
-                member.owner = cls
+                member.owner = struct_class
                 member.name = field.name
-                setattr(cls, field.name, member)
+                setattr(struct_class, field.name, member)
         self.count = len(fields)
 
     def __dealloc__(self):
         PyMem_Free(self.slots)
 
 
-def lay_out(cls not None, tuple fields not None):
+def lay_out(struct_class not None, tuple fields not None):
     """Prepare a new subclass of ``Struct`` whose ``__slots__`` are the fields' names.
 
-    Sets ``cls.__layout__`` and replaces the slots of lists and structs by descriptors that build the default.
+    Sets ``__layout__`` and replaces the slots of lists and structs by descriptors that build the default.
 
     Raises:
         LocalError: a field without a slot, or not a subclass of Struct.
     """
-    cls.__layout__ = Layout(cls, fields)
+    struct_class.__layout__ = Layout(struct_class, fields)
 
 
 cdef Layout layout_of(cls):
@@ -245,6 +248,7 @@ cdef Layout layout_of(cls):
     return <Layout>layout
 
 
+@cython.auto_pickle(False)
 cdef class Struct:
     """Base of every message, record and nested struct: named values, compared by value, mutable, unhashable.
 

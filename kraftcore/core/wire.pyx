@@ -163,13 +163,15 @@ cdef int put_header(Writer *w, Codec codec, int32_t correlation_id, object clien
 
 
 @cython.final
-cdef class Route:
+@cython.auto_pickle(False)
+cdef class _Route:
     # How to read one api key and version: the header, and the body (None: a version we do not know).
     cdef Codec header
     cdef Codec body
 
 
 @cython.final
+@cython.auto_pickle(False)
 cdef class FrameCodec:
     """Requests and responses with their headers.
 
@@ -191,15 +193,15 @@ cdef class FrameCodec:
         self.find = find
         self.routes = {}
 
-    cdef Route route(self, int api_key, int version, bint is_response):
+    cdef _Route route(self, int api_key, int version, bint is_response):
         cdef long key = ((<long>(api_key & 0xFFFF)) << 17) | (version & 0xFFFF) << 1 | is_response
         known = self.routes.get(key)
         if known is not None:
-            return <Route>known
+            return <_Route>known
         cls = self.find(api_key, is_response)
         if cls is None:
             raise UnsupportedVersionError(f"api key {api_key} (version {version}) is not known")
-        cdef Route made = Route.__new__(Route)
+        cdef _Route made = _Route.__new__(_Route)
         header = self.response_header if is_response else self.request_header
         made.header = codec_of(header, cls.schema.header_version(version))
         try:
@@ -209,7 +211,7 @@ cdef class FrameCodec:
         self.routes[key] = made
         return made
 
-    cdef Route request_route(self, bytes frame):
+    cdef _Route request_route(self, bytes frame):
         cdef const uint8_t *p = <const uint8_t *>PyBytes_AS_STRING(frame)
         if PyBytes_GET_SIZE(frame) < 4:
             raise WireError(
@@ -229,7 +231,7 @@ cdef class FrameCodec:
             WireError: the header is damaged.
         """
         cdef bytes data = as_bytes(frame)
-        cdef Route route = self.request_route(data)
+        cdef _Route route = self.request_route(data)
         cdef Reader r
         start_reading(&r, data)
         try:
@@ -250,7 +252,7 @@ cdef class FrameCodec:
             WireError: the frame is damaged.
         """
         cdef bytes data = as_bytes(frame)
-        cdef Route route = self.request_route(data)
+        cdef _Route route = self.request_route(data)
         cdef Reader r
         start_reading(&r, data)
         try:
@@ -274,7 +276,7 @@ cdef class FrameCodec:
             WireError: the frame is damaged.
         """
         cdef bytes data = as_bytes(frame)
-        cdef Route route = self.route(api_key, version, True)
+        cdef _Route route = self.route(api_key, version, True)
         cdef Reader r
         if route.body is None:
             codec_to_decode(self.find(api_key, True), version)
@@ -367,6 +369,7 @@ cdef class FrameCodec:
 
 
 @cython.final
+@cython.auto_pickle(False)
 cdef class RecordCodec:
     """Values of metadata records: frame version, type and version as unsigned varints, then the body.
 

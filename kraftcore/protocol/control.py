@@ -30,12 +30,7 @@ if TYPE_CHECKING:
 
 KeyAndValue = tuple[bytes, bytes]
 Body = (
-    EndTxnMarker
-    | LeaderChangeMessage
-    | SnapshotHeaderRecord
-    | SnapshotFooterRecord
-    | KRaftVersionRecord
-    | VotersRecord
+    EndTxnMarker | LeaderChangeMessage | SnapshotHeaderRecord | SnapshotFooterRecord | KRaftVersionRecord | VotersRecord
 )
 _VersionedBody = LeaderChangeMessage | SnapshotHeaderRecord | SnapshotFooterRecord | KRaftVersionRecord | VotersRecord
 

@@ -5,14 +5,14 @@
         voter_id: int = int32("1+", default=-1, ignorable=True)
         topics: list[TopicData] = array(TopicData)
 
-Each field function takes the versions that have the field (``"0+"``, ``"1-3"``, ``"4"``) and what else Kafka's definitions
-say about it. The type checker sees a keyword constructor and typed attributes; at run time the class gets ``__slots__``
+Each field function takes the versions that have the field (``"0+"``, ``"1-3"``, ``"4"``) and what else Kafka says about
+it. The type checker sees a keyword constructor and typed attributes; at run time the class gets ``__slots__``
 and a layout that the compiled codec uses. Structs are nested where they are used, or stand beside the message when
 several of its fields share one.
 
 Versions: ``versions`` are those Kafka 4.3.1 speaks, and what a node offers. ``removed_versions`` are those that 4.x
-dropped (KIP-896) and older ZooKeeper-era nodes sent; they decode and encode all the same. A message without ``versions`` has
-been removed altogether. Whether a version may be used on a connection is the caller's decision.
+dropped (KIP-896) and ZooKeeper-era nodes sent; they decode and encode all the same. A message without ``versions`` was
+removed altogether. Whether a version may be used on a connection is the caller's decision.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class StructMeta(type):
         namespace.setdefault("__codecs__", {})
         cls = super().__new__(mcs, name, bases, namespace, **options)
         if not inherited:
-            lay_out(cls, fields)
+            lay_out(cast(type[CoreStruct], cls), fields)
         return cls
 
     def __init__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any) -> None:

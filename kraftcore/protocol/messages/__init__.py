@@ -1,1 +1,1 @@
-"""Requests and responses, one module an api: ``kraftcore.protocol.messages.fetch`` has FetchRequest and FetchResponse."""
+"""Requests and responses, one module an api: ``messages.fetch`` has FetchRequest and FetchResponse."""

@@ -48,7 +48,7 @@ final class Batches {
         for (String line : Files.readAllLines(specification)) {
             if (line.startsWith("batch\t")) {
                 if (head != null) out.put(build(head, records).buffer());
-                head = line.split("\t");
+                head = line.split("\t", -1);
                 records.clear();
             } else {
                 records.add(line);
@@ -76,7 +76,7 @@ final class Batches {
             Boolean.parseBoolean(head[7]),
             Integer.parseInt(head[3]));
         for (String line : records) {
-            String[] field = line.split("\t");
+            String[] field = line.split("\t", -1);
             Header[] headers = new Header[(field.length - 4) / 2];
             for (int i = 0; i < headers.length; i++) {
                 String key = new String(parse(field[4 + 2 * i]), java.nio.charset.StandardCharsets.UTF_8);

@@ -1,0 +1,174 @@
+"""Leader epochs of a log: which epoch's records begin where, and the ``leader-epoch-checkpoint`` file.
+
+Rules, Kafka's (LeaderEpochFileCache): entries grow strictly in epoch and offset. Assigning (epoch, offset) drops entries at
+or above either. Raising the log start drops the entries below it, except that the last of them moves up to the new start.
+
+File: text, one line each: version ``0``, number of entries, then ``epoch start_offset``; a newline after each line.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import NamedTuple
+
+from kraftcore.errors import CorruptDataError, LocalError
+
+CHECKPOINT_NAME = "leader-epoch-checkpoint"
+_EPOCH_MAX = 2**31 - 1
+_OFFSET_MAX = 2**63 - 1
+
+
+class OffsetAndEpoch(NamedTuple):
+    """A place in a log.
+
+    Attributes:
+        offset: exclusive end, or position of a record.
+        epoch: leader epoch it belongs to.
+    """
+
+    offset: int
+    epoch: int
+
+
+class EpochEntry(NamedTuple):
+    """Where an epoch begins.
+
+    Attributes:
+        epoch: leader epoch.
+        start_offset: of its first record.
+    """
+
+    epoch: int
+    start_offset: int
+
+
+class LeaderEpochs:
+    """The epochs of one log, in memory.
+
+    Args:
+        entries: (epoch, start offset) pairs, growing strictly in both.
+
+    Raises:
+        CorruptDataError: the entries do not grow.
+    """
+
+    def __init__(self, entries: list[tuple[int, int]] | None = None) -> None:
+        self._epochs: list[int] = []
+        self._starts: list[int] = []
+        for epoch, start in entries or ():
+            if not 0 <= epoch <= _EPOCH_MAX or not 0 <= start <= _OFFSET_MAX:
+                raise CorruptDataError(f"epoch {epoch} at offset {start} is out of range")
+            if self._epochs and (epoch <= self._epochs[-1] or start <= self._starts[-1]):
+                raise CorruptDataError(
+                    f"epoch {epoch} at offset {start} does not follow epoch {self._epochs[-1]} at {self._starts[-1]}"
+                )
+            self._epochs.append(epoch)
+            self._starts.append(start)
+
+    @property
+    def latest(self) -> int | None:
+        """The newest epoch, or None."""
+        return self._epochs[-1] if self._epochs else None
+
+    def entries(self) -> list[EpochEntry]:
+        """All entries, oldest first."""
+        return [EpochEntry(*pair) for pair in zip(self._epochs, self._starts, strict=True)]
+
+    def assign(self, epoch: int, start_offset: int) -> bool:
+        """Note that ``epoch`` begins at ``start_offset``.
+
+        Returns:
+            Whether anything changed: not when it is the newest epoch already and began no later.
+
+        Raises:
+            LocalError: negative epoch or offset.
+        """
+        if epoch < 0 or start_offset < 0:
+            raise LocalError(f"epoch {epoch} at offset {start_offset}: both must be at least 0")
+        if self._epochs and self._epochs[-1] == epoch and self._starts[-1] <= start_offset:
+            return False
+        while self._epochs and (self._epochs[-1] >= epoch or self._starts[-1] >= start_offset):
+            self._epochs.pop()
+            self._starts.pop()
+        self._epochs.append(epoch)
+        self._starts.append(start_offset)
+        return True
+
+    def truncate_end(self, end_offset: int) -> bool:
+        """Drop the epochs that begin at or above ``end_offset``; whether any did."""
+        changed = False
+        while self._starts and self._starts[-1] >= end_offset:
+            self._epochs.pop()
+            self._starts.pop()
+            changed = True
+        return changed
+
+    def truncate_start(self, start_offset: int) -> bool:
+        """Drop what lies below ``start_offset``; the epoch in force there begins there. Whether any entry was at or below."""
+        below = bisect_right(self._starts, start_offset)
+        if not below:
+            return False
+        del self._epochs[: below - 1], self._starts[: below - 1]
+        self._starts[0] = start_offset
+        return True
+
+    def clear(self) -> None:
+        """Drop all."""
+        self._epochs.clear()
+        self._starts.clear()
+
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> OffsetAndEpoch | None:
+        """Where the largest epoch at or below ``epoch`` ends.
+
+        Returns:
+            Its exclusive end and the epoch. Below the oldest known epoch: where that one starts, and ``epoch`` itself.
+            None when ``epoch`` is newer than all, or none is known.
+        """
+        if not self._epochs:
+            return None
+        if epoch == self._epochs[-1]:
+            return OffsetAndEpoch(log_end_offset, epoch)
+        higher = bisect_right(self._epochs, epoch)
+        if higher == len(self._epochs):
+            return None
+        found = self._epochs[higher - 1] if higher else epoch
+        return OffsetAndEpoch(self._starts[higher], found)
+
+    def epoch_at(self, offset: int) -> int | None:
+        """The epoch of the record at ``offset``; None below the oldest entry."""
+        number = bisect_right(self._starts, offset)
+        return self._epochs[number - 1] if number else None
+
+    def encode(self) -> bytes:
+        """The checkpoint file."""
+        lines = [f"{epoch} {start}\n" for epoch, start in zip(self._epochs, self._starts, strict=True)]
+        return f"0\n{len(lines)}\n{''.join(lines)}".encode()
+
+    @classmethod
+    def decode(cls, data: bytes, path: str | None = None) -> LeaderEpochs:
+        """Read a checkpoint file.
+
+        Raises:
+            CorruptDataError: not one; the message names the line.
+        """
+        try:
+            lines = data.decode("ascii").split("\n")
+        except UnicodeDecodeError as error:
+            raise CorruptDataError("not text", position=error.start, path=path) from None
+        if lines[-1] == "":
+            lines.pop()
+        pairs = []
+        for number, line in enumerate(lines, 1):
+            words = line.split()
+            wanted = 1 if number <= 2 else 2
+            if len(words) != wanted or not all(word.isdecimal() and len(word) <= 19 for word in words):
+                raise CorruptDataError(f"line {number}: expected {wanted} whole number(s), got {line[:40]!r}", path=path)
+            pairs.append([int(word) for word in words])
+        if len(pairs) < 2 or pairs[0] != [0]:
+            raise CorruptDataError("not a version 0 checkpoint", path=path)
+        if pairs[1] != [len(pairs) - 2]:
+            raise CorruptDataError(f"line 2: {pairs[1][0]} entries announced, {len(pairs) - 2} found", path=path)
+        try:
+            return cls([(epoch, start) for epoch, start in pairs[2:]])
+        except CorruptDataError as error:
+            raise CorruptDataError(error.reason, path=path) from None

@@ -1,0 +1,9 @@
+from typing import final
+
+@final
+class Index:
+    @property
+    def path(self) -> str: ...
+    @property
+    def entries(self) -> int: ...
+    def __init__(self, path: str, entry_size: int, base_offset: int, bytes_max: int, entries: int = 0) -> None: ...

@@ -1,0 +1,98 @@
+"""``kraftcore-segments``: the file that spares a start from reading the whole log.
+
+Kafka reads every segment again at each start; it also ignores this file (its loader goes by suffix). It lists segments
+that were complete and durable when it was written, with the sizes and modification times of their files: a start trusts a
+segment whose files still have them, and reads any other one again. Whoever changes a segment behind our back changes size
+or time, so nothing stale is ever trusted; and a list that is older than the log costs time, not safety.
+
+    kraftcore-segments 1
+    start <first base offset that counts: segments below it are on their way out>
+    durable <offset: everything below it had been synced>
+    segment <base> <next> <size> <time> <index size> <time> <time index size> <time> <max timestamp> <its offset> <epoch>
+    ...
+    crc <CRC-32C of all lines above, 8 hex digits>
+
+Sizes in bytes, modification times in nanoseconds. Text, so that people can read it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from kraftcore.core.crc32c import crc32c
+from kraftcore.errors import CorruptDataError
+
+LISTING_NAME = "kraftcore-segments"
+_TITLE = "kraftcore-segments 1"
+_LIMIT = 2**63
+
+
+class SegmentEntry(NamedTuple):
+    """What the list says of one segment: bytes, nanoseconds, offsets, ms."""
+
+    base_offset: int
+    next_offset: int
+    size: int
+    mtime_ns: int
+    index_size: int
+    index_mtime_ns: int
+    time_index_size: int
+    time_index_mtime_ns: int
+    max_timestamp: int
+    max_timestamp_offset: int
+    last_epoch: int
+
+
+@dataclass
+class Listing:
+    """The content of the file.
+
+    Attributes:
+        start_offset: segments with a smaller base offset are to be deleted.
+        durable_offset: everything below it had been synced: damage there is a loss, not a torn tail.
+        segments: entries by base offset.
+    """
+
+    start_offset: int = 0
+    durable_offset: int = 0
+    segments: dict[int, SegmentEntry] = field(default_factory=dict)
+
+    def encode(self) -> bytes:
+        """The file's bytes."""
+        lines = [_TITLE, f"start {self.start_offset}", f"durable {self.durable_offset}"]
+        lines += ["segment " + " ".join(map(str, self.segments[base])) for base in sorted(self.segments)]
+        body = "".join(line + "\n" for line in lines).encode()
+        return body + f"crc {crc32c(body):08x}\n".encode()
+
+    @classmethod
+    def decode(cls, data: bytes, path: str | None = None) -> Listing:
+        """Read the file.
+
+        Raises:
+            CorruptDataError: not written by ``encode``.
+        """
+        body, mark, crc = data[:-13], data[-13:-9], data[-9:]
+        if mark != b"crc " or crc != f"{crc32c(body):08x}\n".encode():
+            raise CorruptDataError("the checksum line is missing or differs", path=path)
+        lines = [line.split(" ") for line in body.decode("ascii", "replace").split("\n")]
+        listing = cls()
+        try:
+            if " ".join(lines[0]) != _TITLE or lines[1][0] != "start" or lines[2][0] != "durable" or lines[-1] != [""]:
+                raise ValueError("unknown version or lines")
+            listing.start_offset, listing.durable_offset = _numbers(lines[1], 1)[0], _numbers(lines[2], 1)[0]
+            for line in lines[3:-1]:
+                if line[0] != "segment":
+                    raise ValueError(f"unknown line {line[0]!r}")
+                entry = SegmentEntry(*_numbers(line, len(SegmentEntry._fields)))
+                listing.segments[entry.base_offset] = entry
+        except (ValueError, IndexError) as error:
+            raise CorruptDataError(str(error), path=path) from None
+        return listing
+
+
+def _numbers(line: list[str], count: int) -> list[int]:
+    numbers = [int(word) for word in line[1:] if len(word) <= 20]
+    if len(numbers) != count or not all(-1 <= number < _LIMIT for number in numbers):
+        raise ValueError(f"{line[0]}: expected {count} numbers")
+    return numbers

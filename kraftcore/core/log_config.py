@@ -1,0 +1,54 @@
+"""Settings of a log, with Kafka's names and defaults for the metadata log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from kraftcore.errors import LocalError
+
+METADATA_TOPIC_ID = UUID(int=1)
+_INT32_MAX = 2**31 - 1
+_INDEX_BYTES_MIN = 36  # a time index of three entries: one to use, one in reserve for the roll, one to spare
+
+
+@dataclass(frozen=True, slots=True)
+class LogConfig:
+    """Settings of a log.
+
+    Attributes:
+        segment_bytes: a segment takes no batch that would make it larger (Kafka: metadata.log.segment.bytes).
+        segment_ms: age of a segment, by the timestamps of its batches, at which the next one begins.
+        index_interval_bytes: a batch gets an index entry when more than this was appended since the last one.
+        index_bytes_max: size of an index at which the next segment begins.
+        max_batch_bytes: largest batch that a leader appends.
+        file_delete_delay_ms: how long deleted files stay, renamed to ``.deleted``.
+        tail_bytes: how much of the log's end is kept in memory.
+        topic_id: goes into ``partition.metadata``; a folder of another topic is refused.
+
+    Raises:
+        LocalError: a value out of range.
+    """
+
+    segment_bytes: int = 1024**3
+    segment_ms: int = 7 * 24 * 3600 * 1000
+    index_interval_bytes: int = 4096
+    index_bytes_max: int = 10 * 1024**2
+    max_batch_bytes: int = 8 * 1024**2
+    file_delete_delay_ms: int = 60_000
+    tail_bytes: int = 8 * 1024**2
+    topic_id: UUID = METADATA_TOPIC_ID
+
+    def __post_init__(self) -> None:
+        for name, low, high in (
+            ("segment_bytes", 64, _INT32_MAX),
+            ("segment_ms", 1, 2**62),
+            ("index_interval_bytes", 0, _INT32_MAX),
+            ("index_bytes_max", _INDEX_BYTES_MIN, _INT32_MAX),
+            ("max_batch_bytes", 64, _INT32_MAX),
+            ("file_delete_delay_ms", 0, 2**62),
+            ("tail_bytes", 0, 2**40),
+        ):
+            value = getattr(self, name)
+            if not low <= value <= high:
+                raise LocalError(f"{name} is {value}: it must be between {low} and {high}")

@@ -1,0 +1,12 @@
+from typing import Any, final
+
+@final
+class Codec:
+    @property
+    def message_class(self) -> Any: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def version(self) -> int: ...
+
+__pyx_capi__: dict[str, object]
