@@ -5,10 +5,10 @@ A replica keeps two of them, one for the voter set and one for kraft.version. Bo
 committed or not, and a truncation brings the earlier value back (KIP-853, "Voters Set" and "Internal Listener").
 """
 
-# An entry at offset o is in force from o until the next entry. Below the first entry the initial value is in force (static
-# voters, kraft.version 0), until `compact_to` drops entries: from then on what lies below the first kept entry is unknown.
-# Every entry of a SortedDict lookup is a Python call, so the newest entry is also kept in fields: nearly all questions are
-# about it.
+# An entry at offset o is in force from o until the next entry. Below the first entry the initial value is in force
+# (static voters, kraft.version 0), until `compact_to` drops entries: from then on what lies below the first kept entry
+# is unknown. A SortedDict look-up is several Python calls, so the newest entry is also kept in fields: nearly all
+# questions are about it.
 
 from types import GenericAlias
 
@@ -64,7 +64,7 @@ cdef class History:
 
     @property
     def latest_offset(self):
-        """The offset of the newest entry, -1 if it came from the 0-0 checkpoint; None while there is only the initial value."""
+        """The offset of the newest entry (-1: from the 0-0 checkpoint); None while there is only the initial value."""
         return None if self._latest_offset == INT64_MIN else self._latest_offset
 
     def add(self, int64_t offset, value):
@@ -79,7 +79,9 @@ cdef class History:
         if offset < -1:
             raise LocalError(f"history entry at offset {offset}: the lowest possible is -1 (the 0-0 checkpoint)")
         if offset <= self._latest_offset:
-            raise LocalError(f"history entry at offset {offset}: must be above the newest entry, {self._latest_offset}; truncate first")
+            raise LocalError(
+                f"history entry at offset {offset}: must be above the newest one, {self._latest_offset}; truncate first"
+            )
         self._entries[offset] = value
         self._latest_offset = offset
         self._latest = value
@@ -98,7 +100,9 @@ cdef class History:
         if index:
             return self._entries.values()[index - 1]
         if self._compacted:
-            raise LocalError(f"history at offset {offset} is gone: it starts at {self._entries.keys()[0]}, kept for a snapshot")
+            raise LocalError(
+                f"history at offset {offset} is gone: it starts at {self._entries.keys()[0]}, kept for a snapshot"
+            )
         return self.initial
 
     def last_committed(self, int64_t high_watermark):
@@ -123,7 +127,7 @@ cdef class History:
         Returns:
             True if an entry was dropped.
         Raises:
-            LocalError: that would drop the entry kept for a snapshot: use ``clear`` and load the snapshot again. Unchanged then.
+            LocalError: that would drop the entry kept for a snapshot: ``clear`` and load it again. Unchanged then.
         """
         cdef Py_ssize_t keep
         if offset > self._latest_offset:
@@ -140,10 +144,10 @@ cdef class History:
         return True
 
     def compact_to(self, int64_t offset):
-        """Forget what a snapshot replaced: of the entries below ``offset`` only the last, which is in force there, stays.
+        """Forget what a snapshot replaced: of the entries below ``offset`` only the last, in force there, stays.
 
-        Kafka also drops that one when an entry sits exactly at ``offset``; truncating that entry then loses the voter set of
-        the snapshot, so it is kept here.
+        Kafka also drops that one when an entry sits exactly at ``offset``; truncating that entry then loses the voter
+        set of the snapshot, so it is kept here.
 
         Args:
             offset: the snapshot's (exclusive) end offset.

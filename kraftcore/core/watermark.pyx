@@ -1,13 +1,13 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True, autotestdict=False
 """The leader's high watermark: up to where a majority of the voters has the log.
 
-One object per leader epoch. Sources: KIP-595 (high watermark, own-epoch rule), Raft 5.4.2, KIP-853 (a leader outside the
-voter set does not count itself), and Kafka's rule that the value never falls.
+One object per leader epoch. Sources: KIP-595 (high watermark, own-epoch rule), Raft 5.4.2, KIP-853 (a leader outside
+the voter set does not count itself), and Kafka's rule that the value never falls.
 """
 
-# Voters by position in three parallel arrays; sets have 1 to 9 entries, so a scan beats a hash. With n voters in descending
-# order of log end offset the value is that at index n // 2: so many voters, and it, have everything below. -1 is unknown and
-# so sorts last.
+# Voters by position in three parallel arrays; sets have 1 to 9 entries, so a scan beats a hash. With n voters in
+# descending order of log end offset the value is that at index n // 2: so many voters, and it, have everything below.
+# -1 is unknown and so sorts last.
 #
 # `update` relies on this: the current value was computed from the current arrays, so an offset that does not exceed it
 # cannot raise it. Every change of the arrays therefore ends in `recompute`.
@@ -27,7 +27,8 @@ cdef enum:
 cdef class Watermark:
     """High watermark over a voter set.
 
-    A voter is its replica id, >= 0: a voter set has one entry per id. When another directory takes over an id, ``forget`` it.
+    A voter is its replica id, >= 0: a voter set has one entry per id. When another directory takes over an id,
+    ``forget`` it.
 
     Args:
         epoch_start_offset: log end offset at the election, >= 0: the offset of the epoch's LeaderChange record.

@@ -186,8 +186,8 @@ class NodeFolders:
                 )
             if found.node_id is not None and found.node_id != node_id:
                 raise LocalError(
-                    f"{path}: node id is {found.node_id}, expected {node_id}: if the data was moved, configure its node "
-                    "id; for a new node remove all data from its folders"
+                    f"{path}: node id is {found.node_id}, expected {node_id}: if the data was moved, configure "
+                    "its node id; for a new node remove all data from its folders"
                 )
             if found.directory_id is None:
                 continue
@@ -196,7 +196,7 @@ class NodeFolders:
             other = owners.setdefault(found.directory_id, folder)
             if other != folder:
                 raise LocalError(f"directory.id {found.directory_id} is used by {other} and by {folder}: one is a copy")
-        if self.metadata_folder in self.failed:
+        if self.metadata_folder is not None and self.metadata_folder in self.failed:
             raise LocalError(
                 f"the metadata folder {self.metadata_folder} cannot be used: {self.failed[self.metadata_folder]}"
             )
@@ -233,7 +233,8 @@ def load_folders(files: Files, folders: Iterable[str], *, metadata_folder: str |
             properties[folder] = found
         if metadata_folder not in (None, folder) and files.exists(os.path.join(folder, METADATA_PARTITION)):
             raise LocalError(
-                f"{folder} holds a metadata log, but the metadata folder is {metadata_folder}: set it to where the log is"
+                f"{folder} holds a metadata log, but the metadata folder is {metadata_folder}: "
+                "set it to where the log is"
             )
     return NodeFolders(properties, tuple(unformatted), failed, metadata_folder)
 

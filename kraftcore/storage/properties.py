@@ -26,7 +26,7 @@ def parse_properties(data: bytes, *, path: str | None = None) -> dict[str, str]:
         Values by key; of a repeated key the last value.
 
     Raises:
-        CorruptDataError: a ``\\u`` escape without four hex digits, or half of a surrogate pair. Nothing else is an error.
+        CorruptDataError: a ``\\u`` escape without four hex digits, or half of a surrogate pair. Nothing else is.
     """
     found = {}
     for line in _logical_lines(data.decode("latin-1")):

@@ -69,7 +69,8 @@ class ElectionState:
         if version not in (0, 1):
             raise CorruptDataError(f"data_version {version} is unknown: kraftcore knows 0 and 1", path=path)
         epoch, leader, voted = (reader.integer(name, 32) for name in ("leaderEpoch", "leaderId", "votedId"))
-        directory_id, voters = ZERO_UUID, ()
+        directory_id = ZERO_UUID
+        voters: tuple[int, ...] = ()
         if version == 0:
             reader.text("clusterId")
             reader.integer("appliedOffset", 64)

@@ -1,7 +1,7 @@
 """Snapshot files (``.checkpoint``): names, writing, serving, deleting. Source: KIP-630; Kafka 4.3.1, Snapshots.
 
-A snapshot is written under a name ending in ``.checkpoint.part`` and gets its own name only when it is complete, durable
-and read-only, so a ``.checkpoint`` file is never half a snapshot. What is inside: ``kraftcore.storage.snapshot_batches``.
+A snapshot is written under a name ending in ``.checkpoint.part`` and gets its own name only when it is complete,
+durable and read-only, so a ``.checkpoint`` file is never half a snapshot. What is inside: ``snapshot_batches``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import NamedTuple, Self
 from sortedcontainers import SortedDict
 
 from kraftcore.core.files import File, Files
-from kraftcore.errors import ClosedError, LocalError, StorageError
+from kraftcore.errors import ClosedError, LocalError
 
 SUFFIX = ".checkpoint"
 PART_SUFFIX = ".checkpoint.part"
@@ -76,8 +76,8 @@ def parse_name(file_name: str) -> SnapshotName | None:
 class SnapshotStore:
     """The snapshots in one partition's folder.
 
-    Opening removes what a crash left: unfinished ``.part`` files and ``.deleted`` ones. Not for several threads at once;
-    readers and writers it hands out may be used in other threads.
+    Opening removes what a crash left: unfinished ``.part`` files and ``.deleted`` ones. Not for several threads at
+    once; readers and writers it hands out may be used in other threads.
 
     Args:
         files: where the folder is.
@@ -143,7 +143,7 @@ class SnapshotStore:
         Raises:
             LocalError: there is no such snapshot.
         """
-        return self._sizes[self._known(snapshot_id)]
+        return int(self._sizes[self._known(snapshot_id)])
 
     def path(self, snapshot_id: SnapshotId) -> str:
         """Where a snapshot is, or would be."""
@@ -340,7 +340,7 @@ class RawSnapshotReader:
 
         Raises:
             LocalError: a position outside the snapshot (POSITION_OUT_OF_RANGE to a peer), negative ``max_bytes``.
-            CorruptDataError, StorageError: the disk failed.
+            StorageError: the disk failed.
         """
         if not 0 <= position < self.size:
             raise LocalError(f"position {position} is outside snapshot {self.id.file_name} of {self.size} bytes")

@@ -93,7 +93,8 @@ def test_an_uncommitted_voter_set_is_in_force_and_truncation_brings_the_old_one_
     assert history.last_committed(11) == {1, 2, 3, 4}
     assert history.uncommitted(10) == ((10, frozenset({1, 2, 3, 4})),)
     assert history.truncate_to(10)
-    assert (history.latest, history.latest_offset) == ({1, 2, 3}, None)
+    assert history.latest == {1, 2, 3}
+    assert history.latest_offset is None
 
 
 def test_the_0_0_checkpoint_is_committed_before_any_high_watermark() -> None:
@@ -121,7 +122,7 @@ def test_errors_name_the_offsets() -> None:
     with pytest.raises(LocalError, match=r"offset -2.*lowest possible is -1"):
         history.add(-2, 1)
     history.add(5, 1)
-    with pytest.raises(LocalError, match=r"offset 5: must be above the newest entry, 5"):
+    with pytest.raises(LocalError, match=r"offset 5: must be above the newest one, 5"):
         history.add(5, 2)
     history.compact_to(9)
     with pytest.raises(LocalError, match=r"offset 4 is gone: it starts at 5"):

@@ -147,7 +147,7 @@ def test_expectations_of_the_caller(folders: Folders) -> None:
         found.verify(node_id=3)
     with pytest.raises(LocalError, match="only 0 is allowed"):
         found.verify(require_version_0=True)
-    with pytest.raises(LocalError, match="no readable meta.properties in /none"):
+    with pytest.raises(LocalError, match=r"no readable meta\.properties in /none"):
         load_folders(folders.disk, ["/none"]).verify()
     with pytest.raises(LocalError, match="at least one folder"):
         load_folders(folders.disk, [])
@@ -157,7 +157,7 @@ def test_a_failed_folder_is_only_fatal_if_it_is_the_metadata_folder(folders: Fol
     folders.format("/a", MetaProperties("abc", 7, DIRECTORY))
     folders.format("/b", b"version=9")
     load_folders(folders.disk, ["/a", "/b"], metadata_folder="/a").verify()
-    with pytest.raises(LocalError, match="metadata folder /b cannot be used.*version 9"):
+    with pytest.raises(LocalError, match=r"metadata folder /b cannot be used.*version 9"):
         load_folders(folders.disk, ["/a"], metadata_folder="/b").verify()
 
 

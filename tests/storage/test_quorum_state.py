@@ -30,14 +30,15 @@ SAMPLES = [
         1,
     ),
     (
-        b'{"clusterId":"","leaderId":1,"leaderEpoch":1,"votedId":-1,"appliedOffset":0,"currentVoters":[],'
-        b'"data_version":0}',
+        b'{"clusterId":"","leaderId":1,"leaderEpoch":1,"votedId":-1,"appliedOffset":0,"currentVoters":[],"data_version":0}',
         ElectionState(1, 1),
         0,
     ),
     (
-        b'{"clusterId":"","leaderId":2,"leaderEpoch":2,"votedId":-1,"appliedOffset":0,'
-        b'"currentVoters":[{"voterId":1},{"voterId":2},{"voterId":3}],"data_version":0}',
+        (
+            b'{"clusterId":"","leaderId":2,"leaderEpoch":2,"votedId":-1,"appliedOffset":0,'
+            b'"currentVoters":[{"voterId":1},{"voterId":2},{"voterId":3}],"data_version":0}'
+        ),
         ElectionState(2, 2, voters=(1, 2, 3)),
         0,
     ),
