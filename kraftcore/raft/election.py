@@ -63,15 +63,17 @@ class Election:
         """
         state = self._state
         me = state.config.key
-        if state.log.last_epoch > state.epoch:
-            state.epoch, state.voted_key = state.log.last_epoch, None
+        if state.last_epoch > state.epoch:
+            state.epoch, state.voted_key = state.last_epoch, None
             saved_leader_id = None
         deadline = state.random_election_deadline()
-        if saved_leader_id is not None and saved_leader_id == me.id:
+        voted_for_itself = state.voted_key is not None and state.is_voter and state.voted_key.matches(me)
+        led = voted_for_itself and state.log.last_epoch == state.epoch  # it won and wrote, but could not save that
+        if led or (saved_leader_id is not None and saved_leader_id == me.id):
             # The epoch is ours, and what we promised in it is unknown: never lead it again.
             others = state.voters.ids - {me.id}
             state.role = Resigned(deadline, preferred_candidates(state.voters, me.id, {}), set(others))
-        elif state.voted_key is not None and state.is_voter and state.voted_key.id == me.id:
+        elif voted_for_itself:
             state.voted_key = me
             state.role = Candidate(self._own_tally(), deadline)
         else:
@@ -80,6 +82,9 @@ class Election:
                 state.role = self._follower(voter.key.id, voter.endpoints)
             else:
                 state.role = Unattached(deadline if state.is_voter else None, saved_leader_id)
+        state.save_election_state()
+        if isinstance(state.role, Unattached) and state.voters.is_only_voter(me):
+            self.become_prospective(Cause.ELECTION_TIMEOUT)
 
     def follow(self, epoch: int, leader_id: int, endpoints: tuple[Endpoint, ...]) -> None:
         """Follow a leader, or remember its id when it cannot be reached by any known endpoint."""
@@ -204,7 +209,9 @@ class Election:
                 self.become_prospective(Cause.ELECTION_TIMEOUT)
             return None
         due = role.election_deadline_ms
-        if role.tally.lost:
+        # A voter that granted once grants the same candidate again without another look at its log, also after this
+        # one crashed: so it must not ask with records it could still lose.
+        if role.tally.lost or (isinstance(role, Candidate) and not state.is_flushed):
             return due
         for voter_id in role.tally.unanswered:
             voter = role.tally.voters.get(voter_id)
@@ -292,10 +299,8 @@ class Election:
             if not partition.is_for_us(state, request.voter_id, asked.voter_directory_id):
                 error = ErrorCode.INVALID_VOTER_KEY
             else:
-                up_to_date = (asked.last_offset_epoch, asked.last_offset) >= (
-                    state.log.last_epoch,
-                    state.log.log_end_offset,
-                )
+                ours = (state.last_epoch, state.log.log_end_offset)
+                up_to_date = (asked.last_offset_epoch, asked.last_offset) >= ours
                 granted = self._may_grant(candidate, up_to_date, asked.pre_vote)
                 if granted and not asked.pre_vote:
                     self._vote_for(candidate)

@@ -288,6 +288,7 @@ class RaftConfig:
         auto_join: ``controller.quorum.auto.join.enable``.
         topic: name of the partition's topic.
         supported_versions: kraft.version levels spoken.
+        discovery_pause_ms: between two questions to bootstrap servers that did not help.
         fast_failover: start a pre-vote when the leader's connection is refused or reset.
     """
 
@@ -305,6 +306,7 @@ class RaftConfig:
     election_backoff_max_ms: int = 1000
     request_timeout_ms: int = 2000
     retry_backoff_ms: int = 20
+    discovery_pause_ms: int = 100
     fetch_max_wait_ms: int = 500
     fetch_max_bytes: int = 1 << 20
     fetch_snapshot_max_bytes: int = 1 << 20

@@ -138,7 +138,7 @@ def vote_request(state: ReplicaState, voter: ReplicaKey, pre_vote: bool) -> Vote
         replica_id=key.id,
         replica_directory_id=key.directory_id,
         voter_directory_id=voter.directory_id,
-        last_offset_epoch=state.log.last_epoch,
+        last_offset_epoch=state.last_epoch,
         last_offset=state.log.log_end_offset,
         pre_vote=pre_vote,
     )
@@ -199,7 +199,7 @@ def fetch_request(state: ReplicaState) -> FetchRequest:
         partition=PARTITION,
         current_leader_epoch=state.epoch,
         fetch_offset=state.log.log_end_offset,
-        last_fetched_epoch=state.log.last_epoch,
+        last_fetched_epoch=state.last_epoch,
         replica_directory_id=config.key.directory_id,
         high_watermark=-1 if state.high_watermark is None else state.high_watermark,
     )

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from kraftcore.core.batch import RecordBatch, build_records_batch
+from kraftcore.core.batch import RecordBatch, build_records_batch, iter_batches
 from kraftcore.protocol import control
 from kraftcore.protocol.control import ControlRecordType, KeyAndValue, decode_control_record
 from kraftcore.protocol.data.kraft_version_record import KRaftVersionRecord
 from kraftcore.protocol.data.voters_record import VotersRecord
+from kraftcore.raft.ports import LogPort, SnapshotPort
 from kraftcore.raft.quorum import Endpoint, ReplicaKey, VersionRange, Voter, VoterSet
 
 ControlEntry = KeyAndValue
+_SCAN_BYTES = 1 << 20
 
 
 def leader_change(leader_id: int, voters: VoterSet, granting: Sequence[int]) -> ControlEntry:
@@ -45,6 +47,30 @@ def kraft_voters(voters: VoterSet) -> ControlEntry:
 def control_batch(entries: Sequence[ControlEntry], now_ms: int) -> bytearray:
     """One batch of control records; the log stamps offset and epoch."""
     return build_records_batch(entries, timestamp_ms=now_ms, control=True)
+
+
+def control_batches(log: LogPort, start: int) -> Iterator[RecordBatch]:
+    """The control batches of a log from ``start`` on; reads all of it once."""
+    offset = max(start, log.log_start_offset)
+    while offset < log.log_end_offset:
+        for batch in iter_batches(log.read(offset, _SCAN_BYTES), verify=False):
+            offset = batch.next_offset
+            if batch.is_control and batch.base_offset >= start:
+                yield batch
+
+
+def first_batch(snapshots: SnapshotPort, snapshot_id: tuple[int, int]) -> RecordBatch:
+    """The batch a snapshot begins with: the one that names kraft.version and voters.
+
+    Raises:
+        CorruptBatchError: it is damaged.
+    """
+    reader = snapshots.open(snapshot_id)
+    try:
+        size = int.from_bytes(reader.read_at(8, 4), signed=True) + 12 if reader.size >= 12 else 0
+        return RecordBatch(reader.read_at(0, max(size, 1)))
+    finally:
+        reader.close()
 
 
 def voter_changes(batch: RecordBatch) -> Iterator[tuple[int, int | None, VoterSet | None]]:

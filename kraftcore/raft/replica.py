@@ -81,6 +81,8 @@ class Replica:
         snapshots: its snapshots.
         rng: draws timeouts; nothing else here is random.
         saved: what the ``quorum-state`` file said; None without one.
+        verify_snapshot: reads a received snapshot to its end before it counts, and raises if it is damaged or cut
+            short (``storage.snapshot_batches.verify_snapshot``); closes the reader.
     """
 
     def __init__(
@@ -90,7 +92,9 @@ class Replica:
         snapshots: SnapshotPort,
         rng: RandomPort,
         saved: ElectionState | None = None,
+        verify_snapshot: Callable[[Any], object] = lambda reader: reader.close(),
     ) -> None:
+        self.verify_snapshot = verify_snapshot
         saved = saved or ElectionState()
         self.state = ReplicaState(config, log, snapshots, rng, saved)
         self.election = Election(self)
@@ -117,10 +121,8 @@ class Replica:
             EndQuorumEpochResponse: lambda _, sent, message: self.election.on_end_quorum_epoch_answer(
                 sent.destination, message
             ),
-            FetchResponse: lambda _, sent, message: self.replication.on_fetch_answer(sent.destination, message),
-            FetchSnapshotResponse: lambda _, sent, message: self.snapshots.on_fetch_snapshot_answer(
-                sent.destination, message
-            ),
+            FetchResponse: lambda _, sent, message: self.replication.on_fetch_answer(sent, message),
+            FetchSnapshotResponse: lambda _, sent, message: self.snapshots.on_fetch_snapshot_answer(sent, message),
             ApiVersionsResponse: lambda request_id, _, message: self.membership.on_api_versions(request_id, message),
             UpdateRaftVoterResponse: lambda _, sent, message: self._on_update_answer(sent.destination, message),
             AddRaftVoterResponse: lambda _, sent, message: self.membership.on_join_answer("AddRaftVoter", message),
@@ -199,12 +201,21 @@ class Replica:
         state.out = Effects()
         if not self._started:
             self._started = True
-            state.load_history()
-            self.election.start(self._saved_leader_id)
+            self._start()
         self._events[type(event)](event)
         state.out.deadline_ms = self._advance()
         state.announce()
         return state.out
+
+    def _start(self) -> None:
+        state = self.state
+        state.discard_log_behind_snapshot()
+        state.load_history()
+        latest = state.snapshots.latest
+        if latest is not None and latest[0] > 0:
+            state.out.restore = latest
+            self.replication.raise_high_watermark(latest[0])
+        self.election.start(self._saved_leader_id)
 
     def _advance(self) -> int | None:
         """Let the role do what is due, until it stays the same; when it next wants to be called."""
@@ -291,7 +302,7 @@ class Replica:
         if leader.leader_id >= 0:
             endpoints = self._endpoints(leader.leader_id, leader.host, leader.port)
             answer = partition.Answer(response.error_code, leader.leader_id, leader.leader_epoch)
-            if not self._meet(answer, endpoints):
+            if not self._meet(answer, endpoints, source):
                 return
         self.membership.on_update_answer(response)
 
@@ -355,9 +366,9 @@ class Replica:
         for item in node_endpoints:
             if item.node_id == answer.leader_id:
                 endpoints = self._endpoints(item.node_id, item.host, item.port)
-        return self._meet(answer, endpoints)
+        return self._meet(answer, endpoints, source)
 
-    def _meet(self, answer: partition.Answer, endpoints: tuple[Endpoint, ...]) -> bool:
+    def _meet(self, answer: partition.Answer, endpoints: tuple[Endpoint, ...], source: Destination) -> bool:
         state = self.state
         error = answer.error_code
         if answer.leader_epoch < state.epoch or error == ErrorCode.UNKNOWN_LEADER_EPOCH:
@@ -371,9 +382,17 @@ class Replica:
                 return bool(error == ErrorCode.NONE)
         elif behind:
             self.election.unattach(answer.leader_epoch)
-        if behind or error in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER):
-            return False
-        return error not in (ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.INVALID_VOTER_KEY)
+        if error == ErrorCode.NONE:
+            return not behind
+        expected = (
+            ErrorCode.FENCED_LEADER_EPOCH,
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            ErrorCode.BROKER_NOT_AVAILABLE,
+            ErrorCode.INVALID_VOTER_KEY,
+        )
+        if not behind and error in expected:
+            state.back_off(source)
+        return not behind and error not in expected
 
     def _endpoints(self, node_id: int, host: str, port: int) -> tuple[Endpoint, ...]:
         listeners = self.state.config.listeners

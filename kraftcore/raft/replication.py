@@ -19,13 +19,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kraftcore.core.batch import RecordBatch, iter_batches
-from kraftcore.errors import CorruptBatchError
+from kraftcore.errors import ClosedError, CorruptBatchError, LocalError
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.fetch import FetchRequest, FetchResponse
 from kraftcore.raft import partition, records
 from kraftcore.raft.events import Destination, Propose, Received
 from kraftcore.raft.quorum import ReplicaKey
 from kraftcore.raft.roles import Follower, Leader, ParkedFetch, Progress, Unattached
+from kraftcore.raft.state import InFlight
 
 if TYPE_CHECKING:
     from kraftcore.raft.replica import Replica
@@ -39,6 +40,7 @@ class Replication:
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
         self._state = replica.state
+        self._ask_again_ms = 0
 
     # --- the leader appends -------------------------------------------------------------------------------------------
 
@@ -71,7 +73,14 @@ class Replication:
         elif role.transfer is not None:
             state.finish(event.ticket, ErrorCode.NOT_LEADER_OR_FOLLOWER, message="leadership is being handed over")
         else:
-            state.finish(event.ticket, ErrorCode.NONE, self._append(event.batch))
+            try:
+                offset = self._append(event.batch)
+            except ClosedError:
+                raise
+            except LocalError as error:
+                state.finish(event.ticket, ErrorCode.INVALID_RECORD, message=str(error))
+            else:
+                state.finish(event.ticket, ErrorCode.NONE, offset)
 
     def _append(self, batch: bytearray) -> int:
         state = self._state
@@ -86,13 +95,11 @@ class Replication:
         return offset
 
     def flushed(self, offset: int) -> None:
-        """Count what is durable here; a follower goes on fetching."""
+        """Count what is durable here; anybody else may fetch on, or ask for votes."""
         role = self._state.role
         if isinstance(role, Leader):
             if role.watermark.update(self._state.config.key.id, offset):
                 self._high_watermark_moved(role)
-        elif isinstance(role, Follower) and offset >= self._state.log.log_end_offset:
-            role.unflushed = False
 
     # --- the leader answers -------------------------------------------------------------------------------------------
 
@@ -124,6 +131,9 @@ class Replication:
             state.reply(received.ticket, partition.fetch_elsewhere(state, received, role, where))
             return
         self._track(role, key, asked.fetch_offset)
+        if state.role is not role:  # that committed its own removal
+            state.reply(received.ticket, partition.fetch_error(state, received, ErrorCode.NOT_LEADER_OR_FOLLOWER))
+            return
         parked = ParkedFetch(
             received.ticket,
             key,
@@ -145,7 +155,7 @@ class Replication:
     def _place(self, offset: int, epoch: int) -> partition.Elsewhere | None:
         """None if a replica at (offset, epoch) can go on from there; else where it must go."""
         state = self._state
-        ids = [snapshot_id for snapshot_id in state.snapshots.ids() if snapshot_id != NO_SNAPSHOT]
+        ids = [snapshot_id for snapshot_id in state.snapshots.ids if snapshot_id != NO_SNAPSHOT]
         if offset == 0 and ids:
             return partition.Elsewhere(snapshot=ids[-1])
         start = state.log.log_start_offset
@@ -153,7 +163,7 @@ class Replication:
             return None
         if ids and (offset < start or (offset == start and epoch != ids[0][1]) or epoch < ids[0][1]):
             return partition.Elsewhere(snapshot=ids[-1])
-        end = state.log.end_offset_for_epoch(epoch)
+        end = state.end_offset_for_epoch(epoch)
         if end.epoch != epoch or end.offset < offset:
             return partition.Elsewhere(diverging=(end.epoch, end.offset))
         return None
@@ -244,6 +254,9 @@ class Replication:
                 known[key.id] = progress.log_end_offset
         if state.is_voter:
             known[state.config.key.id] = state.log.flushed_offset
+        for voter_id in role.watermark.voters():
+            if voter_id not in known:  # what was counted came from another directory of that id
+                role.watermark.forget(voter_id)
         if role.watermark.set_voters(state.voters.ids, known):
             self._high_watermark_moved(role)
 
@@ -271,7 +284,7 @@ class Replication:
         """Send the next Fetch or FetchSnapshot; the time something is due."""
         state = self._state
         leader = state.destination(role.leader_id, role.leader_endpoints)
-        if leader is None or role.unflushed or state.shutting_down:
+        if leader is None or not state.is_flushed or state.shutting_down:  # a Fetch says: below this is durable
             return None
         if state.is_backing_off(leader):
             at = self._fetch_from_bootstrap()
@@ -289,7 +302,7 @@ class Replication:
 
     def advance_unattached(self, role: Unattached) -> int | None:
         """Ask a bootstrap server for records, and so for the leader."""
-        return None if self._state.shutting_down else self._fetch_from_bootstrap()
+        return None if self._state.shutting_down or not self._state.is_flushed else self._fetch_from_bootstrap()
 
     def _fetching(self) -> bool:
         return any(partition.is_fetch(request.message) for request in self._state.in_flight.values())
@@ -308,6 +321,8 @@ class Replication:
         servers = [server for server in servers if (server.host, server.port) not in own]
         if not servers or self._fetching():
             return None
+        if self._ask_again_ms > state.now_ms:
+            return self._ask_again_ms
         ready = [server for server in servers if state.is_ready(server)]
         if ready:
             state.send(state.rng.choice(ready), partition.fetch_request(state))
@@ -317,17 +332,20 @@ class Replication:
 
     # --- the follower gets an answer ----------------------------------------------------------------------------------
 
-    def on_fetch_answer(self, source: Destination, response: FetchResponse) -> None:
+    def on_fetch_answer(self, sent: InFlight, response: FetchResponse) -> None:
         """Append what came, cut the log, or turn to a snapshot."""
         state = self._state
+        source = sent.destination
         answer = partition.fetch_answer(state, response)
         if answer is None:
             self._replica.refuse_answer(source, response)
             return
+        if source.node_id is None:
+            self._ask_again_ms = state.now_ms + state.config.discovery_pause_ms
         if not self._replica.meet_answer(partition.as_answer(answer), response.node_endpoints, source):
             return
         role = state.role
-        if not isinstance(role, Follower):
+        if not isinstance(role, Follower) or sent.epoch != state.epoch:
             return
         if answer.error_code != ErrorCode.NONE:
             self._replica.refuse_answer(source, response)
@@ -363,8 +381,9 @@ class Replication:
         end = state.log.log_end_offset
         if end == before:
             return
-        state.learn_from([batch for batch in iter_batches(data) if batch.last_offset < end])
-        role.unflushed = True
+        state.learn_from(
+            [batch for batch in iter_batches(data, verify=False, allow_partial=True) if batch.last_offset < end]
+        )
         state.out.flush = True
 
     def _follow_high_watermark(self, told: int) -> None:
@@ -374,8 +393,8 @@ class Replication:
     def _truncate(self, epoch: int, end_offset: int) -> bool:
         state = self._state
         log = state.log
-        own = log.end_offset_for_epoch(epoch)
-        offset = min(own.offset, end_offset) if own.epoch == epoch else own.offset
+        own = state.end_offset_for_epoch(epoch)
+        offset = min(own.offset, end_offset) if own.epoch == epoch or epoch == 0 else own.offset
         offset = min(offset, log.log_end_offset)
         if offset < max(state.high_watermark or 0, log.log_start_offset):
             state.note(
@@ -383,6 +402,5 @@ class Replication:
                 f"epoch {state.epoch} says epoch {epoch} ends at {end_offset}; its log lacks committed records"
             )
             return False
-        log.truncate_to(offset)
-        state.forget_history_from(offset)
+        state.forget_history_from(log.truncate_to(offset))
         return True

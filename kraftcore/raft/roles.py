@@ -113,7 +113,6 @@ class Follower:
         leader_updated: kraft.version 0: this leader has taken our UpdateRaftVoter.
         leader_gone: the leader's process refused or reset our last connection; pre-votes are granted again.
         snapshot: set while it fetches a snapshot instead of records.
-        unflushed: appended what it fetched and waits for the flush before it fetches on.
     """
 
     role: ClassVar[Role] = Role.FOLLOWER
@@ -125,7 +124,6 @@ class Follower:
     leader_updated: bool = False
     leader_gone: bool = False
     snapshot: SnapshotFetch | None = None
-    unflushed: bool = False
 
 
 @dataclass(slots=True)

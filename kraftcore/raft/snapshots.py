@@ -15,13 +15,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kraftcore.errors import KraftError
+from kraftcore.errors import KraftError, StorageError
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
 from kraftcore.raft import partition
-from kraftcore.raft.events import Destination, Received, SnapshotWritten
+from kraftcore.raft.events import Received, SnapshotWritten
 from kraftcore.raft.quorum import ReplicaKey
 from kraftcore.raft.roles import Follower, Leader, SnapshotFetch
+from kraftcore.raft.state import InFlight
 
 if TYPE_CHECKING:
     from kraftcore.raft.replica import Replica
@@ -59,7 +60,7 @@ class Snapshots:
         role = state.role
         size = 0
         if error is ErrorCode.NONE:
-            if snapshot_id == (0, 0) or snapshot_id not in state.snapshots.ids():
+            if snapshot_id == (0, 0) or snapshot_id not in state.snapshots:
                 error = ErrorCode.SNAPSHOT_NOT_FOUND
             else:
                 size = state.snapshots.size(snapshot_id)
@@ -71,7 +72,11 @@ class Snapshots:
         key = ReplicaKey(request.replica_id, asked.replica_directory_id)
         if state.voters.is_voter(key):
             self._replica.replication.heard_from(role, key.id)
-        chunk = state.snapshots.read_at(snapshot_id, asked.position, max(request.max_bytes, 1))
+        reader = state.snapshots.open(snapshot_id)
+        try:
+            chunk = reader.read_at(asked.position, max(request.max_bytes, 1))
+        finally:
+            reader.close()
         state.reply(
             received.ticket,
             partition.fetch_snapshot_response(
@@ -99,15 +104,20 @@ class Snapshots:
                 f"refused snapshot {end_offset}-{epoch}: it ends below the high watermark {state.high_watermark}"
             )
             return False
-        if snapshot_id not in state.snapshots.ids():
-            role.snapshot = SnapshotFetch(end_offset, epoch, state.snapshots.receive(snapshot_id))
+        if snapshot_id in state.snapshots:
+            self._install(snapshot_id)
             return True
-        self._install(snapshot_id)
+        try:
+            role.snapshot = SnapshotFetch(end_offset, epoch, state.snapshots.create(snapshot_id))
+        except StorageError as error:
+            state.note(f"cannot receive snapshot {end_offset}-{epoch}: {error}")
+            return False
         return True
 
-    def on_fetch_snapshot_answer(self, source: Destination, response: FetchSnapshotResponse) -> None:
+    def on_fetch_snapshot_answer(self, sent: InFlight, response: FetchSnapshotResponse) -> None:
         """Take a chunk; the last one replaces the log."""
         state = self._state
+        source = sent.destination
         answer = partition.fetch_snapshot_answer(state, response)
         if answer is None:
             if response.error_code == ErrorCode.UNKNOWN_SERVER_ERROR and isinstance(state.role, Follower):
@@ -118,7 +128,7 @@ class Snapshots:
         if not self._replica.meet_answer(partition.as_answer(answer), response.node_endpoints, source):
             return
         role = state.role
-        if not isinstance(role, Follower) or role.snapshot is None:
+        if not isinstance(role, Follower) or role.snapshot is None or sent.epoch != state.epoch:
             return
         fetch = role.snapshot
         gone = (ErrorCode.SNAPSHOT_NOT_FOUND, ErrorCode.POSITION_OUT_OF_RANGE)
@@ -135,7 +145,13 @@ class Snapshots:
             self.drop(role)
             return
         data = answer.unaligned_records or b""
-        fetch.part.append(data, position=fetch.position)
+        try:
+            fetch.part.append(data, position=fetch.position)
+        except StorageError as error:
+            state.note(f"cannot write snapshot {fetch.end_offset}-{fetch.epoch}: {error}")
+            state.back_off(source)
+            self.drop(role)
+            return
         fetch.position += len(data)
         self._replica.replication.fetched_well(role)
         if fetch.position >= answer.size:
@@ -146,6 +162,7 @@ class Snapshots:
         state = self._state
         snapshot_id = (fetch.end_offset, fetch.epoch)
         try:
+            self._replica.verify_snapshot(fetch.part.read_back())
             fetch.part.freeze()
         except KraftError as error:
             state.note(f"snapshot {fetch.end_offset}-{fetch.epoch} is of no use: {error}")
@@ -155,7 +172,7 @@ class Snapshots:
 
     def _install(self, snapshot_id: tuple[int, int]) -> None:
         state = self._state
-        state.log.truncate_fully_to(snapshot_id[0], snapshot_id[1])
+        state.discard_log_behind_snapshot()
         state.load_history()
         state.out.restore = snapshot_id
         self._replica.replication.raise_high_watermark(snapshot_id[0])

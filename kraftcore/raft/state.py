@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from kraftcore.core.batch import RecordBatch
+from kraftcore.core.epochs import OffsetAndEpoch
 from kraftcore.core.history import BOOTSTRAP_OFFSET, History
 from kraftcore.core.struct import Struct
 from kraftcore.errors import InvariantError
@@ -28,7 +29,7 @@ from kraftcore.raft.events import (
 )
 from kraftcore.raft.ports import LogPort, RandomPort, SnapshotPort
 from kraftcore.raft.quorum import Endpoint, ReplicaKey, VoterSet
-from kraftcore.raft.records import voter_changes
+from kraftcore.raft.records import control_batches, first_batch, voter_changes
 from kraftcore.raft.roles import TRANSITIONS, Cause, Follower, Leader, Prospective, Role, RoleState, Unattached
 
 _Role = TypeVar("_Role", bound=RoleState)
@@ -106,15 +107,14 @@ class ReplicaState:
         self.voter_sets.clear()
         self.versions.clear()
         start = self.log.log_start_offset
-        ids = self.snapshots.ids()
-        if ids:
-            end_offset = ids[-1][0]
+        latest = self.snapshots.latest
+        if latest is not None:
+            end_offset = latest[0]
             offset = end_offset - 1 if end_offset else BOOTSTRAP_OFFSET
-            self._learn(RecordBatch(self.snapshots.control_batch(ids[-1])), offset)
+            self._learn(first_batch(self.snapshots, latest), offset)
             start = max(start, end_offset)
-        for offset in self.log.control_offsets():
-            if offset >= start:
-                self._learn(RecordBatch(self.log.read(offset, 1)))
+        for batch in control_batches(self.log, start):
+            self._learn(batch)
 
     def learn_from(self, batches: Sequence[RecordBatch]) -> None:
         """Take over the voter sets and versions in batches just appended."""
@@ -138,6 +138,58 @@ class ReplicaState:
         self.versions.truncate_to(offset)
         if self.voter_sets.truncate_to(offset):
             self.out.voters = self.voters
+
+    # --- log and snapshots as one ---------------------------------------------------------------------------------------
+
+    @property
+    def is_flushed(self) -> bool:
+        """Whether everything in the log is durable."""
+        return self.log.flushed_offset >= self.log.log_end_offset
+
+    @property
+    def last_epoch(self) -> int:
+        """Epoch of the last record, which may be in a snapshot only; 0 without any.
+
+        Source: Kafka 4.3.1 KafkaRaftLog.lastFetchedEpoch.
+        """
+        epoch = self.log.last_epoch
+        if epoch is not None:
+            return epoch
+        latest = self.snapshots.latest
+        return 0 if latest is None else latest[1]
+
+    def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch:
+        """Where the largest known epoch at or below ``epoch`` ends.
+
+        Source: Kafka 4.3.1 KafkaRaftLog.endOffsetForEpoch.
+        """
+        newest = self.log.last_epoch
+        if newest is None or epoch > newest:
+            return OffsetAndEpoch(self.log.log_end_offset, self.last_epoch)
+        found = self.log.end_offset_for_epoch(epoch)
+        ids = self.snapshots.ids
+        if ids and found.offset == ids[0][0] and found.epoch == epoch:
+            return OffsetAndEpoch(*ids[0])
+        return OffsetAndEpoch(found.offset, found.epoch)
+
+    def discard_log_behind_snapshot(self) -> None:
+        """The latest snapshot is committed: a log that does not hold its last record starts anew at its end.
+
+        So after a snapshot was received, also when a crash came between. Kafka 4.3.1 (truncateToLatestSnapshot) compares
+        epochs before offsets instead, and so stops at a log with uncommitted records of a later epoch than the
+        snapshot's.
+        """
+        latest = self.snapshots.latest
+        if latest is None:
+            return
+        end_offset, epoch = latest
+        inside = self.log.log_start_offset < end_offset <= self.log.log_end_offset
+        if end_offset > self.log.log_end_offset or (inside and self.log.epoch_at(end_offset - 1) != epoch):
+            self.log.truncate_fully_to(end_offset)
+
+    def voters_at(self, end_offset: int) -> tuple[int, VoterSet]:
+        """kraft.version and voter set in force after the record below ``end_offset``: what a snapshot there must name."""
+        return self.versions.at(end_offset - 1), self.voter_sets.at(end_offset - 1)
 
     # --- roles --------------------------------------------------------------------------------------------------------
 
