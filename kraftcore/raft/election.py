@@ -128,7 +128,9 @@ class Election:
         """Ask for pre-votes; a sole voter goes straight on."""
         state = self._state
         role = state.role
-        leader_id, endpoints, gone = None, (), cause is Cause.LEADER_UNREACHABLE
+        leader_id: int | None = None
+        endpoints: tuple[Endpoint, ...] = ()
+        gone = cause is Cause.LEADER_UNREACHABLE
         if isinstance(role, Follower):
             leader_id, endpoints = role.leader_id, role.leader_endpoints
             gone = gone or role.leader_gone

@@ -185,7 +185,7 @@ class Leadership:
             }
             nodes = self._nodes() if received.version >= 2 else []
         if received.version >= 2:
-            fields["error_message"] = ErrorCode(fields.get("error_code", ErrorCode.NONE)).message
+            fields["error_message"] = fields.get("error_code", ErrorCode.NONE).message
         described = topic_type.PartitionData(**fields)
         response = DescribeQuorumResponse(topics=[topic_type(topic_name=name, partitions=[described])], nodes=nodes)
         state.reply(received.ticket, response)

@@ -137,7 +137,7 @@ class Membership:
         self._need_key(key, "Update")
         endpoints = tuple(Endpoint(item.name, item.host, item.port) for item in request.listeners)
         supported = VersionRange(
-            request.k_raft_version_feature.min_supported_version, request.k_raft_version_feature.max_supported_version
+            request.kraft_version_feature.min_supported_version, request.kraft_version_feature.max_supported_version
         )
         if (
             state.destination(key.id, endpoints) is None
@@ -211,7 +211,7 @@ class Membership:
         state = self._state
         try:
             if response.error_code != ErrorCode.NONE:
-                name = ErrorCode(response.error_code).name
+                name = ErrorCode.of(response.error_code).name
                 text = f"Aborted add voter operation for since {partition.API_VERSIONS_NAME} returned an error {name}"
                 raise Refusal(ErrorCode.REQUEST_TIMED_OUT, text)
             feature = next((item for item in response.supported_features if item.name == KRAFT_VERSION), None)
@@ -395,7 +395,7 @@ class Membership:
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
         )
         if response.error_code not in expected:
-            self._state.note(f"{name}: {ErrorCode(response.error_code).name}: {response.error_message}")
+            self._state.note(f"{name}: {ErrorCode.of(response.error_code).name}: {response.error_message}")
 
 
 def _refused(

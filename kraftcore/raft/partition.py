@@ -301,12 +301,14 @@ def vote_response(state: ReplicaState, received: Received, error: ErrorCode, gra
 
 def begin_quorum_epoch_response(state: ReplicaState, received: Received, error: ErrorCode) -> BeginQuorumEpochResponse:
     """Our epoch and leader, after BeginQuorumEpoch."""
-    return _quorum_epoch_response(BeginQuorumEpochResponse, state, received, error)
+    response: BeginQuorumEpochResponse = _quorum_epoch_response(BeginQuorumEpochResponse, state, received, error)
+    return response
 
 
 def end_quorum_epoch_response(state: ReplicaState, received: Received, error: ErrorCode) -> EndQuorumEpochResponse:
     """Our epoch and leader, after EndQuorumEpoch."""
-    return _quorum_epoch_response(EndQuorumEpochResponse, state, received, error)
+    response: EndQuorumEpochResponse = _quorum_epoch_response(EndQuorumEpochResponse, state, received, error)
+    return response
 
 
 def _quorum_epoch_response(kind: Any, state: ReplicaState, received: Received, error: ErrorCode) -> Any:
@@ -406,6 +408,11 @@ def fetch_snapshot_response(
             state, FetchSnapshotResponse.NodeEndpoint, received.listener, received.version >= _ENDPOINTS
         ),
     )
+
+
+def snapshot_id(asked: Any) -> Any:
+    """A request's snapshot id, as answers have it."""
+    return _SnapshotPartition.SnapshotId(end_offset=asked.end_offset, epoch=asked.epoch)
 
 
 # --- answers to us ----------------------------------------------------------------------------------------------------

@@ -32,7 +32,12 @@ def kraft_version(level: int) -> ControlEntry:
 
 def kraft_voters(voters: VoterSet) -> ControlEntry:
     """The voter set in force from here on."""
-    return control.kraft_voters(
+    return control.kraft_voters(voter_entries(voters))
+
+
+def voter_entries(voters: VoterSet) -> list[VotersRecord.Voter]:
+    """The entries of a KRaftVoters record, as snapshots want them too."""
+    return [
         control.voter(
             voter.key.id,
             voter.key.directory_id,
@@ -41,7 +46,7 @@ def kraft_voters(voters: VoterSet) -> ControlEntry:
             max_kraft_version=voter.supported.max,
         )
         for voter in voters
-    )
+    ]
 
 
 def control_batch(entries: Sequence[ControlEntry], now_ms: int) -> bytearray:

@@ -409,8 +409,7 @@ class Replica:
     def refuse_answer(self, source: Destination, response: Any) -> None:
         """An answer nobody expects: say so, and leave the peer alone for a moment."""
         state = self.state
-        code = response.error_code
-        name = ErrorCode(code).name if code in set(ErrorCode) else str(code)
+        name = ErrorCode.of(response.error_code).name
         state.note(f"{type(response).__name__} from {source.host}:{source.port} is refused: {name}")
         state.back_off(source)
 

@@ -97,9 +97,8 @@ class Replication:
     def flushed(self, offset: int) -> None:
         """Count what is durable here; anybody else may fetch on, or ask for votes."""
         role = self._state.role
-        if isinstance(role, Leader):
-            if role.watermark.update(self._state.config.key.id, offset):
-                self._high_watermark_moved(role)
+        if isinstance(role, Leader) and role.watermark.update(self._state.config.key.id, offset):
+            self._high_watermark_moved(role)
 
     # --- the leader answers -------------------------------------------------------------------------------------------
 

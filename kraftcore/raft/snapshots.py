@@ -83,7 +83,7 @@ class Snapshots:
                 state,
                 received,
                 error,
-                snapshot_id=asked.snapshot_id,
+                snapshot_id=partition.snapshot_id(asked.snapshot_id),
                 size=size,
                 position=asked.position,
                 unaligned_records=chunk,

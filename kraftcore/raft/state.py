@@ -139,7 +139,7 @@ class ReplicaState:
         if self.voter_sets.truncate_to(offset):
             self.out.voters = self.voters
 
-    # --- log and snapshots as one ---------------------------------------------------------------------------------------
+    # --- log and snapshots as one -------------------------------------------------------------------------------------
 
     @property
     def is_flushed(self) -> bool:
@@ -175,9 +175,9 @@ class ReplicaState:
     def discard_log_behind_snapshot(self) -> None:
         """The latest snapshot is committed: a log that does not hold its last record starts anew at its end.
 
-        So after a snapshot was received, also when a crash came between. Kafka 4.3.1 (truncateToLatestSnapshot) compares
-        epochs before offsets instead, and so stops at a log with uncommitted records of a later epoch than the
-        snapshot's.
+        So after a snapshot was received, also when a crash came between. Kafka 4.3.1 (truncateToLatestSnapshot)
+        compares epochs before offsets instead, and so stops at a log with uncommitted records of a later epoch than
+        the snapshot's.
         """
         latest = self.snapshots.latest
         if latest is None:
@@ -188,7 +188,7 @@ class ReplicaState:
             self.log.truncate_fully_to(end_offset)
 
     def voters_at(self, end_offset: int) -> tuple[int, VoterSet]:
-        """kraft.version and voter set in force after the record below ``end_offset``: what a snapshot there must name."""
+        """kraft.version and voter set in force below ``end_offset``: what a snapshot up to there must name."""
         return self.versions.at(end_offset - 1), self.voter_sets.at(end_offset - 1)
 
     # --- roles --------------------------------------------------------------------------------------------------------
