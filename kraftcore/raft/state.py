@@ -183,8 +183,9 @@ class ReplicaState:
         if latest is None:
             return
         end_offset, epoch = latest
-        inside = self.log.log_start_offset < end_offset <= self.log.log_end_offset
-        if end_offset > self.log.log_end_offset or (inside and self.log.epoch_at(end_offset - 1) != epoch):
+        # None: the log was cleaned up to there, so it did go on from the snapshot.
+        known = self.log.epoch_at(end_offset - 1) if end_offset > self.log.log_start_offset else None
+        if end_offset > self.log.log_end_offset or known not in (None, epoch):
             self.log.truncate_fully_to(end_offset)
 
     def voters_at(self, end_offset: int) -> tuple[int, VoterSet]:

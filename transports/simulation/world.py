@@ -415,15 +415,16 @@ class World:
         self._run_until(started + 3_000_000)  # what was under way ends
         goal = len(self.checker.operations) + 3
         while self.agenda.now < started + PROGRESS_MS * 1000:
+            known = self.checker.acknowledged_end
             self._append()
-            self._run_until(self.agenda.now + 200_000)
-            if len(self.checker.operations) >= goal and self._all_caught_up():
+            self._run_until(self.agenda.now + 400_000)
+            if len(self.checker.operations) >= goal and self._all_have(known):
                 return
         raise Violation("progress", f"{PROGRESS_MS} ms after healing: {self.describe()}")
 
-    def _all_caught_up(self) -> bool:
+    def _all_have(self, offset: int) -> bool:
         alive = [host for host in self.hosts if host.number not in self._stay_down]
-        return all(host.is_up and host.machine.offset >= self.checker.acknowledged_end for host in alive)
+        return all(host.is_up and host.machine.offset >= offset for host in alive)
 
     def describe(self) -> str:
         """Everyone's state in a line."""
