@@ -4,11 +4,14 @@
     votes kept                  a replica (id and directory) votes for one candidate an epoch, over all its restarts,
                                 and never shows a lower epoch than before
     log matching                (offset, epoch) names one batch everywhere, and so does what stands before it
+    durable majority            what a leader commits is on the disks of a majority of the voters its log names last
     committed stays             what one replica knew to be committed is never different, or shorter, anywhere
     leader completeness         a new leader's log holds everything committed
     clients' high watermark     never falls within the life of a process, never beyond the log
+    pre-vote                    asking for it does not raise the epoch
     voter sets                  at most one uncommitted change of membership in a log; neighbours differ by one voter;
-                                what is in force below a high watermark is what the committed records say
+                                what is in force below a high watermark is what the committed records say;
+                                a leader whose removal is committed leads no more
     same state                  state machines that applied equally much are equal; snapshots restore that very state
     acknowledged                what a client was told to be committed is in the history, once
     linearizable reads          a barrier shows everything acknowledged before it began
@@ -61,6 +64,7 @@ class Shadow:
         self.batches: list[Seen] = []
         self.start = 0
         self.end = 0
+        self.voters: list[tuple[int, VoterSet]] = []
         self.compared = 0  # committed and found equal to the history below here
         self.high_watermark = 0
         self.role: tuple[Role, int] | None = None
@@ -89,6 +93,7 @@ class Checker:
         self._votes: dict[tuple[ReplicaKey, int], ReplicaKey] = {}
         self._states: dict[int, bytes] = {}
         self._shadows: dict[int, Shadow] = {}
+        self._top_epoch = 0
         self._data_crcs: set[tuple[int, int]] = set()
 
     # --- hooks of the hosts -------------------------------------------------------------------------------------------
@@ -99,7 +104,9 @@ class Checker:
         self._follow_log(host, self._shadows[host.number])
 
     def crashed(self, host: Host) -> None:
-        """A process dies; what its log held in this moment may be gone, or not."""
+        """A process dies in the middle of something; what its log held in this moment may be gone, or not."""
+        if host.replica.role is not Role.PROSPECTIVE:
+            self._top_epoch = max(self._top_epoch, host.replica.epoch)
 
     def before_sending(self, host: Host, effects: Effects) -> None:
         """Effects are about to become visible to others."""
@@ -123,12 +130,16 @@ class Checker:
         replica = host.replica
         role = (replica.role, replica.epoch)
         if role != shadow.role:
+            self._raised(host)
             shadow.role = role
             host.world.role_changed(host)
             if replica.role is Role.LEADER:
                 self._elected(host, shadow)
         if effects.high_watermark is not None:
             self._committed(host, shadow, effects.high_watermark)
+            if replica.role is Role.LEADER:
+                self._still_voter(host, effects.high_watermark)
+                self._durable(host, shadow, effects.high_watermark)
         if effects.voters is not None:
             self._check_voter_sets(host)
 
@@ -162,12 +173,22 @@ class Checker:
             return
         asked, told = request.topics[0].partitions[0], response.topics[0].partitions[0]
         if told.vote_granted and not asked.pre_vote:
+            saved = host.quorum_file.read()
+            if saved is None or (saved.leader_epoch, saved.voted_id) != (asked.replica_epoch, asked.replica_id):
+                raise Violation("votes kept", f"host {host.number} grants a vote that is not on its disk: {saved}")
             self._voted(host.key, asked.replica_epoch, ReplicaKey(asked.replica_id, asked.replica_directory_id))
 
     def _voted(self, voter: ReplicaKey, epoch: int, candidate: ReplicaKey) -> None:
         before = self._votes.setdefault((voter, epoch), candidate)
         if before.id != candidate.id:
             raise Violation("votes kept", f"{voter} voted for {before.id} and {candidate.id} in epoch {epoch}")
+
+    def _raised(self, host: Host) -> None:
+        epoch = host.replica.epoch
+        if epoch > self._top_epoch:
+            if host.replica.role is Role.PROSPECTIVE:
+                raise Violation("pre-vote", f"host {host.number} raised its epoch to {epoch} to ask for pre-votes")
+            self._top_epoch = epoch
 
     def _elected(self, host: Host, shadow: Shadow) -> None:
         epoch = host.replica.epoch
@@ -179,6 +200,10 @@ class Checker:
                 "leader completeness",
                 f"host {host.number} leads epoch {epoch}, its log ends at {shadow.end}, {self.end} is committed",
             )
+        voters = self._in_force(host, shadow)
+        granted = sum(1 for key in voters.keys if self._granted(key, epoch) == host.number)
+        if granted < len(voters) // 2 + 1:
+            raise Violation("one leader per epoch", f"host {host.number} leads epoch {epoch} by {granted} votes of {voters}")
         for mine in reversed(shadow.batches):
             if mine.next_offset <= self.end:
                 if self._at.get(mine.base_offset) != mine:
@@ -195,6 +220,8 @@ class Checker:
             del batches[: next((at for at, seen in enumerate(batches) if seen.next_offset > start), len(batches))]
         while batches and batches[-1].next_offset > end:
             batches.pop()
+        while shadow.voters and shadow.voters[-1][0] >= end:
+            shadow.voters.pop()
         offset = batches[-1].next_offset if batches else start
         previous = batches[-1].epoch if batches else -1
         while offset < end:
@@ -202,6 +229,8 @@ class Checker:
                 seen = Seen(batch.base_offset, batch.next_offset, batch.leader_epoch, batch.crc)
                 self._name(host, seen, previous)
                 batches.append(seen)
+                if batch.is_control:
+                    shadow.voters += [(at, voters) for at, _, voters in voter_changes(batch) if voters is not None]
                 offset, previous = seen.next_offset, seen.epoch
         shadow.start, shadow.end = start, end
         shadow.compared = min(shadow.compared, end)
@@ -269,6 +298,37 @@ class Checker:
                 changes += 1
         if changes > 1:
             raise Violation("voter sets", f"host {host.number} has {changes} uncommitted changes from {self.end} on")
+
+    def _in_force(self, host: Host, shadow: Shadow) -> VoterSet:
+        """The voter set that a host's log puts in force, read from its records."""
+        if shadow.voters:
+            return shadow.voters[-1][1]
+        said = next((voters for at, voters in reversed(self.voters) if at < shadow.start), None)
+        return said if said is not None else host.world.first_voters
+
+    def _granted(self, key: ReplicaKey, epoch: int) -> int | None:
+        found = self._votes.get((key, epoch))
+        if found is None and not key.has_directory:
+            found = next((to for (voter, at), to in self._votes.items() if at == epoch and voter.id == key.id), None)
+        return None if found is None else found.id
+
+    def _durable(self, host: Host, shadow: Shadow, high_watermark: int) -> None:
+        voters = self._in_force(host, shadow)
+        have = 0
+        for key in voters.keys:
+            other = next((other for other in host.world.hosts if key.matches(other.key)), None)
+            # A voter whose disk was replaced since had it, for all that one can tell.
+            have += other is None or other.log.flushed_offset >= high_watermark
+        if have < len(voters) // 2 + 1:
+            raise Violation(
+                "durable majority", f"host {host.number} commits up to {high_watermark}, which {have} of {voters} have"
+            )
+
+    def _still_voter(self, host: Host, high_watermark: int) -> None:
+        said = next(((at, voters) for at, voters in reversed(self.voters) if at < high_watermark), None)
+        start = host.replica.state.role.epoch_start_offset  # type: ignore[union-attr]
+        if said is not None and said[0] >= start and not said[1].is_voter(host.key):
+            raise Violation("voter sets", f"host {host.number} leads, its removal at {said[0]} is committed")
 
     def check_all(self, hosts: list[Host]) -> None:
         """Compare what is too dear to compare at every event."""

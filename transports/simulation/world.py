@@ -67,10 +67,11 @@ class World:
         first = [
             Voter(host.key, (host.endpoint,), VersionRange(0, 1)) for host in self.hosts[: options.nodes]
         ]
+        self.first_voters = VoterSet(tuple(first))
         if options.kraft_version:
             self._static = VoterSet()
             for host in self.hosts[: options.nodes]:
-                host.format(VoterSet(tuple(first)))
+                host.format(self.first_voters)
         else:
             self._static = static_voters((voter.key.id, voter.endpoints[0]) for voter in first)
 
