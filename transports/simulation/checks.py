@@ -301,10 +301,9 @@ class Checker:
 
     def _in_force(self, host: Host, shadow: Shadow) -> VoterSet:
         """The voter set that a host's log puts in force, read from its records."""
-        if shadow.voters:
-            return shadow.voters[-1][1]
-        said = next((voters for at, voters in reversed(self.voters) if at < shadow.start), None)
-        return said if said is not None else host.world.first_voters
+        first = shadow.batches[0].base_offset if shadow.batches else shadow.end
+        said = next(((at, voters) for at, voters in reversed(self.voters) if at < first), (-1, host.world.first_voters))
+        return max([said, *shadow.voters[-1:]], key=lambda entry: entry[0])[1]
 
     def _granted(self, key: ReplicaKey, epoch: int) -> int | None:
         found = self._votes.get((key, epoch))

@@ -21,7 +21,6 @@ from kraftcore.raft.partition import Elsewhere
 from kraftcore.raft.quorum import ReplicaKey, VoterSet
 from kraftcore.raft.replication import Replication
 from kraftcore.raft.roles import Candidate, Leader, Unattached
-from kraftcore.raft.snapshots import Snapshots
 from kraftcore.raft.state import ReplicaState
 
 
@@ -121,12 +120,6 @@ def _prospective_in_next_epoch(self: Election, cause: Any) -> None:
 def _oldest_snapshot(self: Replication, offset: int, epoch: int) -> Elsewhere | None:
     ids = [snapshot_id for snapshot_id in self._state.snapshots.ids if snapshot_id[0] > 0]
     return Elsewhere(snapshot=ids[0]) if ids and epoch < self._state.epoch else _place(self, offset, epoch)
-
-
-def _any_snapshot(self: Snapshots, snapshot_id: tuple[int, int]) -> None:
-    self._state.log.truncate_fully_to(max(snapshot_id[0], self._state.log.log_start_offset))
-    self._state.load_history()
-    self._state.out.restore = snapshot_id
 
 
 def _append_and_count(self: Replication, batch: bytearray) -> int:

@@ -215,7 +215,9 @@ class World:
         host.propose(Operation(self.appends), values)
 
     def _read(self) -> None:
-        host = self.leader() if self.rng.random() < 0.8 else self._somebody()
+        # Also of one that only believes to lead.
+        leading = [host for host in self.hosts if host.is_up and host.replica.role is Role.LEADER]
+        host = self.rng.choice(leading) if leading else self._somebody()
         if host is None:
             return
         known = self.checker.acknowledged_end
