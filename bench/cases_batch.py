@@ -6,7 +6,7 @@ from functools import partial
 
 from bench import inputs
 from bench.harness import OURS, Case
-from bench.peers import aiokafka_peer, java_peer, kafka_python_peer, kio_peer, ours_batch
+from bench.peers import aiokafka_peer, crc_peer, java_peer, kafka_python_peer, kio_peer, ours_batch
 
 SIZES = ((1, 100), (100, 100), (1000, 100))
 """Records in a batch, bytes in a value."""
@@ -19,8 +19,21 @@ PEERS = (
 
 
 def cases() -> list[Case]:
-    """Encode, decode and decode-objects in all sizes."""
-    return [*map(encode, SIZES), *map(decode, SIZES), *map(decode_objects, SIZES)]
+    """Encode, decode and decode-objects in all sizes, and the checksum alone."""
+    return [
+        *map(encode, SIZES),
+        *map(decode, SIZES),
+        decode(SIZES[1], all_columns=True),
+        *map(decode_objects, SIZES),
+        checksum(),
+    ]
+
+
+def checksum() -> Case:
+    """CRC-32C of 64 KiB."""
+    contenders = {OURS: partial(crc_peer.ours, 1 << 16)}
+    contenders |= {name: partial(crc_peer.theirs, name, 1 << 16) for name in crc_peer.PACKAGES}
+    return Case("crc32c-64k", "us", contenders, about="CRC-32C of 64 KiB, the checksum of every batch")
 
 
 def encode(shape: tuple[int, int]) -> Case:
@@ -32,17 +45,20 @@ def encode(shape: tuple[int, int]) -> Case:
     return Case(f"encode-{records}x{size}", "M records/s", contenders, records, about=about)
 
 
-def decode(shape: tuple[int, int]) -> Case:
-    """A buffer of many batches: every CRC checked, every record visited."""
+def decode(shape: tuple[int, int], all_columns: bool = False) -> Case:
+    """A buffer of many batches: every CRC and record checked, offset and value of each record delivered."""
     records, size = shape
-    contenders = {OURS: partial(ours_batch.decode, records, size)}
+    columns = None if all_columns else ("offset", "value")
+    contenders = {OURS: partial(ours_batch.decode, records, size, columns)}
     contenders |= {name: partial(peer.decode, records, size) for name, peer in PEERS}
+    wanted = "all eight columns" if all_columns else "offset and value"
     about = (
         f"decode a buffer of {inputs.STREAM_BYTES >> 20} MiB of batches of {records} records, every CRC checked: "
-        "kraftcore to Arrow columns, peers record by record"
+        f"kraftcore to Arrow arrays ({wanted}), peers record by record"
     )
     batches = -(-inputs.STREAM_BYTES // len(inputs.one_batch(records, size)))
-    return Case(f"decode-{records}x{size}", "M records/s", contenders, records * batches, about=about)
+    name = f"decode-all-columns-{records}x{size}" if all_columns else f"decode-{records}x{size}"
+    return Case(name, "M records/s", contenders, records * batches, about=about)
 
 
 def decode_objects(shape: tuple[int, int]) -> Case:

@@ -58,7 +58,7 @@ def open_log(folder: Path, total: int) -> Case:
     contenders = {
         OURS: log.open,
         java_peer.LOG_NAME: lambda: java_peer.open_log(log.copy("java")),
-        system_peer.SCAN_NAME: lambda: system_peer.full_scan(log.log_file(), inputs.LEADER_EPOCH),
+        system_peer.SCAN_NAME: lambda: system_peer.full_scan(log.log_files(), inputs.LEADER_EPOCH),
     }
     about = "open a log of 1 GB after a clean stop; Kafka scans it at every start"
     return Case("open-1gb", "ms", contenders, slice_s=0.0, about=about)

@@ -113,7 +113,10 @@ class Effort:
 
 
 FULL = Effort(rounds=9, slice_factor=1.0, warm_factor=2.0)
-QUICK = Effort(rounds=4, slice_factor=0.3, warm_factor=0.8)
+QUICK = Effort(rounds=3, slice_factor=0.3, warm_factor=0.5)
+SLOW_SLICES = 3
+SLOW_TURNS = 3
+"""A peer whose single call takes longer than three slices sits out two rounds of three."""
 SMOKE = Effort(rounds=1, slice_factor=0.0, warm_factor=0.0, smoke=True)
 
 
@@ -124,6 +127,7 @@ class Timing:
     seconds: list[float] = field(default_factory=list)
     calls: int = 0
     note: str = ""
+    slow: bool = False
 
     @property
     def best(self) -> float:
@@ -162,11 +166,15 @@ def measure(case: Case, effort: Effort, progress: Progress = lambda text: None) 
         calls = {}
         for name, operation in operations.items():
             progress(f"{name}: warm-up")
-            calls[name] = calibrate(operation, case.slice_s * effort.slice_factor, effort.warm_factor)
-            outcome.timings[name] = Timing(calls=calls[name], note=operation.note)
+            slice_s = case.slice_s * effort.slice_factor
+            calls[name], seconds = calibrate(operation, slice_s, effort.warm_factor)
+            slow = name != OURS and 0 < SLOW_SLICES * slice_s < seconds
+            outcome.timings[name] = Timing(calls=calls[name], note=operation.note, slow=slow)
         names = list(operations)
         for turn in range(effort.rounds):
             for name in names[turn % len(names) :] + names[: turn % len(names)]:
+                if turn % SLOW_TURNS and outcome.timings[name].slow:
+                    continue
                 progress(f"round {turn + 1} of {effort.rounds}: {name}")
                 outcome.timings[name].seconds.append(_slice(operations[name], calls[name]))
     finally:
@@ -197,10 +205,15 @@ def _prepare(case: Case, outcome: Outcome, progress: Progress) -> dict[str, Oper
     return operations
 
 
-def calibrate(operation: Operation, slice_s: float, warm_factor: float) -> int:
+def calibrate(operation: Operation, slice_s: float, warm_factor: float) -> tuple[int, float]:
+    """Warm up and find how many calls fill a slice.
+
+    Returns:
+        The number of calls, and the seconds of one (0.0 if it was not measured).
+    """
     calls = 1
     if slice_s <= 0:
-        return calls
+        return calls, 0.0
     warm_until = time.perf_counter() + operation.warm_s * warm_factor
     while True:
         seconds = _slice(operation, calls) * calls
@@ -209,7 +222,7 @@ def calibrate(operation: Operation, slice_s: float, warm_factor: float) -> int:
         if seconds > slice_s / 4 or calls >= operation.calls_max:
             break
         calls = min(calls * 4, operation.calls_max)
-    return max(1, min(round(calls * slice_s / max(seconds, 1e-9)), operation.calls_max))
+    return max(1, min(round(calls * slice_s / max(seconds, 1e-9)), operation.calls_max)), seconds / calls
 
 
 def _slice(operation: Operation, calls: int) -> float:
@@ -235,7 +248,7 @@ def add_up(total: Sum, outcomes: Sequence[Outcome]) -> Outcome | None:
         timings = [part.timings[name] for part in parts if name in part.timings]
         if len(timings) == len(parts):
             # Round by round, so that best and median stay those of a whole exchange.
-            seconds = [sum(turn) for turn in zip(*(timing.seconds for timing in timings), strict=True)]
+            seconds = [sum(turn) for turn in zip(*(timing.seconds for timing in timings), strict=False)]
             notes = sorted({timing.note for timing in timings if timing.note})
             result.timings[name] = Timing(seconds, min(timing.calls for timing in timings), "; ".join(notes))
             result.missing.pop(name, None)

@@ -17,8 +17,8 @@ import crc32c
 SEED = 20260101
 TIMESTAMP_MS = 1_700_000_000_000
 LEADER_EPOCH = 7
-STREAM_BYTES = 1 << 20
-"""Size of the buffers of many batches: what a Fetch response holds at most by default, and inside the L2 cache."""
+STREAM_BYTES = 4 << 20
+"""Size of the buffers of many batches: what a reader of segments takes at a time."""
 
 BATCH_HEADER = struct.Struct(">qiibIhiqqqhii")
 EPOCH_AT = slice(12, 16)

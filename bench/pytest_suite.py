@@ -48,7 +48,7 @@ def run(benchmark: Any, case: Case, name: str) -> None:
                 assert operation.digest() == ours.digest(), f"{name} does other work than kraftcore"
             finally:
                 ours.close()
-        calls = calibrate(operation, case.slice_s / 4, 0.0)
+        calls, _ = calibrate(operation, case.slice_s / 4, 0.0)
 
         def turn() -> None:
             CLOCK.now += operation.run(calls) / calls

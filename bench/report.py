@@ -48,6 +48,7 @@ def rows(outcome: Outcome) -> list[dict[str, Any]]:
             "ratio_median": None if timing is None else _rounded(timing.median / ours.median),
             "better": "higher" if outcome.higher_is_better else "lower",
             "rounds": len(ours.seconds),
+            "peer_rounds": None if timing is None else len(timing.seconds),
             "calls": ours.calls,
             "peer_calls": None if timing is None else timing.calls,
             "digest": outcome.digest,

@@ -115,7 +115,7 @@ class Jvm:
     """
 
     def __init__(self) -> None:
-        self.errors = tempfile.TemporaryFile("w+")
+        self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed in stop)
         self.folder = Path(tempfile.mkdtemp(prefix="kraftcore-bench-"))
         self.process = subprocess.Popen(
             ["java", *JVM_OPTIONS, "-cp", build(), "Main"],

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Iterator
+from typing import Any
 
 from bench import inputs
 from bench.harness import Missing, Operation, loop
 from kraftcore.core.batch import RecordBatch, build_batch
+from kraftcore.core.columns import decode_columns
 
 
 def encode(records: int, size: int) -> Operation:
@@ -46,16 +49,14 @@ def decode_values(records: int, size: int) -> Operation:
     return Operation(loop(call), lambda: inputs.digest_of_records(enumerate(call())))
 
 
-def decode(records: int, size: int) -> Operation:
-    """Check every batch of a buffer and decode all records to Arrow columns, values copied."""
-    try:
-        from kraftcore.core.columns import decode_columns
-    except ImportError as error:
-        raise Missing("pip install '.[bench]' brings pyarrow") from error
+def decode(records: int, size: int, columns: tuple[str, ...] | None = None) -> Operation:
+    """Check every batch of a buffer and decode all records to Arrow arrays: all columns, values copied."""
+    if importlib.util.find_spec("pyarrow") is None:
+        raise Missing("pip install '.[bench]' brings pyarrow")
     encoded, _ = inputs.stream(records, size)
 
-    def call() -> object:
-        return decode_columns(encoded)
+    def call() -> Any:
+        return decode_columns(encoded, columns=columns).to_arrow()
 
     def digest() -> str:
         table = call()

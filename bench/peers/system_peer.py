@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-import shutil
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import crc32c
@@ -24,9 +24,14 @@ def plain_write(records: int, size: int, parent: Path, calls_max: int) -> Operat
     path = parent / "plain-write"
 
     def run(calls: int) -> float:
+        batches = [bytearray(encoded) for _ in range(calls)]  # from as many places in memory as the log's
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
+        write = os.write
         try:
-            return loop(lambda: os.write(handle, encoded))(calls)
+            begin = time.perf_counter()
+            for batch in batches:
+                write(handle, batch)
+            return time.perf_counter() - begin
         finally:
             os.close(handle)
             path.unlink()
@@ -75,12 +80,15 @@ def pread(records: int, size: int, parent: Path, batches: int) -> Operation:
     )
 
 
-def full_scan(log_file: Path, leader_epoch: int) -> Operation:
-    """Read the log file and check every batch's CRC in Python: the least that a rescanning open can do."""
+def full_scan(log_files: Sequence[Path], leader_epoch: int) -> Operation:
+    """Read the segments and check every batch's CRC in Python: the least that a rescanning open can do."""
 
     def scan() -> int:
+        return max(map(scan_file, log_files))
+
+    def scan_file(path: Path) -> int:
         next_offset = 0
-        with log_file.open("rb", buffering=1 << 20) as file:
+        with path.open("rb", buffering=1 << 20) as file:
             while len(head := file.read(61)) == 61:
                 fields = inputs.BATCH_HEADER.unpack(head)
                 rest = file.read(fields[1] - 49)
@@ -96,10 +104,3 @@ def full_scan(log_file: Path, leader_epoch: int) -> Operation:
         return time.perf_counter() - begin
 
     return Operation(run, lambda: f"0..{scan()} epoch {leader_epoch}", note="headers and CRC only", calls_max=1)
-
-
-def copy_of(folder: Path, parent: Path, name: str) -> Path:
-    """Copy a log folder for a peer that changes what it opens."""
-    target = parent / name / folder.name
-    shutil.copytree(folder, target)
-    return target

@@ -1,1 +1,127 @@
-"""The ``kraftcore`` command: one file a command."""
+"""The ``kraftcore`` command: one file a command, imported only when it runs.
+
+Options are named as in Kafka's tools. Errors are one line on stderr: exit status 1 for what went wrong, 2 for wrong
+usage.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from kraftcore.errors import KraftError, StorageError
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+# Command -> (module and function, what it is for). Adding a command takes a line here and a module.
+COMMANDS = {
+    "completion": ("kraftcore.cli.completion:completion", "Print a script that completes commands with the tab key."),
+    "dump-log": ("kraftcore.cli.dump_log:dump_log", "Print segments, snapshots and index files as text or JSON."),
+}
+EXIT_INTERRUPTED = 130  # as a shell reports SIGINT
+EXIT_PIPE = 141  # as a shell reports SIGPIPE
+
+
+class LazyGroup(click.Group):
+    """A group that knows its commands by name and imports one only to run it or to show its own help."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names in alphabetical order."""
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command; None if there is none of that name."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, name = COMMANDS[cmd_name][0].split(":")
+        command = getattr(importlib.import_module(module), name)
+        assert isinstance(command, click.Command)  # noqa: S101
+        return command
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command; turn what went wrong into an exit status and one line."""
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # The reader of our output went away. Python would complain about the rest of its buffer at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            ctx.exit(EXIT_PIPE)
+        except StorageError as error:
+            raise click.ClickException(f"{error.filename}: {error.strerror}") from None
+        except KraftError as error:
+            raise click.ClickException(str(error)) from None
+        return result
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list in the help, from the table, without importing anything."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete command names, from the table as well."""
+        from click.shell_completion import CompletionItem
+
+        if incomplete.startswith("-"):
+            return super().shell_complete(ctx, incomplete)
+        return [
+            CompletionItem(name, help=COMMANDS[name][1])
+            for name in self.list_commands(ctx)
+            if name.startswith(incomplete)
+        ]
+
+
+def _print_version(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        from kraftcore import __version__
+
+        click.echo(f"kraftcore {__version__} (Kafka 4.3.1 formats)")
+        ctx.exit()
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="""\b
+Examples:
+  kraftcore dump-log --cluster-metadata-decoder --files 00000000000000000000.log
+  kraftcore dump-log --help
+  eval "$(kraftcore completion bash)"
+""",
+)
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Show the version."
+)
+def cli() -> None:
+    """KRaft you can embed: tools that read and write what Apache Kafka 4.3.1 does.
+
+    Options have the names they have in Kafka's own scripts.
+    """
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line.
+
+    Args:
+        arguments: without the program's name; None for ``sys.argv``.
+
+    Returns:
+        The exit status: 0, 1 for an error, 2 for wrong usage, 130 when interrupted, 141 when the reader of the output
+        went away.
+    """
+    try:
+        status = cli.main(args=arguments, prog_name="kraftcore", standalone_mode=False)
+    except click.exceptions.Exit as stop:
+        return stop.exit_code
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        return EXIT_INTERRUPTED
+    return status if isinstance(status, int) else 0

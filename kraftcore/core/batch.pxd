@@ -40,6 +40,7 @@ cdef class RecordBatch:
 
     cdef const uint8_t *records(self, int64_t *size) except NULL
     cdef object fault(self, BatchFault fault, const FaultPlace *place)
+    cdef int begin(self, int64_t size) except -1
     cdef const uint8_t *step(
         self, const uint8_t *start, const uint8_t *p, const uint8_t *end, int32_t index, int32_t previous,
         RecordView *view

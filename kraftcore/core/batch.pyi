@@ -3,9 +3,12 @@ from collections.abc import Iterable, Iterator
 from enum import IntEnum
 from typing import NamedTuple, final
 
+from typing_extensions import Buffer
+
+from kraftcore.core.build import build_batch as build_batch
+from kraftcore.core.build import build_records_batch as build_records_batch
 from kraftcore.core.compression import Compression as Compression
 from kraftcore.core.record import Record as Record
-from typing_extensions import Buffer
 
 __all__ = [
     "BatchTotals",
@@ -32,14 +35,6 @@ class BatchTotals(NamedTuple):
     base_offset: int
     last_offset: int
     max_timestamp_ms: int
-
-_Headers = Iterable[tuple[str | Buffer, Buffer | None]]
-_RecordLike = (
-    Record
-    | tuple[Buffer | None, Buffer | None]
-    | tuple[Buffer | None, Buffer | None, _Headers | None]
-    | tuple[Buffer | None, Buffer | None, _Headers | None, int | None]
-)
 
 @final
 class RecordBatch:
@@ -113,36 +108,6 @@ def validate_batch(data: Buffer, position: int = 0, *, max_decompressed_bytes: i
 def validate_batches(
     data: Buffer, position: int = 0, *, allow_partial: bool = False, max_decompressed_bytes: int = ...
 ) -> BatchTotals: ...
-def build_batch(
-    values: Iterable[Buffer | None],
-    *,
-    timestamp_ms: int,
-    base_offset: int = 0,
-    leader_epoch: int = -1,
-    compression: int = 0,
-    level: int | None = None,
-    producer_id: int = -1,
-    producer_epoch: int = -1,
-    base_sequence: int = -1,
-    transactional: bool = False,
-    timestamp_type: int = 0,
-) -> bytearray: ...
-def build_records_batch(
-    records: Iterable[_RecordLike],
-    *,
-    timestamp_ms: int = -1,
-    base_offset: int = 0,
-    leader_epoch: int = -1,
-    compression: int = 0,
-    level: int | None = None,
-    producer_id: int = -1,
-    producer_epoch: int = -1,
-    base_sequence: int = -1,
-    transactional: bool = False,
-    control: bool = False,
-    timestamp_type: int = 0,
-    delete_horizon_ms: int | None = None,
-) -> bytearray: ...
 def stamp_batch(
     batch: Buffer, base_offset: int, leader_epoch: int, timestamp_ms: int | None = None, *, position: int = 0
 ) -> None: ...

@@ -67,8 +67,9 @@ cdef inline void store_int64(uint8_t *p, int64_t value) noexcept nogil:
 
 
 cdef inline const uint8_t *read_uvarint32(const uint8_t *p, const uint8_t *end, uint32_t *value) noexcept nogil:
-    # At most 5 bytes; the fifth may hold 4 bits.
+    # At most 5 bytes; the fifth may hold 4 bits. One and two bytes, nearly all there are, go without the loop.
     cdef uint32_t byte, result
+    cdef int shift = 14
     if p >= end:
         return NULL
     byte = p[0]
@@ -76,7 +77,14 @@ cdef inline const uint8_t *read_uvarint32(const uint8_t *p, const uint8_t *end, 
         value[0] = byte
         return p + 1
     result = byte & 0x7F
-    cdef int shift = 7
+    p += 1
+    if p >= end:
+        return NULL
+    byte = p[0]
+    if byte < 0x80:
+        value[0] = result | (byte << 7)
+        return p + 1
+    result |= (byte & 0x7F) << 7
     p += 1
     while p < end:
         byte = p[0]
@@ -93,8 +101,16 @@ cdef inline const uint8_t *read_uvarint32(const uint8_t *p, const uint8_t *end, 
 
 cdef inline const uint8_t *read_uvarint64(const uint8_t *p, const uint8_t *end, uint64_t *value) noexcept nogil:
     # At most 10 bytes; the tenth may hold 1 bit.
-    cdef uint64_t byte, result = 0
-    cdef int shift = 0
+    cdef uint64_t byte, result
+    cdef int shift = 7
+    if p >= end:
+        return NULL
+    byte = p[0]
+    if byte < 0x80:
+        value[0] = byte
+        return p + 1
+    result = byte & 0x7F
+    p += 1
     while p < end:
         byte = p[0]
         p += 1

@@ -12,7 +12,6 @@ the row counters move only when its last record has passed.
 from collections import namedtuple
 
 cimport cython
-from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize, PyUnicode_DecodeUTF8
 from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint64_t
@@ -21,24 +20,31 @@ from libc.string cimport memcpy, memset
 
 from kraftcore.core.batch cimport acquire, corrupt_batch, decompress_records
 from kraftcore.core.bytes cimport read_varint
+from kraftcore.core.chunks cimport (
+    SLACK, ColumnBuffer, ColumnChunk, import_pyarrow, make_buffer, timestamp_scale, wanted_columns,
+)
 from kraftcore.core.header cimport (
-    BATCH_CODEC, BATCH_CRC, BATCH_HEADER_SIZE, BATCH_LENGTH, BATCH_OK, BATCH_SHORT, BATCH_TRAILING, COMPRESSION_MASK,
-    CONTROL, TIMESTAMP_LOG_APPEND, BatchFault, BatchHeader, crc_matches, read_header,
+    BATCH_CRC, BATCH_HEADER_SIZE, BATCH_OK, BATCH_SHORT, BATCH_TRAILING, COMPRESSION_MASK,
+    CONTROL, SIZE_MAX, TIMESTAMP_LOG_APPEND, BatchFault, BatchHeader, crc_matches, read_header,
 )
 from kraftcore.core.record cimport (
-    RECORD_SIZE_MIN, FaultPlace, RecordView, check_count, check_order, scan_record,
+    IN_HEADER, RECORD_SIZE_MIN, FaultPlace, RecordView, check_count, check_order, scan_plain, scan_record,
 )
 
+from kraftcore.core.chunks import COLUMNS, arrow_schema
+from kraftcore.core.chunks import ColumnBuffer as _ColumnBuffer
+from kraftcore.core.chunks import ColumnChunk as _ColumnChunk
 from kraftcore.core.compression import DEFAULT_MAX_DECOMPRESSED_BYTES
-from kraftcore.errors import CorruptBatchError, LocalError, MissingDependencyError
+from kraftcore.errors import CorruptBatchError, LocalError
 
 __all__ = [
     "COLUMNS", "CHUNK_BYTES_MAX", "ColumnBuffer", "ColumnChunk", "ColumnReader", "Damage", "DecodedColumns",
     "arrow_schema", "decode_columns",
 ]
 
-COLUMNS = ("offset", "timestamp", "key", "value", "headers", "partition_leader_epoch", "is_control", "position")
 CHUNK_BYTES_MAX = 0x7FFFFFFF
+
+globals().update(ColumnBuffer=_ColumnBuffer, ColumnChunk=_ColumnChunk)  # an assignment would clash with the cimport
 
 Damage = namedtuple("Damage", "position size reason")
 Damage.__doc__ = """A stretch of input that was left out.
@@ -58,8 +64,7 @@ cdef enum:
     WANT_EPOCH = 32
     WANT_CONTROL = 64
     WANT_POSITION = 128
-    SIZE_MAX = 0x7FFFFFFF
-    SLACK = 64                 # bytes behind each buffer's contents
+    BLOCK = 32
 
 cdef enum State:
     DONE
@@ -285,15 +290,38 @@ cdef bint put_headers(Sink *sink, const RecordView *view) noexcept nogil:
     return True
 
 
+cdef inline void copy_bytes(uint8_t *to, const uint8_t *p, int32_t size, const uint8_t *end) noexcept nogil:
+    # Short runs in whole blocks: the bytes up to `end` are readable, and each column has its slack.
+    cdef int32_t done = 0
+    if size <= 4 * BLOCK and end - p >= size + BLOCK:
+        while done < size:
+            memcpy(to + done, p + done, BLOCK)
+            done += BLOCK
+    else:
+        memcpy(to, p, size)
+
+
 cdef State take_batch(Job *job, const uint8_t *p, int64_t size) noexcept nogil:
     # Adds the batch in job.header, whose uncompressed records are the `size` bytes at `p`, or nothing of it.
     cdef Sink *sink = &job.sink
     cdef BatchHeader *header = &job.header
     cdef const uint8_t *start = p
     cdef const uint8_t *end = p + size
+    cdef const uint8_t *following
+    cdef const uint8_t *key
+    cdef const uint8_t *value
+    cdef int64_t *offsets
+    cdef int64_t *timestamps
+    cdef int32_t *key_ends
+    cdef int32_t *value_ends
+    cdef uint8_t *key_valid
+    cdef uint8_t *value_valid
+    cdef uint8_t *values
     cdef RecordView view
     cdef int want = job.want
-    cdef int32_t i, previous = -1
+    cdef int scale = job.scale
+    cdef int32_t i, timestamp_delta, offset_delta, key_size, value_size, headers_here, previous = -1
+    cdef int64_t delta
     cdef int64_t row = sink.rows
     cdef int64_t first = row
     cdef int64_t headers = sink.headers
@@ -315,54 +343,72 @@ cdef State take_batch(Job *job, const uint8_t *p, int64_t size) noexcept nogil:
         return fail(job, fault, -1)
     if not reserve(job, size):
         return NO_MEMORY
+    offsets = <int64_t *>sink.offset.data
+    timestamps = <int64_t *>sink.timestamp.data
+    key_ends = <int32_t *>sink.key_offsets.data + 1
+    key_valid = sink.key_valid.data
+    value_ends = <int32_t *>sink.value_offsets.data + 1
+    value_valid = sink.value_valid.data
+    values = sink.value.data
     if row & 7:
         if want & WANT_KEY:
             key_bits = sink.key_valid.data[row >> 3] & ((1 << (row & 7)) - 1)
         if want & WANT_VALUE:
             value_bits = sink.value_valid.data[row >> 3] & ((1 << (row & 7)) - 1)
     for i in range(header.count):
-        fault = scan_record(start, p, end, &view, &job.place)
-        if fault != BATCH_OK:
-            break
-        fault = check_order(previous, &view, header.last_offset_delta, &job.place)
-        if fault != BATCH_OK:
-            job.place.at = p - start
-            break
-        previous = view.offset_delta
-        p = view.end
-        offset = header.base_offset + view.offset_delta
+        following = scan_plain(p, end, &timestamp_delta, &offset_delta, &key, &key_size, &value, &value_size)
+        if following != NULL and offset_delta > previous and offset_delta <= header.last_offset_delta:
+            headers_here = 0
+            delta = timestamp_delta
+        else:
+            fault = scan_record(start, p, end, &view, &job.place)
+            if fault != BATCH_OK:
+                break
+            fault = check_order(previous, &view, header.last_offset_delta, &job.place)
+            if fault != BATCH_OK:
+                job.place.at = p - start
+                break
+            following = view.end
+            delta = view.timestamp_delta
+            offset_delta = view.offset_delta
+            key, key_size = view.key, view.key_size
+            value, value_size = view.value, view.value_size
+            headers_here = view.header_count
+        previous = offset_delta
+        p = following
+        offset = header.base_offset + offset_delta
         if partly and (offset < job.offset_from or offset >= job.offset_to):
             continue
         if want & WANT_OFFSET:
-            (<int64_t *>sink.offset.data)[row] = offset
+            offsets[row] = offset
         if want & WANT_TIMESTAMP:
             if not log_append:
-                timestamp = <int64_t>(<uint64_t>header.base_timestamp + <uint64_t>view.timestamp_delta)
-            (<int64_t *>sink.timestamp.data)[row] = scaled(timestamp, job.scale)
+                timestamp = <int64_t>(<uint64_t>header.base_timestamp + <uint64_t>delta)
+            timestamps[row] = scaled(timestamp, scale)
         if want & WANT_KEY:
-            if view.key_size >= 0:
-                memcpy(sink.key.data + key_used, view.key, view.key_size)
-                key_used += view.key_size
+            if key_size >= 0:
+                copy_bytes(sink.key.data + key_used, key, key_size, end)
+                key_used += key_size
                 key_bits |= 1 << (row & 7)
             else:
                 key_nulls += 1
-            (<int32_t *>sink.key_offsets.data)[row + 1] = <int32_t>key_used
+            key_ends[row] = <int32_t>key_used
             if (row & 7) == 7:
-                sink.key_valid.data[row >> 3] = key_bits
+                key_valid[row >> 3] = key_bits
                 key_bits = 0
         if want & WANT_VALUE:
-            if view.value_size >= 0:
-                memcpy(sink.value.data + value_used, view.value, view.value_size)
-                value_used += view.value_size
+            if value_size >= 0:
+                copy_bytes(values + value_used, value, value_size, end)
+                value_used += value_size
                 value_bits |= 1 << (row & 7)
             else:
                 value_nulls += 1
-            (<int32_t *>sink.value_offsets.data)[row + 1] = <int32_t>value_used
+            value_ends[row] = <int32_t>value_used
             if (row & 7) == 7:
-                sink.value_valid.data[row >> 3] = value_bits
+                value_valid[row >> 3] = value_bits
                 value_bits = 0
         if want & WANT_HEADERS:
-            if view.header_count and not put_headers(sink, &view):
+            if headers_here and not put_headers(sink, &view):
                 return NO_MEMORY
             (<int32_t *>sink.header_offsets.data)[row + 1] = <int32_t>sink.headers
         row += 1
@@ -422,7 +468,7 @@ cdef State run(Job *job) noexcept nogil:
     cdef State state
     while job.position < job.end:
         p = job.data + job.position
-        job.place.record = -2
+        job.place.record = IN_HEADER
         fault = read_header(p, job.size - job.position, &job.header)
         if fault == BATCH_OK and (
             job.header.last_offset < job.offset_from or job.header.base_offset >= job.offset_to
@@ -449,152 +495,14 @@ cdef inline bint has_room(const Job *job, int64_t size) noexcept nogil:
     return job.sink.rows == 0 or job.sink.span + size <= job.chunk_bytes
 
 
-# ---- Python -----------------------------------------------------------------------------------------------------------
+# ---- the reader -----------------------------------------------------------------------------------------------------
 
-@cython.final
-cdef class ColumnBuffer:
-    """Memory of one column, read-only through the buffer protocol. Arrow arrays keep it alive."""
-
-    cdef uint8_t *data
-    cdef int64_t size
-
-    def __dealloc__(self):
-        free(self.data)
-
-    def __getbuffer__(self, Py_buffer *buffer, int flags):
-        PyBuffer_FillInfo(buffer, self, <void *>(self.data if self.data != NULL else NOTHING), self.size, 1, flags)
-
-    def __len__(self):
-        return self.size
-
-
-cdef uint8_t NOTHING[8]
-
-
-cdef ColumnBuffer hand_over(Column *column, int64_t size):
-    # The column's memory becomes a Python object; a large rest is given back.
-    cdef ColumnBuffer buffer = ColumnBuffer.__new__(ColumnBuffer)
-    cdef uint8_t *smaller
-    buffer.data = column.data
-    buffer.size = size
-    if column.capacity - size > (1 << 16) and column.capacity - size > size // 8:
-        smaller = <uint8_t *>realloc(column.data, size + SLACK)
-        if smaller != NULL:
-            buffer.data = smaller
+cdef inline ColumnBuffer hand_over(Column *column, int64_t size):
+    # The column's memory becomes a Python object.
+    cdef ColumnBuffer buffer = make_buffer(column.data, size, column.capacity)
     column.data = NULL
     column.capacity = column.used = 0
     return buffer
-
-
-@cython.final
-cdef class ColumnChunk:
-    """Rows of one Arrow record batch.
-
-    Attributes:
-        count: number of rows.
-        columns: names of the columns, in order.
-        buffers: per column its Arrow buffers as ``ColumnBuffer`` or None (a validity bitmap when nothing is null):
-            ``offset``, ``timestamp``, ``partition_leader_epoch``, ``position``: (data,);
-            ``is_control``: (bits,); ``key``, ``value``: (validity, offsets, data);
-            ``headers``: (offsets, key offsets, key data, value validity, value offsets, value data).
-            All are in the machine's byte order; offsets are int32 and start at 0.
-        timestamp_unit: "ms" or "us".
-    """
-
-    cdef readonly int64_t count
-    cdef readonly tuple columns
-    cdef readonly dict buffers
-    cdef readonly str timestamp_unit
-    cdef int64_t key_nulls
-    cdef int64_t value_nulls
-    cdef int64_t headers
-    cdef int64_t header_nulls
-
-    def __len__(self):
-        return self.count
-
-    def to_arrow(self):
-        """A ``pyarrow.RecordBatch`` over the same memory.
-
-        Raises:
-            MissingDependencyError: pyarrow is not installed.
-        """
-        pa = _pyarrow()
-        schema = arrow_schema(self.columns, timestamp_unit=self.timestamp_unit)
-        return pa.RecordBatch.from_arrays([self.array(pa, field) for field in schema], schema=schema)
-
-    cdef object array(self, object pa, object field):
-        cdef tuple buffers = tuple([None if item is None else pa.py_buffer(item) for item in self.buffers[field.name]])
-        if field.name == "headers":
-            pair = field.type.value_type
-            names = pa.Array.from_buffers(pair[0].type, self.headers, [None, buffers[1], buffers[2]], 0)
-            contents = pa.Array.from_buffers(pair[1].type, self.headers, list(buffers[3:]), self.header_nulls)
-            pairs = pa.Array.from_buffers(pair, self.headers, [None], 0, 0, [names, contents])
-            return pa.Array.from_buffers(field.type, self.count, [None, buffers[0]], 0, 0, [pairs])
-        if field.name == "key":
-            return pa.Array.from_buffers(field.type, self.count, list(buffers), self.key_nulls)
-        if field.name == "value":
-            return pa.Array.from_buffers(field.type, self.count, list(buffers), self.value_nulls)
-        return pa.Array.from_buffers(field.type, self.count, [None, buffers[0]], 0)
-
-
-cdef object _pyarrow():
-    try:
-        import pyarrow
-    except ImportError:
-        raise MissingDependencyError("Arrow arrays need pyarrow: pip install 'kraftcore[arrow]'") from None
-    return pyarrow
-
-
-def arrow_schema(columns=None, *, str timestamp_unit="ms"):
-    """The ``pyarrow.Schema`` of decoded columns.
-
-    Args:
-        columns: names out of ``COLUMNS``; None for all.
-        timestamp_unit: "ms" or "us".
-    Raises:
-        LocalError: unknown column or unit.
-        MissingDependencyError: pyarrow is not installed.
-    """
-    columns, _ = _wanted(columns)
-    _scale(timestamp_unit)
-    pa = _pyarrow()
-    fields = {
-        "offset": pa.field("offset", pa.int64(), nullable=False),
-        "timestamp": pa.field("timestamp", pa.timestamp(timestamp_unit, tz="UTC"), nullable=False),
-        "key": pa.field("key", pa.binary()),
-        "value": pa.field("value", pa.binary()),
-        "headers": pa.field("headers", pa.list_(pa.field("element", pa.struct([
-            pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary()),
-        ]), nullable=False)), nullable=False),
-        "partition_leader_epoch": pa.field("partition_leader_epoch", pa.int32(), nullable=False),
-        "is_control": pa.field("is_control", pa.bool_(), nullable=False),
-        "position": pa.field("position", pa.int64(), nullable=False),
-    }
-    return pa.schema([fields[name] for name in columns])
-
-
-cdef tuple _wanted(object columns):
-    # Names in the caller's order, and their bits.
-    cdef int want = 0
-    if isinstance(columns, str):
-        raise LocalError(f"columns is a sequence of names, not the string {columns!r}")
-    columns = COLUMNS if columns is None else tuple(columns)
-    for name in columns:
-        if name not in COLUMNS:
-            raise LocalError(f"unknown column {name!r}: choose from {', '.join(COLUMNS)}")
-        if want & (1 << COLUMNS.index(name)):
-            raise LocalError(f"column {name!r} is named twice")
-        want |= 1 << COLUMNS.index(name)
-    return columns, want
-
-
-cdef int _scale(str unit) except -1:
-    if unit == "ms":
-        return 1
-    if unit == "us":
-        return 1000
-    raise LocalError(f"timestamp_unit {unit!r} is neither 'ms' nor 'us'")
 
 
 @cython.final
@@ -618,6 +526,7 @@ cdef class ColumnReader:
     cdef tuple columns
     cdef str timestamp_unit
     cdef object error
+    cdef bytes waiting
     cdef bint busy
     cdef readonly list damage
 
@@ -629,7 +538,7 @@ cdef class ColumnReader:
 
     def __init__(
         self, data, *, columns=None, int64_t position=0, end=None, int64_t base_position=0, offsets=None,
-        bint verify=True, str errors="raise", str timestamp_unit="ms", int64_t chunk_bytes=8 << 20,
+        bint verify=True, str errors="raise", str timestamp_unit="ms", int64_t chunk_bytes=1 << 20,
         int64_t max_decompressed_bytes=DEFAULT_MAX_DECOMPRESSED_BYTES,
     ):
         cdef Job *job = &self.job
@@ -637,8 +546,8 @@ cdef class ColumnReader:
             raise LocalError("a ColumnReader is used once")
         if errors not in ("raise", "stop", "skip"):
             raise LocalError(f"errors={errors!r} is none of 'raise', 'stop', 'skip'")
-        self.columns, job.want = _wanted(columns)
-        job.scale = _scale(timestamp_unit)
+        self.columns, job.want = wanted_columns(columns)
+        job.scale = timestamp_scale(timestamp_unit)
         if not 0 < chunk_bytes <= CHUNK_BYTES_MAX:
             raise LocalError(f"chunk_bytes {chunk_bytes} is outside 1 to {CHUNK_BYTES_MAX}")
         job.chunk_bytes = chunk_bytes
@@ -711,7 +620,7 @@ cdef class ColumnReader:
             if state == FAULT:
                 self.handle(corrupt_batch(
                     job.fault, job.data + job.position, job.size - job.position, job.base_position + job.position,
-                    NULL if job.place.record == -2 else &job.place,
+                    &job.place,
                 ))
             if self.error is None and (job.position < job.end or self.open_next()):
                 continue
@@ -723,21 +632,24 @@ cdef class ColumnReader:
             raise error
 
     cdef State take_compressed(self) except *:
-        # One compressed batch, unless the chunk is full; decompressing again then costs little against a whole chunk.
+        # One compressed batch. If the chunk has no room for it, what it decompressed to waits for the next chunk.
         cdef Job *job = &self.job
         cdef const uint8_t *p = job.data + job.position
         cdef const uint8_t *records
         cdef int64_t size
         cdef State state
-        cdef bytes plain
-        try:
-            plain = decompress_records(p, &job.header, job.base_position + job.position, self.max_bytes)
-        except CorruptBatchError as error:
-            self.handle(error)
-            return DONE
+        cdef bytes plain = self.waiting
+        self.waiting = None
+        if plain is None:
+            try:
+                plain = decompress_records(p, &job.header, job.base_position + job.position, self.max_bytes)
+            except CorruptBatchError as error:
+                self.handle(error)
+                return DONE
         records = <const uint8_t *>PyBytes_AS_STRING(plain)
         size = PyBytes_GET_SIZE(plain)
         if not has_room(job, size):
+            self.waiting = plain
             return FULL
         with nogil:
             state = take_batch(job, records, size)
@@ -849,6 +761,9 @@ cdef class DecodedColumns:
     cdef readonly tuple columns
     cdef readonly str timestamp_unit
 
+    def __reduce__(self):
+        raise TypeError("decoded columns cannot be pickled: send what to_arrow() returns")
+
     def __len__(self):
         cdef int64_t rows = 0
         for chunk in self.chunks:
@@ -861,7 +776,7 @@ cdef class DecodedColumns:
         Raises:
             MissingDependencyError: pyarrow is not installed.
         """
-        pa = _pyarrow()
+        pa = import_pyarrow()
         schema = arrow_schema(self.columns, timestamp_unit=self.timestamp_unit)
         return pa.Table.from_batches([chunk.to_arrow() for chunk in self.chunks], schema)
 

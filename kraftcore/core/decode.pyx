@@ -1,5 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True, autotestdict=False
-# Bytes to message objects. Bytes are hostile: no read at or beyond `end`, nothing allocated by a claimed length or count
+"""Bytes to message objects."""
+
+# Bytes are hostile: no read at or beyond `end`, nothing allocated by a claimed length or count
 # before it is compared with the bytes that are left, recursion only as deep as the schema.
 #
 # Plain C reference counting throughout: a function returns a new reference, or NULL after `fail` (or, without memory,

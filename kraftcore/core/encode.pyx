@@ -1,5 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True, autotestdict=False
-# Message objects to bytes. What the caller put into the objects is checked here, once, while it is written.
+"""Message objects to bytes."""
+
+# What the caller put into the objects is checked here, once, while it is written.
 #
 # Small messages are written to a scratch array on the stack and copied once into a bytes object of the right size; a
 # longer one moves into a growing bytes object that is cut to size at the end. Internal functions return 0, or -1 after
@@ -157,6 +159,8 @@ cdef int encode_struct(const StructPlan *plan, PyObject *instance, Writer *w) ex
             return -1
     if plan.flexible:
         return encode_tagged(plan, instance, w)
+    if (<Struct>instance).unknown:
+        return fail(w, "keeps unknown tagged fields, which this version cannot carry")
     return 0
 
 

@@ -1,7 +1,8 @@
 """Leader epochs of a log: which epoch's records begin where, and the ``leader-epoch-checkpoint`` file.
 
-Rules, Kafka's (LeaderEpochFileCache): entries grow strictly in epoch and offset. Assigning (epoch, offset) drops entries at
-or above either. Raising the log start drops the entries below it, except that the last of them moves up to the new start.
+Rules, Kafka's (LeaderEpochFileCache): entries grow strictly in epoch and offset. Assigning (epoch, offset) drops
+entries at or above either. Raising the log start drops the entries below it, except that the last of them moves up to
+the new start.
 
 File: text, one line each: version ``0``, number of entries, then ``epoch start_offset``; a newline after each line.
 """
@@ -162,7 +163,9 @@ class LeaderEpochs:
             words = line.split()
             wanted = 1 if number <= 2 else 2
             if len(words) != wanted or not all(word.isdecimal() and len(word) <= 19 for word in words):
-                raise CorruptDataError(f"line {number}: expected {wanted} whole number(s), got {line[:40]!r}", path=path)
+                raise CorruptDataError(
+                    f"line {number}: expected {wanted} whole number(s), got {line[:40]!r}", path=path
+                )
             pairs.append([int(word) for word in words])
         if len(pairs) < 2 or pairs[0] != [0]:
             raise CorruptDataError("not a version 0 checkpoint", path=path)

@@ -101,6 +101,9 @@ cdef class File:
         closed: whether ``close`` was called.
     """
 
+    def __cinit__(self):
+        self.closed = True  # until an open succeeds
+
     cdef int64_t pread(self, uint8_t *target, int64_t size, int64_t position) except -1:
         raise NotImplementedError
 
@@ -480,6 +483,7 @@ class OsFiles(Files):
             flags |= os.O_TRUNC
         file.path = path
         file.fd = _os_call(os.open, path, (flags, mode))
+        file.closed = False
         return file
 
     def rename(self, source, target):
@@ -516,6 +520,7 @@ class OsFiles(Files):
         cdef OsFile folder = OsFile.__new__(OsFile)
         folder.path = path
         folder.fd = _os_call(os.open, path, (os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY,))
+        folder.closed = False
         try:
             folder.flush(True)
         finally:

@@ -36,6 +36,9 @@ cdef enum:
     TRANSACTIONAL = 0x10
     CONTROL = 0x20
     DELETE_HORIZON = 0x40
+    CODEC_MAX = 4
+    SIZE_MAX = 0x7FFFFFFF      # of a batch, a record, a key, a value
+    LONG_WORK = 1 << 18        # bytes from which releasing the GIL pays
 
 cdef enum BatchFault:
     # Why bytes are no batch; batch.corrupt_batch() has the words for each.

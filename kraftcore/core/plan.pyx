@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True, autotestdict=False
-# From a schema and a version to the C plan that the encoder and the decoder walk. Done once, on first use.
+"""From a schema and a version to the C plan that the encoder and the decoder walk; made once, on first use."""
 
 from kraftcore.errors import LocalError
 

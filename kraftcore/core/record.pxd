@@ -11,7 +11,7 @@
 # that do not rise or that pass lastOffsetDelta, and more than 32 bits in a varint.
 # Source: Kafka 4.3.1, DefaultRecord.readFrom, DefaultRecordBatch.RecordIterator.
 
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from kraftcore.core.bytes cimport read_varint, read_varlong
 from kraftcore.core.header cimport (
@@ -21,6 +21,7 @@ from kraftcore.core.header cimport (
 
 cdef enum:
     RECORD_SIZE_MIN = 7        # seven fields of one byte
+    IN_HEADER = -2             # FaultPlace.record: the fault lies in the batch header, the rest is not set
 
 cdef struct RecordView:
     int64_t timestamp_delta
@@ -35,10 +36,14 @@ cdef struct RecordView:
     const uint8_t *end         # the next record
 
 cdef struct FaultPlace:
-    int32_t record             # index in the batch, or -1
+    int32_t record             # index in the batch; -1 for none, or IN_HEADER
     int64_t at                 # bytes into the (uncompressed) records
     int64_t found
     int64_t wanted             # the limit that `found` breaks
+
+
+cdef inline int64_t add_wrapping(int64_t a, int64_t b) noexcept nogil:
+    return <int64_t>(<uint64_t>a + <uint64_t>b)
 
 
 cdef inline BatchFault scan_headers(
@@ -144,6 +149,81 @@ cdef inline BatchFault scan_record(
     return fault
 
 
+cdef inline const uint8_t *scan_plain(
+    const uint8_t *p, const uint8_t *end, int32_t *timestamp_delta, int32_t *offset_delta, const uint8_t **key,
+    int32_t *key_size, const uint8_t **value, int32_t *value_size
+) noexcept nogil:
+    # A short cut for nearly every record: no headers, small numbers, not at the very end. The next record, or NULL if
+    # only scan_record can tell. One comparison makes up to ten bytes readable, instead of one for each byte.
+    cdef uint32_t raw, byte
+    cdef const uint8_t *stop
+    if end - p < 16:
+        return NULL
+    raw = p[0]
+    p += 1
+    if raw >= 0x80:
+        byte = p[0]
+        raw = (raw & 0x7F) | (byte << 7)
+        p += 1
+        if byte >= 0x80:
+            return NULL
+    if raw & 1:
+        return NULL
+    raw >>= 1
+    if raw < RECORD_SIZE_MIN - 1 or <int64_t>raw > end - p:
+        return NULL
+    stop = p + raw
+    # p[0], the attributes, may be anything
+    raw = p[1]
+    p += 2
+    if raw >= 0x80:
+        byte = p[0]
+        raw = (raw & 0x7F) | (byte << 7)
+        p += 1
+        if byte >= 0x80:
+            return NULL
+    timestamp_delta[0] = <int32_t>((raw >> 1) ^ (0 - (raw & 1)))
+    raw = p[0]
+    p += 1
+    if raw >= 0x80:
+        byte = p[0]
+        raw = (raw & 0x7F) | (byte << 7)
+        p += 1
+        if byte >= 0x80:
+            return NULL
+    offset_delta[0] = <int32_t>((raw >> 1) ^ (0 - (raw & 1)))
+    raw = p[0]
+    p += 1
+    if raw == 1:
+        key_size[0] = -1
+        key[0] = p
+    else:
+        if raw & 0x81 or <int64_t>(raw >> 1) > stop - p:
+            return NULL
+        key_size[0] = <int32_t>(raw >> 1)
+        key[0] = p
+        p += raw >> 1
+    if stop - p < 3:
+        return NULL
+    raw = p[0]
+    p += 1
+    if raw >= 0x80:
+        byte = p[0]
+        raw = (raw & 0x7F) | (byte << 7)
+        p += 1
+        if byte >= 0x80:
+            return NULL
+    if raw & 1:
+        return NULL
+    raw >>= 1
+    value[0] = p
+    value_size[0] = <int32_t>raw
+    # exactly the value and a header count of 0 must be left
+    if stop - p != <int64_t>raw + 1 or p[raw] != 0:
+        return NULL
+    return stop
+
+
 cdef inline BatchFault check_count(
     int64_t size, int32_t count, int32_t last_offset_delta, FaultPlace *place
 ) noexcept nogil:
@@ -179,11 +259,19 @@ cdef inline BatchFault check_span(
     cdef RecordView view
     cdef const uint8_t *start = p
     cdef const uint8_t *end = p + size
-    cdef int32_t i, previous = -1
+    cdef const uint8_t *following
+    cdef int32_t i, timestamp_delta, previous = -1
     cdef BatchFault fault = check_count(size, count, last_offset_delta, place)
     if fault != BATCH_OK:
         return fault
     for i in range(count):
+        following = scan_plain(
+            p, end, &timestamp_delta, &view.offset_delta, &view.key, &view.key_size, &view.value, &view.value_size
+        )
+        if following != NULL and view.offset_delta > previous and view.offset_delta <= last_offset_delta:
+            previous = view.offset_delta
+            p = following
+            continue
         fault = scan_record(start, p, end, &view, place)
         if fault == BATCH_OK:
             fault = check_order(previous, &view, last_offset_delta, place)
@@ -206,6 +294,7 @@ cdef inline BatchFault check_span(
 cdef class Record:
     cdef readonly int64_t offset
     cdef readonly int64_t timestamp_ms
+    cdef int64_t stored_ms     # differs from timestamp_ms where log append time hides it; for encoding anew
     cdef readonly bytes key
     cdef readonly bytes value
     cdef readonly tuple headers
@@ -216,7 +305,7 @@ cdef class Record:
 
 # The record that `view` shows. `size`: its bytes, length varint included. No checks: scan_record made them.
 cdef Record make_record(
-    const RecordView *view, int64_t offset, int64_t timestamp_ms, int32_t sequence, int32_t size
+    const RecordView *view, int64_t offset, int64_t timestamp_ms, int64_t stored_ms, int32_t sequence, int32_t size
 )
 # Header count and headers as they stand in a record. LocalError for what cannot be a header.
 cdef bytes encode_headers(object headers)

@@ -49,13 +49,19 @@ cdef tuple decode_headers(const RecordView *view):
     return headers
 
 
+cdef bytes number(Py_ssize_t value):
+    cdef uint8_t room[5]
+    if value > 0x7FFFFFFF:
+        raise LocalError(f"{value} is beyond the 2 GiB that a record can hold")
+    return PyBytes_FromStringAndSize(<char *>room, write_varint(room, <int32_t>value) - room)
+
+
 cdef bytes encode_headers(object headers):
     cdef list parts = []
-    cdef uint8_t number[5]
     cdef object item, name
     cdef bytes raw
     headers = tuple(headers)
-    parts.append(PyBytes_FromStringAndSize(<char *>number, write_varint(number, <int32_t>len(headers)) - number))
+    parts.append(number(len(headers)))
     for item in headers:
         try:
             name, item = item
@@ -70,23 +76,24 @@ cdef bytes encode_headers(object headers):
             raise LocalError("a header key cannot be None")
         else:
             raw = as_bytes(name, "header key")
-        parts.append(PyBytes_FromStringAndSize(<char *>number, write_varint(number, <int32_t>len(raw)) - number))
+        parts.append(number(len(raw)))
         parts.append(raw)
         raw = as_bytes(item, "header value")
         if raw is None:
             parts.append(b"\x01")
         else:
-            parts.append(PyBytes_FromStringAndSize(<char *>number, write_varint(number, <int32_t>len(raw)) - number))
+            parts.append(number(len(raw)))
             parts.append(raw)
     return b"".join(parts)
 
 
 cdef Record make_record(
-    const RecordView *view, int64_t offset, int64_t timestamp_ms, int32_t sequence, int32_t size
+    const RecordView *view, int64_t offset, int64_t timestamp_ms, int64_t stored_ms, int32_t sequence, int32_t size
 ):
     cdef Record record = Record.__new__(Record)
     record.offset = offset
     record.timestamp_ms = timestamp_ms
+    record.stored_ms = stored_ms
     record.sequence = sequence
     record.size = size
     record.attributes = view.attributes
@@ -131,7 +138,7 @@ cdef class Record:
         self.headers = NO_HEADERS
         if headers:
             self.headers = _normal_headers(headers)
-        self.timestamp_ms = timestamp_ms
+        self.timestamp_ms = self.stored_ms = timestamp_ms
         self.offset = -1
         self.sequence = -1
         self.size = 0
@@ -168,8 +175,8 @@ cdef class Record:
 
     def __reduce__(self):
         return _restore, (
-            self.offset, self.timestamp_ms, self.key, self.value, self.headers, self.sequence, self.size,
-            self.attributes,
+            self.offset, self.timestamp_ms, self.stored_ms, self.key, self.value, self.headers, self.sequence,
+            self.size, self.attributes,
         )
 
 
@@ -183,11 +190,12 @@ cdef tuple _normal_headers(object headers):
     return decode_headers(&view)
 
 
-def _restore(int64_t offset, int64_t timestamp_ms, bytes key, bytes value, tuple headers, int32_t sequence,
-             int32_t size, int attributes):
+def _restore(int64_t offset, int64_t timestamp_ms, int64_t stored_ms, bytes key, bytes value, tuple headers,
+             int32_t sequence, int32_t size, int attributes):
     cdef Record record = Record.__new__(Record)
     record.offset = offset
     record.timestamp_ms = timestamp_ms
+    record.stored_ms = stored_ms
     record.key = key
     record.value = value
     record.headers = headers

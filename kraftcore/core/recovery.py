@@ -2,13 +2,13 @@
 
 Order, and why a crash at any point is harmless:
 
-1. Leftovers go: ``.deleted`` files, temporary files, indexes without a log, segments below the listing's start (a deletion
-   that was under way).
+1. Leftovers go: ``.deleted`` files, temporary files, indexes without a log, segments below the listing's start (a
+   deletion that was under way).
 2. Segments, oldest first. One that matches its line in the listing is trusted. Any other is read batch by batch and its
    indexes are rebuilt; where the intact batches end, the log ends.
-3. That end is normal when nothing at or above it was durable by the listing: a torn tail. It is cut, later segments go. Below
-   that, or (in a folder without a listing) when later segments exist, bytes that were durable are damaged: Kafka would cut
-   there and lose what follows without a word; here opening fails, unless ``repair`` asks for it.
+3. That end is normal when nothing at or above it was durable by the listing: a torn tail. It is cut, later segments
+   go. Below that, or (in a folder without a listing) when later segments exist, bytes that were durable are damaged:
+   Kafka would cut there and lose what follows without a word; here opening fails, unless ``repair`` asks for it.
 4. Everything is synced, the leader epochs are brought in line with the batches, and a new listing is written.
 """
 

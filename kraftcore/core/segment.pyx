@@ -21,7 +21,7 @@ from kraftcore.core.header cimport (
 from kraftcore.core.index cimport OFFSET_ENTRY, TIME_ENTRY, Index, IndexEntry
 
 from kraftcore.core.listing import SegmentEntry
-from kraftcore.errors import CorruptDataError, InvariantError
+from kraftcore.errors import CorruptDataError, InvariantError, StorageError
 
 cdef enum:
     SCAN_BYTES = 1 << 20         # how much a scan reads at a time
@@ -129,6 +129,14 @@ cdef class Segment:
         self.sealed = self.synced = False
         self.since_entry = 0
         self.attach()
+
+    def freeze(self):
+        """After a failure: no more changes; reads open the files again, for a file refuses them after a failed sync."""
+        self.sealed = True
+        try:
+            self.detach()
+        except StorageError:
+            pass  # what led here is the error to tell
 
     def drop(self):
         """Close it for good."""
@@ -272,19 +280,24 @@ cdef class Segment:
             )
         return data if end == len(data) else data[:end]
 
-    def find_timestamp(self, int64_t timestamp):
-        """Base offset of its first batch whose largest timestamp is at or above ``timestamp``; None when there is none."""
+    def find_timestamp(self, int64_t timestamp, int64_t from_offset):
+        """Base offset of its first batch whose largest timestamp is at or above ``timestamp``; None when there is none.
+
+        Batches that end below ``from_offset`` do not count.
+        """
         cdef BatchHeader header
         cdef IndexEntry entry
         cdef Look look
-        cdef int64_t slot, position, offset = self.base_offset
+        cdef int64_t slot, position, offset = max(self.base_offset, from_offset)
         if timestamp > self.max_timestamp:
             return None
         self.attach()
         slot = self.times.floor_slot(timestamp - 1, False)
         if slot >= 0:
             self.times.get(slot, &entry)
-            if self.base_offset <= entry.value < self.next_offset:
+            if offset <= entry.value < self.next_offset and self.find(entry.value, &header) >= 0 and (
+                header.max_timestamp == entry.key
+            ):
                 offset = entry.value  # no batch up to this one has a larger timestamp than the entry's, which is too small
         position = self.find(offset, &header)
         look.start, look.got = 0, 0
@@ -374,7 +387,7 @@ cdef class Segment:
         return file_size, reason, epochs
 
     cdef object scan(self, int64_t file_size, int32_t epoch, list epochs):
-        cdef int64_t room = SCAN_BYTES, start, got, at
+        cdef int64_t room = max(min(<int64_t>SCAN_BYTES, file_size), 1), start, got, at
         cdef uint8_t *buffer = <uint8_t *>PyMem_Malloc(room)
         cdef uint8_t *larger
         cdef BatchHeader header

@@ -367,6 +367,7 @@ cdef class SimulatedDisk(Files):
                 raise _failure(_errno.EACCES, path)
         file = SimulatedFile.__new__(SimulatedFile)
         file.path, file.disk, file.inode, file.read_only = path, self, inode, read_only
+        file.closed = False
         inode.links += 1
         if truncate and PyByteArray_GET_SIZE(inode.seen):
             self.write(inode, 0, None)

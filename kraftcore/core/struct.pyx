@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True, autotestdict=False
-# Message objects: Python classes with __slots__ whose values the codec reaches by offset.
-#
+"""Message objects: Python classes with ``__slots__`` whose values the codec reaches by offset."""
+
 # A class body (kraftcore/protocol) is the schema; `lay_out` turns its fields into a Layout once, at class creation.
 # Attribute reads stay plain slot reads, which the interpreter specialises. Defaults that must not be shared (lists,
 # structs) are left empty and made when first asked for: a decoded Fetch response has five of them that nobody reads.
@@ -8,6 +8,7 @@
 from kraftcore.errors import LocalError
 
 cimport cython
+from cpython.dict cimport PyDict_GetItem, PyDict_Next
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from cpython.object cimport Py_EQ, PyObject_RichCompareBool
 from cpython.ref cimport Py_INCREF, Py_XDECREF, Py_XINCREF, PyObject, PyTypeObject
@@ -257,11 +258,11 @@ cdef class Struct:
 
     def __init__(self, **fields):
         cdef Layout layout = layout_of(type(self))
-        for name, value in fields.items():
-            position = layout.index.get(name)
-            if position is None:
-                raise TypeError(f"{type(self).__name__}() got an unexpected keyword argument {name!r}")
-            set_slot(<PyObject *>self, layout.slots[<Py_ssize_t>position].offset, value)
+        cdef PyObject *name = NULL
+        cdef PyObject *value = NULL
+        cdef Py_ssize_t position = 0
+        while PyDict_Next(fields, &position, &name, &value):
+            set_slot(<PyObject *>self, offset_of(self, layout, <object>name), <object>value)
         fill_shared(self, layout)
 
     @property
@@ -302,10 +303,7 @@ cdef class Struct:
         cdef Struct made = self.copy()
         cdef Layout layout = layout_of(type(self))
         for name, value in changes.items():
-            position = layout.index.get(name)
-            if position is None:
-                raise TypeError(f"{type(self).__name__} has no field {name!r}")
-            set_slot(<PyObject *>made, layout.slots[<Py_ssize_t>position].offset, value)
+            set_slot(<PyObject *>made, offset_of(self, layout, name), value)
         return made
 
     def __copy__(self):
@@ -350,6 +348,13 @@ cdef class Struct:
         if self.unknown:
             shown.append(f"unknown_tagged_fields={self.unknown!r}")
         return f"{type(self).__qualname__}({', '.join(shown)})"
+
+
+cdef Py_ssize_t offset_of(Struct instance, Layout layout, object name) except -1:
+    cdef PyObject *position = PyDict_GetItem(layout.index, name)
+    if position == NULL:
+        raise TypeError(f"{type(instance).__name__} has no field {name!r}")
+    return layout.slots[<Py_ssize_t><object>position].offset
 
 
 cdef bint is_pristine(Struct value) except -1:

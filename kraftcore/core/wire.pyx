@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True, autotestdict=False
-# Entry points of the wire codec.
-#
+"""Entry points of the wire codec: messages and whole frames."""
+
 #   struct.pyx   message objects: values by offset             plan.pyx     schema + version -> C plan
 #   decode.pyx   hostile bytes -> objects                      encode.pyx   objects -> bytes, values checked
 #   wire.pyx     messages and whole frames, on top of these
@@ -149,7 +149,10 @@ cdef int put_header(Writer *w, Codec codec, int32_t correlation_id, object clien
         store_int16(w.p, -1)
         w.p += 2
     else:
-        text = PyUnicode_AsUTF8AndSize(<str?>client_id, &size)
+        try:
+            text = PyUnicode_AsUTF8AndSize(<str?>client_id, &size)
+        except UnicodeEncodeError:
+            raise LocalError("the client id holds lone surrogates, which UTF-8 cannot carry") from None
         if size > 0x7FFF:
             raise LocalError(f"the client id has {size} bytes, the limit is 32767")
         reserve(w, size + 3)

@@ -32,6 +32,7 @@ class MetadataVersion(IntEnum):
     changes_records: bool
 
     def __new__(cls, level: int, text: str, changes_records: bool) -> Self:
+        """A member from its tuple of facts."""
         member = int.__new__(cls, level)
         member._value_ = level
         member.text = text

@@ -102,6 +102,7 @@ class StructMeta(type):
     __layout__: Any
 
     def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any) -> StructMeta:
+        """Create the class; ``options`` go to ``__init_subclass__``."""
         fields = tuple(value.bind(key) for key, value in namespace.items() if isinstance(value, Field))
         inherited = any(base.__layout__.fields for base in bases if isinstance(base, StructMeta))
         if fields and inherited:

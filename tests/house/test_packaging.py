@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
+import subprocess
+import sys
 from importlib.metadata import version
 
 import pytest
@@ -19,10 +20,12 @@ def test_every_package_folder_is_listed_in_pyproject():
     assert listed == {module_name(path) for path in sources(".py") if path.name == "__init__.py"}
 
 
-def test_no_generic_top_level_names_are_installed():
-    for name in SOURCES:
-        found = importlib.util.find_spec(name)
-        assert name == "kraftcore" or found is None, f"{name} is importable as {found}"
+def test_no_generic_top_level_names_are_installed(tmp_path):
+    names = sorted(set(SOURCES) - {"kraftcore"} | {"bench", "tests"})
+    ask = f"from importlib.util import find_spec; print([name for name in {names!r} if find_spec(name)])"
+    # From a neutral folder, with nothing but site-packages on the path.
+    found = subprocess.run([sys.executable, "-P", "-c", ask], cwd=tmp_path, check=True, capture_output=True, text=True)
+    assert found.stdout.strip() == "[]"
 
 
 @pytest.mark.parametrize("name", EXTENSIONS)

@@ -76,7 +76,7 @@ def test_hostile_bytes_raise_only_the_documented_error(noise: bytes, at: int, va
         try:
             MetaProperties.decode(data)
         except CorruptDataError as error:
-            assert error.reason  # noqa: PT017
+            assert error.reason
 
 
 def test_needs_what_version_1_promises() -> None:

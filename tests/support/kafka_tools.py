@@ -1,4 +1,4 @@
-"""Real Kafka, for the interoperation tests: its jars from Maven Central, its tools and small programs of ours in a JVM."""
+"""Real Kafka, for the interoperation tests: jars from Maven Central, its tools and our programs in a JVM."""
 
 from __future__ import annotations
 
@@ -75,7 +75,16 @@ class KafkaTools:
         classes = CACHE / f"classes-{_digest([pom, *sources])}"
         with _lock(CACHE / "lock"):
             if not jars.is_dir():
-                command = ["mvn", "-q", "-B", "-f", str(pom), COPY_JARS, "-DoutputDirectory={}", "-DincludeScope=runtime"]
+                command = [
+                    "mvn",
+                    "-q",
+                    "-B",
+                    "-f",
+                    str(pom),
+                    COPY_JARS,
+                    "-DoutputDirectory={}",
+                    "-DincludeScope=runtime",
+                ]
                 _make(jars, command, "{}", RESOLVE_TIMEOUT_S)
             if not classes.is_dir():
                 command = ["javac", "-nowarn", "-d", "{}", "-cp", f"{jars}/*", *map(str, sources)]

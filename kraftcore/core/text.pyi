@@ -1,0 +1,9 @@
+from typing import final
+
+from kraftcore.core.struct import Struct
+
+@final
+class JsonForm: ...
+
+def java_double(value: float) -> str: ...
+def to_json_text(message: Struct, version: int) -> bytes: ...
