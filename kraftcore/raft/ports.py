@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 
 class LogPort(Protocol):
-    """The part of ``core.log.Log`` that the consensus uses. Appends reach the page cache; a flush makes them durable."""
+    """The part of ``core.log.Log`` the consensus uses. Appends reach the page cache; a flush makes them durable."""
 
     @property
     def log_start_offset(self) -> int: ...

@@ -1,24 +1,25 @@
 """What must never happen, judged from outside, from logs and messages, without trusting the replicas' own words.
 
-    one leader per epoch        at most one replica ever leads an epoch
-    votes kept                  a replica (id and directory) votes for one candidate an epoch, over all its restarts,
-                                and never shows a lower epoch than before
-    log matching                (offset, epoch) names one batch everywhere, and so does what stands before it
-    durable majority            what a leader commits is on the disks of a majority of the voters its log names last
-    committed stays             what one replica knew to be committed is never different, or shorter, anywhere
-    leader completeness         a new leader's log holds everything committed
-    clients' high watermark     never falls within the life of a process, never beyond the log
-    pre-vote                    asking for it does not raise the epoch
-    voter sets                  at most one uncommitted change of membership in a log; neighbours differ by one voter;
-                                what is in force below a high watermark is what the committed records say;
-                                a leader whose removal is committed leads no more
-    same state                  state machines that applied equally much are equal; snapshots restore that very state
-    acknowledged                what a client was told to be committed is in the history, once
-    linearizable reads          a barrier shows everything acknowledged before it began
+one leader per epoch        at most one replica ever leads an epoch
+votes kept                  a replica (id and directory) votes for one candidate an epoch, over all its restarts,
+                            and never shows a lower epoch than before
+log matching                (offset, epoch) names one batch everywhere, and so does what stands before it
+durable majority            what a leader commits is on the disks of a majority of the voters its log names last
+committed stays             what one replica knew to be committed is never different, or shorter, anywhere
+leader completeness         a new leader's log holds everything committed
+clients' high watermark     never falls within the life of a process, never beyond the log
+pre-vote                    asking for it does not raise the epoch
+voter sets                  at most one uncommitted change of membership in a log; neighbours differ by one voter;
+                            what is in force below a high watermark is what the committed records say;
+                            a leader whose removal is committed leads no more
+same state                  state machines that applied equally much are equal; snapshots restore that very state
+acknowledged                what a client was told to be committed is in the history, once
+linearizable reads          a barrier shows everything acknowledged before it began
 """
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from kraftcore.core.batch import RecordBatch, iter_batches
@@ -160,7 +161,8 @@ class Checker:
         found = self._at.get(operation.offset)
         if found is None or found.epoch != operation.epoch:
             raise Violation(
-                "acknowledged", f"operation {operation.number} at {operation.offset} in epoch {operation.epoch}: {found}"
+                "acknowledged",
+                f"operation {operation.number} at {operation.offset} in epoch {operation.epoch}: {found}",
             )
         self.operations.append(operation)
         self.acknowledged_end = max(self.acknowledged_end, found.next_offset)
@@ -203,7 +205,9 @@ class Checker:
         voters = self._in_force(host, shadow)
         granted = sum(1 for key in voters.keys if self._granted(key, epoch) == host.number)
         if granted < len(voters) // 2 + 1:
-            raise Violation("one leader per epoch", f"host {host.number} leads epoch {epoch} by {granted} votes of {voters}")
+            raise Violation(
+                "one leader per epoch", f"host {host.number} leads epoch {epoch} by {granted} votes of {voters}"
+            )
         for mine in reversed(shadow.batches):
             if mine.next_offset <= self.end:
                 if self._at.get(mine.base_offset) != mine:
@@ -290,7 +294,7 @@ class Checker:
     def _check_voter_sets(self, host: Host) -> None:
         entries = list(host.replica.state.voter_sets)
         changes = 0
-        for (_, before), (offset, after) in zip(entries, entries[1:], strict=False):
+        for (_, before), (offset, after) in pairwise(entries):
             count = _changed(before, after)
             if count > 1:
                 raise Violation("voter sets", f"host {host.number}: {before} to {after} at offset {offset}")

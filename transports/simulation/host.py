@@ -326,7 +326,9 @@ class Host:
         schema = type(send.message).schema  # type: ignore[attr-defined]
         version = self._version(schema.api_key, schema.versions, peer)
         if version < send.min_version:
-            world.agenda.after_ms(1, self.deliver, self.incarnation, Failed(send.request_id, Failure.UNSUPPORTED_VERSION))
+            world.agenda.after_ms(
+                1, self.deliver, self.incarnation, Failed(send.request_id, Failure.UNSUPPORTED_VERSION)
+            )
             return
         frame = encode_request(send.message, version, send.request_id)  # type: ignore[arg-type]
         deadline = world.agenda.now + send.timeout_ms * 1000

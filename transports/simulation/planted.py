@@ -194,14 +194,26 @@ def _rows() -> Iterator[tuple[str, str, Any, str, Any]]:
         property(lambda self: max(1, len(self) // 2)),
     )
     yield "observers-counted", "observers move the high watermark", Replication, "_track", _track_observers
-    yield "older-epoch-committed", "records of older epochs are committed by counting", election, "Watermark", (
-        _own_epoch_forgotten
+    yield (
+        "older-epoch-committed",
+        "records of older epochs are committed by counting",
+        election,
+        "Watermark",
+        (_own_epoch_forgotten),
     )
-    yield "truncate-too-far", "a follower cuts its log below the high watermark", Replication, "_truncate", (
-        _truncate_too_far
+    yield (
+        "truncate-too-far",
+        "a follower cuts its log below the high watermark",
+        Replication,
+        "_truncate",
+        (_truncate_too_far),
     )
-    yield "uncommitted-applied", "a follower applies up to its log's end", Replication, "_follow_high_watermark", (
-        _apply_all
+    yield (
+        "uncommitted-applied",
+        "a follower applies up to its log's end",
+        Replication,
+        "_follow_high_watermark",
+        (_apply_all),
     )
     yield "two-changes", "a second voter change while one is in flight", Membership, "_need_quiet", _need_less
     yield (
@@ -218,24 +230,48 @@ def _rows() -> Iterator[tuple[str, str, Any, str, Any]]:
         "voters",
         property(_committed_voters),
     )
-    yield "removed-leader-stays", "a leader that is removed goes on leading", Membership, "committed", (
-        _committed_without_resigning
+    yield (
+        "removed-leader-stays",
+        "a leader that is removed goes on leading",
+        Membership,
+        "committed",
+        (_committed_without_resigning),
     )
-    yield "pre-vote-raises-epoch", "a prospective raises its epoch", Election, "become_prospective", (
-        _prospective_in_next_epoch
+    yield (
+        "pre-vote-raises-epoch",
+        "a prospective raises its epoch",
+        Election,
+        "become_prospective",
+        (_prospective_in_next_epoch),
     )
-    yield "oldest-snapshot-sent", "replicas of older epochs are sent the oldest snapshot", Replication, "_place", (
-        _oldest_snapshot
+    yield (
+        "oldest-snapshot-sent",
+        "replicas of older epochs are sent the oldest snapshot",
+        Replication,
+        "_place",
+        (_oldest_snapshot),
     )
-    yield "acknowledged-before-flush", "a follower fetches on before its flush", ReplicaState, "is_flushed", (
-        property(_yes)
+    yield (
+        "acknowledged-before-flush",
+        "a follower fetches on before its flush",
+        ReplicaState,
+        "is_flushed",
+        (property(_yes)),
     )
-    yield "leader-counts-unflushed", "a leader counts its log before its flush", Replication, "_append", (
-        _append_and_count
+    yield (
+        "leader-counts-unflushed",
+        "a leader counts its log before its flush",
+        Replication,
+        "_append",
+        (_append_and_count),
     )
     yield "appended-twice", "a retried proposal is appended again", Replication, "_append", _append_twice
-    yield "directory-ignored", "a voter is known by its id alone", ReplicaKey, "matches", (
-        lambda self, other: self.id == other.id
+    yield (
+        "directory-ignored",
+        "a voter is known by its id alone",
+        ReplicaKey,
+        "matches",
+        (lambda self, other: self.id == other.id),
     )
     yield "voter-key-ignored", "requests for another voter are answered", partition, "is_for_us", _yes
     yield "votes-twice", "a vote is granted though another was", Election, "_may_grant", _grant_again

@@ -82,7 +82,8 @@ class Timeline:
     def text(self, count: int = 60) -> str:
         """The last lines, in columns: time, host, kind, text."""
         return "\n".join(
-            f"{now / 1e6:12.6f}  {number or '-':>3}  {kind:<12} {text}" for now, number, kind, text in self.lines[-count:]
+            f"{now / 1e6:12.6f}  {number or '-':>3}  {kind:<12} {text}"
+            for now, number, kind, text in self.lines[-count:]
         )
 
     def svg(self, seed: int, hosts: int, end: int) -> str:
@@ -104,7 +105,8 @@ class Timeline:
                 if span.role == "leader" and stop - x > 14:
                     parts.append(_text(x + 2, y + 17, str(span.epoch), 9, "#ffffff"))
             line = " ".join(
-                f"{left + now * scale:.1f},{y + 60 - value / top * 30:.1f}" for now, value in self.samples.get(number, ())
+                f"{left + now * scale:.1f},{y + 60 - value / top * 30:.1f}"
+                for now, value in self.samples.get(number, ())
             )
             parts.append(f'<polyline points="{line}" fill="none" stroke="#444" stroke-width="1"/>')
         for now, number, kind in self.marks:

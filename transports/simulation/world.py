@@ -64,9 +64,7 @@ class World:
         self._by_name = {host.endpoint.host: host for host in self.hosts}
         self.network.peers.update({host.number: host for host in self.hosts})
         self.network.peers[ADMIN] = _Admin()
-        first = [
-            Voter(host.key, (host.endpoint,), VersionRange(0, 1)) for host in self.hosts[: options.nodes]
-        ]
+        first = [Voter(host.key, (host.endpoint,), VersionRange(0, 1)) for host in self.hosts[: options.nodes]]
         self.first_voters = VoterSet(tuple(first))
         if options.kraft_version:
             self._static = VoterSet()
@@ -320,7 +318,9 @@ class World:
         elif outside and (choice < 0.8 or len(voters) < 3):
             self._add(leader, self.rng.choice(outside))
         elif len(voters) > 2:
-            key = leader.key if self.rng.random() < 0.3 and voters.is_voter(leader.key) else self.rng.choice(voters.keys)
+            key = (
+                leader.key if self.rng.random() < 0.3 and voters.is_voter(leader.key) else self.rng.choice(voters.keys)
+            )
             self._remove(leader, voters, key)
 
     def _remove(self, leader: Host, voters: VoterSet, key: ReplicaKey) -> None:
