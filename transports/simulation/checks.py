@@ -197,6 +197,8 @@ class Checker:
         other = self.leaders.setdefault(epoch, host.number)
         if other != host.number:
             raise Violation("one leader per epoch", f"hosts {other} and {host.number} lead epoch {epoch}")
+        if epoch < max(self.leaders):
+            return  # late votes: a later leader may have committed since
         if shadow.end < self.end:
             raise Violation(
                 "leader completeness",
@@ -321,7 +323,7 @@ class Checker:
         for key in voters.keys:
             other = next((other for other in host.world.hosts if key.matches(other.key)), None)
             # A voter whose disk was replaced since had it, for all that one can tell.
-            have += other is None or other.log.flushed_offset >= high_watermark
+            have += other is None or (other.incarnation > 0 and other.log.flushed_offset >= high_watermark)
         if have < len(voters) // 2 + 1:
             raise Violation(
                 "durable majority", f"host {host.number} commits up to {high_watermark}, which {have} of {voters} have"

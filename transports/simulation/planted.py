@@ -177,112 +177,112 @@ def _own_epoch_forgotten(start: int, voters: Any) -> Watermark:
     return Watermark(0, voters)
 
 
-def _rows() -> Iterator[tuple[str, str, Any, str, Any]]:
-    yield "vote-not-persisted", "a vote is granted without saving it", Election, "_vote_for", _vote_in_memory
-    yield (
+_ROWS: tuple[tuple[str, str, Any, str, Any], ...] = (
+    ("vote-not-persisted", "a vote is granted without saving it", Election, "_vote_for", _vote_in_memory),
+    (
         "epoch-not-persisted",
         "a higher epoch is adopted without saving it",
         ReplicaState,
         "save_election_state",
         _save_but_new_epochs,
-    )
-    yield (
+    ),
+    (
         "majority-off-by-one",
         "half of the voters count as a majority",
         VoterSet,
         "majority",
         property(lambda self: max(1, len(self) // 2)),
-    )
-    yield "observers-counted", "observers move the high watermark", Replication, "_track", _track_observers
-    yield (
+    ),
+    ("observers-counted", "observers move the high watermark", Replication, "_track", _track_observers),
+    (
         "older-epoch-committed",
         "records of older epochs are committed by counting",
         election,
         "Watermark",
         (_own_epoch_forgotten),
-    )
-    yield (
+    ),
+    (
         "truncate-too-far",
         "a follower cuts its log below the high watermark",
         Replication,
         "_truncate",
         (_truncate_too_far),
-    )
-    yield (
+    ),
+    (
         "uncommitted-applied",
         "a follower applies up to its log's end",
         Replication,
         "_follow_high_watermark",
         (_apply_all),
-    )
-    yield "two-changes", "a second voter change while one is in flight", Membership, "_need_quiet", _need_less
-    yield (
+    ),
+    ("two-changes", "a second voter change while one is in flight", Membership, "_need_quiet", _need_less),
+    (
         "change-before-own-epoch",
         "a voter change before the leader's own epoch is committed",
         Membership,
         "_need_quiet",
         _no_epoch_rule,
-    )
-    yield (
+    ),
+    (
         "committed-voter-set",
         "the voter set in force is the last committed one",
         ReplicaState,
         "voters",
         property(_committed_voters),
-    )
-    yield (
+    ),
+    (
         "removed-leader-stays",
         "a leader that is removed goes on leading",
         Membership,
         "committed",
         (_committed_without_resigning),
-    )
-    yield (
+    ),
+    (
         "pre-vote-raises-epoch",
         "a prospective raises its epoch",
         Election,
         "become_prospective",
         (_prospective_in_next_epoch),
-    )
-    yield (
+    ),
+    (
         "oldest-snapshot-sent",
         "replicas of older epochs are sent the oldest snapshot",
         Replication,
         "_place",
         (_oldest_snapshot),
-    )
-    yield (
+    ),
+    (
         "acknowledged-before-flush",
         "a follower fetches on before its flush",
         ReplicaState,
         "is_flushed",
         (property(_yes)),
-    )
-    yield (
+    ),
+    (
         "leader-counts-unflushed",
         "a leader counts its log before its flush",
         Replication,
         "_append",
         (_append_and_count),
-    )
-    yield "appended-twice", "a retried proposal is appended again", Replication, "_append", _append_twice
-    yield (
+    ),
+    ("appended-twice", "a retried proposal is appended again", Replication, "_append", _append_twice),
+    (
         "directory-ignored",
         "a voter is known by its id alone",
         ReplicaKey,
         "matches",
         (lambda self, other: self.id == other.id),
-    )
-    yield "voter-key-ignored", "requests for another voter are answered", partition, "is_for_us", _yes
-    yield "votes-twice", "a vote is granted though another was", Election, "_may_grant", _grant_again
-    yield "stale-log-elected", "a vote is granted to a shorter log", Election, "_may_grant", _grant_anyone
-    yield "divergence-ignored", "a leader serves any offset and epoch", Replication, "_place", _nothing
-    yield "barrier-unasked", "a read barrier asks nobody", Leadership, "barrier", _barrier_at_once
-    yield "voters-not-undone", "a truncation leaves the voter set", ReplicaState, "forget_history_from", _nothing
-    yield "leads-again", "a leader that restarts runs in its old epoch", Election, "start", _lead_again
+    ),
+    ("voter-key-ignored", "requests for another voter are answered", partition, "is_for_us", _yes),
+    ("votes-twice", "a vote is granted though another was", Election, "_may_grant", _grant_again),
+    ("stale-log-elected", "a vote is granted to a shorter log", Election, "_may_grant", _grant_anyone),
+    ("divergence-ignored", "a leader serves any offset and epoch", Replication, "_place", _nothing),
+    ("barrier-unasked", "a read barrier asks nobody", Leadership, "barrier", _barrier_at_once),
+    ("voters-not-undone", "a truncation leaves the voter set", ReplicaState, "forget_history_from", _nothing),
+    ("leads-again", "a leader that restarts runs in its old epoch", Election, "start", _lead_again),
+)
 
-
-FAULTS: dict[str, Planted] = {row[0]: Planted(*row) for row in _rows()}
+FAULTS: dict[str, Planted] = {row[0]: Planted(*row) for row in _ROWS}
 
 
 def catch(fault: Planted, run: Callable[[int], str | None], seeds: int) -> tuple[int, str] | None:

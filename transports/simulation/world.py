@@ -302,8 +302,17 @@ class World:
     def _is_alive(self, key: ReplicaKey) -> bool:
         return any(key.matches(host.key) for host in self.hosts if host.number not in self._stay_down)
 
-    def _survives(self, voters: VoterSet) -> bool:
-        return sum(1 for key in voters.keys if self._is_alive(key)) >= voters.majority
+    def _can_run(self, key: ReplicaKey) -> bool:
+        # One that an uncommitted record removes does not run for leader, though others may still need its vote: with
+        # just a majority alive that is a dead end, in Kafka too. Administrators are careful here.
+        for host in self.hosts:
+            if key.matches(host.key) and host.number not in self._stay_down:
+                return host.incarnation == 0 or host.replica.voters.is_voter(host.key)
+        return False
+
+    def _survives(self, voters: VoterSet, without: ReplicaKey | None = None) -> bool:
+        able = sum(1 for key in voters.keys if self._can_run(key) and (without is None or not key.matches(without)))
+        return able >= voters.majority
 
     def _change_members(self) -> None:
         leader = self.leader()
@@ -325,7 +334,7 @@ class World:
 
     def _remove(self, leader: Host, voters: VoterSet, key: ReplicaKey) -> None:
         left = VoterSet(tuple(voter for voter in voters if voter.key != key))
-        if len(left) == 0 or not self._survives(left):
+        if len(left) == 0 or not self._survives(left) or (self._is_alive(key) and not self._survives(voters, key)):
             return
         self.note(leader, "remove", str(key.id))
         self._administer(
@@ -363,10 +372,8 @@ class World:
         if host is None or self.calm or self.agenda.now < self._admin_until:
             return
         sets = self.voter_sets() + [voters for _, voters in self.checker.voters[-2:]]
-        for voters in sets:
-            alive = sum(1 for key in voters.keys if self._is_alive(key) and not key.matches(host.key))
-            if alive < voters.majority:
-                return
+        if not all(self._survives(voters, host.key) for voters in sets):
+            return
         self._admin_until = self.agenda.now + 5_000_000
         host.die(power=True)
         host.install_disk()
