@@ -264,9 +264,10 @@ class Election:
                 elif state.is_ready(to):
                     state.send(to, partition.begin_quorum_epoch_request(state, voter.key))
                     at = state.now_ms + period
+                elif (ready := state.ready_at(to)) is None:
+                    continue  # as soon as its vote, or whatever is under way, has been answered
                 else:
-                    ready = state.ready_at(to)
-                    at = state.now_ms + period if ready is None else ready
+                    at = ready
                 role.begin_due_ms[voter_id] = max(at, state.now_ms + 1)
                 at = role.begin_due_ms[voter_id]
             due = at if due is None else min(due, at)

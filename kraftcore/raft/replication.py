@@ -31,8 +31,6 @@ from kraftcore.raft.state import InFlight
 if TYPE_CHECKING:
     from kraftcore.raft.replica import Replica
 
-NO_SNAPSHOT = (0, 0)  # the 0-0 bootstrap checkpoint is local and never served
-
 
 class Replication:
     """Everything about getting records from the leader to everyone else."""
@@ -154,14 +152,14 @@ class Replication:
     def _place(self, offset: int, epoch: int) -> partition.Elsewhere | None:
         """None if a replica at (offset, epoch) can go on from there; else where it must go."""
         state = self._state
-        ids = [snapshot_id for snapshot_id in state.snapshots.ids if snapshot_id != NO_SNAPSHOT]
-        if offset == 0 and ids:
-            return partition.Elsewhere(snapshot=ids[-1])
+        oldest, latest = state.oldest_snapshot, state.snapshots.latest
         start = state.log.log_start_offset
+        if oldest is not None and (
+            offset == 0 or offset < start or (offset == start and epoch != oldest[1]) or epoch < oldest[1]
+        ):
+            return partition.Elsewhere(snapshot=latest)
         if start == 0 and offset == 0:
             return None
-        if ids and (offset < start or (offset == start and epoch != ids[0][1]) or epoch < ids[0][1]):
-            return partition.Elsewhere(snapshot=ids[-1])
         end = state.end_offset_for_epoch(epoch)
         if end.epoch != epoch or end.offset < offset:
             return partition.Elsewhere(diverging=(end.epoch, end.offset))

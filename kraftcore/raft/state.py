@@ -158,6 +158,15 @@ class ReplicaState:
         latest = self.snapshots.latest
         return 0 if latest is None else latest[1]
 
+    @property
+    def oldest_snapshot(self) -> tuple[int, int] | None:
+        """The oldest snapshot that the log goes on from; None without one, or if that is only the 0-0 checkpoint.
+
+        Older ones say nothing about what stood before the log's start, and must not be compared with.
+        """
+        start = self.log.log_start_offset
+        return next((found for found in self.snapshots.ids if found[0] >= start and found[0] > 0), None)
+
     def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch:
         """Where the largest known epoch at or below ``epoch`` ends.
 
@@ -167,9 +176,9 @@ class ReplicaState:
         if newest is None or epoch > newest:
             return OffsetAndEpoch(self.log.log_end_offset, self.last_epoch)
         found = self.log.end_offset_for_epoch(epoch)
-        ids = self.snapshots.ids
-        if ids and found.offset == ids[0][0] and found.epoch == epoch:
-            return OffsetAndEpoch(*ids[0])
+        oldest = self.oldest_snapshot
+        if oldest is not None and found.offset == oldest[0] and found.epoch == epoch:
+            return OffsetAndEpoch(*oldest)
         return OffsetAndEpoch(found.offset, found.epoch)
 
     def discard_log_behind_snapshot(self) -> None:
@@ -187,6 +196,8 @@ class ReplicaState:
         known = self.log.epoch_at(end_offset - 1) if end_offset > self.log.log_start_offset else None
         if end_offset > self.log.log_end_offset or known not in (None, epoch):
             self.log.truncate_fully_to(end_offset)
+        # Also what a crash kept from going.
+        self.snapshots.delete_before(self.log.log_start_offset, self.now_ms)
 
     def voters_at(self, end_offset: int) -> tuple[int, VoterSet]:
         """kraft.version and voter set in force below ``end_offset``: what a snapshot up to there must name."""

@@ -56,10 +56,13 @@ OUTSIDE = 0  # whoever sends the raw requests of a scenario
 
 
 class Fixed:
-    """No randomness: every random part of a timeout is 0, every choice is the first."""
+    """No randomness: the random part of a timeout is 100 ms times the node's id, every choice is the first."""
+
+    def __init__(self, number):
+        self.number = number
 
     def randrange(self, stop):
-        return 0
+        return min(100 * self.number, stop - 1)
 
     def choice(self, values):
         return values[0]
@@ -85,11 +88,12 @@ class Node:
     def open(self, now: int) -> None:
         self.log = Log.open(self.disk, FOLDER, LogConfig(), now_ms=now)
         self.store = SnapshotStore(self.disk, FOLDER, randbytes=random.Random(1).randbytes)
-        self.replica = Replica(self.config, self.log, self.store, Fixed(), self.saved, verify_snapshot=_verify)
+        self.replica = Replica(self.config, self.log, self.store, Fixed(self.number), self.saved, verify_snapshot=_verify)
         self.deadline = None
         self.flush_wanted = False
         self.sent = {}
         self.life += 1
+        self.is_new = True
         self.up = True
 
 
@@ -127,7 +131,8 @@ class Stage:
         effects = node.replica.handle(event, self.now)
         me = node.number
         after = (node.replica.role, node.replica.epoch, node.replica.leader_id)
-        if after != before or node.deadline is None and effects.deadline_ms is not None and before[0] is after[0]:
+        if after != before or node.is_new:
+            node.is_new = False
             self.say(f"{me}: {after[0].value} epoch={after[1]} leader={'-' if after[2] is None else after[2]}")
         if effects.election_state is not None:
             node.saved = effects.election_state

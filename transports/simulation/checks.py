@@ -126,6 +126,9 @@ class Checker:
         """A host handled an event."""
         shadow = self._shadows[host.number]
         log = host.log
+        if effects.restore is not None:  # the log was replaced
+            shadow.batches.clear()
+            shadow.voters.clear()
         if log.log_end_offset != shadow.end or log.log_start_offset != shadow.start or effects.restore is not None:
             self._follow_log(host, shadow)
         replica = host.replica
@@ -248,7 +251,11 @@ class Checker:
             self._names[place] = (seen.crc, seen.next_offset, previous)
             return
         if known[:2] != (seen.crc, seen.next_offset) or (previous >= 0 and known[2] >= 0 and previous != known[2]):
-            raise Violation("log matching", f"host {host.number} has another batch at offset and epoch {place}")
+            raise Violation(
+                "log matching",
+                f"host {host.number} has {seen} after epoch {previous}; at that offset and epoch (crc, next offset, epoch "
+                f"before) are {known}",
+            )
         if known[2] < 0 <= previous:
             self._names[place] = (*known[:2], previous)
 
