@@ -287,8 +287,7 @@ class Replication:
             at = self._fetch_from_bootstrap()
             ready = state.ready_at(leader)
             return ready if at is None else at if ready is None else min(at, ready)
-        if self._fetching():
-            return None
+        # What is still out to an earlier leader or a bootstrap server does not keep us from asking this one.
         if not state.is_ready(leader):
             return state.ready_at(leader)
         if role.snapshot is not None:
@@ -302,7 +301,10 @@ class Replication:
         return None if self._state.shutting_down or not self._state.is_flushed else self._fetch_from_bootstrap()
 
     def _fetching(self) -> bool:
-        return any(partition.is_fetch(request.message) for request in self._state.in_flight.values())
+        epoch = self._state.epoch
+        return any(
+            request.epoch == epoch and partition.is_fetch(request.message) for request in self._state.in_flight.values()
+        )
 
     def _fetch_from_bootstrap(self) -> int | None:
         state = self._state
@@ -342,8 +344,11 @@ class Replication:
         if not self._replica.meet_answer(partition.as_answer(answer), response.node_endpoints, source):
             return
         role = state.role
-        if not isinstance(role, Follower) or sent.epoch != state.epoch:
+        if not isinstance(role, Follower) or sent.epoch != state.epoch or role.snapshot is not None:
             return
+        asked = sent.message.topics[0].partitions[0]  # type: ignore[attr-defined]
+        if asked.fetch_offset != state.log.log_end_offset or not state.is_flushed:
+            return  # another Fetch was answered first
         if answer.error_code != ErrorCode.NONE:
             self._replica.refuse_answer(source, response)
             return

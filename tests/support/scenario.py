@@ -2,14 +2,15 @@
 
 Commands (words; ``key=value`` options in any order):
 
-    add-nodes COUNT [version=0|1] [observers=N] [log=ID:EPOCHS]   start a quorum; logs may hold one batch per epoch named
-    tick MS                      let time pass for everyone, event by event
+    add-nodes COUNT [version=0|1] [observers=N] [logID=EPOCHS]    start a quorum; a log may hold a batch per epoch named
+    tick MS                      let time pass for everyone, timer by timer; nothing sent arrives
+    pass MS                      let time pass, and everything arrive and be flushed at once
     timeout ID                   let exactly this node's next timer run out
     campaign ID                  ``timeout`` until it is a candidate or prospective
     append ID VALUE...           propose a batch
     deliver [FROM->TO] [n=N]     deliver what is queued (of that link; at most so many)
     drop [FROM->TO]              lose it instead
-    refuse FROM->TO              the connection is refused: the sender is told so
+    refuse FROM->TO              the connection is refused: the sender is told so of all it asked
     flush ID | hold-flush ID     let the flush that was asked for end; stop doing so by itself
     crash ID [lost]              power cut; with ``lost`` nothing unflushed survives
     restart ID
@@ -20,7 +21,7 @@ Commands (words; ``key=value`` options in any order):
     begin TO leader=ID epoch=N [voter=ID] [dir=...] [cluster=X] | end TO leader=ID epoch=N
     fetch TO from=ID epoch=N at=OFFSET@EPOCH [wait=MS]
     transfer LEADER TO | barrier ID | upgrade ID | resign ID | snapshot ID | describe ID
-    state [ID...] | log ID | voters ID
+    state [ID...] | log ID | voters ID | snapshots ID
 """
 
 from __future__ import annotations
@@ -88,7 +89,9 @@ class Node:
     def open(self, now: int) -> None:
         self.log = Log.open(self.disk, FOLDER, LogConfig(), now_ms=now)
         self.store = SnapshotStore(self.disk, FOLDER, randbytes=random.Random(1).randbytes)
-        self.replica = Replica(self.config, self.log, self.store, Fixed(self.number), self.saved, verify_snapshot=_verify)
+        self.replica = Replica(
+            self.config, self.log, self.store, Fixed(self.number), self.saved, verify_snapshot=_verify
+        )
         self.deadline = None
         self.flush_wanted = False
         self.sent = {}
@@ -115,7 +118,9 @@ class Stage:
 
     def run(self, command: str) -> str:
         words = command.split()
-        options = dict(word.split("=", 1) for word in words[1:] if "=" in word and not word.startswith("="))
+        options = dict(word.split("=", 1) for word in words[1:] if "=" in word)
+        if "dir" in options:
+            options["where"] = options.pop("dir")
         plain = [word for word in words[1:] if "=" not in word]
         self.lines = []
         getattr(self, "do_" + words[0].replace("-", "_"))(*plain, **options)
@@ -163,7 +168,7 @@ class Stage:
     def send(self, node: Node, send) -> None:
         target = next(n for n, other in self.nodes.items() if other.config.listeners[0].host == send.destination.host)
         schema = type(send.message).schema
-        node.sent[send.request_id] = (schema.api_key, schema.versions[1])
+        node.sent[send.request_id] = (schema.api_key, schema.versions[1], target, self.now + send.timeout_ms)
         frame = encode_request(send.message, schema.versions[1], send.request_id)
         self.say(f"{node.number} -> {target} {summary(send.message)}")
         self.queue.append((node.number, target, node.life, send.request_id, frame, False))
@@ -184,7 +189,9 @@ class Stage:
         if is_answer:
             if life != node.life:
                 return
-            api_key, version = node.sent[correlation]
+            if correlation not in node.sent:
+                return
+            api_key, version, *_ = node.sent.pop(correlation)
             self.handle(node, events.Answered(correlation, decode_response(frame, api_key, version)[1]))
             return
         header, message = decode_request(frame)
@@ -246,13 +253,36 @@ class Stage:
         while True:
             due = [(node.deadline, n) for n, node in self.nodes.items() if node.up and node.deadline is not None]
             at, number = min(due, default=(end + 1, 0))
-            if at > end:
+            late = min(self.requests(), default=(end + 1, 0, 0))
+            if min(at, late[0]) > end:
                 break
+            if late[0] <= at:
+                self.now = max(self.now, late[0])
+                del self.nodes[late[1]].sent[late[2]]
+                self.handle(self.nodes[late[1]], events.Failed(late[2], events.Failure.TIMED_OUT))
+                continue
             self.now = max(self.now, at)
             self.handle(self.nodes[number], events.Tick())
             if self.nodes[number].deadline is not None and self.nodes[number].deadline <= self.now:
                 self.now += 1
         self.now = end
+
+    def requests(self):
+        for n, node in self.nodes.items():
+            if node.up:
+                for request_id, (*_, deadline) in node.sent.items():
+                    yield deadline, n, request_id
+
+    def do_pass(self, ms):
+        """Time passes, and everything that is sent arrives at once."""
+        end = self.now + int(ms)
+        self.do_stabilize()
+        while self.now < end:
+            due = [node.deadline for node in self.nodes.values() if node.up and node.deadline is not None]
+            due += [deadline for deadline, *_ in self.requests()]
+            step = min(min(due, default=end), end) - self.now
+            self.do_tick(max(step, 1))
+            self.do_stabilize()
 
     def do_timeout(self, number):
         node = self.nodes[int(number)]
@@ -285,10 +315,12 @@ class Stage:
         self.say(f"{len(self.pick(link, n))} dropped")
 
     def do_refuse(self, link):
-        for source, _, life, correlation, _, is_answer in self.pick(link, None):
-            node = self.nodes[source]
-            if not is_answer and node.up and life == node.life:
-                self.handle(node, events.Failed(correlation, events.Failure.REFUSED))
+        self.pick(link, None)
+        source, target = (int(end) for end in link.split("->"))
+        node = self.nodes[source]
+        for request_id in [number for number, sent in node.sent.items() if sent[2] == target]:
+            del node.sent[request_id]
+            self.handle(node, events.Failed(request_id, events.Failure.REFUSED))
 
     def do_flush(self, number):
         node = self.nodes[int(number)]
@@ -360,13 +392,13 @@ class Stage:
         node.log.delete_below(end, self.now)
         self.handle(node, events.SnapshotWritten(end, epoch))
 
-    def key_of(self, voter: str, dir: str | None) -> tuple[int, Uuid]:
-        if dir == "zero":
+    def key_of(self, voter: str, where: str | None) -> tuple[int, Uuid]:
+        if where == "zero":
             return int(voter), ZERO_UUID
-        return int(voter), directory(int(voter) if dir is None else 100 if dir == "new" else int(dir))
+        return int(voter), directory(int(voter) if where is None else 100 if where == "new" else int(where))
 
-    def do_add_voter(self, leader, voter, dir=None, ack="1", cluster="c", listener="CONTROLLER", timeout="2000"):
-        number, directory_id = self.key_of(voter, dir)
+    def do_add_voter(self, leader, voter, where=None, ack="1", cluster="c", listener="CONTROLLER", timeout="2000"):
+        number, directory_id = self.key_of(voter, where)
         listeners = [AddRaftVoterRequest.Listener(name=listener, host=f"n{number}", port=9093)]
         message = AddRaftVoterRequest(
             cluster_id=cluster,
@@ -378,12 +410,12 @@ class Stage:
         )
         self.ask(leader, message)
 
-    def do_remove_voter(self, leader, voter, dir=None, cluster="c"):
-        number, directory_id = self.key_of(voter, dir)
+    def do_remove_voter(self, leader, voter, where=None, cluster="c"):
+        number, directory_id = self.key_of(voter, where)
         self.ask(leader, RemoveRaftVoterRequest(cluster_id=cluster, voter_id=number, voter_directory_id=directory_id))
 
-    def do_update_voter(self, leader, voter, epoch, dir=None, cluster="c", port="9093", low="0", high="1"):
-        number, directory_id = self.key_of(voter, dir)
+    def do_update_voter(self, leader, voter, epoch, where=None, cluster="c", port="9093", low="0", high="1"):
+        number, directory_id = self.key_of(voter, where)
         listeners = [UpdateRaftVoterRequest.Listener(name="CONTROLLER", host=f"n{number}", port=int(port))]
         feature = UpdateRaftVoterRequest.KRaftVersionFeature(
             min_supported_version=int(low), max_supported_version=int(high)
@@ -398,10 +430,10 @@ class Stage:
         )
         self.ask(leader, message)
 
-    def do_vote(self, to, epoch, last, pre="0", voter=None, dir=None, cluster="c", **sender):
+    def do_vote(self, to, epoch, last, pre="0", voter=None, where=None, cluster="c", **sender):
         offset, last_epoch = last.split("@")
         number = int(sender["from"])
-        voter_id, voter_directory = self.key_of(voter or to, dir)
+        voter_id, voter_directory = self.key_of(voter or to, where)
         asked = VoteRequest.TopicData.PartitionData(
             partition_index=0,
             replica_epoch=int(epoch),
@@ -415,8 +447,8 @@ class Stage:
         topic = VoteRequest.TopicData(topic_name="__cluster_metadata", partitions=[asked])
         self.ask(to, VoteRequest(cluster_id=cluster, voter_id=voter_id, topics=[topic]))
 
-    def do_begin(self, to, leader, epoch, voter=None, dir=None, cluster="c"):
-        voter_id, voter_directory = self.key_of(voter or to, dir)
+    def do_begin(self, to, leader, epoch, voter=None, where=None, cluster="c"):
+        voter_id, voter_directory = self.key_of(voter or to, where)
         kind = BeginQuorumEpochRequest
         told = kind.TopicData.PartitionData(
             partition_index=0, voter_directory_id=voter_directory, leader_id=int(leader), leader_epoch=int(epoch)
@@ -477,9 +509,16 @@ class Stage:
             leader = "-" if replica.leader_id is None else replica.leader_id
             high = "-" if replica.high_watermark is None else replica.high_watermark
             self.say(
-                f"{n}: {replica.role.value} epoch={replica.epoch} leader={leader} "
-                f"log={node.log.log_start_offset}..{node.log.log_end_offset} hw={high} voters={sorted(replica.voters.ids)}"
+                f"{n}: {replica.role.value} epoch={replica.epoch} leader={leader} log={node.log.log_start_offset}.."
+                f"{node.log.log_end_offset} hw={high} voters={sorted(replica.voters.ids)}"
             )
+
+    def do_voters(self, number):
+        for offset, voters in self.nodes[int(number)].replica.state.voter_sets:
+            self.say(f"from {offset}: {sorted(voters.ids)}")
+
+    def do_snapshots(self, number):
+        self.say(" ".join(f"{end}-{epoch}" for end, epoch in self.nodes[int(number)].store.ids))
 
     def do_log(self, number):
         node = self.nodes[int(number)]
