@@ -137,7 +137,7 @@ class SnapshotStore:
     def __contains__(self, snapshot_id: object) -> bool:
         return snapshot_id in self._sizes
 
-    def size(self, snapshot_id: SnapshotId) -> int:
+    def size(self, snapshot_id: tuple[int, int]) -> int:
         """Bytes of a finished snapshot.
 
         Raises:
@@ -149,7 +149,7 @@ class SnapshotStore:
         """Where a snapshot is, or would be."""
         return os.path.join(self.folder, snapshot_id.file_name)
 
-    def create(self, snapshot_id: SnapshotId) -> RawSnapshotWriter:
+    def create(self, snapshot_id: tuple[int, int]) -> RawSnapshotWriter:
         """Begin to write a snapshot: one of our own, or one received in chunks.
 
         Two unfinished writers for one id do not disturb each other; the first to freeze wins.
@@ -158,6 +158,7 @@ class SnapshotStore:
             LocalError: it exists already, or the id is out of range.
             StorageError: the part file cannot be made.
         """
+        snapshot_id = SnapshotId(*snapshot_id)
         if not (0 <= snapshot_id.end_offset < 1 << 63 and 0 <= snapshot_id.epoch < 1 << 31):
             raise LocalError(f"{snapshot_id} is out of range")
         if snapshot_id in self._sizes:
@@ -169,14 +170,15 @@ class SnapshotStore:
         self._parts.add(path)
         return RawSnapshotWriter(self, snapshot_id, path, file)
 
-    def open(self, snapshot_id: SnapshotId) -> RawSnapshotReader:
+    def open(self, snapshot_id: tuple[int, int]) -> RawSnapshotReader:
         """Open a finished snapshot. What is open stays readable when the snapshot is deleted.
 
         Raises:
             LocalError: there is no such snapshot.
             StorageError: the file cannot be opened.
         """
-        path = self.path(self._known(snapshot_id))
+        snapshot_id = self._known(snapshot_id)
+        path = self.path(snapshot_id)
         return RawSnapshotReader(snapshot_id, self._files.open(path, read_only=True))
 
     def delete(self, snapshot_id: SnapshotId, now_ms: int) -> None:
@@ -217,7 +219,8 @@ class SnapshotStore:
             del self._deleted[path]
         return min(self._deleted.values(), default=None)
 
-    def _known(self, snapshot_id: SnapshotId) -> SnapshotId:
+    def _known(self, pair: tuple[int, int]) -> SnapshotId:
+        snapshot_id = SnapshotId(*pair)
         if snapshot_id not in self._sizes:
             raise LocalError(f"there is no snapshot {snapshot_id.file_name} in {self.folder}")
         return snapshot_id

@@ -1,0 +1,236 @@
+"""``kraftcore simulate``: run quorums in a deterministic simulation and try to break them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from dataclasses import asdict
+from typing import IO
+
+import click
+
+from kraftcore import __version__
+from kraftcore.transports.simulation import planted
+from kraftcore.transports.simulation.options import FAULTS, draw_options
+from kraftcore.transports.simulation.runs import Result, run_seed, shortest_failure
+from kraftcore.transports.simulation.timeline import Timeline
+
+TRACE_LINES = 40
+
+
+class SeedRange(click.ParamType):  # type: ignore[type-arg]
+    """``A..B``, both included."""
+
+    name = "A..B"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> range:
+        """Two whole numbers."""
+        if isinstance(value, range):
+            return value
+        found = re.fullmatch(r"(\d+)\.\.(\d+)", str(value))
+        if found is None or int(found[1]) > int(found[2]):
+            self.fail(f"{value!r} is no range of seeds like 1..100", param, ctx)
+        return range(int(found[1]), int(found[2]) + 1)
+
+
+class FaultList(click.ParamType):  # type: ignore[type-arg]
+    """Names of faults, with commas; ``none`` for none."""
+
+    name = "LIST"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        """A subset of `FAULTS`."""
+        if isinstance(value, tuple):
+            return value
+        names = [name.strip() for name in str(value).split(",") if name.strip() not in ("", "none")]
+        unknown = [name for name in names if name not in FAULTS]
+        if unknown:
+            self.fail(f"{', '.join(unknown)}: not among {', '.join(FAULTS)}", param, ctx)
+        return tuple(names)
+
+
+class Screen:
+    """Where the command reports: lines of text, or one JSON object a line; a bar on a terminal."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self.as_json = as_json
+        self._bar = sys.stderr.isatty() and not as_json
+
+    def line(self, text: str, **fields: object) -> None:
+        """One line."""
+        self.progress(None)
+        click.echo(json.dumps(fields) if self.as_json else text)
+
+    def text(self, text: str) -> None:
+        """Text that the JSON form leaves out."""
+        if not self.as_json:
+            self.progress(None)
+            click.echo(text)
+
+    def progress(self, share: float | None, label: str = "") -> None:
+        """Show how far it is; None clears the line."""
+        if not self._bar:
+            return
+        if share is None:
+            click.echo("\r\x1b[K", nl=False, err=True)
+        else:
+            done = int(share * 30)
+            click.echo(f"\r{label} [{'#' * done}{'.' * (30 - done)}] {share:4.0%}", nl=False, err=True)
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  kraftcore simulate --seed 7 --nodes 5 --minutes 10
+  kraftcore simulate --seeds 1..200 --nodes 3 --faults crash,partition,members
+  kraftcore simulate --seed 7 --trace seed7.svg
+  kraftcore simulate --planted-faults --json
+"""
+)
+@click.option("--seed", type=click.IntRange(min=0), help="Run this seed.")
+@click.option("--seeds", type=SeedRange(), help="Run these seeds, first and last included.")
+@click.option("--nodes", type=click.IntRange(1, 9), default=5, show_default=True, help="Voters at the start.")
+@click.option(
+    "--minutes", type=click.FloatRange(min=0.05), default=2.0, show_default=True, help="Simulated time with faults."
+)
+@click.option("--faults", type=FaultList(), default=FAULTS, help=f"Faults a seed may draw: {', '.join(FAULTS)}.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+@click.option("--trace", type=click.File("w", lazy=True), help="Draw the run of --seed as an SVG timeline.")
+@click.option("--planted-faults", "plant", is_flag=True, help="Plant known mistakes and see whether each is caught.")
+@click.option("--fault", "only", multiple=True, help="With --planted-faults: only this one.")
+@click.option("--tries", type=click.IntRange(min=1), default=300, show_default=True, help="Seeds for a planted fault.")
+@click.pass_context
+def simulate(
+    ctx: click.Context,
+    seed: int | None,
+    seeds: range | None,
+    nodes: int,
+    minutes: float,
+    faults: tuple[str, ...],
+    as_json: bool,
+    trace: IO[str] | None,
+    plant: bool,
+    only: tuple[str, ...],
+    tries: int,
+) -> None:
+    """Run whole quorums on a simulated disk, network and clock, and check that they keep their promises.
+
+    Every run is drawn from its seed and can be had again. The exit status is 1 if a rule was broken.
+    """
+    screen = Screen(as_json=as_json)
+    if plant:
+        ctx.exit(_plant(screen, only, tries))
+    if (seed is None) == (seeds is None):
+        raise click.UsageError("give either --seed or --seeds, or --planted-faults")
+    if trace is not None and seed is None:
+        raise click.UsageError("--trace draws one run: give --seed")
+    chosen = seeds if seeds is not None else range(seed or 0, (seed or 0) + 1)
+    failures = 0
+    simulated = wall = 0.0
+    for number in chosen:
+        result = _run(screen, number, nodes, minutes, faults, trace, verbose=len(chosen) == 1)
+        failures += result.rule is not None
+        simulated += result.simulated_s
+        wall += result.wall_s
+    if len(chosen) > 1:
+        speed = simulated / wall if wall else 0.0
+        text = (
+            f"{len(chosen)} seeds, {failures} with violations, {simulated:.0f} s simulated, {speed:.0f} times real time"
+        )
+        screen.line(
+            text, seeds=len(chosen), violations=failures, simulated_s=round(simulated, 1), speed=round(speed, 1)
+        )
+    ctx.exit(1 if failures else 0)
+
+
+def _run(
+    screen: Screen,
+    seed: int,
+    nodes: int,
+    minutes: float,
+    faults: tuple[str, ...],
+    trace: IO[str] | None,
+    *,
+    verbose: bool,
+) -> Result:
+    if verbose:
+        options = draw_options(seed, nodes, minutes, faults)
+        commit = os.environ.get("KRAFTCORE_COMMIT", __version__)
+        screen.line(f"seed={seed} commit={commit} {options}", seed=seed, commit=commit, options=asdict(options))
+    timeline = Timeline(messages=False) if trace is not None else None
+    result = run_seed(
+        seed,
+        nodes,
+        minutes,
+        faults,
+        timeline=timeline,
+        report=lambda share: screen.progress(share, f"seed {seed}"),
+    )
+    if trace is not None and timeline is not None:
+        hosts = nodes + result.options.spares
+        trace.write(timeline.svg(seed, hosts, int(result.simulated_s * 1e6)))
+    verdict = "ok" if result.rule is None else f"VIOLATION {result.rule}: {result.detail}"
+    speed = result.simulated_s / result.wall_s if result.wall_s else 0.0
+    text = (
+        f"seed {seed}: {verdict}; {result.events} events, {result.simulated_s:.1f} s simulated, "
+        f"{result.commits} batches committed, {result.epochs} leaders"
+    )
+    if verbose:
+        text += f"; {speed:.0f} times real time, {result.events / max(result.wall_s, 1e-9):.0f} events/s"
+    screen.line(
+        text,
+        seed=seed,
+        nodes=nodes,
+        minutes=minutes,
+        verdict="ok" if result.rule is None else "violation",
+        rule=result.rule,
+        detail=result.detail,
+        events=result.events,
+        simulated_s=round(result.simulated_s, 3),
+        wall_s=round(result.wall_s, 3),
+        commits=result.commits,
+        epochs=result.epochs,
+    )
+    if result.rule is not None:
+        _explain(screen, result, nodes, minutes, faults)
+    return result
+
+
+def _explain(screen: Screen, result: Result, nodes: int, minutes: float, faults: tuple[str, ...]) -> None:
+    wanted = "" if set(faults) == set(FAULTS) else f" --faults {','.join(faults) or 'none'}"
+    replay = f"kraftcore simulate --seed {result.seed} --nodes {nodes} --minutes {minutes:g}{wanted}"
+    events = shortest_failure(result, nodes, minutes, faults)
+    timeline = Timeline()
+    again = run_seed(result.seed, nodes, minutes, faults, event_limit=events, timeline=timeline)
+    lines = timeline.text(TRACE_LINES)
+    screen.line(
+        f"replay: {replay}\nshortest failing prefix found: {events} of {result.events} events ({again.rule})",
+        seed=result.seed,
+        replay=replay,
+        shortest_events=events,
+        trace=lines.splitlines(),
+    )
+    screen.text(f"{'seconds':>12}  {'host':>3}  {'what':<12} details\n{lines}")
+
+
+def _plant(screen: Screen, only: tuple[str, ...], tries: int) -> int:
+    unknown = [name for name in only if name not in planted.FAULTS]
+    if unknown:
+        raise click.UsageError(f"no planted fault {', '.join(unknown)}: there are {', '.join(planted.FAULTS)}")
+    missed = 0
+    screen.text(f"{'fault':<26} {'caught':<7} {'seeds':>5}  rule that was broken, and what is wrong")
+    for name in only or planted.FAULTS:
+        fault = planted.FAULTS[name]
+
+        def run(seed: int, label: str = name) -> str | None:
+            screen.progress(seed / tries, label)
+            return run_seed(seed, 3 + seed % 3, 1.0).rule
+
+        found = planted.catch(fault, run, tries)
+        missed += found is None
+        count, rule = found or (tries, None)
+        text = f"{name:<26} {'no' if found is None else 'yes':<7} {count:>5}  {rule or '-'}: {fault.text}"
+        screen.line(text, fault=name, caught=found is not None, seeds=count, rule=rule, mistake=fault.text)
+    return 1 if missed else 0

@@ -1,0 +1,130 @@
+"""When to write a snapshot, and what may go once there is one. Policy only: the driver asks, and does the work.
+
+A replica writes a snapshot when enough bytes were committed since the last one, or enough time has passed and there is
+something new. Snapshots make the log's beginning superfluous; it goes, oldest snapshot first and never the newest one,
+while log and snapshots take more room than they may, or the oldest snapshot is too old.
+
+Source: KIP-630; Kafka 4.3.1 SnapshotGenerator and KafkaRaftLog.maybeClean, with their defaults.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kraftcore.errors import CorruptDataError
+from kraftcore.protocol.control import decode_control_record
+from kraftcore.protocol.data.snapshot_header_record import SnapshotHeaderRecord
+from kraftcore.raft.ports import LogPort, SnapshotPort
+from kraftcore.raft.records import first_batch
+
+
+@dataclass(frozen=True, slots=True)
+class CleaningConfig:
+    """Thresholds, with Kafka's names and defaults.
+
+    Attributes:
+        snapshot_bytes: ``metadata.log.max.record.bytes.between.snapshots``, >= 1.
+        snapshot_interval_ms: ``metadata.log.max.snapshot.interval.ms``; 0: no snapshot because of time.
+        retention_bytes: ``metadata.max.retention.bytes`` of log and snapshots; negative: no limit.
+        retention_ms: ``metadata.max.retention.ms`` of a snapshot's contents; negative: no limit.
+        period_ms: how often to clean.
+    """
+
+    snapshot_bytes: int = 20 * 1024 * 1024
+    snapshot_interval_ms: int = 3_600_000
+    retention_bytes: int = 100 * 1024 * 1024
+    retention_ms: int = 7 * 24 * 3_600_000
+    period_ms: int = 60_000
+
+
+class SnapshotSchedule:
+    """When the next snapshot is due.
+
+    Args:
+        config: thresholds.
+        now_ms: start of the first interval.
+    """
+
+    def __init__(self, config: CleaningConfig, now_ms: int) -> None:
+        self._config = config
+        self._bytes = 0
+        self._since_ms = now_ms
+
+    def applied(self, size: int) -> None:
+        """So many bytes of committed batches were applied."""
+        self._bytes += size
+
+    def is_due(self, now_ms: int) -> bool:
+        """Whether to write a snapshot at the end of the batch just applied."""
+        if self._bytes == 0:
+            return False
+        interval = self._config.snapshot_interval_ms
+        return self._bytes >= self._config.snapshot_bytes or (interval > 0 and now_ms - self._since_ms >= interval)
+
+    def due_at(self) -> int | None:
+        """When time alone makes one due; None if it does not."""
+        interval = self._config.snapshot_interval_ms
+        return self._since_ms + interval if interval > 0 and self._bytes else None
+
+    def begun(self, now_ms: int) -> None:
+        """A snapshot was begun, or one was loaded: count anew."""
+        self._bytes = 0
+        self._since_ms = now_ms
+
+
+class Cleaner:
+    """Deletes what newer snapshots made superfluous.
+
+    Args:
+        config: thresholds.
+        log: the log.
+        snapshots: its snapshots.
+    """
+
+    def __init__(self, config: CleaningConfig, log: LogPort, snapshots: SnapshotPort) -> None:
+        self._config = config
+        self._log = log
+        self._snapshots = snapshots
+
+    def clean(self, now_ms: int) -> int:
+        """Delete what must go; call it once a period, never while a flush runs.
+
+        Args:
+            now_ms: milliseconds since 1970, like the records' timestamps.
+
+        Returns:
+            How many snapshots went.
+
+        Raises:
+            StorageError: the disk failed.
+        """
+        count = 0
+        while len(self._snapshots.ids) > 1 and (self._too_large() or self._too_old(now_ms)):
+            keep = self._snapshots.ids[1][0]
+            if keep > self._log.flushed_offset:
+                break
+            self._log.delete_below(keep, now_ms)
+            count += len(self._snapshots.delete_before(keep, now_ms))
+        self._log.delete_expired(now_ms)
+        self._snapshots.unlink_due(now_ms)
+        return count
+
+    def _too_large(self) -> bool:
+        limit = self._config.retention_bytes
+        if limit < 0:
+            return False
+        return self._log.size_in_bytes + sum(map(self._snapshots.size, self._snapshots.ids)) > limit
+
+    def _too_old(self, now_ms: int) -> bool:
+        limit = self._config.retention_ms
+        if limit < 0:
+            return False
+        return now_ms - _last_contained_ms(self._snapshots) > limit
+
+
+def _last_contained_ms(snapshots: SnapshotPort) -> int:
+    record = next(iter(first_batch(snapshots, snapshots.ids[0])), None)
+    body = None if record is None else decode_control_record(record.key, record.value).body
+    if not isinstance(body, SnapshotHeaderRecord):
+        raise CorruptDataError(f"snapshot {snapshots.ids[0]} does not begin with a SnapshotHeader", position=0)
+    return body.last_contained_log_timestamp

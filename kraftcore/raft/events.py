@@ -1,0 +1,314 @@
+"""What goes into a replica, and what comes out.
+
+The driver calls ``replica.handle(event, now_ms)`` and carries the returned `Effects` out **in the order of its
+fields**. A driver that keeps that order and reports back (`Flushed`, `Answered`, `Failed`) is all the I/O the
+consensus needs.
+
+``ticket`` is any value of the driver's; it comes back with the reply. ``request_id`` is the replica's; it comes back
+with the answer or the failure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Any, TypeAlias
+
+from kraftcore.core.struct import Struct
+from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.raft.quorum import Endpoint, ReplicaKey, VoterSet
+
+# --- in ---------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A request from the network.
+
+    Attributes:
+        ticket: comes back with the reply.
+        message: the decoded body.
+        version: its api version; answers leave out what the version does not have.
+        listener: name of the listener it came in on; the leader's endpoint in the answer is the one for this listener.
+    """
+
+    ticket: Any
+    message: Struct
+    version: int
+    listener: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The answer to something the replica sent."""
+
+    request_id: int
+    message: Struct
+
+
+class Failure(Enum):
+    """Why a request got no answer."""
+
+    REFUSED = auto()  # nobody listens there: the process is dead
+    RESET = auto()  # the connection broke with the request on it
+    TIMED_OUT = auto()
+    UNSUPPORTED_VERSION = auto()  # the peer speaks no version that can carry the request
+    OTHER = auto()  # name resolution, TLS, authentication
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """No answer will come to something the replica sent."""
+
+    request_id: int
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True)
+class Propose:
+    """Append one batch, if this replica leads.
+
+    Attributes:
+        ticket: comes back in ``Effects.proposed`` with the offset, or the reason why not.
+        batch: built by ``core.batch``; the log takes the buffer over and stamps offset and epoch in place.
+    """
+
+    ticket: Any
+    batch: bytearray
+
+
+@dataclass(frozen=True, slots=True)
+class Flushed:
+    """The log is durable below ``offset``."""
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed; due when ``Effects.deadline_ms`` is reached, harmless earlier."""
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotWritten:
+    """The state machine's snapshot up to ``end_offset`` is complete and durable."""
+
+    end_offset: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """Ask once more whether this replica still leads, for a linearizable read."""
+
+    ticket: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """Hand leadership to a voter, once it has everything."""
+
+    ticket: Any
+    voter_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Upgrade:
+    """Raise kraft.version."""
+
+    ticket: Any
+    level: int
+
+
+@dataclass(frozen=True, slots=True)
+class Resign:
+    """Give leadership up, if held."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shutdown:
+    """Stop taking part: a leader resigns, nobody starts an election any more, leader-only requests are refused."""
+
+
+Event: TypeAlias = (
+    Received
+    | Answered
+    | Failed
+    | Propose
+    | Flushed
+    | Tick
+    | SnapshotWritten
+    | Barrier
+    | Transfer
+    | Upgrade
+    | Resign
+    | Shutdown
+)
+
+# --- out --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ElectionState:
+    """What a replica must never forget; goes to the ``quorum-state`` file.
+
+    Attributes:
+        epoch: the leader epoch it is in.
+        leader_id: the leader of that epoch, or None.
+        voted_key: whom it voted for in that epoch, or None.
+        kraft_version: the latest in the log, committed or not; chooses the file's data version.
+        voter_ids: written at kraft.version 0 only.
+    """
+
+    epoch: int = 0
+    leader_id: int | None = None
+    voted_key: ReplicaKey | None = None
+    kraft_version: int = 0
+    voter_ids: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where a request goes.
+
+    Attributes:
+        node_id: the replica asked, or None for a bootstrap server of unknown identity.
+        host: host name or address.
+        port: 1 to 65535.
+    """
+
+    node_id: int | None
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """A request to send; the driver picks the highest version both sides speak.
+
+    Attributes:
+        request_id: comes back in `Answered` or `Failed`.
+        destination: where to.
+        message: the request's body.
+        timeout_ms: after this the driver reports `Failure.TIMED_OUT`.
+        min_version: below this version the request would lose its meaning (a pre-vote below Vote v2).
+    """
+
+    request_id: int
+    destination: Destination
+    message: Struct
+    timeout_ms: int
+    min_version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The answer to a received request."""
+
+    ticket: Any
+    message: Struct
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a local wish (proposal, barrier, transfer, upgrade) ended.
+
+    Attributes:
+        ticket: the wish's.
+        error: NONE; NOT_LEADER_OR_FOLLOWER before anything was appended; anything else as Kafka names it.
+        offset: where the batch begins (proposal, upgrade), or the offset to apply before reading (barrier); else -1.
+        message: words for people, empty without error.
+    """
+
+    ticket: Any
+    error: ErrorCode
+    offset: int = -1
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Leadership:
+    """Who leads, as far as this replica knows, whenever that changes.
+
+    Attributes:
+        epoch: leader epoch.
+        leader_id: None while unknown.
+        is_local: whether it is this replica; its state machine takes part once it applied ``epoch_start_offset``.
+        epoch_start_offset: where the local leader's epoch begins; -1 otherwise.
+    """
+
+    epoch: int
+    leader_id: int | None
+    is_local: bool = False
+    epoch_start_offset: int = -1
+
+
+@dataclass(slots=True)
+class Effects:
+    """What the driver must do now, in this order.
+
+    1. Save ``election_state``, durably. Nothing below may be seen by anyone before that.
+    2. ``sends`` and ``replies``: to the network, in any order.
+    3. ``flush``: make the log durable to its end, without waiting; then `Flushed`. A follower's acknowledgement is
+       its next Fetch, which it sends on `Flushed`; a leader counts its own log end on `Flushed`. So the disks work in
+       parallel.
+    4. ``restore``: the log was replaced by this snapshot: load it into the state machine before applying anything else.
+    5. ``high_watermark``: rose to this; apply what is below it. Waiting appends below it are committed.
+    6. ``outcomes``: answers to local wishes.
+    7. ``leadership``, ``voters``: tell whoever listens.
+    8. ``notes``: lines for the operator's log: contradictions and refusals that are nobody's normal day.
+
+    Then wait for the next event, at most until ``deadline_ms`` (then `Tick`); None: no timer runs.
+    """
+
+    election_state: ElectionState | None = None
+    sends: list[Send] = field(default_factory=list)
+    replies: list[Reply] = field(default_factory=list)
+    flush: bool = False
+    restore: tuple[int, int] | None = None
+    high_watermark: int | None = None
+    outcomes: list[Outcome] = field(default_factory=list)
+    leadership: Leadership | None = None
+    voters: VoterSet | None = None
+    notes: list[str] = field(default_factory=list)
+    deadline_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RaftConfig:
+    """How a replica takes part; names and defaults are Kafka's.
+
+    Attributes:
+        cluster_id: compared with every request that names one.
+        key: id and directory id; an id of -1 makes a nameless observer.
+        listeners: own endpoints, the default listener first.
+        static_voters: ``controller.quorum.voters``; in force while the log and snapshots name no voters.
+        bootstrap_servers: asked for the leader while it is unknown.
+        can_become_voter: whether it has the controller role.
+        auto_join: ``controller.quorum.auto.join.enable``.
+        topic: name of the partition's topic.
+        supported_versions: kraft.version levels spoken.
+        discovery_pause_ms: between two questions to bootstrap servers that did not help.
+        fast_failover: start a pre-vote when the leader's connection is refused or reset.
+    """
+
+    cluster_id: str
+    key: ReplicaKey
+    listeners: tuple[Endpoint, ...] = ()
+    static_voters: VoterSet = field(default_factory=VoterSet)
+    bootstrap_servers: tuple[tuple[str, int], ...] = ()
+    can_become_voter: bool = True
+    auto_join: bool = False
+    topic: str = "__cluster_metadata"
+    topic_id: Any = None
+    election_timeout_ms: int = 1000
+    fetch_timeout_ms: int = 2000
+    election_backoff_max_ms: int = 1000
+    request_timeout_ms: int = 2000
+    retry_backoff_ms: int = 20
+    discovery_pause_ms: int = 100
+    fetch_max_wait_ms: int = 500
+    fetch_max_bytes: int = 1 << 20
+    fetch_snapshot_max_bytes: int = 1 << 20
+    max_supported_version: int = 1
+    fast_failover: bool = True

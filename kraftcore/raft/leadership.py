@@ -1,0 +1,238 @@
+"""What a leader does beyond appending: read barriers, handing over, describing the quorum.
+
+**Read barrier.** Reading one's own state is linearizable only if no other leader can have committed since. The leader
+sends BeginQuorumEpoch to the voters and waits until a majority, itself included, has answered in its epoch: those
+answers were given after the read began, so no later leader existed before it. The read may go on once everything
+below the high watermark at that moment is applied. Reads that arrive meanwhile share the next round. Any KRaft
+replica can answer, Kafka's too.
+Source: Raft 6.4, with BeginQuorumEpoch in place of the heartbeat.
+
+**Transfer.** The leader takes no more proposals, waits until the chosen voter has everything, and resigns with that
+voter first among the preferred candidates; it starts its election at once. After one election timeout the leader goes
+on leading instead.
+Source: Raft 3.10, with EndQuorumEpoch in place of TimeoutNow.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.messages.begin_quorum_epoch import BeginQuorumEpochResponse
+from kraftcore.protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse, ReplicaState
+from kraftcore.raft import partition
+from kraftcore.raft.events import Barrier, Received, Transfer
+from kraftcore.raft.quorum import ReplicaKey
+from kraftcore.raft.roles import Cause, Leader, PendingBarrier, PendingTransfer
+from kraftcore.raft.state import InFlight
+
+if TYPE_CHECKING:
+    from kraftcore.raft.replica import Replica
+
+UNKNOWN = -1
+# An observer that has not fetched for this long is forgotten. Source: Kafka 4.3.1 LeaderState.
+OBSERVER_TIMEOUT_MS = 300_000
+
+
+class Leadership:
+    """Barriers, transfer and DescribeQuorum."""
+
+    def __init__(self, replica: Replica) -> None:
+        self._replica = replica
+        self._state = replica.state
+
+    def advance(self, role: Leader) -> int | None:
+        """Go on with rounds and a transfer; when something is due."""
+        self._start_round(role)
+        due = None
+        if role.barrier is not None:
+            due = self._state.now_ms + self._state.config.retry_backoff_ms if self._ask(role.barrier) else None
+        return self._advance_transfer(role, due)
+
+    # --- read barrier -------------------------------------------------------------------------------------------------
+
+    def barrier(self, event: Barrier) -> None:
+        """A read wants to be linearizable."""
+        role = self._state.role
+        if not isinstance(role, Leader) or self._state.shutting_down:
+            self._state.finish(event.ticket, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        else:
+            role.next_barrier.append(event.ticket)
+
+    def _start_round(self, role: Leader) -> None:
+        # Not before a record of our epoch is committed: until then the high watermark may lag behind an older leader's.
+        value = role.watermark.value
+        if role.barrier is None and role.next_barrier and value is not None:
+            role.barrier = PendingBarrier(role.next_barrier, value)
+            role.next_barrier = []
+            self._confirm(role, role.barrier)
+
+    def _ask(self, barrier: PendingBarrier) -> bool:
+        """Send what the round still lacks; True if somebody must be asked again later."""
+        state = self._state
+        waiting = False
+        for voter in state.voters:
+            voter_id = voter.key.id
+            if voter_id == state.config.key.id or voter_id in barrier.confirmed or voter_id in barrier.asked:
+                continue
+            to = state.destination(voter_id, voter.endpoints)
+            if to is None or state.is_backing_off(to):
+                waiting = True
+                continue
+            request = partition.begin_quorum_epoch_request(state, voter.key)
+            barrier.asked[voter_id] = state.send(to, request, exclusive=False)
+        return waiting
+
+    def on_begin_quorum_epoch_answer(self, request_id: int, sent: InFlight, response: BeginQuorumEpochResponse) -> None:
+        """A voter answered in our epoch, or told us of a newer one."""
+        confirmed = self._replica.election.on_begin_quorum_epoch_answer(sent.destination, response)
+        role = self._state.role
+        if not isinstance(role, Leader) or role.barrier is None:
+            return
+        voter_id = sent.destination.node_id
+        if voter_id is not None and role.barrier.asked.get(voter_id) == request_id:
+            del role.barrier.asked[voter_id]
+            if confirmed and sent.epoch == self._state.epoch:
+                role.barrier.confirmed.add(voter_id)
+                self._confirm(role, role.barrier)
+
+    def on_begin_quorum_epoch_failed(self, request_id: int) -> None:
+        """Ask that voter again."""
+        role = self._state.role
+        if isinstance(role, Leader) and role.barrier is not None:
+            role.barrier.asked = {voter: asked for voter, asked in role.barrier.asked.items() if asked != request_id}
+
+    def _confirm(self, role: Leader, barrier: PendingBarrier) -> None:
+        state = self._state
+        present = len(barrier.confirmed & state.voters.ids) + (1 if state.is_voter else 0)
+        if present < state.voters.majority:
+            return
+        role.barrier = None
+        for ticket in barrier.tickets:
+            state.finish(ticket, ErrorCode.NONE, barrier.offset)
+        self._start_round(role)
+
+    # --- transfer -----------------------------------------------------------------------------------------------------
+
+    def transfer(self, event: Transfer) -> None:
+        """Start handing over."""
+        state = self._state
+        role = state.role
+        if not isinstance(role, Leader) or state.shutting_down:
+            state.finish(event.ticket, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        elif role.transfer is not None:
+            state.finish(event.ticket, ErrorCode.REQUEST_TIMED_OUT, message="another transfer is under way")
+        elif event.voter_id == state.config.key.id and state.is_voter:
+            state.finish(event.ticket, ErrorCode.NONE)
+        elif state.voters.get(event.voter_id) is None:
+            text = f"{event.voter_id} is not in the set of voters {state.voters}"
+            state.finish(event.ticket, ErrorCode.VOTER_NOT_FOUND, message=text)
+        else:
+            deadline = state.now_ms + state.config.election_timeout_ms
+            role.transfer = PendingTransfer(event.ticket, event.voter_id, deadline)
+
+    def _advance_transfer(self, role: Leader, due: int | None) -> int | None:
+        transfer = role.transfer
+        state = self._state
+        if transfer is None:
+            return due
+        voter = state.voters.get(transfer.voter_id)
+        reached = role.watermark.log_end_offset(transfer.voter_id) if voter is not None else None
+        if reached is not None and reached >= state.log.log_end_offset and voter is not None:
+            role.transfer = None
+            state.finish(transfer.ticket, ErrorCode.NONE)
+            self._replica.election.resign(Cause.STEP_DOWN, voter.key)
+            return None
+        if transfer.deadline_ms <= state.now_ms or voter is None:
+            role.transfer = None
+            text = f"voter {transfer.voter_id} did not catch up in time"
+            state.finish(transfer.ticket, ErrorCode.REQUEST_TIMED_OUT, message=text)
+            return due
+        return transfer.deadline_ms if due is None else min(due, transfer.deadline_ms)
+
+    def abandon(self, role: Leader, error: ErrorCode) -> None:
+        """Leadership ends: reads and transfers were not confirmed."""
+        tickets = [*role.next_barrier, *(role.barrier.tickets if role.barrier is not None else ())]
+        if role.transfer is not None:
+            tickets.append(role.transfer.ticket)
+        for ticket in tickets:
+            self._state.finish(ticket, error)
+        role.next_barrier, role.barrier, role.transfer = [], None, None
+
+    # --- DescribeQuorum -----------------------------------------------------------------------------------------------
+
+    def on_describe_quorum(self, received: Received, request: DescribeQuorumRequest) -> None:
+        """Who votes, who watches, how far everyone is."""
+        state = self._state
+        topic_type = DescribeQuorumResponse.TopicData
+        topics = request.topics
+        name = topics[0].topic_name if topics else state.config.topic
+        fields: dict[str, Any] = {"partition_index": partition.PARTITION}
+        role = state.role
+        nodes: list[Any] = []
+        if not partition.names_our_partition(state, topics):
+            fields["error_code"] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        elif not isinstance(role, Leader):
+            fields["error_code"] = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        else:
+            value = role.watermark.value
+            fields |= {
+                "leader_id": state.config.key.id,
+                "leader_epoch": state.epoch,
+                "high_watermark": UNKNOWN if value is None else value,
+                "current_voters": [self._described(role, voter.key) for voter in state.voters],
+                "observers": [self._described(role, key) for key in self._observers(role)],
+            }
+            nodes = self._nodes() if received.version >= 2 else []
+        if received.version >= 2:
+            fields["error_message"] = fields.get("error_code", ErrorCode.NONE).message
+        described = topic_type.PartitionData(**fields)
+        response = DescribeQuorumResponse(topics=[topic_type(topic_name=name, partitions=[described])], nodes=nodes)
+        state.reply(received.ticket, response)
+
+    def _observers(self, role: Leader) -> list[ReplicaKey]:
+        state = self._state
+        oldest = state.now_ms - OBSERVER_TIMEOUT_MS
+        for key in [key for key, seen in role.replicas.items() if seen.last_fetch_ms < oldest]:
+            if not state.voters.is_voter(key):
+                del role.replicas[key]
+        return sorted(
+            (key for key in role.replicas if not state.voters.is_voter(key)),
+            key=lambda key: (key.id, key.directory_id),
+        )
+
+    def _described(self, role: Leader, key: ReplicaKey) -> ReplicaState:
+        state = self._state
+        if key.matches(state.config.key):
+            return ReplicaState(
+                replica_id=key.id,
+                replica_directory_id=key.directory_id,
+                log_end_offset=state.log.log_end_offset,
+                last_fetch_timestamp=state.now_ms,
+                last_caught_up_timestamp=state.now_ms,
+            )
+        progress = role.replicas.get(key)
+        if progress is None:
+            progress = next((seen for other, seen in role.replicas.items() if key.matches(other)), None)
+        if progress is None or progress.log_end_offset is None:
+            return ReplicaState(replica_id=key.id, replica_directory_id=key.directory_id, log_end_offset=UNKNOWN)
+        return ReplicaState(
+            replica_id=key.id,
+            replica_directory_id=key.directory_id,
+            log_end_offset=progress.log_end_offset,
+            last_fetch_timestamp=progress.last_fetch_ms,
+            last_caught_up_timestamp=progress.last_caught_up_ms,
+        )
+
+    def _nodes(self) -> list[Any]:
+        node = DescribeQuorumResponse.Node
+        return [
+            node(
+                node_id=voter.key.id,
+                listeners=[
+                    node.Listener(name=endpoint.name, host=endpoint.host, port=endpoint.port)
+                    for endpoint in voter.endpoints
+                ],
+            )
+            for voter in self._state.voters
+        ]

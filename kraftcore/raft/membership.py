@@ -1,0 +1,405 @@
+"""Changing who votes: AddRaftVoter, RemoveRaftVoter, UpdateRaftVoter, kraft.version, auto-join.
+
+One change at a time, and each differs from the set before by one voter, so that any majority of one set shares a
+voter with any majority of the other. A change waits for the leader's own epoch to be committed first: otherwise two
+leaders of different epochs could each hold an uncommitted change against the same base (the single-server bug of
+2015), and their majorities need not overlap. A KRaftVoters record is in force on whoever has it in its log, committed
+or not; truncation undoes it.
+
+A leader that removes itself goes on leading, without counting itself, until that is committed; then it resigns.
+
+Sources: KIP-853 "AddVoter", "RemoveVoter", "UpdateVoter", "Controller auto joining"; texts and order of refusals as
+Kafka 4.3.1. Unlike Kafka, AddRaftVoter's TimeoutMs is honoured.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kraftcore.core.struct import Struct
+from kraftcore.core.uuid import ZERO_UUID
+from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
+from kraftcore.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kraftcore.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+from kraftcore.protocol.messages.update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
+from kraftcore.raft import partition, records
+from kraftcore.raft.events import Failure, Received, Upgrade
+from kraftcore.raft.quorum import Endpoint, ReplicaKey, VersionRange, Voter, VoterSet
+from kraftcore.raft.roles import Cause, Follower, Leader, VoterChange
+
+if TYPE_CHECKING:
+    from kraftcore.raft.replica import Replica
+
+# A voter to be added must have fetched within this time to count as caught up. Source: Kafka 4.3.1 LeaderState.
+CAUGHT_UP_WITHIN_MS = 3_600_000
+KRAFT_VERSION = "kraft.version"
+
+
+class Refusal(Exception):
+    """A request is answered with an error instead."""
+
+    def __init__(self, error: ErrorCode, message: str | None = None) -> None:
+        super().__init__(message)
+        self.error = error
+        self.message = message
+
+
+class Membership:
+    """Everything about the voter set and kraft.version."""
+
+    def __init__(self, replica: Replica) -> None:
+        self._replica = replica
+        self._state = replica.state
+
+    def own_entry(self) -> Voter:
+        """This replica as a voter set should name it."""
+        config = self._state.config
+        return Voter(config.key, config.listeners, VersionRange(0, config.max_supported_version))
+
+    def voters_with_own_entry(self) -> VoterSet:
+        """The set in force, with this replica's entry brought up to date if it has one."""
+        state = self._state
+        return state.voters.with_updated(self.own_entry()) if state.is_voter else state.voters
+
+    # --- requests to the leader ---------------------------------------------------------------------------------------
+
+    def on_add(self, received: Received, request: AddRaftVoterRequest) -> None:
+        """AddRaftVoter: check, ask the new voter what it supports, then append."""
+        state = self._state
+        key = ReplicaKey(request.voter_id, request.voter_directory_id)
+        endpoints = tuple(Endpoint(item.name, item.host, item.port) for item in request.listeners)
+        try:
+            role = self._leader(request.cluster_id)
+            self._need_key(key, "Add")
+            listener = state.config.listeners[0].name
+            to = state.destination(key.id, endpoints)
+            if to is None:
+                named = ", ".join(str(endpoint) for endpoint in endpoints)
+                raise Refusal(
+                    ErrorCode.INVALID_REQUEST,
+                    f"Add voter request didn't include the endpoint ({named}) for the default listener {listener}",
+                )
+            self._need_quiet(role, "adding")
+            if key.id in state.voters.ids:
+                raise Refusal(
+                    ErrorCode.DUPLICATE_VOTER,
+                    f"The voter id for {key} is already part of the set of voters {state.voters}.",
+                )
+            if not state.is_ready(to):
+                raise Refusal(ErrorCode.REQUEST_TIMED_OUT, f"New voter {key} is not ready to receive requests")
+        except Refusal as refusal:
+            state.reply(received.ticket, _refused(AddRaftVoterResponse, refusal))
+            return
+        timeout = request.timeout_ms if request.timeout_ms > 0 else state.config.request_timeout_ms
+        ack = request.ack_when_committed if received.version >= 1 else True
+        role.change = VoterChange("add", received.ticket, key, state.now_ms + timeout, endpoints, ack)
+        role.change.request_id = state.send(to, ApiVersionsRequest())
+
+    def on_remove(self, received: Received, request: RemoveRaftVoterRequest) -> None:
+        """RemoveRaftVoter: check, append, answer when committed."""
+        state = self._state
+        key = ReplicaKey(request.voter_id, request.voter_directory_id)
+        try:
+            role = self._leader(request.cluster_id)
+            self._need_key(key, "Remove")
+            self._need_quiet(role, "removing")
+            entry = state.voters.get(key.id)
+            if entry is None or entry.key != key or len(state.voters) == 1:
+                raise Refusal(
+                    ErrorCode.VOTER_NOT_FOUND, f"Cannot remove voter {key} from the set of voters {state.voters}"
+                )
+        except Refusal as refusal:
+            state.reply(received.ticket, _refused(RemoveRaftVoterResponse, refusal))
+            return
+        deadline = state.now_ms + state.config.request_timeout_ms
+        role.change = VoterChange("remove", received.ticket, key, deadline)
+        role.change.offset = self._append_voters(state.voters.without(key))
+
+    def on_update(self, received: Received, request: UpdateRaftVoterRequest) -> None:
+        """UpdateRaftVoter: a voter tells its endpoints and versions; answered without waiting for the commit."""
+        state = self._state
+        if not partition.same_cluster(state, request.cluster_id):
+            state.reply(received.ticket, UpdateRaftVoterResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID))
+            return
+        error = self._replica.check_leader_only(request.current_leader_epoch)
+        role = state.role
+        if error is ErrorCode.NONE and isinstance(role, Leader):
+            try:
+                self._update(role, request)
+            except Refusal as refusal:
+                error = refusal.error
+        state.reply(received.ticket, partition.update_voter_response(state, received, error))
+
+    def _update(self, role: Leader, request: UpdateRaftVoterRequest) -> None:
+        state = self._state
+        key = ReplicaKey(request.voter_id, request.voter_directory_id)
+        self._need_key(key, "Update")
+        endpoints = tuple(Endpoint(item.name, item.host, item.port) for item in request.listeners)
+        supported = VersionRange(
+            request.kraft_version_feature.min_supported_version, request.kraft_version_feature.max_supported_version
+        )
+        if (
+            state.destination(key.id, endpoints) is None
+            or supported.min < 0
+            or supported.max < supported.min
+            or (state.version not in supported)
+        ):
+            raise Refusal(ErrorCode.INVALID_REQUEST)
+        if role.change is not None or role.watermark.value is None or self._uncommitted_voters(role):
+            raise Refusal(ErrorCode.REQUEST_TIMED_OUT)
+        entry = state.voters.get(key.id)
+        if entry is None or not entry.key.matches(key):
+            raise Refusal(ErrorCode.VOTER_NOT_FOUND)
+        voter = Voter(key, endpoints, supported)
+        self._replica.replication.heard_from(role, key.id)
+        if state.version >= 1:
+            if voter != entry:
+                self._append_voters(state.voters.with_updated(voter))
+        else:
+            role.updated_voters = (role.updated_voters or self.voters_with_own_entry()).with_updated(voter)
+
+    # --- the checks they share ----------------------------------------------------------------------------------------
+
+    def _leader(self, cluster_id: str | None) -> Leader:
+        state = self._state
+        if not partition.same_cluster(state, cluster_id):
+            raise Refusal(
+                ErrorCode.INCONSISTENT_CLUSTER_ID,
+                f'The given id "{cluster_id}" doesn\'t match the cluster id "{state.config.cluster_id}"',
+            )
+        if state.shutting_down:
+            raise Refusal(ErrorCode.BROKER_NOT_AVAILABLE, "")
+        if not isinstance(state.role, Leader):
+            raise Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, "")
+        return state.role
+
+    def _need_key(self, key: ReplicaKey, verb: str) -> None:
+        if key.id < 0 or key.directory_id == ZERO_UUID:
+            raise Refusal(ErrorCode.INVALID_REQUEST, f"{verb} voter request didn't include a valid voter")
+
+    def _need_quiet(self, role: Leader, doing: str) -> None:
+        waiting = "Request timed out waiting for"
+        state = self._state
+        if role.change is not None:
+            text = f"{waiting} leader to handle previous voter change request"
+            raise Refusal(ErrorCode.REQUEST_TIMED_OUT, text)
+        value = role.watermark.value
+        if value is None:
+            text = f"{waiting} leader to establish HWM and fence previous voter changes"
+            raise Refusal(ErrorCode.REQUEST_TIMED_OUT, text)
+        if state.version < 1:
+            text = f"Cluster doesn't support {doing} voter because the {KRAFT_VERSION} feature is {state.version}"
+            raise Refusal(ErrorCode.UNSUPPORTED_VERSION, text)
+        if self._uncommitted_voters(role):
+            offset = state.voter_sets.latest_offset
+            text = f"{waiting} voters to commit the latest voter change at {offset} with HWM {value}"
+            raise Refusal(ErrorCode.REQUEST_TIMED_OUT, text)
+
+    def _uncommitted_voters(self, role: Leader) -> bool:
+        latest = self._state.voter_sets.latest_offset
+        value = role.watermark.value
+        return latest is not None and (value is None or latest >= value)
+
+    # --- the change goes on -------------------------------------------------------------------------------------------
+
+    def on_api_versions(self, request_id: int, response: ApiVersionsResponse) -> None:
+        """The voter to be added told what it supports."""
+        role, change = self._adding(request_id)
+        if role is None or change is None:
+            return
+        state = self._state
+        try:
+            if response.error_code != ErrorCode.NONE:
+                name = ErrorCode.of(response.error_code).name
+                text = f"Aborted add voter operation for since {partition.API_VERSIONS_NAME} returned an error {name}"
+                raise Refusal(ErrorCode.REQUEST_TIMED_OUT, text)
+            feature = next((item for item in response.supported_features if item.name == KRAFT_VERSION), None)
+            supported = VersionRange(feature.min_version, feature.max_version) if feature else VersionRange(0, 0)
+            if state.version not in supported:
+                text = (
+                    f"Aborted add voter operation for {change.key} since the {KRAFT_VERSION} range "
+                    f"(min: {supported.min}, max: {supported.max} doesn't support the finalized version {state.version}"
+                )
+                raise Refusal(ErrorCode.INVALID_REQUEST, text)
+            if not self._caught_up(role, change.key):
+                text = f"Aborted add voter operation for {change.key} since it is lagging behind"
+                raise Refusal(ErrorCode.REQUEST_TIMED_OUT, text)
+        except Refusal as refusal:
+            self._end_change(role, refusal)
+            return
+        change.request_id = None
+        change.offset = self._append_voters(state.voters.with_voter(Voter(change.key, change.endpoints, supported)))
+        if not change.ack_when_committed:
+            state.reply(change.ticket, AddRaftVoterResponse(error_message=None))
+            change.ticket = None
+
+    def on_api_versions_failed(self, request_id: int, failure: Failure) -> None:
+        """The voter to be added cannot be asked."""
+        role, change = self._adding(request_id)
+        if role is not None and change is not None:
+            name = "UNSUPPORTED_VERSION" if failure is Failure.UNSUPPORTED_VERSION else "BROKER_NOT_AVAILABLE"
+            text = f"Aborted add voter operation for since {partition.API_VERSIONS_NAME} returned an error {name}"
+            self._end_change(role, Refusal(ErrorCode.REQUEST_TIMED_OUT, text))
+
+    def _adding(self, request_id: int) -> tuple[Leader | None, VoterChange | None]:
+        role = self._state.role
+        if isinstance(role, Leader) and role.change is not None and role.change.request_id == request_id:
+            return role, role.change
+        return None, None
+
+    def _caught_up(self, role: Leader, key: ReplicaKey) -> bool:
+        progress = role.replicas.get(key)
+        return (
+            progress is not None
+            and progress.last_caught_up_ms >= 0
+            and progress.last_fetch_ms >= self._state.now_ms - CAUGHT_UP_WITHIN_MS
+        )
+
+    def _append_voters(self, voters: VoterSet) -> int:
+        return self._replica.replication.append_control([records.kraft_voters(voters)])
+
+    def voters_changed(self) -> None:
+        """The voter set in force may have changed: count by the new one from now on."""
+        state = self._state
+        role = state.role
+        if not isinstance(role, Leader):
+            return
+        if state.voters.is_only_voter(state.config.key):
+            role.check_quorum_deadline_ms = None
+        elif role.check_quorum_deadline_ms is None:
+            role.check_quorum_deadline_ms = self._replica.election.check_quorum_deadline()
+        others = state.voters.ids - {state.config.key.id}
+        role.begin_due_ms = {voter_id: role.begin_due_ms.get(voter_id, state.now_ms) for voter_id in others}
+        self._replica.replication.voters_in_force(role)
+
+    def committed(self, role: Leader, high_watermark: int) -> None:
+        """The high watermark moved: changes below it are done."""
+        state = self._state
+        change = role.change
+        if change is not None and change.offset is not None and change.offset < high_watermark:
+            self._end_change(role, None)
+        if role.upgrade is not None and role.upgrade[0] < high_watermark:
+            offset, ticket = role.upgrade
+            role.upgrade = None
+            state.finish(ticket, ErrorCode.NONE, offset)
+        if state.role is role and not state.is_voter and not self._uncommitted_voters(role):
+            self._replica.election.resign(Cause.STEP_DOWN)
+
+    def expire(self, role: Leader) -> int | None:
+        """End a change that took too long (its record may still commit); when the present one will have."""
+        if role.change is None:
+            return None
+        if role.change.deadline_ms <= self._state.now_ms:
+            self._end_change(role, Refusal(ErrorCode.REQUEST_TIMED_OUT))
+            return None
+        return role.change.deadline_ms
+
+    def abandon(self, role: Leader, error: ErrorCode) -> None:
+        """Leadership ends: whoever waits for a change learns that its outcome is not known here."""
+        if role.change is not None:
+            self._end_change(role, Refusal(error, ""))
+        if role.upgrade is not None:
+            self._state.finish(role.upgrade[1], error)
+            role.upgrade = None
+
+    def _end_change(self, role: Leader, refusal: Refusal | None) -> None:
+        change = role.change
+        role.change = None
+        if change is None or change.ticket is None:
+            return
+        kind = AddRaftVoterResponse if change.kind == "add" else RemoveRaftVoterResponse
+        self._state.reply(change.ticket, _refused(kind, refusal) if refusal else kind(error_message=None))
+
+    # --- kraft.version ------------------------------------------------------------------------------------------------
+
+    def upgrade(self, event: Upgrade) -> None:
+        """Raise kraft.version from 0 to 1 while running; answered when committed.
+
+        Every voter of the static set must have told this leader its directory, endpoints and versions.
+        """
+        state = self._state
+        role = state.role
+        if not isinstance(role, Leader):
+            state.finish(event.ticket, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return
+        if event.level == state.version and role.upgrade is None:
+            state.finish(event.ticket, ErrorCode.NONE, state.log.log_end_offset)
+            return
+        why = f"Invalid upgrade of {KRAFT_VERSION} from version {state.version} to {event.level}"
+        known = role.updated_voters or self.voters_with_own_entry()
+        if role.upgrade is not None or role.change is not None:
+            why = f"Invalid concurrent upgrade of {KRAFT_VERSION} to {event.level}"
+        elif event.level < state.version:
+            why += " because the new version is a downgrade"
+        elif role.watermark.value is None:
+            why += " because the leader has not committed a record of its epoch yet"
+        elif any(event.level not in voter.supported or not voter.key.has_directory for voter in known):
+            why = f"Invalid upgrade of {KRAFT_VERSION} to KRAFT_VERSION_{event.level} because not all of the voters "
+            why += "support it"
+        elif not 0 <= event.level <= state.config.max_supported_version:
+            why += " because this node does not support it"
+        else:
+            entries = [records.kraft_version(event.level), records.kraft_voters(known)]
+            role.upgrade = (self._replica.replication.append_control(entries) + 1, event.ticket)
+            return
+        state.finish(event.ticket, ErrorCode.INVALID_UPDATE_VERSION, message=why)
+
+    # --- a follower's own requests ------------------------------------------------------------------------------------
+
+    def advance_follower(self, role: Follower) -> int | None:
+        """Once a period, see whether the leader should hear of us; the time it is due again."""
+        state = self._state
+        if state.shutting_down or state.config.key.id < 0:
+            return None
+        if role.update_deadline_ms > state.now_ms:
+            return role.update_deadline_ms
+        message = self._wish(role)
+        leader = state.destination(role.leader_id, role.leader_endpoints)
+        if message is not None and leader is not None:
+            if not state.is_ready(leader):
+                return state.ready_at(leader)
+            state.send(leader, message)
+        role.update_deadline_ms = state.now_ms + state.config.fetch_timeout_ms
+        return role.update_deadline_ms
+
+    def _wish(self, role: Follower) -> Struct | None:
+        state = self._state
+        key = state.config.key
+        if state.is_voter:
+            outdated = state.version >= 1 and state.voters.get(key.id) != self.own_entry()
+            if outdated or (state.version == 0 and not role.leader_updated):
+                return partition.update_voter_request(state, self.own_entry())
+        elif state.config.auto_join and state.config.can_become_voter and state.version >= 1:
+            entry = state.voters.get(key.id)
+            if entry is not None:  # the same node before its disk was replaced
+                return partition.remove_voter_request(state, entry.key)
+            return partition.add_voter_request(state, self.own_entry())
+        return None
+
+    def on_update_answer(self, response: UpdateRaftVoterResponse) -> None:
+        """The leader took our entry, or is too old to need it."""
+        role = self._state.role
+        done = response.error_code in (ErrorCode.NONE, ErrorCode.UNSUPPORTED_VERSION)
+        if done and isinstance(role, Follower):
+            role.leader_updated = True
+            role.fetch_deadline_ms = self._state.now_ms + self._state.config.fetch_timeout_ms
+
+    def on_join_answer(self, name: str, response: AddRaftVoterResponse | RemoveRaftVoterResponse) -> None:
+        """Auto-join was answered; the next period tries again if it has to."""
+        expected = (
+            ErrorCode.NONE,
+            ErrorCode.REQUEST_TIMED_OUT,
+            ErrorCode.DUPLICATE_VOTER,
+            ErrorCode.VOTER_NOT_FOUND,
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        )
+        if response.error_code not in expected:
+            self._state.note(f"{name}: {ErrorCode.of(response.error_code).name}: {response.error_message}")
+
+
+def _refused(
+    kind: type[AddRaftVoterResponse] | type[RemoveRaftVoterResponse], refusal: Refusal
+) -> AddRaftVoterResponse | RemoveRaftVoterResponse:
+    message = refusal.error.message if refusal.message is None else refusal.message
+    return kind(error_code=refusal.error, error_message=message)

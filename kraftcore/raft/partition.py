@@ -1,0 +1,454 @@
+"""Messages about the one partition this replica holds: built, checked and taken apart.
+
+Every raft message carries a list of topics with a list of partitions; KRaft allows exactly one of each. Nothing here
+decides anything about the consensus.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from kraftcore.core.struct import Struct
+from kraftcore.core.uuid import ZERO_UUID, Uuid
+from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.messages.add_raft_voter import AddRaftVoterRequest
+from kraftcore.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
+from kraftcore.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
+from kraftcore.protocol.messages.fetch import FetchRequest, FetchResponse
+from kraftcore.protocol.messages.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
+from kraftcore.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
+from kraftcore.protocol.messages.update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
+from kraftcore.protocol.messages.vote import VoteRequest, VoteResponse
+from kraftcore.raft.events import Received
+from kraftcore.raft.quorum import ReplicaKey, Voter
+from kraftcore.raft.roles import Leader, ParkedFetch, SnapshotFetch
+
+if TYPE_CHECKING:
+    from kraftcore.raft.state import ReplicaState
+
+API_VERSIONS_NAME = "API_VERSIONS"
+PARTITION = 0
+NO_LEADER = -1
+_FetchTopic = FetchRequest.FetchTopic
+_FetchPartition = _FetchTopic.FetchPartition
+_Fetched = FetchResponse.FetchableTopicResponse
+_FetchedPartition = _Fetched.PartitionData
+_SnapshotTopic = FetchSnapshotResponse.TopicSnapshot
+_SnapshotPartition = _SnapshotTopic.PartitionSnapshot
+# The first versions whose answers name the leader's endpoint. Fetch has the field from 16 on; Kafka fills it from 17.
+_FETCH_ENDPOINTS = 17
+_ENDPOINTS = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What all raft answers say.
+
+    Attributes:
+        error_code: of the partition.
+        leader_id: None if the sender knows no leader.
+        leader_epoch: the sender's epoch.
+    """
+
+    error_code: int
+    leader_id: int | None
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """Where a replica must go before it can fetch on: exactly one of the two is set."""
+
+    diverging: tuple[int, int] | None = None
+    snapshot: tuple[int, int] | None = None
+
+
+class _Topic(Protocol):
+    partitions: Sequence[Any]
+
+
+# --- checks -----------------------------------------------------------------------------------------------------------
+
+
+def same_cluster(state: ReplicaState, cluster_id: str | None) -> bool:
+    """Whether a request is meant for our cluster; one that names none is."""
+    return cluster_id is None or cluster_id == state.config.cluster_id
+
+
+def check(state: ReplicaState, cluster_id: str | None, ours: bool) -> ErrorCode:
+    """The top-level error of a request, or NONE."""
+    if not same_cluster(state, cluster_id):
+        return ErrorCode.INCONSISTENT_CLUSTER_ID
+    return ErrorCode.NONE if ours else ErrorCode.INVALID_REQUEST
+
+
+def names_our_partition(state: ReplicaState, topics: Sequence[Any]) -> bool:
+    """Whether a message names exactly our topic, by name, and partition 0."""
+    return (
+        len(topics) == 1
+        and topics[0].topic_name == state.config.topic
+        and len(topics[0].partitions) == 1
+        and topics[0].partitions[0].partition_index == PARTITION
+    )
+
+
+def names_our_topic_id(state: ReplicaState, topics: Sequence[Any]) -> bool:
+    """Whether a Fetch names exactly our topic, by id, and partition 0.
+
+    Kafka 4.3.1 matches by id only, so nothing below v13 matches.
+    """
+    return (
+        len(topics) == 1
+        and topics[0].topic_id == state.config.topic_id
+        and len(topics[0].partitions) == 1
+        and topics[0].partitions[0].partition == PARTITION
+    )
+
+
+def is_for_us(state: ReplicaState, voter_id: int, directory_id: Uuid) -> bool:
+    """Whether the voter key in a request is ours; a missing part matches anything."""
+    if voter_id < 0:
+        return True
+    key = state.config.key
+    return voter_id == key.id and directory_id in (ZERO_UUID, key.directory_id)
+
+
+def fetching_replica_id(request: FetchRequest, version: int) -> int:
+    """Who fetches; the field moved with v15."""
+    return request.replica_id if version < 15 else request.replica_state.replica_id
+
+
+def is_fetch(message: Struct) -> bool:
+    """Whether a request of ours is one of those of which only one may be out."""
+    return isinstance(message, FetchRequest | FetchSnapshotRequest)
+
+
+# --- requests ---------------------------------------------------------------------------------------------------------
+
+
+def vote_request(state: ReplicaState, voter: ReplicaKey, pre_vote: bool) -> VoteRequest:
+    """Ask ``voter`` for its vote, or whether it would give it."""
+    key = state.config.key
+    topic = VoteRequest.TopicData
+    asked = topic.PartitionData(
+        partition_index=PARTITION,
+        replica_epoch=state.epoch,
+        replica_id=key.id,
+        replica_directory_id=key.directory_id,
+        voter_directory_id=voter.directory_id,
+        last_offset_epoch=state.last_epoch,
+        last_offset=state.log.log_end_offset,
+        pre_vote=pre_vote,
+    )
+    return VoteRequest(
+        cluster_id=state.config.cluster_id,
+        voter_id=voter.id,
+        topics=[topic(topic_name=state.config.topic, partitions=[asked])],
+    )
+
+
+def begin_quorum_epoch_request(state: ReplicaState, voter: ReplicaKey) -> BeginQuorumEpochRequest:
+    """Tell ``voter`` that we lead, and where."""
+    topic = BeginQuorumEpochRequest.TopicData
+    told = topic.PartitionData(
+        partition_index=PARTITION,
+        voter_directory_id=voter.directory_id,
+        leader_id=state.config.key.id,
+        leader_epoch=state.epoch,
+    )
+    return BeginQuorumEpochRequest(
+        cluster_id=state.config.cluster_id,
+        voter_id=voter.id,
+        topics=[topic(topic_name=state.config.topic, partitions=[told])],
+        leader_endpoints=[
+            BeginQuorumEpochRequest.LeaderEndpoint(name=item.name, host=item.host, port=item.port)
+            for item in state.config.listeners
+        ],
+    )
+
+
+def end_quorum_epoch_request(state: ReplicaState, preferred: Sequence[ReplicaKey]) -> EndQuorumEpochRequest:
+    """Tell a voter that we lead no more, and who should."""
+    topic = EndQuorumEpochRequest.TopicData
+    told = topic.PartitionData(
+        partition_index=PARTITION,
+        leader_id=state.config.key.id,
+        leader_epoch=state.epoch,
+        preferred_successors=[key.id for key in preferred],
+        preferred_candidates=[
+            topic.PartitionData.ReplicaInfo(candidate_id=key.id, candidate_directory_id=key.directory_id)
+            for key in preferred
+        ],
+    )
+    return EndQuorumEpochRequest(
+        cluster_id=state.config.cluster_id,
+        topics=[topic(topic_name=state.config.topic, partitions=[told])],
+        leader_endpoints=[
+            EndQuorumEpochRequest.LeaderEndpoint(name=item.name, host=item.host, port=item.port)
+            for item in state.config.listeners
+        ],
+    )
+
+
+def fetch_request(state: ReplicaState) -> FetchRequest:
+    """Ask for what follows our log."""
+    config = state.config
+    wanted = _FetchPartition(
+        partition=PARTITION,
+        current_leader_epoch=state.epoch,
+        fetch_offset=state.log.log_end_offset,
+        last_fetched_epoch=state.last_epoch,
+        replica_directory_id=config.key.directory_id,
+        high_watermark=-1 if state.high_watermark is None else state.high_watermark,
+    )
+    return FetchRequest(
+        cluster_id=config.cluster_id,
+        replica_state=FetchRequest.ReplicaState(replica_id=config.key.id),
+        max_wait_ms=config.fetch_max_wait_ms,
+        max_bytes=config.fetch_max_bytes,
+        topics=[_FetchTopic(topic_id=config.topic_id, partitions=[wanted])],
+    )
+
+
+def fetch_snapshot_request(state: ReplicaState, snapshot: SnapshotFetch) -> FetchSnapshotRequest:
+    """Ask for the next chunk of a snapshot."""
+    topic = FetchSnapshotRequest.TopicSnapshot
+    wanted = topic.PartitionSnapshot(
+        partition=PARTITION,
+        current_leader_epoch=state.epoch,
+        snapshot_id=topic.PartitionSnapshot.SnapshotId(end_offset=snapshot.end_offset, epoch=snapshot.epoch),
+        position=snapshot.position,
+        replica_directory_id=state.config.key.directory_id,
+    )
+    return FetchSnapshotRequest(
+        cluster_id=state.config.cluster_id,
+        replica_id=state.config.key.id,
+        max_bytes=state.config.fetch_snapshot_max_bytes,
+        topics=[topic(name=state.config.topic, partitions=[wanted])],
+    )
+
+
+def update_voter_request(state: ReplicaState, own: Voter) -> UpdateRaftVoterRequest:
+    """Tell the leader our endpoints and versions."""
+    feature = UpdateRaftVoterRequest.KRaftVersionFeature(
+        min_supported_version=own.supported.min, max_supported_version=own.supported.max
+    )
+    return UpdateRaftVoterRequest(
+        cluster_id=state.config.cluster_id,
+        current_leader_epoch=state.epoch,
+        voter_id=own.key.id,
+        voter_directory_id=own.key.directory_id,
+        listeners=[UpdateRaftVoterRequest.Listener(name=e.name, host=e.host, port=e.port) for e in own.endpoints],
+        kraft_version_feature=feature,
+    )
+
+
+def add_voter_request(state: ReplicaState, own: Voter) -> AddRaftVoterRequest:
+    """Ask the leader to make us a voter; the answer must not wait for a commit that may need us."""
+    return AddRaftVoterRequest(
+        cluster_id=state.config.cluster_id,
+        timeout_ms=state.config.request_timeout_ms,
+        voter_id=own.key.id,
+        voter_directory_id=own.key.directory_id,
+        listeners=[AddRaftVoterRequest.Listener(name=e.name, host=e.host, port=e.port) for e in own.endpoints],
+        ack_when_committed=False,
+    )
+
+
+def remove_voter_request(state: ReplicaState, key: ReplicaKey) -> RemoveRaftVoterRequest:
+    """Ask the leader to remove the voter that we were before our disk was replaced."""
+    return RemoveRaftVoterRequest(
+        cluster_id=state.config.cluster_id, voter_id=key.id, voter_directory_id=key.directory_id
+    )
+
+
+# --- answers ----------------------------------------------------------------------------------------------------------
+
+
+def _endpoints(state: ReplicaState, kind: Any, listener: str, wanted: bool) -> list[Any]:
+    leader_id = state.leader_id
+    if not wanted or leader_id is None:
+        return []
+    return [
+        kind(node_id=leader_id, host=endpoint.host, port=endpoint.port)
+        for endpoint in state.leader_endpoints
+        if endpoint.name == listener
+    ]
+
+
+def _leader_id(state: ReplicaState) -> int:
+    leader_id = state.leader_id
+    return NO_LEADER if leader_id is None else leader_id
+
+
+def vote_response(state: ReplicaState, received: Received, error: ErrorCode, granted: bool) -> VoteResponse:
+    """Our vote, epoch and leader."""
+    topic = VoteResponse.TopicData
+    told = topic.PartitionData(
+        partition_index=PARTITION,
+        error_code=error,
+        leader_id=_leader_id(state),
+        leader_epoch=state.epoch,
+        vote_granted=granted,
+    )
+    return VoteResponse(
+        topics=[topic(topic_name=state.config.topic, partitions=[told])],
+        node_endpoints=_endpoints(state, VoteResponse.NodeEndpoint, received.listener, received.version >= _ENDPOINTS),
+    )
+
+
+def begin_quorum_epoch_response(state: ReplicaState, received: Received, error: ErrorCode) -> BeginQuorumEpochResponse:
+    """Our epoch and leader, after BeginQuorumEpoch."""
+    response: BeginQuorumEpochResponse = _quorum_epoch_response(BeginQuorumEpochResponse, state, received, error)
+    return response
+
+
+def end_quorum_epoch_response(state: ReplicaState, received: Received, error: ErrorCode) -> EndQuorumEpochResponse:
+    """Our epoch and leader, after EndQuorumEpoch."""
+    response: EndQuorumEpochResponse = _quorum_epoch_response(EndQuorumEpochResponse, state, received, error)
+    return response
+
+
+def _quorum_epoch_response(kind: Any, state: ReplicaState, received: Received, error: ErrorCode) -> Any:
+    told = kind.TopicData.PartitionData(
+        partition_index=PARTITION, error_code=error, leader_id=_leader_id(state), leader_epoch=state.epoch
+    )
+    return kind(
+        topics=[kind.TopicData(topic_name=state.config.topic, partitions=[told])],
+        node_endpoints=_endpoints(state, kind.NodeEndpoint, received.listener, received.version >= _ENDPOINTS),
+    )
+
+
+def update_voter_response(state: ReplicaState, received: Received, error: ErrorCode) -> UpdateRaftVoterResponse:
+    """How UpdateRaftVoter went, and who leads."""
+    leader = UpdateRaftVoterResponse.CurrentLeader(leader_id=_leader_id(state), leader_epoch=state.epoch)
+    for endpoint in state.leader_endpoints:
+        if endpoint.name == received.listener:
+            leader.host, leader.port = endpoint.host, endpoint.port
+    return UpdateRaftVoterResponse(error_code=error, current_leader=leader)
+
+
+def _fetched(state: ReplicaState, version: int, listener: str, **fields: Any) -> FetchResponse:
+    told = _FetchedPartition(
+        partition_index=PARTITION,
+        current_leader=_FetchedPartition.LeaderIdAndEpoch(leader_id=_leader_id(state), leader_epoch=state.epoch),
+        **fields,
+    )
+    return FetchResponse(
+        responses=[_Fetched(topic_id=state.config.topic_id, partitions=[told])],
+        node_endpoints=_endpoints(state, FetchResponse.NodeEndpoint, listener, version >= _FETCH_ENDPOINTS),
+    )
+
+
+def fetch_error(state: ReplicaState, received: Received, error: ErrorCode) -> FetchResponse:
+    """A refused Fetch."""
+    return _fetched(
+        state,
+        received.version,
+        received.listener,
+        error_code=error,
+        high_watermark=-1,
+        log_start_offset=-1,
+        records=b"",
+    )
+
+
+def _watermark(role: Leader) -> int:
+    value = role.watermark.value
+    return -1 if value is None else value
+
+
+def fetch_records(state: ReplicaState, asked: ParkedFetch, role: Leader, data: bytes) -> FetchResponse:
+    """Records, or none yet."""
+    return _fetched(
+        state,
+        asked.version,
+        asked.listener,
+        high_watermark=_watermark(role),
+        log_start_offset=state.log.log_start_offset,
+        records=data,
+    )
+
+
+def fetch_elsewhere(state: ReplicaState, received: Received, role: Leader, where: Elsewhere) -> FetchResponse:
+    """A diverging epoch, or a snapshot to fetch."""
+    fields: dict[str, Any] = {}
+    if where.diverging is not None:
+        epoch, end_offset = where.diverging
+        fields["diverging_epoch"] = _FetchedPartition.EpochEndOffset(epoch=epoch, end_offset=end_offset)
+    if where.snapshot is not None:
+        end_offset, epoch = where.snapshot
+        fields["snapshot_id"] = _FetchedPartition.SnapshotId(end_offset=end_offset, epoch=epoch)
+    return _fetched(
+        state,
+        received.version,
+        received.listener,
+        high_watermark=_watermark(role),
+        log_start_offset=state.log.log_start_offset,
+        records=b"",
+        **fields,
+    )
+
+
+def fetch_snapshot_response(
+    state: ReplicaState, received: Received, error: ErrorCode, topic: str | None = None, **fields: Any
+) -> FetchSnapshotResponse:
+    """A chunk, or a partition-level error with empty records (Kafka 4.3.1 cannot serialise its own)."""
+    told = _SnapshotPartition(
+        index=PARTITION,
+        error_code=error,
+        current_leader=_SnapshotPartition.LeaderIdAndEpoch(leader_id=_leader_id(state), leader_epoch=state.epoch),
+        **fields,
+    )
+    return FetchSnapshotResponse(
+        topics=[_SnapshotTopic(name=topic or state.config.topic, partitions=[told])],
+        node_endpoints=_endpoints(
+            state, FetchSnapshotResponse.NodeEndpoint, received.listener, received.version >= _ENDPOINTS
+        ),
+    )
+
+
+def snapshot_id(asked: Any) -> Any:
+    """A request's snapshot id, as answers have it."""
+    return _SnapshotPartition.SnapshotId(end_offset=asked.end_offset, epoch=asked.epoch)
+
+
+# --- answers to us ----------------------------------------------------------------------------------------------------
+
+
+def _leader_or_none(leader_id: int) -> int | None:
+    return None if leader_id < 0 else leader_id
+
+
+def quorum_answer(state: ReplicaState, response: Any) -> tuple[Answer, Any] | None:
+    """The partition of a Vote, BeginQuorumEpoch or EndQuorumEpoch answer; None if it is not about ours."""
+    if response.error_code != ErrorCode.NONE or not names_our_partition(state, response.topics):
+        return None
+    told = response.topics[0].partitions[0]
+    return Answer(told.error_code, _leader_or_none(told.leader_id), told.leader_epoch), told
+
+
+def fetch_answer(state: ReplicaState, response: FetchResponse) -> Any:
+    """The partition of a Fetch answer; None if it is refused as a whole or is not about ours."""
+    topics = response.responses
+    if response.error_code != ErrorCode.NONE or len(topics) != 1 or topics[0].topic_id != state.config.topic_id:
+        return None
+    partitions = topics[0].partitions
+    return partitions[0] if len(partitions) == 1 and partitions[0].partition_index == PARTITION else None
+
+
+def fetch_snapshot_answer(state: ReplicaState, response: FetchSnapshotResponse) -> Any:
+    """The partition of a FetchSnapshot answer; None if it is refused as a whole or is not about ours."""
+    topics = response.topics
+    if response.error_code != ErrorCode.NONE or len(topics) != 1 or topics[0].name != state.config.topic:
+        return None
+    partitions = topics[0].partitions
+    return partitions[0] if len(partitions) == 1 and partitions[0].index == PARTITION else None
+
+
+def as_answer(told: Any) -> Answer:
+    """What a Fetch or FetchSnapshot partition says about leader and epoch."""
+    leader = told.current_leader
+    return Answer(told.error_code, _leader_or_none(leader.leader_id), leader.leader_epoch)

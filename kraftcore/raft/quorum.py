@@ -1,0 +1,263 @@
+"""Voter sets as values, and the arithmetic of majorities.
+
+Pure functions of frozen values: nothing here knows roles, messages or time.
+
+A voter set holds one entry per replica id. An entry without a directory id (static voters, kraft.version 0) stands
+for any directory of that id. Source: KIP-853 "Set of voters"; Kafka 4.3.1 keeps the same rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+from kraftcore.core.uuid import ZERO_UUID, Uuid
+from kraftcore.errors import InvariantError, LocalError
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaKey:
+    """Who a replica is: its id, and the directory that holds its log.
+
+    Attributes:
+        id: replica id, >= 0; -1 for a replica that must stay nameless (an anonymous observer).
+        directory_id: the zero uuid while unknown.
+    """
+
+    id: int
+    directory_id: Uuid = ZERO_UUID
+
+    @property
+    def has_directory(self) -> bool:
+        """Whether the directory id is known."""
+        return self.directory_id != ZERO_UUID
+
+    def matches(self, other: ReplicaKey) -> bool:
+        """Whether an entry with this key stands for ``other``: same id, and same or unknown directory."""
+        return self.id == other.id and (not self.has_directory or self.directory_id == other.directory_id)
+
+    def __str__(self) -> str:
+        # As Kafka prints it in the messages of AddRaftVoter and RemoveRaftVoter.
+        return f"ReplicaKey(id={self.id}, directoryId={self.directory_id if self.has_directory else '<undefined>'})"
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a listener can be reached.
+
+    Attributes:
+        name: listener name, upper case as KRaftVoters records have it.
+        host: host name or address.
+        port: 0 to 65535.
+    """
+
+    name: str
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.name}://{host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class VersionRange:
+    """The kraft.version levels a replica supports, both ends included."""
+
+    min: int = 0
+    max: int = 0
+
+    def __contains__(self, version: int) -> bool:
+        return self.min <= version <= self.max
+
+
+@dataclass(frozen=True, slots=True)
+class Voter:
+    """One entry of a voter set.
+
+    Attributes:
+        key: replica key; the directory id is unknown for static voters.
+        endpoints: where it listens, its default listener first.
+        supported: the kraft.version levels it supports.
+    """
+
+    key: ReplicaKey
+    endpoints: tuple[Endpoint, ...] = ()
+    supported: VersionRange = VersionRange()
+
+    def endpoint(self, listener: str) -> Endpoint | None:
+        """Its endpoint for a listener name, or None."""
+        return next((endpoint for endpoint in self.endpoints if endpoint.name == listener), None)
+
+
+@dataclass(frozen=True, slots=True)
+class VoterSet:
+    """An immutable set of voters, at most one per id.
+
+    Args:
+        voters: in any order; kept by id.
+
+    Raises:
+        LocalError: two entries with one id.
+    """
+
+    voters: tuple[Voter, ...] = ()
+    _by_id: Mapping[int, Voter] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        by_id = {voter.key.id: voter for voter in sorted(self.voters, key=lambda voter: voter.key.id)}
+        if len(by_id) != len(self.voters):
+            raise LocalError(f"two voters share an id: {[str(voter.key) for voter in self.voters]}")
+        object.__setattr__(self, "voters", tuple(by_id.values()))
+        object.__setattr__(self, "_by_id", MappingProxyType(by_id))
+
+    def __len__(self) -> int:
+        return len(self.voters)
+
+    def __iter__(self) -> Iterator[Voter]:
+        return iter(self.voters)
+
+    @property
+    def ids(self) -> frozenset[int]:
+        """The ids of all voters."""
+        return frozenset(self._by_id)
+
+    @property
+    def keys(self) -> tuple[ReplicaKey, ...]:
+        """The replica keys, by id."""
+        return tuple(voter.key for voter in self.voters)
+
+    @property
+    def majority(self) -> int:
+        """How many voters are more than half of them."""
+        return majority(len(self.voters))
+
+    def get(self, replica_id: int) -> Voter | None:
+        """The entry with this id, or None."""
+        return self._by_id.get(replica_id)
+
+    def is_voter(self, key: ReplicaKey) -> bool:
+        """Whether a replica is a voter: its id is here, and the entry's directory id is the same or unknown."""
+        entry = self._by_id.get(key.id)
+        return entry is not None and entry.key.matches(key)
+
+    def is_only_voter(self, key: ReplicaKey) -> bool:
+        """Whether a replica is the one voter there is."""
+        return len(self.voters) == 1 and self.is_voter(key)
+
+    def with_voter(self, voter: Voter) -> VoterSet:
+        """This set and one more voter.
+
+        Raises:
+            LocalError: the id is taken, whatever its directory.
+        """
+        return VoterSet((*self.voters, voter))
+
+    def without(self, key: ReplicaKey) -> VoterSet:
+        """This set less the voter with exactly this key.
+
+        Raises:
+            LocalError: no such voter, or it is the last one.
+        """
+        entry = self._by_id.get(key.id)
+        if entry is None or entry.key != key or len(self.voters) == 1:
+            raise LocalError(f"cannot remove {key} from {self}")
+        return VoterSet(tuple(voter for voter in self.voters if voter is not entry))
+
+    def with_updated(self, voter: Voter) -> VoterSet:
+        """This set with the entry of the same replica replaced.
+
+        Raises:
+            LocalError: no entry matches the key.
+        """
+        if not self.is_voter(voter.key):
+            raise LocalError(f"cannot update {voter.key} in {self}")
+        return VoterSet(tuple(voter if old.key.id == voter.key.id else old for old in self.voters))
+
+    def __str__(self) -> str:
+        return "[" + ", ".join(str(voter.key) for voter in self.voters) + "]"
+
+
+def majority(count: int) -> int:
+    """How many of ``count`` voters are more than half; 1 of 0, so that nobody wins an election without voters."""
+    return count // 2 + 1
+
+
+def every_majority_overlaps(old: VoterSet, new: VoterSet) -> bool:
+    """Whether each majority of one set shares a voter with each majority of the other.
+
+    True for sets that differ by one voter, which is why one change may be in flight. Source: Ongaro's dissertation,
+    4.1.
+    """
+    shared = len(set(old.keys) & set(new.keys))
+    return old.majority + new.majority > len(old) + len(new) - shared
+
+
+def changed_voters(old: VoterSet, new: VoterSet) -> int:
+    """How many voters were added or removed between two sets; changed endpoints do not count."""
+    return len(set(old.keys) ^ set(new.keys))
+
+
+@dataclass(slots=True)
+class Tally:
+    """The votes of one election, against the voter set in force when it began.
+
+    Votes are counted by id, so a voter that answers twice, or answers from another directory, counts once.
+    """
+
+    voters: VoterSet
+    granted: set[int] = field(default_factory=set)
+    rejected: set[int] = field(default_factory=set)
+
+    def record(self, voter_id: int, granted: bool) -> bool:
+        """Take a vote; False if it does not come from one of the voters."""
+        if voter_id not in self.voters.ids:
+            return False
+        (self.granted if granted else self.rejected).add(voter_id)
+        (self.rejected if granted else self.granted).discard(voter_id)
+        return True
+
+    @property
+    def won(self) -> bool:
+        """Whether a majority granted."""
+        return len(self.granted) >= self.voters.majority
+
+    @property
+    def lost(self) -> bool:
+        """Whether a majority can no longer grant."""
+        return len(self.voters) - len(self.rejected) < self.voters.majority
+
+    @property
+    def unanswered(self) -> list[int]:
+        """Ids that have not answered, ascending."""
+        return sorted(self.voters.ids - self.granted - self.rejected)
+
+
+def preferred_candidates(voters: VoterSet, local_id: int, offsets: Mapping[int, int | None]) -> tuple[ReplicaKey, ...]:
+    """The other voters, most caught up first, as a resigning leader names them in EndQuorumEpoch.
+
+    Source: KIP-595, EndQuorumEpoch; ties go to the smaller id so that a run can be replayed.
+    """
+    others = [voter.key for voter in voters if voter.key.id != local_id]
+    return tuple(sorted(others, key=lambda key: (-(_known(offsets.get(key.id))), key.id)))
+
+
+def _known(offset: int | None) -> int:
+    return -1 if offset is None else offset
+
+
+def static_voters(entries: Iterable[tuple[int, Endpoint]]) -> VoterSet:
+    """The voter set of ``controller.quorum.voters``: directory ids unknown, kraft.version 0 only."""
+    return VoterSet(tuple(Voter(ReplicaKey(voter_id), (endpoint,)) for voter_id, endpoint in entries))
+
+
+def with_directory(voter: Voter, directory_id: Uuid) -> Voter:
+    """A static voter's entry once its directory is known.
+
+    Raises:
+        InvariantError: it already has another directory id; that would be another voter.
+    """
+    if voter.key.has_directory and voter.key.directory_id != directory_id:
+        raise InvariantError(f"{voter.key} cannot become directory {directory_id}")
+    return replace(voter, key=ReplicaKey(voter.key.id, directory_id))

@@ -1,0 +1,108 @@
+"""Voter sets and kraft.version as control records, both ways.
+
+Source: KIP-853 "Log and snapshot control records"; Kafka 4.3.1 writes these records in version 0 only, and LeaderChange
+without directory ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from kraftcore.core.batch import RecordBatch, build_records_batch, iter_batches
+from kraftcore.protocol import control
+from kraftcore.protocol.control import ControlRecordType, KeyAndValue, decode_control_record
+from kraftcore.protocol.data.kraft_version_record import KRaftVersionRecord
+from kraftcore.protocol.data.voters_record import VotersRecord
+from kraftcore.raft.ports import LogPort, SnapshotPort
+from kraftcore.raft.quorum import Endpoint, ReplicaKey, VersionRange, Voter, VoterSet
+
+ControlEntry = KeyAndValue
+_SCAN_BYTES = 1 << 20
+
+
+def leader_change(leader_id: int, voters: VoterSet, granting: Sequence[int]) -> ControlEntry:
+    """The first record of an epoch."""
+    return control.leader_change(leader_id, sorted(voters.ids), granting)
+
+
+def kraft_version(level: int) -> ControlEntry:
+    """The kraft.version in force from here on."""
+    return control.kraft_version(level)
+
+
+def kraft_voters(voters: VoterSet) -> ControlEntry:
+    """The voter set in force from here on."""
+    return control.kraft_voters(voter_entries(voters))
+
+
+def voter_entries(voters: VoterSet) -> list[VotersRecord.Voter]:
+    """The entries of a KRaftVoters record, as snapshots want them too."""
+    return [
+        control.voter(
+            voter.key.id,
+            voter.key.directory_id,
+            [(endpoint.name, endpoint.host, endpoint.port) for endpoint in voter.endpoints],
+            min_kraft_version=voter.supported.min,
+            max_kraft_version=voter.supported.max,
+        )
+        for voter in voters
+    ]
+
+
+def control_batch(entries: Sequence[ControlEntry], now_ms: int) -> bytearray:
+    """One batch of control records; the log stamps offset and epoch."""
+    return build_records_batch(entries, timestamp_ms=now_ms, control=True)
+
+
+def control_batches(log: LogPort, start: int) -> Iterator[RecordBatch]:
+    """The control batches of a log from ``start`` on; reads all of it once."""
+    offset = max(start, log.log_start_offset)
+    while offset < log.log_end_offset:
+        for batch in iter_batches(log.read(offset, _SCAN_BYTES), verify=False):
+            offset = batch.next_offset
+            if batch.is_control and batch.base_offset >= start:
+                yield batch
+
+
+def first_batch(snapshots: SnapshotPort, snapshot_id: tuple[int, int]) -> RecordBatch:
+    """The batch a snapshot begins with: the one that names kraft.version and voters.
+
+    Raises:
+        CorruptBatchError: it is damaged.
+    """
+    reader = snapshots.open(snapshot_id)
+    try:
+        size = int.from_bytes(reader.read_at(8, 4), signed=True) + 12 if reader.size >= 12 else 0
+        return RecordBatch(reader.read_at(0, max(size, 1)))
+    finally:
+        reader.close()
+
+
+def voter_changes(batch: RecordBatch) -> Iterator[tuple[int, int | None, VoterSet | None]]:
+    """What a control batch changes: (offset, kraft.version or None, voter set or None) per record that changes any.
+
+    Raises:
+        CorruptBatchError, WireError: the batch or a record's body is damaged.
+    """
+    for record in batch:
+        body = decode_control_record(record.key, record.value)
+        if body.type == ControlRecordType.KRAFT_VERSION and isinstance(body.body, KRaftVersionRecord):
+            yield record.offset, body.body.kraft_version, None
+        elif body.type == ControlRecordType.KRAFT_VOTERS and isinstance(body.body, VotersRecord):
+            yield record.offset, None, voter_set(body.body)
+
+
+def voter_set(record: VotersRecord) -> VoterSet:
+    """The voter set a KRaftVoters record states."""
+    return VoterSet(
+        tuple(
+            Voter(
+                ReplicaKey(item.voter_id, item.voter_directory_id),
+                tuple(Endpoint(endpoint.name, endpoint.host, endpoint.port) for endpoint in item.endpoints),
+                VersionRange(
+                    item.kraft_version_feature.min_supported_version, item.kraft_version_feature.max_supported_version
+                ),
+            )
+            for item in record.voters
+        )
+    )

@@ -1,0 +1,421 @@
+"""One replica: events in, effects out.
+
+Rules of this file:
+
+* ``handle`` is the only way in. It dispatches, lets the role do what is due, and returns the effects.
+* Epochs are compared here, before any role looks at a message: ``meet_leader`` for requests that name a leader,
+  ``meet_answer`` for answers, ``check_leader_only`` for requests only a leader can serve. (Vote compares its own: its
+  epoch has no leader yet.)
+* A message that contradicts what is known (two leaders of one epoch, us as a leader we never were) is refused and
+  noted; it changes nothing.
+
+The duties are split: ``election``, ``replication``, ``snapshots``, ``membership``, ``leadership`` (barriers, transfer).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kraftcore.core.struct import Struct
+from kraftcore.errors import InvariantError
+from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
+from kraftcore.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kraftcore.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
+from kraftcore.protocol.messages.describe_quorum import DescribeQuorumRequest
+from kraftcore.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
+from kraftcore.protocol.messages.fetch import FetchRequest, FetchResponse
+from kraftcore.protocol.messages.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
+from kraftcore.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+from kraftcore.protocol.messages.update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
+from kraftcore.protocol.messages.vote import VoteRequest, VoteResponse
+from kraftcore.raft import partition
+from kraftcore.raft.election import Election
+from kraftcore.raft.events import (
+    Answered,
+    Barrier,
+    Destination,
+    Effects,
+    ElectionState,
+    Event,
+    Failed,
+    Failure,
+    Flushed,
+    Propose,
+    RaftConfig,
+    Received,
+    Resign,
+    Shutdown,
+    SnapshotWritten,
+    Tick,
+    Transfer,
+    Upgrade,
+)
+from kraftcore.raft.leadership import Leadership
+from kraftcore.raft.membership import Membership
+from kraftcore.raft.ports import LogPort, RandomPort, SnapshotPort
+from kraftcore.raft.quorum import Endpoint, VoterSet
+from kraftcore.raft.replication import Replication
+from kraftcore.raft.roles import (
+    Candidate,
+    Cause,
+    Follower,
+    Leader,
+    Progress,
+    Prospective,
+    Resigned,
+    Role,
+    Unattached,
+)
+from kraftcore.raft.snapshots import Snapshots
+from kraftcore.raft.state import InFlight, ReplicaState
+
+
+class Replica:
+    """A member or observer of the quorum, without I/O.
+
+    Args:
+        config: how it takes part.
+        log: its log, open and recovered.
+        snapshots: its snapshots.
+        rng: draws timeouts; nothing else here is random.
+        saved: what the ``quorum-state`` file said; None without one.
+        verify_snapshot: reads a received snapshot to its end before it counts, and raises if it is damaged or cut
+            short (``storage.snapshot_batches.verify_snapshot``); closes the reader.
+    """
+
+    def __init__(
+        self,
+        config: RaftConfig,
+        log: LogPort,
+        snapshots: SnapshotPort,
+        rng: RandomPort,
+        saved: ElectionState | None = None,
+        verify_snapshot: Callable[[Any], object] = lambda reader: reader.close(),
+    ) -> None:
+        self.verify_snapshot = verify_snapshot
+        saved = saved or ElectionState()
+        self.state = ReplicaState(config, log, snapshots, rng, saved)
+        self.election = Election(self)
+        self.replication = Replication(self)
+        self.snapshots = Snapshots(self)
+        self.membership = Membership(self)
+        self.leadership = Leadership(self)
+        self._saved_leader_id = saved.leader_id
+        self._started = False
+        self._requests: dict[type[Struct], Callable[[Received, Any], None]] = {
+            VoteRequest: self.election.on_vote,
+            BeginQuorumEpochRequest: self.election.on_begin_quorum_epoch,
+            EndQuorumEpochRequest: self.election.on_end_quorum_epoch,
+            FetchRequest: self.replication.on_fetch,
+            FetchSnapshotRequest: self.snapshots.on_fetch_snapshot,
+            AddRaftVoterRequest: self.membership.on_add,
+            RemoveRaftVoterRequest: self.membership.on_remove,
+            UpdateRaftVoterRequest: self.membership.on_update,
+            DescribeQuorumRequest: self.leadership.on_describe_quorum,
+        }
+        self._answers: dict[type[Struct], Callable[[int, InFlight, Any], None]] = {
+            VoteResponse: lambda _, sent, message: self.election.on_vote_answer(sent.destination, message),
+            BeginQuorumEpochResponse: self.leadership.on_begin_quorum_epoch_answer,
+            EndQuorumEpochResponse: lambda _, sent, message: self.election.on_end_quorum_epoch_answer(
+                sent.destination, message
+            ),
+            FetchResponse: lambda _, sent, message: self.replication.on_fetch_answer(sent, message),
+            FetchSnapshotResponse: lambda _, sent, message: self.snapshots.on_fetch_snapshot_answer(sent, message),
+            ApiVersionsResponse: lambda request_id, _, message: self.membership.on_api_versions(request_id, message),
+            UpdateRaftVoterResponse: lambda _, sent, message: self._on_update_answer(sent.destination, message),
+            AddRaftVoterResponse: lambda _, sent, message: self.membership.on_join_answer("AddRaftVoter", message),
+            RemoveRaftVoterResponse: lambda _, sent, message: self.membership.on_join_answer(
+                "RemoveRaftVoter", message
+            ),
+        }
+        self._events: dict[type[Event], Callable[[Any], None]] = {
+            Received: self._on_request,
+            Answered: self._on_answer,
+            Failed: self._on_failure,
+            Propose: self.replication.propose,
+            Flushed: lambda event: self.replication.flushed(event.offset),
+            Tick: lambda event: None,
+            SnapshotWritten: self.snapshots.written,
+            Barrier: self.leadership.barrier,
+            Transfer: self.leadership.transfer,
+            Upgrade: self.membership.upgrade,
+            Resign: lambda event: self.election.resign(Cause.STEP_DOWN),
+            Shutdown: self._on_shutdown,
+        }
+
+    # --- what a driver may look at ------------------------------------------------------------------------------------
+
+    @property
+    def role(self) -> Role:
+        """The present role."""
+        return self.state.role.role
+
+    @property
+    def epoch(self) -> int:
+        """The present leader epoch."""
+        return self.state.epoch
+
+    @property
+    def leader_id(self) -> int | None:
+        """The leader of this epoch, or None while unknown."""
+        return self.state.leader_id
+
+    @property
+    def high_watermark(self) -> int | None:
+        """Below it everything is committed; None until known. Never falls while this object lives."""
+        return self.state.high_watermark
+
+    @property
+    def voters(self) -> VoterSet:
+        """The voter set in force."""
+        return self.state.voters
+
+    @property
+    def kraft_version(self) -> int:
+        """The kraft.version in force."""
+        return self.state.version
+
+    @property
+    def progress(self) -> tuple[Progress, ...]:
+        """What a leader knows of the replicas that fetch from it; empty elsewhere."""
+        role = self.state.role
+        return tuple(role.replicas.values()) if isinstance(role, Leader) else ()
+
+    # --- in and out ---------------------------------------------------------------------------------------------------
+
+    def handle(self, event: Event, now_ms: int) -> Effects:
+        """Take one event; returns what the driver must do, in the order `Effects` states.
+
+        Args:
+            event: what happened. The first one may be anything; `Tick` will do.
+            now_ms: the driver's clock, never falling.
+
+        Raises:
+            InvariantError: a bug; the replica must not be used any more.
+            StorageError: the log failed; likewise.
+        """
+        state = self.state
+        state.now_ms = max(now_ms, state.now_ms)
+        state.out = Effects()
+        if not self._started:
+            self._started = True
+            self._start()
+        self._events[type(event)](event)
+        state.out.deadline_ms = self._advance()
+        state.announce()
+        return state.out
+
+    def _start(self) -> None:
+        state = self.state
+        state.discard_log_behind_snapshot()
+        state.load_history()
+        latest = state.snapshots.latest
+        if latest is not None and latest[0] > 0:
+            state.out.restore = latest
+            self.replication.raise_high_watermark(latest[0])
+        self.election.start(self._saved_leader_id)
+
+    def _advance(self) -> int | None:
+        """Let the role do what is due, until it stays the same; when it next wants to be called."""
+        state = self.state
+        for _ in range(16):
+            role = state.role
+            due = self._advance_role()
+            if state.role is role:
+                return due
+        raise InvariantError(f"roles change without end at {state.now_ms} ms in epoch {state.epoch}: {state.role}")
+
+    def _advance_role(self) -> int | None:
+        role = self.state.role
+        if isinstance(role, Leader):
+            return self._advance_leader(role)
+        if isinstance(role, Follower):
+            return self._advance_follower(role)
+        if isinstance(role, Unattached):
+            due = self.election.advance_unattached(role)
+            return due if self.state.role is not role else soonest(due, self.replication.advance_unattached(role))
+        if isinstance(role, Resigned):
+            return self.election.advance_resigned(role)
+        return self.election.advance_nominee(role)
+
+    def _advance_leader(self, role: Leader) -> int | None:
+        state = self.state
+        if role.check_quorum_deadline_ms is not None and role.check_quorum_deadline_ms <= state.now_ms:
+            self.election.resign(Cause.QUORUM_LOST)
+            return None
+        due = soonest(self.replication.expire_parked(role), self.membership.expire(role))
+        due = soonest(due, self.leadership.advance(role))
+        if state.role is not role:
+            return None
+        return soonest(soonest(due, role.check_quorum_deadline_ms), self.election.send_begin_quorum_epoch(role))
+
+    def _advance_follower(self, role: Follower) -> int | None:
+        state = self.state
+        votes = state.is_voter and not state.shutting_down
+        if votes and role.fetch_deadline_ms <= state.now_ms:
+            cause = Cause.LEADER_UNREACHABLE if role.leader_gone else Cause.FETCH_TIMEOUT
+            self.election.become_prospective(cause)
+            return None
+        due = soonest(self.membership.advance_follower(role), self.replication.advance_follower(role))
+        return soonest(due, role.fetch_deadline_ms) if votes else due
+
+    # --- events -------------------------------------------------------------------------------------------------------
+
+    def _on_request(self, event: Received) -> None:
+        handler = self._requests.get(type(event.message))
+        if handler is None:
+            raise InvariantError(f"{type(event.message).__name__} is no request of the consensus")
+        handler(event, event.message)
+
+    def _on_answer(self, event: Answered) -> None:
+        request = self.state.settle(event.request_id, failed=False)
+        if request is None:
+            return
+        handler = self._answers.get(type(event.message))
+        if handler is None:
+            raise InvariantError(f"{type(event.message).__name__} is no answer of the consensus")
+        handler(event.request_id, request, event.message)
+
+    def _on_failure(self, event: Failed) -> None:
+        state = self.state
+        request = state.settle(event.request_id, failed=True)
+        if request is None:
+            return
+        if isinstance(request.message, ApiVersionsRequest):
+            self.membership.on_api_versions_failed(event.request_id, event.failure)
+        elif isinstance(request.message, VoteRequest):
+            self.election.on_vote_failed(event.failure)
+        elif isinstance(request.message, BeginQuorumEpochRequest):
+            self.leadership.on_begin_quorum_epoch_failed(event.request_id)
+        role = state.role
+        if (
+            event.failure in (Failure.REFUSED, Failure.RESET)
+            and isinstance(role, Follower)
+            and request.destination.node_id == role.leader_id
+        ):
+            self.election.leader_unreachable(role)
+
+    def _on_update_answer(self, source: Destination, response: UpdateRaftVoterResponse) -> None:
+        leader = response.current_leader
+        if leader.leader_id >= 0:
+            endpoints = self._endpoints(leader.leader_id, leader.host, leader.port)
+            answer = partition.Answer(response.error_code, leader.leader_id, leader.leader_epoch)
+            if not self._meet(answer, endpoints, source):
+                return
+        self.membership.on_update_answer(response)
+
+    def _on_shutdown(self, event: Shutdown) -> None:
+        self.state.shutting_down = True
+        self.election.resign(Cause.STEP_DOWN)
+
+    def leave_role(self, error: ErrorCode) -> None:
+        """The present role ends: whoever waits on it is answered."""
+        role = self.state.role
+        if isinstance(role, Leader):
+            self.replication.fail_parked(role, error)
+            self.membership.abandon(role, error)
+            self.leadership.abandon(role, error)
+        elif isinstance(role, Follower):
+            self.snapshots.drop(role)
+
+    # --- epochs -------------------------------------------------------------------------------------------------------
+
+    def check_leader_only(self, epoch: int) -> ErrorCode:
+        """Whether a request with this epoch can be served by us as leader."""
+        state = self.state
+        if epoch < state.epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        if epoch > state.epoch:
+            return ErrorCode.UNKNOWN_LEADER_EPOCH
+        if not isinstance(state.role, Leader):
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.BROKER_NOT_AVAILABLE if state.shutting_down else ErrorCode.NONE
+
+    def meet_leader(self, epoch: int, leader_id: int, endpoints: tuple[Endpoint, ...]) -> bool:
+        """Somebody says who leads an epoch that is not below ours; False if that contradicts what we know."""
+        state = self.state
+        if leader_id == state.config.key.id:
+            if epoch == state.epoch and state.leader_id == leader_id:
+                return True
+            state.note(f"refused a message that calls us the leader of epoch {epoch}: we are {state.role.role.value}")
+            return False
+        known = state.leader_id
+        if epoch == state.epoch and known is not None and known != leader_id:
+            state.note(f"refused a message that calls {leader_id} the leader of epoch {epoch}: it is {known}")
+            return False
+        if not endpoints:
+            entry = state.voters.get(leader_id)
+            endpoints = entry.endpoints if entry is not None else ()
+        role = state.role
+        news = epoch > state.epoch or not isinstance(role, Follower | Prospective | Candidate)
+        if isinstance(role, Prospective):
+            news = news or role.leader_id is None
+        elif isinstance(role, Candidate):
+            news = True
+        elif isinstance(role, Follower):
+            news = news or len(endpoints) > len(role.leader_endpoints)
+        if news:
+            self.election.follow(epoch, leader_id, endpoints)
+        return True
+
+    def meet_answer(self, answer: partition.Answer, node_endpoints: Sequence[Any], source: Destination) -> bool:
+        """Compare an answer's epoch and leader with ours; True if the answer itself still matters."""
+        endpoints: tuple[Endpoint, ...] = ()
+        for item in node_endpoints:
+            if item.node_id == answer.leader_id:
+                endpoints = self._endpoints(item.node_id, item.host, item.port)
+        return self._meet(answer, endpoints, source)
+
+    def _meet(self, answer: partition.Answer, endpoints: tuple[Endpoint, ...], source: Destination) -> bool:
+        state = self.state
+        error = answer.error_code
+        if answer.leader_epoch < state.epoch or error == ErrorCode.UNKNOWN_LEADER_EPOCH:
+            return False
+        behind = answer.leader_epoch > state.epoch
+        if answer.leader_id is not None:
+            unknown = state.leader_id is None
+            if not self.meet_leader(answer.leader_epoch, answer.leader_id, endpoints):
+                return False
+            if unknown and not behind:
+                return bool(error == ErrorCode.NONE)
+        elif behind:
+            self.election.unattach(answer.leader_epoch)
+        if error == ErrorCode.NONE:
+            return not behind
+        expected = (
+            ErrorCode.FENCED_LEADER_EPOCH,
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            ErrorCode.BROKER_NOT_AVAILABLE,
+            ErrorCode.INVALID_VOTER_KEY,
+        )
+        if not behind and error in expected:
+            state.back_off(source)
+        return not behind and error not in expected
+
+    def _endpoints(self, node_id: int, host: str, port: int) -> tuple[Endpoint, ...]:
+        listeners = self.state.config.listeners
+        return (Endpoint(listeners[0].name if listeners else "", host, port),)
+
+    def single_partition(self, response: Any, source: Destination) -> Any:
+        """The partition of a quorum answer, or None with a note if it is refused as a whole."""
+        found = partition.quorum_answer(self.state, response)
+        if found is None:
+            self.refuse_answer(source, response)
+            return None
+        return found
+
+    def refuse_answer(self, source: Destination, response: Any) -> None:
+        """An answer nobody expects: say so, and leave the peer alone for a moment."""
+        state = self.state
+        name = ErrorCode.of(response.error_code).name
+        state.note(f"{type(response).__name__} from {source.host}:{source.port} is refused: {name}")
+        state.back_off(source)
+
+
+def soonest(first: int | None, second: int | None) -> int | None:
+    """The earlier of two times, None meaning never."""
+    if first is None:
+        return second
+    return first if second is None or first <= second else second

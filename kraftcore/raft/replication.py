@@ -1,0 +1,408 @@
+"""Replication by Fetch, both sides, and the high watermark.
+
+The leader's side: a Fetch names the offset from which a replica wants more, so everything below it is there, durably:
+the Fetch is the acknowledgement. It is valid only if (offset, last epoch) lies on the leader's log; else the answer
+names where the logs part (diverging epoch), or a snapshot to fetch instead.
+
+The high watermark is the largest offset a majority of the voter set in force has reached. It is known only once a
+record of the leader's own epoch is below it (Raft 5.4.2), and never falls, not even when voters change. The leader's
+own log counts as far as it is flushed.
+
+The follower's side: one Fetch at a time; append, flush, and only then the next Fetch. It never cuts its log below the
+high watermark it knows: a leader that asks for it contradicts what was committed, and is refused.
+
+Sources: KIP-595, KIP-853 "High watermark"; check order and answers as Kafka 4.3.1.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kraftcore.core.batch import RecordBatch, iter_batches
+from kraftcore.errors import ClosedError, CorruptBatchError, LocalError
+from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.messages.fetch import FetchRequest, FetchResponse
+from kraftcore.raft import partition, records
+from kraftcore.raft.events import Destination, Propose, Received
+from kraftcore.raft.quorum import ReplicaKey
+from kraftcore.raft.roles import Follower, Leader, ParkedFetch, Progress, Unattached
+from kraftcore.raft.state import InFlight
+
+if TYPE_CHECKING:
+    from kraftcore.raft.replica import Replica
+
+
+class Replication:
+    """Everything about getting records from the leader to everyone else."""
+
+    def __init__(self, replica: Replica) -> None:
+        self._replica = replica
+        self._state = replica.state
+        self._ask_again_ms = 0
+
+    # --- the leader appends -------------------------------------------------------------------------------------------
+
+    def open_epoch(self, leader: Leader, granting: list[int]) -> None:
+        """Begin a new leader's epoch with its LeaderChange record.
+
+        The same batch holds KRaftVersion and KRaftVoters when the log does not name the voters yet (they came from
+        the 0-0 checkpoint), or names this replica with outdated endpoints or versions.
+        """
+        state = self._state
+        state.log.assign_epoch_start_offset(state.epoch, leader.epoch_start_offset)
+        entries = [records.leader_change(state.config.key.id, state.voters, granting)]
+        if state.version >= 1:
+            voters = self._replica.membership.voters_with_own_entry()
+            from_checkpoint = (state.voter_sets.latest_offset or 0) < 0
+            if from_checkpoint or voters != state.voters:
+                entries += [records.kraft_version(state.version), records.kraft_voters(voters)]
+        self.append_control(entries)
+
+    def append_control(self, entries: list[records.ControlEntry]) -> int:
+        """Append one control batch; its voters and version are in force at once. Returns its first offset."""
+        return self._append(records.control_batch(entries, self._state.now_ms))
+
+    def propose(self, event: Propose) -> None:
+        """Append a client's batch, or say why not."""
+        state = self._state
+        role = state.role
+        if not isinstance(role, Leader) or state.shutting_down:
+            state.finish(event.ticket, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        elif role.transfer is not None:
+            state.finish(event.ticket, ErrorCode.NOT_LEADER_OR_FOLLOWER, message="leadership is being handed over")
+        else:
+            try:
+                offset = self._append(event.batch)
+            except ClosedError:
+                raise
+            except LocalError as error:
+                state.finish(event.ticket, ErrorCode.INVALID_RECORD, message=str(error))
+            else:
+                state.finish(event.ticket, ErrorCode.NONE, offset)
+
+    def _append(self, batch: bytearray) -> int:
+        state = self._state
+        is_control = RecordBatch(batch, verify=False).is_control
+        offset = state.log.append_as_leader(batch, state.epoch, state.now_ms)
+        if is_control:
+            state.learn_from([RecordBatch(batch, verify=False)])
+            self._replica.membership.voters_changed()
+        state.out.flush = True
+        # Before our own flush is done: the followers' disks shall work at the same time as ours.
+        self._wake_parked()
+        return offset
+
+    def flushed(self, offset: int) -> None:
+        """Count what is durable here; anybody else may fetch on, or ask for votes."""
+        role = self._state.role
+        if isinstance(role, Leader) and role.watermark.update(self._state.config.key.id, offset):
+            self._high_watermark_moved(role)
+
+    # --- the leader answers -------------------------------------------------------------------------------------------
+
+    def on_fetch(self, received: Received, request: FetchRequest) -> None:
+        """Answer a Fetch, or park it until there are news."""
+        state = self._state
+        ours = partition.names_our_topic_id(state, request.topics)
+        error = partition.check(state, request.cluster_id, ours)
+        if error is not ErrorCode.NONE:
+            state.reply(received.ticket, FetchResponse(error_code=error))
+            return
+        asked = request.topics[0].partitions[0]
+        key = ReplicaKey(partition.fetching_replica_id(request, received.version), asked.replica_directory_id)
+        if (
+            request.max_wait_ms < 0
+            or asked.fetch_offset < 0
+            or asked.last_fetched_epoch < 0
+            or asked.last_fetched_epoch > asked.current_leader_epoch
+        ):
+            error = ErrorCode.INVALID_REQUEST
+        else:
+            error = self._replica.check_leader_only(asked.current_leader_epoch)
+        role = state.role
+        if error is not ErrorCode.NONE or not isinstance(role, Leader):
+            state.reply(received.ticket, partition.fetch_error(state, received, error))
+            return
+        where = self._place(asked.fetch_offset, asked.last_fetched_epoch)
+        if where is not None:
+            state.reply(received.ticket, partition.fetch_elsewhere(state, received, role, where))
+            return
+        self._track(role, key, asked.fetch_offset)
+        if state.role is not role:  # that committed its own removal
+            state.reply(received.ticket, partition.fetch_error(state, received, ErrorCode.NOT_LEADER_OR_FOLLOWER))
+            return
+        parked = ParkedFetch(
+            received.ticket,
+            key,
+            asked.fetch_offset,
+            max(request.min_bytes, 1),
+            request.max_bytes,
+            state.now_ms + request.max_wait_ms,
+            received.version,
+            received.listener,
+        )
+        known = role.watermark.value
+        behind = known is not None and asked.high_watermark < known
+        if request.max_wait_ms == 0 or behind or not self._answer_if_enough(parked):
+            if request.max_wait_ms == 0 or behind:
+                self._answer(role, parked)
+            else:
+                role.parked.append(parked)
+
+    def _place(self, offset: int, epoch: int) -> partition.Elsewhere | None:
+        """None if a replica at (offset, epoch) can go on from there; else where it must go."""
+        state = self._state
+        oldest, latest = state.oldest_snapshot, state.snapshots.latest
+        start = state.log.log_start_offset
+        if oldest is not None and (
+            offset == 0 or offset < start or (offset == start and epoch != oldest[1]) or epoch < oldest[1]
+        ):
+            return partition.Elsewhere(snapshot=latest)
+        if start == 0 and offset == 0:
+            return None
+        end = state.end_offset_for_epoch(epoch)
+        if end.epoch != epoch or end.offset < offset:
+            return partition.Elsewhere(diverging=(end.epoch, end.offset))
+        return None
+
+    def _track(self, role: Leader, key: ReplicaKey, offset: int) -> None:
+        state = self._state
+        if key.id < 0 or key.id == state.config.key.id:
+            return
+        now = state.now_ms
+        progress = role.replicas.get(key)
+        if progress is None:
+            progress = role.replicas[key] = Progress(key)
+        end = state.log.log_end_offset
+        if offset >= end:
+            progress.last_caught_up_ms = now
+        elif progress.leader_end_offset >= 0 and offset >= progress.leader_end_offset:
+            progress.last_caught_up_ms = max(progress.last_caught_up_ms, progress.last_fetch_ms)
+        progress.log_end_offset = offset
+        progress.last_fetch_ms = now
+        progress.leader_end_offset = end
+        if state.voters.is_voter(key):
+            self.heard_from(role, key.id)
+            if role.watermark.update(key.id, offset):
+                self._high_watermark_moved(role)
+
+    def heard_from(self, role: Leader, voter_id: int) -> None:
+        """A voter fetches: it needs no BeginQuorumEpoch, and counts for check-quorum."""
+        state = self._state
+        role.begin_due_ms[voter_id] = state.now_ms + state.config.fetch_timeout_ms // 2
+        if role.check_quorum_deadline_ms is None:
+            return
+        role.heard.add(voter_id)
+        present = len(role.heard & state.voters.ids) + (1 if state.is_voter else 0)
+        if present >= state.voters.majority:
+            role.heard.clear()
+            role.check_quorum_deadline_ms = self._replica.election.check_quorum_deadline()
+
+    def _answer_if_enough(self, parked: ParkedFetch) -> bool:
+        state = self._state
+        if state.log.log_end_offset <= parked.fetch_offset:
+            return False
+        data = state.log.read(parked.fetch_offset, parked.max_bytes)
+        if len(data) < min(parked.min_bytes, parked.max_bytes):
+            return False
+        role = state.role
+        if isinstance(role, Leader):
+            state.reply(parked.ticket, partition.fetch_records(state, parked, role, data))
+        return True
+
+    def _answer(self, role: Leader, parked: ParkedFetch) -> None:
+        state = self._state
+        data = b""
+        if state.log.log_end_offset > parked.fetch_offset:
+            data = state.log.read(parked.fetch_offset, parked.max_bytes)
+        state.reply(parked.ticket, partition.fetch_records(state, parked, role, data))
+
+    def _wake_parked(self) -> None:
+        role = self._state.role
+        if isinstance(role, Leader) and role.parked:
+            role.parked = [parked for parked in role.parked if not self._answer_if_enough(parked)]
+
+    def expire_parked(self, role: Leader) -> int | None:
+        """Answer what has waited long enough; when the next one will have."""
+        due: int | None = None
+        waiting = []
+        for parked in role.parked:
+            if parked.deadline_ms <= self._state.now_ms:
+                self._answer(role, parked)
+            else:
+                waiting.append(parked)
+                due = parked.deadline_ms if due is None else min(due, parked.deadline_ms)
+        role.parked = waiting
+        return due
+
+    def fail_parked(self, role: Leader, error: ErrorCode) -> None:
+        """The leader leads no more."""
+        for parked in role.parked:
+            received = Received(parked.ticket, FetchRequest(), parked.version, parked.listener)
+            self._state.reply(parked.ticket, partition.fetch_error(self._state, received, error))
+        role.parked = []
+
+    def voters_in_force(self, role: Leader) -> None:
+        """The voter set changed: count its members, and only them."""
+        state = self._state
+        known: dict[int, int] = {}
+        for key, progress in role.replicas.items():
+            if progress.log_end_offset is not None and state.voters.is_voter(key):
+                known[key.id] = progress.log_end_offset
+        if state.is_voter:
+            known[state.config.key.id] = state.log.flushed_offset
+        for voter_id in role.watermark.voters():
+            if voter_id not in known:  # what was counted came from another directory of that id
+                role.watermark.forget(voter_id)
+        if role.watermark.set_voters(state.voters.ids, known):
+            self._high_watermark_moved(role)
+
+    def _high_watermark_moved(self, role: Leader) -> None:
+        value = role.watermark.value
+        if value is None:
+            return
+        self.raise_high_watermark(value)
+        # Everyone who waits learns at once: their state machines wait for it too.
+        waiting, role.parked = role.parked, []
+        for parked in waiting:
+            self._answer(role, parked)
+        self._replica.membership.committed(role, value)
+
+    def raise_high_watermark(self, value: int) -> None:
+        """What is below it is committed; it never falls."""
+        state = self._state
+        if state.high_watermark is None or value > state.high_watermark:
+            state.high_watermark = value
+            state.out.high_watermark = value
+
+    # --- the follower fetches -----------------------------------------------------------------------------------------
+
+    def advance_follower(self, role: Follower) -> int | None:
+        """Send the next Fetch or FetchSnapshot; the time something is due."""
+        state = self._state
+        leader = state.destination(role.leader_id, role.leader_endpoints)
+        if leader is None or not state.is_flushed or state.shutting_down:  # a Fetch says: below this is durable
+            return None
+        if state.is_backing_off(leader):
+            at = self._fetch_from_bootstrap()
+            ready = state.ready_at(leader)
+            return ready if at is None else at if ready is None else min(at, ready)
+        # What is still out to an earlier leader or a bootstrap server does not keep us from asking this one.
+        if not state.is_ready(leader):
+            return state.ready_at(leader)
+        if role.snapshot is not None:
+            state.send(leader, partition.fetch_snapshot_request(state, role.snapshot))
+        else:
+            state.send(leader, partition.fetch_request(state))
+        return None
+
+    def advance_unattached(self, role: Unattached) -> int | None:
+        """Ask a bootstrap server for records, and so for the leader."""
+        return None if self._state.shutting_down or not self._state.is_flushed else self._fetch_from_bootstrap()
+
+    def _fetching(self) -> bool:
+        epoch = self._state.epoch
+        return any(
+            request.epoch == epoch and partition.is_fetch(request.message) for request in self._state.in_flight.values()
+        )
+
+    def _fetch_from_bootstrap(self) -> int | None:
+        state = self._state
+        servers = [Destination(None, host, port) for host, port in state.config.bootstrap_servers]
+        if not servers:
+            servers = [
+                to
+                for voter in state.config.static_voters
+                if voter.key.id != state.config.key.id
+                and (to := state.destination(voter.key.id, voter.endpoints)) is not None
+            ]
+        own = {(endpoint.host, endpoint.port) for endpoint in state.config.listeners}
+        servers = [server for server in servers if (server.host, server.port) not in own]
+        if not servers or self._fetching():
+            return None
+        if self._ask_again_ms > state.now_ms:
+            return self._ask_again_ms
+        ready = [server for server in servers if state.is_ready(server)]
+        if ready:
+            state.send(state.rng.choice(ready), partition.fetch_request(state))
+            return None
+        times = [at for server in servers if (at := state.ready_at(server)) is not None]
+        return min(times) if times else None
+
+    # --- the follower gets an answer ----------------------------------------------------------------------------------
+
+    def on_fetch_answer(self, sent: InFlight, response: FetchResponse) -> None:
+        """Append what came, cut the log, or turn to a snapshot."""
+        state = self._state
+        source = sent.destination
+        answer = partition.fetch_answer(state, response)
+        if answer is None:
+            self._replica.refuse_answer(source, response)
+            return
+        if source.node_id is None:
+            self._ask_again_ms = state.now_ms + state.config.discovery_pause_ms
+        if not self._replica.meet_answer(partition.as_answer(answer), response.node_endpoints, source):
+            return
+        role = state.role
+        if not isinstance(role, Follower) or sent.epoch != state.epoch or role.snapshot is not None:
+            return
+        asked = sent.message.topics[0].partitions[0]  # type: ignore[attr-defined]
+        if asked.fetch_offset != state.log.log_end_offset or not state.is_flushed:
+            return  # another Fetch was answered first
+        if answer.error_code != ErrorCode.NONE:
+            self._replica.refuse_answer(source, response)
+            return
+        if answer.diverging_epoch.epoch >= 0:
+            if not self._truncate(answer.diverging_epoch.epoch, answer.diverging_epoch.end_offset):
+                return
+        elif answer.snapshot_id.epoch >= 0 or answer.snapshot_id.end_offset >= 0:
+            snapshot_id = (answer.snapshot_id.end_offset, answer.snapshot_id.epoch)
+            if not self._replica.snapshots.begin_fetch(role, snapshot_id):
+                return
+        else:
+            self._append_fetched(role, answer.records or b"", source)
+            self._follow_high_watermark(answer.high_watermark)
+        self.fetched_well(role)
+
+    def fetched_well(self, role: Follower) -> None:
+        """The leader answered: it lives, and we can serve it."""
+        role.fetch_deadline_ms = self._state.now_ms + self._state.config.fetch_timeout_ms
+        role.has_fetched = True
+        role.leader_gone = False
+
+    def _append_fetched(self, role: Follower, data: bytes, source: Destination) -> None:
+        state = self._state
+        if not data:
+            return
+        before = state.log.log_end_offset
+        try:
+            state.log.append_as_follower(data, state.now_ms, max_epoch=state.epoch)
+        except CorruptBatchError as error:
+            state.note(f"dropped a damaged batch from {source}: {error}")
+            return
+        end = state.log.log_end_offset
+        if end == before:
+            return
+        state.learn_from(
+            [batch for batch in iter_batches(data, verify=False, allow_partial=True) if batch.last_offset < end]
+        )
+        state.out.flush = True
+
+    def _follow_high_watermark(self, told: int) -> None:
+        if told >= 0:
+            self.raise_high_watermark(min(told, self._state.log.log_end_offset))
+
+    def _truncate(self, epoch: int, end_offset: int) -> bool:
+        state = self._state
+        log = state.log
+        own = state.end_offset_for_epoch(epoch)
+        offset = min(own.offset, end_offset) if own.epoch == epoch or epoch == 0 else own.offset
+        offset = min(offset, log.log_end_offset)
+        if offset < max(state.high_watermark or 0, log.log_start_offset):
+            state.note(
+                f"refused to cut the log to {offset}, below the high watermark {state.high_watermark}: the leader of "
+                f"epoch {state.epoch} says epoch {epoch} ends at {end_offset}; its log lacks committed records"
+            )
+            return False
+        state.forget_history_from(log.truncate_to(offset))
+        return True

@@ -1,0 +1,320 @@
+"""Roles, and which role may follow which.
+
+Rules of this file:
+
+* A replica is in one role at a time. The role's object holds that role's data and nothing else; it dies with the role.
+  What outlives a role (epoch, vote, voter sets, high watermark) is in ``state.py``.
+* `TRANSITIONS` is the whole truth about changes of role: a (role, cause) that is not in it is a bug and raises. One
+  function, ``ReplicaState.become``, changes the role.
+* A higher epoch always wins: it is settled in ``replica.py`` before any role looks at a message.
+* Being an observer is not a role: it is any replica outside the voter set in force, and only ever Unattached or
+  Follower.
+
+Sources: KIP-595 (roles), KIP-996 (Prospective), KIP-853 (observers, removal); Kafka 4.3.1 QuorumState.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, ClassVar, TypeAlias
+
+from kraftcore.core.watermark import Watermark
+from kraftcore.raft.quorum import Endpoint, ReplicaKey, Tally, VoterSet
+
+
+class Role(Enum):
+    """What a replica is doing in its epoch."""
+
+    UNATTACHED = "unattached"  # knows no leader it could fetch from
+    FOLLOWER = "follower"  # fetches from the leader
+    PROSPECTIVE = "prospective"  # asks whether it would win, without raising the epoch
+    CANDIDATE = "candidate"  # asks for votes in a new epoch
+    LEADER = "leader"
+    RESIGNED = "resigned"  # led this epoch, does not any more
+
+
+class Cause(Enum):
+    """Why a role ends."""
+
+    HIGHER_EPOCH = "a message of a higher epoch"
+    LEADER_FOUND = "a leader with an endpoint became known"
+    ELECTION_TIMEOUT = "the election timer ran out"
+    FETCH_TIMEOUT = "the fetch timer ran out"
+    LEADER_UNREACHABLE = "the leader's process refused or reset the connection"
+    PRE_VOTE_WON = "a majority would grant its vote, or a voter does not know pre-votes"
+    PRE_VOTE_LOST = "a majority would not grant its vote, or did not say in time"
+    VOTE_WON = "a majority granted its vote"
+    QUORUM_LOST = "no majority fetched for 1.5 fetch timeouts"
+    STEP_DOWN = "asked to resign: shutdown, transfer, removed from the committed voter set"
+
+
+_U, _F, _P, _C, _L, _R = Role
+TRANSITIONS: Mapping[tuple[Role, Cause], frozenset[Role]] = {
+    **{(role, Cause.HIGHER_EPOCH): frozenset({_U}) for role in Role},
+    # Leader and Resigned led this epoch themselves: only a higher epoch has another leader, found in the same step.
+    **{(role, Cause.LEADER_FOUND): frozenset({_F}) for role in Role},
+    (_U, Cause.ELECTION_TIMEOUT): frozenset({_P}),
+    (_F, Cause.FETCH_TIMEOUT): frozenset({_P}),
+    (_F, Cause.LEADER_UNREACHABLE): frozenset({_P}),
+    (_P, Cause.PRE_VOTE_WON): frozenset({_C}),
+    (_P, Cause.PRE_VOTE_LOST): frozenset({_F, _U}),  # back to a leader it still knows
+    (_C, Cause.VOTE_WON): frozenset({_L}),
+    (_C, Cause.ELECTION_TIMEOUT): frozenset({_P}),
+    (_L, Cause.QUORUM_LOST): frozenset({_R}),
+    (_L, Cause.STEP_DOWN): frozenset({_R}),
+    (_R, Cause.ELECTION_TIMEOUT): frozenset({_U}),  # in the next epoch: its own can have no other leader
+}
+
+
+@dataclass(slots=True)
+class Unattached:
+    """Waits for a leader, a candidate, or its own election timer.
+
+    Attributes:
+        election_deadline_ms: None for observers.
+        leader_id: a leader known by id only, without an endpoint to fetch from.
+    """
+
+    role: ClassVar[Role] = Role.UNATTACHED
+    election_deadline_ms: int | None
+    leader_id: int | None = None
+
+
+@dataclass(slots=True)
+class SnapshotFetch:
+    """A snapshot on its way in.
+
+    Attributes:
+        end_offset: its id's end offset.
+        epoch: its id's epoch.
+        part: the part file's writer, see ``SnapshotStore``.
+        position: bytes received so far.
+    """
+
+    end_offset: int
+    epoch: int
+    part: Any
+    position: int = 0
+
+
+@dataclass(slots=True)
+class Follower:
+    """Fetches from the leader of its epoch.
+
+    Attributes:
+        leader_id: whom it follows.
+        leader_endpoints: where the leader listens; never empty.
+        fetch_deadline_ms: when a voter gives the leader up.
+        update_deadline_ms: when it next looks whether its voter set entry (or, as an auto-joining observer, its
+            absence) wants a request to the leader.
+        has_fetched: whether this leader has answered a Fetch well; from then on pre-votes are refused.
+        leader_updated: kraft.version 0: this leader has taken our UpdateRaftVoter.
+        leader_gone: the leader's process refused or reset our last connection; pre-votes are granted again.
+        snapshot: set while it fetches a snapshot instead of records.
+    """
+
+    role: ClassVar[Role] = Role.FOLLOWER
+    leader_id: int
+    leader_endpoints: tuple[Endpoint, ...]
+    fetch_deadline_ms: int
+    update_deadline_ms: int
+    has_fetched: bool = False
+    leader_updated: bool = False
+    leader_gone: bool = False
+    snapshot: SnapshotFetch | None = None
+
+
+@dataclass(slots=True)
+class Prospective:
+    """Asks the voters for a pre-vote in its present epoch.
+
+    Attributes:
+        tally: the pre-votes.
+        election_deadline_ms: when it gives up.
+        leader_id: the leader it still knows, or None.
+        leader_endpoints: where that leader listens.
+        leader_gone: see `Follower`.
+    """
+
+    role: ClassVar[Role] = Role.PROSPECTIVE
+    tally: Tally
+    election_deadline_ms: int
+    leader_id: int | None = None
+    leader_endpoints: tuple[Endpoint, ...] = ()
+    leader_gone: bool = False
+
+
+@dataclass(slots=True)
+class Candidate:
+    """Voted for itself in a new epoch and asks for votes."""
+
+    role: ClassVar[Role] = Role.CANDIDATE
+    tally: Tally
+    election_deadline_ms: int
+
+
+@dataclass(slots=True)
+class Progress:
+    """What a leader knows of one replica that fetches from it.
+
+    Attributes:
+        key: who it is.
+        log_end_offset: offset of its last valid Fetch: it has, durably, everything below.
+        last_fetch_ms: when that was.
+        last_caught_up_ms: when it last had everything the leader had at the time.
+        leader_end_offset: the leader's log end at its last Fetch.
+    """
+
+    key: ReplicaKey
+    log_end_offset: int | None = None
+    last_fetch_ms: int = -1
+    last_caught_up_ms: int = -1
+    leader_end_offset: int = -1
+
+
+@dataclass(slots=True)
+class ParkedFetch:
+    """A Fetch that waits for news.
+
+    Attributes:
+        ticket: of the request.
+        key: of the replica.
+        fetch_offset: news are records from here on.
+        min_bytes: how many bytes of them it waits for.
+        max_bytes: how many at most, but at least one batch.
+        deadline_ms: when it is answered anyway.
+        version: api version.
+        listener: see `Received`.
+    """
+
+    ticket: Any
+    key: ReplicaKey
+    fetch_offset: int
+    min_bytes: int
+    max_bytes: int
+    deadline_ms: int
+    version: int
+    listener: str
+
+
+@dataclass(slots=True)
+class VoterChange:
+    """The one voter change in flight.
+
+    Attributes:
+        kind: ``add`` or ``remove``.
+        ticket: of the request.
+        key: who is added or removed.
+        deadline_ms: when the request is answered REQUEST_TIMED_OUT; the record may still commit.
+        endpoints: of the new voter.
+        ack_when_committed: answer on commit, or on append.
+        offset: of the KRaftVoters record, or None while the new voter is asked what it supports.
+        request_id: of the ApiVersions request to the new voter, while it is out.
+    """
+
+    kind: str
+    ticket: Any
+    key: ReplicaKey
+    deadline_ms: int
+    endpoints: tuple[Endpoint, ...] = ()
+    ack_when_committed: bool = True
+    offset: int | None = None
+    request_id: int | None = None
+
+
+@dataclass(slots=True)
+class PendingBarrier:
+    """Reads that wait for one confirmation round.
+
+    Attributes:
+        tickets: of the reads.
+        offset: what must be applied before they read.
+        confirmed: voters that answered in this epoch, after the round began.
+        asked: voters the round's requests went to.
+    """
+
+    tickets: list[Any]
+    offset: int
+    confirmed: set[int] = field(default_factory=set)
+    asked: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class PendingTransfer:
+    """A leader that hands over: no proposals until it is done or given up.
+
+    Attributes:
+        ticket: of the wish.
+        voter_id: who shall lead.
+        deadline_ms: when it goes on leading instead.
+    """
+
+    ticket: Any
+    voter_id: int
+    deadline_ms: int
+
+
+@dataclass(slots=True)
+class Leader:
+    """Leads its epoch.
+
+    Attributes:
+        epoch_start_offset: its log end when elected; the LeaderChange record stands there.
+        watermark: log end offsets of the voters in force.
+        replicas: everyone who fetches, voters and observers, by key.
+        begin_due_ms: per voter, when BeginQuorumEpoch is due unless it fetches.
+        check_quorum_deadline_ms: when it resigns unless a majority fetched; None for a sole voter.
+        heard: voters heard since that timer last restarted.
+        parked: fetches waiting.
+        change: the voter change in flight.
+        upgrade_offset: a kraft.version record not yet committed, with the ticket that waits for it.
+        updated_voters: kraft.version 0: what voters told with UpdateRaftVoter.
+        barrier: the confirmation round under way, and the next one's reads.
+        transfer: see `PendingTransfer`.
+    """
+
+    role: ClassVar[Role] = Role.LEADER
+    epoch_start_offset: int
+    watermark: Watermark
+    check_quorum_deadline_ms: int | None
+    replicas: dict[ReplicaKey, Progress] = field(default_factory=dict)
+    begin_due_ms: dict[int, int] = field(default_factory=dict)
+    heard: set[int] = field(default_factory=set)
+    parked: list[ParkedFetch] = field(default_factory=list)
+    change: VoterChange | None = None
+    upgrade: tuple[int, Any] | None = None
+    updated_voters: VoterSet | None = None
+    barrier: PendingBarrier | None = None
+    next_barrier: list[Any] = field(default_factory=list)
+    transfer: PendingTransfer | None = None
+
+
+@dataclass(slots=True)
+class Resigned:
+    """Led this epoch and tells the voters that it does not any more.
+
+    Attributes:
+        election_deadline_ms: when it moves to the next epoch.
+        preferred: who should lead next, best first.
+        unacknowledged: voters that have not answered EndQuorumEpoch.
+    """
+
+    role: ClassVar[Role] = Role.RESIGNED
+    election_deadline_ms: int
+    preferred: tuple[ReplicaKey, ...]
+    unacknowledged: set[int]
+
+
+RoleState: TypeAlias = Unattached | Follower | Prospective | Candidate | Leader | Resigned
+
+
+def draw_transitions() -> str:
+    """The transition table as a Mermaid state diagram, for the documentation."""
+    lines = ["stateDiagram-v2", "    [*] --> unattached"]
+    for (role, cause), targets in TRANSITIONS.items():
+        if cause in (Cause.HIGHER_EPOCH, Cause.LEADER_FOUND) and role in targets:
+            continue
+        lines += [f"    {role.value} --> {target.value}: {cause.value}" for target in sorted(targets, key=str)]
+    return "\n".join(lines)

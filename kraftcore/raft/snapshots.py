@@ -1,0 +1,192 @@
+"""FetchSnapshot, both sides, and what a finished snapshot changes.
+
+A leader that no longer has the records a replica needs names its latest snapshot in the Fetch answer. The replica
+copies it in chunks; when it is whole and durable, the log is replaced by it: it starts there, empty, and so do voter
+sets, kraft.version and high watermark. A replica that is interrupted starts over (after a restart) or goes on at its
+position (same leader).
+
+The 0-0 checkpoint is never served: its voters reach everyone through the first leader's log.
+
+Sources: KIP-630, KIP-853; Kafka 4.3.1 for check order. Kafka 4.3.1 cannot serialise a partition-level error here and
+answers UNKNOWN_SERVER_ERROR at top level instead: a follower takes that for SNAPSHOT_NOT_FOUND.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kraftcore.errors import KraftError, StorageError
+from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.messages.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
+from kraftcore.raft import partition
+from kraftcore.raft.events import Received, SnapshotWritten
+from kraftcore.raft.quorum import ReplicaKey
+from kraftcore.raft.roles import Follower, Leader, SnapshotFetch
+from kraftcore.raft.state import InFlight
+
+if TYPE_CHECKING:
+    from kraftcore.raft.replica import Replica
+
+
+class Snapshots:
+    """Everything about snapshots that other replicas see."""
+
+    def __init__(self, replica: Replica) -> None:
+        self._replica = replica
+        self._state = replica.state
+
+    # --- the leader's side --------------------------------------------------------------------------------------------
+
+    def on_fetch_snapshot(self, received: Received, request: FetchSnapshotRequest) -> None:
+        """Answer with a chunk."""
+        state = self._state
+        if not partition.same_cluster(state, request.cluster_id):
+            state.reply(received.ticket, FetchSnapshotResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID))
+            return
+        topics = request.topics
+        if (
+            len(topics) != 1
+            or topics[0].name != state.config.topic
+            or len(topics[0].partitions) != 1
+            or topics[0].partitions[0].partition != partition.PARTITION
+        ):
+            name = topics[0].name if topics else state.config.topic
+            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            state.reply(received.ticket, partition.fetch_snapshot_response(state, received, error, name))
+            return
+        asked = topics[0].partitions[0]
+        error = self._replica.check_leader_only(asked.current_leader_epoch)
+        snapshot_id = (asked.snapshot_id.end_offset, asked.snapshot_id.epoch)
+        role = state.role
+        size = 0
+        if error is ErrorCode.NONE:
+            if snapshot_id == (0, 0) or snapshot_id not in state.snapshots:
+                error = ErrorCode.SNAPSHOT_NOT_FOUND
+            else:
+                size = state.snapshots.size(snapshot_id)
+                if not 0 <= asked.position < size:
+                    error = ErrorCode.POSITION_OUT_OF_RANGE
+        if error is not ErrorCode.NONE or not isinstance(role, Leader):
+            state.reply(received.ticket, partition.fetch_snapshot_response(state, received, error))
+            return
+        key = ReplicaKey(request.replica_id, asked.replica_directory_id)
+        if state.voters.is_voter(key):
+            self._replica.replication.heard_from(role, key.id)
+        reader = state.snapshots.open(snapshot_id)
+        try:
+            chunk = reader.read_at(asked.position, max(request.max_bytes, 1))
+        finally:
+            reader.close()
+        state.reply(
+            received.ticket,
+            partition.fetch_snapshot_response(
+                state,
+                received,
+                error,
+                snapshot_id=partition.snapshot_id(asked.snapshot_id),
+                size=size,
+                position=asked.position,
+                unaligned_records=chunk,
+            ),
+        )
+
+    # --- the follower's side ------------------------------------------------------------------------------------------
+
+    def begin_fetch(self, role: Follower, snapshot_id: tuple[int, int]) -> bool:
+        """The leader wants us to take a snapshot; False if it makes no sense."""
+        state = self._state
+        end_offset, epoch = snapshot_id
+        if end_offset <= 0 or epoch < 0 or epoch > state.epoch:
+            state.note(f"refused snapshot {end_offset}-{epoch} from the leader of epoch {state.epoch}: impossible id")
+            return False
+        if end_offset < max(state.high_watermark or 0, state.log.log_start_offset):
+            state.note(
+                f"refused snapshot {end_offset}-{epoch}: it ends below the high watermark {state.high_watermark}"
+            )
+            return False
+        if snapshot_id in state.snapshots:
+            self._install(snapshot_id)
+            return True
+        try:
+            role.snapshot = SnapshotFetch(end_offset, epoch, state.snapshots.create(snapshot_id))
+        except StorageError as error:
+            state.note(f"cannot receive snapshot {end_offset}-{epoch}: {error}")
+            return False
+        return True
+
+    def on_fetch_snapshot_answer(self, sent: InFlight, response: FetchSnapshotResponse) -> None:
+        """Take a chunk; the last one replaces the log."""
+        state = self._state
+        source = sent.destination
+        answer = partition.fetch_snapshot_answer(state, response)
+        if answer is None:
+            if response.error_code == ErrorCode.UNKNOWN_SERVER_ERROR and isinstance(state.role, Follower):
+                self.drop(state.role)
+            else:
+                self._replica.refuse_answer(source, response)
+            return
+        if not self._replica.meet_answer(partition.as_answer(answer), response.node_endpoints, source):
+            return
+        role = state.role
+        if not isinstance(role, Follower) or role.snapshot is None or sent.epoch != state.epoch:
+            return
+        fetch = role.snapshot
+        gone = (ErrorCode.SNAPSHOT_NOT_FOUND, ErrorCode.POSITION_OUT_OF_RANGE)
+        told = (answer.snapshot_id.end_offset, answer.snapshot_id.epoch)
+        if answer.error_code in gone or (answer.error_code == ErrorCode.NONE and min(told) < 0):
+            self.drop(role)
+            self._replica.replication.fetched_well(role)
+            return
+        if answer.error_code != ErrorCode.NONE:
+            self._replica.refuse_answer(source, response)
+            return
+        if told != (fetch.end_offset, fetch.epoch) or answer.position != fetch.position:
+            state.note(f"refused a chunk of snapshot {told} at {answer.position}: not the one asked for")
+            self.drop(role)
+            return
+        data = answer.unaligned_records or b""
+        try:
+            fetch.part.append(data, position=fetch.position)
+        except StorageError as error:
+            state.note(f"cannot write snapshot {fetch.end_offset}-{fetch.epoch}: {error}")
+            state.back_off(source)
+            self.drop(role)
+            return
+        fetch.position += len(data)
+        self._replica.replication.fetched_well(role)
+        if fetch.position >= answer.size:
+            role.snapshot = None
+            self._complete(fetch)
+
+    def _complete(self, fetch: SnapshotFetch) -> None:
+        state = self._state
+        snapshot_id = (fetch.end_offset, fetch.epoch)
+        try:
+            self._replica.verify_snapshot(fetch.part.read_back())
+            fetch.part.freeze()
+        except KraftError as error:
+            state.note(f"snapshot {fetch.end_offset}-{fetch.epoch} is of no use: {error}")
+            fetch.part.close()
+            return
+        self._install(snapshot_id)
+
+    def _install(self, snapshot_id: tuple[int, int]) -> None:
+        state = self._state
+        state.discard_log_behind_snapshot()
+        state.load_history()
+        state.out.restore = snapshot_id
+        self._replica.replication.raise_high_watermark(snapshot_id[0])
+
+    def drop(self, role: Follower) -> None:
+        """Give the snapshot up and go back to Fetch."""
+        if role.snapshot is not None:
+            role.snapshot.part.close()
+            role.snapshot = None
+
+    # --- our own snapshots --------------------------------------------------------------------------------------------
+
+    def written(self, event: SnapshotWritten) -> None:
+        """Our state machine's snapshot is durable: older voter sets are in it."""
+        state = self._state
+        state.voter_sets.compact_to(event.end_offset)
+        state.versions.compact_to(event.end_offset)

@@ -1,0 +1,346 @@
+"""What a replica knows beyond its role, and the one place where roles change.
+
+Everything that outlives a role is here: epoch, vote, voter sets and kraft.version by offset, high watermark, what is
+in flight to whom, and the effects of the event being handled. The files beside this one hold the rules and share this
+state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from kraftcore.core.batch import RecordBatch
+from kraftcore.core.epochs import OffsetAndEpoch
+from kraftcore.core.history import BOOTSTRAP_OFFSET, History
+from kraftcore.core.struct import Struct
+from kraftcore.errors import InvariantError
+from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.raft.events import (
+    Destination,
+    Effects,
+    ElectionState,
+    Leadership,
+    Outcome,
+    RaftConfig,
+    Reply,
+    Send,
+)
+from kraftcore.raft.ports import LogPort, RandomPort, SnapshotPort
+from kraftcore.raft.quorum import Endpoint, ReplicaKey, VoterSet
+from kraftcore.raft.records import control_batches, first_batch, voter_changes
+from kraftcore.raft.roles import TRANSITIONS, Cause, Follower, Leader, Prospective, Role, RoleState, Unattached
+
+_Role = TypeVar("_Role", bound=RoleState)
+
+
+@dataclass(slots=True)
+class InFlight:
+    """A request on its way.
+
+    Attributes:
+        destination: whom it went to.
+        message: what it asked.
+        epoch: the epoch it was sent in.
+        exclusive: whether it blocks further requests to the same destination.
+    """
+
+    destination: Destination
+    message: Struct
+    epoch: int
+    exclusive: bool
+
+
+class ReplicaState:
+    """The shared state of one replica; see the module text.
+
+    Args:
+        config: how it takes part.
+        log: its log, open.
+        snapshots: its snapshots.
+        rng: draws timeouts and bootstrap servers.
+        saved: what the ``quorum-state`` file said.
+    """
+
+    def __init__(
+        self, config: RaftConfig, log: LogPort, snapshots: SnapshotPort, rng: RandomPort, saved: ElectionState
+    ) -> None:
+        self.config = config
+        self.log = log
+        self.snapshots = snapshots
+        self.rng = rng
+        self.epoch = saved.epoch
+        self.voted_key = saved.voted_key
+        self.high_watermark: int | None = None
+        self.voter_sets: History[VoterSet] = History(config.static_voters)
+        self.versions: History[int] = History(0)
+        self.role: RoleState = Unattached(None, saved.leader_id)
+        self.shutting_down = False
+        self.now_ms = 0
+        self.out = Effects()
+        self.in_flight: dict[int, InFlight] = {}
+        self._last_request_id = 0
+        self._busy: dict[Destination, int] = {}
+        self._backing_off: dict[Destination, int] = {}
+        self._announced: Leadership | None = None
+
+    # --- voters -------------------------------------------------------------------------------------------------------
+
+    @property
+    def voters(self) -> VoterSet:
+        """The voter set in force: the latest one, committed or not."""
+        return self.voter_sets.latest
+
+    @property
+    def version(self) -> int:
+        """The latest kraft.version, committed or not."""
+        return self.versions.latest
+
+    @property
+    def is_voter(self) -> bool:
+        """Whether this replica is in the voter set in force."""
+        return self.config.key.id >= 0 and self.voters.is_voter(self.config.key)
+
+    def load_history(self) -> None:
+        """Read voter sets and versions from the latest snapshot and the log's control batches."""
+        self.voter_sets.clear()
+        self.versions.clear()
+        start = self.log.log_start_offset
+        latest = self.snapshots.latest
+        if latest is not None:
+            end_offset = latest[0]
+            offset = end_offset - 1 if end_offset else BOOTSTRAP_OFFSET
+            self._learn(first_batch(self.snapshots, latest), offset)
+            start = max(start, end_offset)
+        for batch in control_batches(self.log, start):
+            self._learn(batch)
+
+    def learn_from(self, batches: Sequence[RecordBatch]) -> None:
+        """Take over the voter sets and versions in batches just appended."""
+        for batch in batches:
+            if batch.is_control:
+                self._learn(batch)
+
+    def _learn(self, batch: RecordBatch, at: int | None = None) -> None:
+        before = self.voters
+        for offset, version, voters in voter_changes(batch):
+            position = offset if at is None else at
+            if version is not None:
+                self.versions.add(position, version)
+            if voters is not None:
+                self.voter_sets.add(position, voters)
+        if self.voters is not before:
+            self.out.voters = self.voters
+
+    def forget_history_from(self, offset: int) -> None:
+        """The log was cut at ``offset``: what was learned from there on is undone."""
+        self.versions.truncate_to(offset)
+        if self.voter_sets.truncate_to(offset):
+            self.out.voters = self.voters
+
+    # --- log and snapshots as one -------------------------------------------------------------------------------------
+
+    @property
+    def is_flushed(self) -> bool:
+        """Whether everything in the log is durable."""
+        return self.log.flushed_offset >= self.log.log_end_offset
+
+    @property
+    def last_epoch(self) -> int:
+        """Epoch of the last record, which may be in a snapshot only; 0 without any.
+
+        Source: Kafka 4.3.1 KafkaRaftLog.lastFetchedEpoch.
+        """
+        epoch = self.log.last_epoch
+        if epoch is not None:
+            return epoch
+        latest = self.snapshots.latest
+        return 0 if latest is None else latest[1]
+
+    @property
+    def oldest_snapshot(self) -> tuple[int, int] | None:
+        """The oldest snapshot that the log goes on from; None without one, or if that is only the 0-0 checkpoint.
+
+        Older ones say nothing about what stood before the log's start, and must not be compared with.
+        """
+        start = self.log.log_start_offset
+        return next((found for found in self.snapshots.ids if found[0] >= start and found[0] > 0), None)
+
+    def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch:
+        """Where the largest known epoch at or below ``epoch`` ends.
+
+        Source: Kafka 4.3.1 KafkaRaftLog.endOffsetForEpoch.
+        """
+        newest = self.log.last_epoch
+        if newest is None or epoch > newest:
+            return OffsetAndEpoch(self.log.log_end_offset, self.last_epoch)
+        found = self.log.end_offset_for_epoch(epoch)
+        oldest = self.oldest_snapshot
+        if oldest is not None and found.offset == oldest[0] and found.epoch == epoch:
+            return OffsetAndEpoch(*oldest)
+        return OffsetAndEpoch(found.offset, found.epoch)
+
+    def discard_log_behind_snapshot(self) -> None:
+        """The latest snapshot is committed: a log that does not hold its last record starts anew at its end.
+
+        So after a snapshot was received, also when a crash came between. Kafka 4.3.1 (truncateToLatestSnapshot)
+        compares epochs before offsets instead, and so stops at a log with uncommitted records of a later epoch than
+        the snapshot's.
+        """
+        latest = self.snapshots.latest
+        if latest is None:
+            return
+        end_offset, epoch = latest
+        # None: the log was cleaned up to there, so it did go on from the snapshot.
+        known = self.log.epoch_at(end_offset - 1) if end_offset > self.log.log_start_offset else None
+        if end_offset > self.log.log_end_offset or known not in (None, epoch):
+            self.log.truncate_fully_to(end_offset)
+        # Also what a crash kept from going.
+        self.snapshots.delete_before(self.log.log_start_offset, self.now_ms)
+
+    def voters_at(self, end_offset: int) -> tuple[int, VoterSet]:
+        """kraft.version and voter set in force below ``end_offset``: what a snapshot up to there must name."""
+        return self.versions.at(end_offset - 1), self.voter_sets.at(end_offset - 1)
+
+    # --- roles --------------------------------------------------------------------------------------------------------
+
+    def become(self, role: RoleState, cause: Cause, epoch: int | None = None, vote: ReplicaKey | None = None) -> None:
+        """Change the role; the only place that does.
+
+        Args:
+            role: the new role's data.
+            cause: why; (present role, cause, new role) must be in `TRANSITIONS`.
+            epoch: the new epoch; a higher one clears the vote. None: the present one.
+            vote: whom this replica votes for in it.
+
+        Raises:
+            InvariantError: the table forbids it, or the epoch falls.
+        """
+        allowed = TRANSITIONS.get((self.role.role, cause), frozenset())
+        if role.role not in allowed:
+            raise InvariantError(f"{self.role.role.value} cannot become {role.role.value}: {cause.value}")
+        if epoch is not None and epoch != self.epoch:
+            if epoch < self.epoch:
+                raise InvariantError(f"epoch {self.epoch} cannot fall to {epoch}")
+            self.epoch = epoch
+            self.voted_key = None
+        if vote is not None:
+            self.voted_key = vote
+        self.role = role
+        # Neither role is part of what must be remembered; Kafka does not write them either.
+        if role.role not in (Role.PROSPECTIVE, Role.RESIGNED):
+            self.save_election_state()
+
+    def save_election_state(self) -> None:
+        """Have epoch, vote and leader saved before anything of this event gets out."""
+        self.out.election_state = ElectionState(
+            self.epoch, self.leader_id, self.voted_key, self.version, tuple(sorted(self.voters.ids))
+        )
+
+    @property
+    def leader_id(self) -> int | None:
+        """The leader of this epoch, as far as known; a resigned leader is still its epoch's leader."""
+        role = self.role
+        if isinstance(role, Leader) or role.role is Role.RESIGNED:
+            return self.config.key.id
+        if isinstance(role, Follower | Unattached | Prospective):
+            return role.leader_id
+        return None
+
+    @property
+    def leader_endpoints(self) -> tuple[Endpoint, ...]:
+        """Where the known leader listens, or nothing."""
+        role = self.role
+        if isinstance(role, Leader) or role.role is Role.RESIGNED:
+            return self.config.listeners
+        if isinstance(role, Follower | Prospective):
+            return role.leader_endpoints
+        return ()
+
+    def announce(self) -> None:
+        """Tell listeners about the leader when that changed."""
+        role = self.role
+        if role.role in (Role.PROSPECTIVE, Role.CANDIDATE, Role.RESIGNED):
+            now = Leadership(self.epoch, None)
+        elif isinstance(role, Leader):
+            now = Leadership(self.epoch, self.config.key.id, True, role.epoch_start_offset)
+        else:
+            now = Leadership(self.epoch, self.leader_id if isinstance(role, Follower) else None)
+        if now != self._announced:
+            self._announced = self.out.leadership = now
+
+    # --- time ---------------------------------------------------------------------------------------------------------
+
+    def random_election_deadline(self) -> int:
+        """Now + T + random[0, T). Source: Kafka 4.3.1 QuorumState.randomElectionTimeoutMs."""
+        timeout = self.config.election_timeout_ms
+        return self.now_ms + timeout + (self.rng.randrange(timeout) if timeout > 0 else 0)
+
+    # --- requests -----------------------------------------------------------------------------------------------------
+
+    def is_ready(self, destination: Destination) -> bool:
+        """Whether nothing is in flight to it and it is not backing off."""
+        return destination not in self._busy and self._backing_off.get(destination, 0) <= self.now_ms
+
+    def is_backing_off(self, destination: Destination) -> bool:
+        """Whether its last request failed a moment ago."""
+        return self._backing_off.get(destination, 0) > self.now_ms
+
+    def ready_at(self, destination: Destination) -> int | None:
+        """When backing off ends; None while a request is in flight."""
+        return None if destination in self._busy else self._backing_off.get(destination, 0)
+
+    def send(self, destination: Destination, message: Struct, *, min_version: int = 0, exclusive: bool = True) -> int:
+        """Send a request; the caller has checked `is_ready` unless it is not exclusive."""
+        self._last_request_id += 1
+        request_id = self._last_request_id
+        self.in_flight[request_id] = InFlight(destination, message, self.epoch, exclusive)
+        if exclusive:
+            self._busy[destination] = request_id
+        self.out.sends.append(Send(request_id, destination, message, self.config.request_timeout_ms, min_version))
+        return request_id
+
+    def settle(self, request_id: int, *, failed: bool) -> InFlight | None:
+        """A request ended; None if it is not one of ours any more."""
+        request = self.in_flight.pop(request_id, None)
+        if request is None:
+            return None
+        if request.exclusive and self._busy.get(request.destination) == request_id:
+            del self._busy[request.destination]
+        if failed:
+            self._backing_off[request.destination] = self.now_ms + self.config.retry_backoff_ms
+        else:
+            self._backing_off.pop(request.destination, None)
+        return request
+
+    def back_off(self, destination: Destination) -> None:
+        """Leave a peer alone for a moment."""
+        self._backing_off[destination] = self.now_ms + self.config.retry_backoff_ms
+
+    def reply(self, ticket: Any, message: Struct) -> None:
+        """Answer a received request."""
+        self.out.replies.append(Reply(ticket, message))
+
+    def finish(self, ticket: Any, error: ErrorCode, offset: int = -1, message: str = "") -> None:
+        """Answer a local wish."""
+        self.out.outcomes.append(Outcome(ticket, error, offset, message))
+
+    def note(self, text: str) -> None:
+        """Leave a line for the operator."""
+        self.out.notes.append(text)
+
+    def voter_destination(self, voter_id: int) -> Destination | None:
+        """Where to reach a voter on this replica's default listener."""
+        voter = self.voters.get(voter_id)
+        if voter is None:
+            return None
+        return self.destination(voter_id, voter.endpoints)
+
+    def destination(self, node_id: int, endpoints: Sequence[Endpoint]) -> Destination | None:
+        """Where to reach a node: its endpoint for our default listener's name."""
+        name = self.config.listeners[0].name if self.config.listeners else None
+        for endpoint in endpoints:
+            if name is None or endpoint.name == name:
+                return Destination(node_id, endpoint.host, endpoint.port)
+        return None

@@ -1,0 +1,106 @@
+"""Voter sets and majorities, held against naive twins."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kraftcore.core.uuid import Uuid
+from kraftcore.errors import InvariantError, LocalError
+from kraftcore.raft.quorum import (
+    Endpoint,
+    ReplicaKey,
+    Tally,
+    Voter,
+    VoterSet,
+    changed_voters,
+    every_majority_overlaps,
+    majority,
+    preferred_candidates,
+    with_directory,
+)
+
+keys = st.builds(ReplicaKey, st.integers(0, 6), st.sampled_from([Uuid(), *(Uuid(bytes([n] * 16)) for n in (7, 8))]))
+voter_sets = st.lists(keys, min_size=1, max_size=7, unique_by=lambda key: key.id).map(
+    lambda found: VoterSet(tuple(Voter(key) for key in found))
+)
+
+
+@given(st.integers(0, 50))
+def test_majority_is_the_smallest_number_of_which_two_always_meet(count):
+    assert 2 * majority(count) > count
+    assert count == 0 or 2 * (majority(count) - 1) <= count
+
+
+@given(voter_sets, voter_sets)
+def test_majorities_overlap_as_counted_one_by_one(old, new):
+    def all_majorities(voters):
+        return [set(chosen) for chosen in combinations(voters.keys, voters.majority)]
+
+    naive = all(a & b for a in all_majorities(old) for b in all_majorities(new))
+    assert every_majority_overlaps(old, new) == naive
+
+
+@given(voter_sets, keys)
+def test_sets_one_step_apart_overlap(voters, key):
+    if key.id not in voters.ids:
+        after = voters.with_voter(Voter(key))
+        assert changed_voters(voters, after) == 1
+        assert every_majority_overlaps(voters, after)
+        assert after.without(key) == voters
+    else:
+        with pytest.raises(LocalError, match="share an id"):
+            voters.with_voter(Voter(key))
+
+
+@given(voter_sets, keys)
+def test_a_voter_is_known_by_id_and_directory(voters, key):
+    entry = voters.get(key.id)
+    naive = entry is not None and (not entry.key.has_directory or entry.key.directory_id == key.directory_id)
+    assert voters.is_voter(key) == naive
+    assert voters.is_only_voter(key) == (naive and len(voters) == 1)
+
+
+@given(voter_sets, st.lists(st.tuples(st.integers(0, 8), st.booleans()), max_size=12))
+def test_tally_counts_the_last_answer_of_each_voter(voters, answers):
+    tally = Tally(voters)
+    last = {}
+    for voter_id, granted in answers:
+        assert tally.record(voter_id, granted) == (voter_id in voters.ids)
+        if voter_id in voters.ids:
+            last[voter_id] = granted
+    granted = sum(last.values())
+    assert tally.won == (2 * granted > len(voters))
+    assert tally.lost == (2 * (granted + len(voters) - len(last)) <= len(voters))
+    assert tally.unanswered == sorted(voters.ids - last.keys())
+
+
+def test_the_last_voter_and_other_directories_cannot_be_removed():
+    one = VoterSet((Voter(ReplicaKey(1, Uuid(bytes([1] * 16)))),))
+    with pytest.raises(LocalError, match="cannot remove"):
+        one.without(one.keys[0])
+    with pytest.raises(LocalError, match="cannot remove"):
+        one.with_voter(Voter(ReplicaKey(2))).without(ReplicaKey(1))
+    with pytest.raises(LocalError, match="cannot update"):
+        one.with_updated(Voter(ReplicaKey(1, Uuid(bytes([2] * 16)))))
+
+
+def test_preferred_candidates_are_the_most_caught_up():
+    voters = VoterSet(tuple(Voter(ReplicaKey(n)) for n in range(1, 5)))
+    order = preferred_candidates(voters, 1, {2: 5, 3: None, 4: 9})
+    assert [key.id for key in order] == [4, 2, 3]
+
+
+def test_a_static_voter_gets_its_directory_once():
+    voter = with_directory(Voter(ReplicaKey(1)), Uuid(bytes([1] * 16)))
+    assert voter.key.has_directory
+    with pytest.raises(InvariantError, match="cannot become"):
+        with_directory(voter, Uuid(bytes([2] * 16)))
+
+
+def test_words_for_people():
+    assert str(Endpoint("CONTROLLER", "::1", 9093)) == "CONTROLLER://[::1]:9093"
+    assert str(ReplicaKey(3)) == "ReplicaKey(id=3, directoryId=<undefined>)"

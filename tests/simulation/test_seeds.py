@@ -1,0 +1,96 @@
+"""Whole quorums in the simulator: seeds that must pass, that once failed, and that the caller names."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from kraftcore.transports.simulation.options import FAULTS, draw_options
+from kraftcore.transports.simulation.planted import FAULTS as PLANTED
+from kraftcore.transports.simulation.runs import run_seed, shortest_failure
+from kraftcore.transports.simulation.timeline import Timeline
+
+# Each once broke a rule: a bug of the replica, or a check that was too strict.
+ONCE_FAILED = [
+    (157, 4, "a log cleaned up to its snapshot was thrown away at the next start"),
+    (1013, 5, "the same, found by another road"),
+    (4919, 5, "snapshots older than the log's start vouched for what stood before it"),
+    (3425, 5, "votes for an earlier epoch arrived late, after a later leader had committed"),
+    (3628, 4, "an uncommitted removal of a needed voter beside a dead one"),
+    (4145, 5, "a voter set of records that a snapshot had replaced"),
+]
+
+
+def check(seed, nodes, minutes=0.5, **options):
+    result = run_seed(seed, nodes, minutes, **options)
+    assert result.rule is None, (
+        f"{result.rule}: {result.detail}\nkraftcore simulate --seed {seed} --nodes {nodes} --minutes {minutes}"
+    )
+    return result
+
+
+@pytest.mark.parametrize("seed", range(1, 13))
+def test_seed(seed):
+    result = check(seed, 3 + seed % 3)
+    assert result.commits > 0
+    assert result.epochs > 0
+
+
+@pytest.mark.parametrize(("seed", "nodes", "why"), ONCE_FAILED, ids=lambda value: str(value)[:5])
+def test_seed_that_once_failed(seed, nodes, why):
+    check(seed, nodes, 1.0)
+
+
+def test_seeds_from_the_environment():
+    """``KRAFTCORE_SEEDS=A..B`` runs those; a commit hash in ``KRAFTCORE_COMMIT`` picks one more."""
+    chosen = os.environ.get("KRAFTCORE_SEEDS", "")
+    if chosen:
+        first, last = (int(part) for part in chosen.split(".."))
+    else:
+        first = last = int(os.environ.get("KRAFTCORE_COMMIT", "ffff")[:7], 16)
+    for seed in range(first, last + 1):
+        check(seed, 3 + seed % 3)
+
+
+def test_a_run_can_be_had_again():
+    first, second = (Timeline(), Timeline())
+    one = run_seed(11, 4, 0.3, timeline=first)
+    two = run_seed(11, 4, 0.3, timeline=second)
+    assert first.lines == second.lines
+    assert (one.events, one.commits, one.simulated_s) == (two.events, two.commits, two.simulated_s)
+
+
+def test_without_faults_there_is_one_leader_and_everything_is_committed():
+    result = check(3, 3, faults=())
+    assert result.epochs == 1
+    assert result.commits > 50
+
+
+def test_options_only_draw_allowed_faults():
+    for seed in range(50):
+        options = draw_options(seed, 5, 1, ("crash",))
+        assert options.loss == options.partition_every == options.members_every == options.disk_every == 0
+    assert {draw_options(seed, 5, 1, FAULTS).kraft_version for seed in range(50)} == {0, 1}
+
+
+@pytest.mark.parametrize("name", ["votes-twice", "stale-log-elected", "majority-off-by-one", "appended-twice"])
+def test_planted_fault_is_caught_and_taken_out_again(name):
+    fault = PLANTED[name]
+    before = fault.owner.__dict__[fault.attribute]
+    with fault.planted():
+        result = run_seed(1, 4, 1.0)
+        assert result.rule is not None
+        events = shortest_failure(result, 4, 1.0, FAULTS, tries=3)
+        assert 0 < events <= result.events
+        assert run_seed(1, 4, 1.0, event_limit=events).rule is not None
+    assert fault.owner.__dict__[fault.attribute] is before
+    assert run_seed(1, 4, 0.2).rule is None
+
+
+def test_the_picture_shows_every_host():
+    timeline = Timeline(messages=False)
+    result = run_seed(5, 3, 0.3, timeline=timeline)
+    picture = timeline.svg(5, 3, int(result.simulated_s * 1e6))
+    assert picture.startswith("<svg") and picture.endswith("</svg>\n")
+    assert all(f"host {number}" in picture for number in (1, 2, 3))

@@ -1,0 +1,562 @@
+"""Runs the commands of scenario files against real replicas, with a hand on every message, flush and clock.
+
+Commands (words; ``key=value`` options in any order):
+
+    add-nodes COUNT [version=0|1] [observers=N] [logID=EPOCHS]    start a quorum; a log may hold a batch per epoch named
+    tick MS                      let time pass for everyone, timer by timer; nothing sent arrives
+    pass MS                      let time pass, and everything arrive and be flushed at once
+    timeout ID                   let exactly this node's next timer run out
+    campaign ID                  ``timeout`` until it is a candidate or prospective
+    append ID VALUE...           propose a batch
+    deliver [FROM->TO] [n=N]     deliver what is queued (of that link; at most so many)
+    drop [FROM->TO]              lose it instead
+    refuse FROM->TO              the connection is refused: the sender is told so of all it asked
+    flush ID | hold-flush ID     let the flush that was asked for end; stop doing so by itself
+    crash ID [lost]              power cut; with ``lost`` nothing unflushed survives
+    restart ID
+    isolate ID | join ID         cut all links of a node; mend them
+    stabilize                    deliver and flush until nothing moves, without time passing
+    add-voter|remove-voter|update-voter LEADER VOTER [dir=OTHER] [ack=0]
+    vote TO from=ID epoch=N last=OFFSET@EPOCH [pre=1] [voter=ID] [dir=ID|new|zero] [cluster=X]
+    begin TO leader=ID epoch=N [voter=ID] [dir=...] [cluster=X] | end TO leader=ID epoch=N
+    fetch TO from=ID epoch=N at=OFFSET@EPOCH [wait=MS]
+    transfer LEADER TO | barrier ID | upgrade ID | resign ID | snapshot ID | describe ID
+    state [ID...] | log ID | voters ID | snapshots ID
+"""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+from kraftcore.core.batch import build_batch, iter_batches
+from kraftcore.core.log import Log
+from kraftcore.core.log_config import LogConfig
+from kraftcore.core.simdisk import SimulatedDisk
+from kraftcore.core.uuid import METADATA_TOPIC_ID, ZERO_UUID, Uuid
+from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.frames import decode_request, decode_response, encode_request, encode_response
+from kraftcore.protocol.messages.add_raft_voter import AddRaftVoterRequest
+from kraftcore.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kraftcore.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest
+from kraftcore.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest
+from kraftcore.protocol.messages.fetch import FetchRequest
+from kraftcore.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
+from kraftcore.protocol.messages.update_raft_voter import UpdateRaftVoterRequest
+from kraftcore.protocol.messages.vote import VoteRequest
+from kraftcore.raft import events
+from kraftcore.raft.quorum import Endpoint, ReplicaKey, VersionRange, Voter, VoterSet, static_voters
+from kraftcore.raft.records import voter_changes, voter_entries
+from kraftcore.raft.replica import Replica
+from kraftcore.storage.snapshot_batches import SnapshotWriter, verify_snapshot
+from kraftcore.storage.snapshots import SnapshotId, SnapshotStore
+from kraftcore.transports.simulation.timeline import summary
+
+FOLDER = "/n/__cluster_metadata-0"
+OUTSIDE = 0  # whoever sends the raw requests of a scenario
+
+
+class Fixed:
+    """No randomness: the random part of a timeout is 100 ms times the node's id, every choice is the first."""
+
+    def __init__(self, number):
+        self.number = number
+
+    def randrange(self, stop):
+        return min(100 * self.number, stop - 1)
+
+    def choice(self, values):
+        return values[0]
+
+
+def directory(number: int) -> Uuid:
+    return Uuid(bytes(15) + bytes([number + 16]))
+
+
+class Node:
+    def __init__(self, number: int, config: events.RaftConfig) -> None:
+        self.number = number
+        self.config = config
+        self.disk = SimulatedDisk(random.Random(number))
+        self.disk.make_folder(FOLDER)
+        self.saved = None
+        self.up = False
+        self.hold_flush = False
+        self.flush_wanted = False
+        self.sent: dict[int, tuple[int, int]] = {}
+        self.life = 0
+
+    def open(self, now: int) -> None:
+        self.log = Log.open(self.disk, FOLDER, LogConfig(), now_ms=now)
+        self.store = SnapshotStore(self.disk, FOLDER, randbytes=random.Random(1).randbytes)
+        self.replica = Replica(
+            self.config, self.log, self.store, Fixed(self.number), self.saved, verify_snapshot=_verify
+        )
+        self.deadline = None
+        self.flush_wanted = False
+        self.sent = {}
+        self.life += 1
+        self.is_new = True
+        self.up = True
+
+
+def _verify(reader) -> None:
+    with reader:
+        verify_snapshot(reader)
+
+
+class Stage:
+    """The nodes of one scenario, the messages between them, and what happened since the last command."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[int, Node] = {}
+        self.queue: list[tuple] = []
+        self.cut: set[int] = set()
+        self.now = 0
+        self.lines: list[str] = []
+        self.correlation = 0
+
+    def run(self, command: str) -> str:
+        words = command.split()
+        options = dict(word.split("=", 1) for word in words[1:] if "=" in word)
+        if "dir" in options:
+            options["where"] = options.pop("dir")
+        plain = [word for word in words[1:] if "=" not in word]
+        self.lines = []
+        getattr(self, "do_" + words[0].replace("-", "_"))(*plain, **options)
+        return "\n".join(self.lines) or "ok"
+
+    def say(self, text: str) -> None:
+        self.lines.append(text)
+
+    # --- carrying effects out
+
+    def handle(self, node: Node, event) -> None:
+        before = (node.replica.role, node.replica.epoch, node.replica.leader_id)
+        effects = node.replica.handle(event, self.now)
+        me = node.number
+        after = (node.replica.role, node.replica.epoch, node.replica.leader_id)
+        if after != before or node.is_new:
+            node.is_new = False
+            self.say(f"{me}: {after[0].value} epoch={after[1]} leader={'-' if after[2] is None else after[2]}")
+        if effects.election_state is not None:
+            node.saved = effects.election_state
+            vote = node.saved.voted_key
+            leader = node.saved.leader_id
+            vote_text, leader_text = "-" if vote is None else vote.id, "-" if leader is None else leader
+            self.say(f"{me}: saved epoch={node.saved.epoch} vote={vote_text} leader={leader_text}")
+        for send in effects.sends:
+            self.send(node, send)
+        for reply in effects.replies:
+            self.reply(node, reply)
+        if effects.flush:
+            node.flush_wanted = True
+            self.say(f"{me}: flush to {node.log.log_end_offset}")
+        if effects.restore is not None:
+            self.say(f"{me}: restore snapshot {effects.restore[0]}-{effects.restore[1]}")
+        if effects.high_watermark is not None:
+            self.say(f"{me}: high watermark {effects.high_watermark}")
+        for outcome in effects.outcomes:
+            words = f" {outcome.message}" if outcome.message else ""
+            self.say(f"{me}: {outcome.ticket} {outcome.error.name} offset={outcome.offset}{words}")
+        if effects.voters is not None:
+            self.say(f"{me}: voters {sorted(effects.voters.ids)}")
+        for note in effects.notes:
+            self.say(f"{me}: note: {note}")
+        node.deadline = effects.deadline_ms
+
+    def send(self, node: Node, send) -> None:
+        target = next(n for n, other in self.nodes.items() if other.config.listeners[0].host == send.destination.host)
+        schema = type(send.message).schema
+        node.sent[send.request_id] = (schema.api_key, schema.versions[1], target, self.now + send.timeout_ms)
+        frame = encode_request(send.message, schema.versions[1], send.request_id)
+        self.say(f"{node.number} -> {target} {summary(send.message)}")
+        self.queue.append((node.number, target, node.life, send.request_id, frame, False))
+
+    def reply(self, node: Node, reply) -> None:
+        source, life, correlation, version = reply.ticket
+        self.say(f"{node.number} -> {source or 'outside'} {summary(reply.message)}{_words(reply.message)}")
+        frame = encode_response(reply.message, version, correlation)
+        if source != OUTSIDE:
+            self.queue.append((node.number, source, life, correlation, frame, True))
+
+    def arrive(self, item: tuple) -> None:
+        source, target, life, correlation, frame, is_answer = item
+        node = self.nodes[target]
+        if not node.up or source in self.cut or target in self.cut:
+            self.say(f"lost {source} -> {target}")
+            return
+        if is_answer:
+            if life != node.life:
+                return
+            if correlation not in node.sent:
+                return
+            api_key, version, *_ = node.sent.pop(correlation)
+            self.handle(node, events.Answered(correlation, decode_response(frame, api_key, version)[1]))
+            return
+        header, message = decode_request(frame)
+        ticket = (source, life, correlation, header.request_api_version)
+        if isinstance(message, ApiVersionsRequest):
+            feature = ApiVersionsResponse.SupportedFeatureKey(name="kraft.version", min_version=0, max_version=1)
+            answer = ApiVersionsResponse(supported_features=[feature])
+            self.reply(node, events.Reply(ticket, answer))
+        else:
+            self.handle(node, events.Received(ticket, message, header.request_api_version, "CONTROLLER"))
+
+    def ask(self, to: str, message) -> None:
+        self.correlation += 1
+        version = type(message).schema.versions[1]
+        frame = encode_request(message, version, self.correlation)
+        self.arrive((OUTSIDE, int(to), 0, self.correlation, frame, False))
+
+    # --- set up
+
+    def do_add_nodes(self, count, version="1", observers="0", auto_join="0", **logs):
+        total = int(count) + int(observers)
+        endpoints = {n: Endpoint("CONTROLLER", f"n{n}", 9093) for n in range(1, total + 1)}
+        keys = {n: ReplicaKey(n, directory(n)) for n in endpoints}
+        voters = VoterSet(tuple(Voter(keys[n], (endpoints[n],), VersionRange(0, 1)) for n in range(1, int(count) + 1)))
+        static = static_voters((n, endpoints[n]) for n in range(1, int(count) + 1))
+        for n in endpoints:
+            config = events.RaftConfig(
+                cluster_id="c",
+                key=keys[n],
+                listeners=(endpoints[n],),
+                static_voters=static if version == "0" else VoterSet(),
+                bootstrap_servers=tuple((e.host, e.port) for m, e in endpoints.items() if m <= int(count)),
+                auto_join=auto_join == "1",
+                topic_id=METADATA_TOPIC_ID,
+            )
+            node = self.nodes[n] = Node(n, config)
+            if version == "1" and n <= int(count):
+                with SnapshotWriter(
+                    SnapshotStore(node.disk, FOLDER).create(SnapshotId(0, 0)),
+                    now_ms=0,
+                    kraft_version=1,
+                    voters=voter_entries(voters),
+                ) as writer:
+                    writer.freeze(0)
+            epochs = [int(epoch) for epoch in logs.get(f"log{n}", "").split(",") if epoch]
+            with Log.open(node.disk, FOLDER, LogConfig(), now_ms=0) as log:
+                for at, epoch in enumerate(epochs):
+                    log.append_as_leader(build_batch([b"%d@%d" % (at, epoch)], timestamp_ms=0), epoch, 0)
+                log.flush()
+            node.saved = events.ElectionState(epoch=max(epochs, default=0))
+        for node in self.nodes.values():
+            node.open(self.now)
+            self.handle(node, events.Tick())
+
+    # --- time, messages, disks
+
+    def do_tick(self, ms):
+        end = self.now + int(ms)
+        while True:
+            due = [(node.deadline, n) for n, node in self.nodes.items() if node.up and node.deadline is not None]
+            at, number = min(due, default=(end + 1, 0))
+            late = min(self.requests(), default=(end + 1, 0, 0))
+            if min(at, late[0]) > end:
+                break
+            if late[0] <= at:
+                self.now = max(self.now, late[0])
+                del self.nodes[late[1]].sent[late[2]]
+                self.handle(self.nodes[late[1]], events.Failed(late[2], events.Failure.TIMED_OUT))
+                continue
+            self.now = max(self.now, at)
+            self.handle(self.nodes[number], events.Tick())
+            if self.nodes[number].deadline is not None and self.nodes[number].deadline <= self.now:
+                self.now += 1
+        self.now = end
+
+    def requests(self):
+        for n, node in self.nodes.items():
+            if node.up:
+                for request_id, (*_, deadline) in node.sent.items():
+                    yield deadline, n, request_id
+
+    def do_pass(self, ms):
+        """Time passes, and everything that is sent arrives at once."""
+        end = self.now + int(ms)
+        self.do_stabilize()
+        while self.now < end:
+            due = [node.deadline for node in self.nodes.values() if node.up and node.deadline is not None]
+            due += [deadline for deadline, *_ in self.requests()]
+            step = min(min(due, default=end), end) - self.now
+            self.do_tick(max(step, 1))
+            self.do_stabilize()
+
+    def do_timeout(self, number):
+        node = self.nodes[int(number)]
+        if node.deadline is not None:
+            self.now = max(self.now, node.deadline)
+        self.handle(node, events.Tick())
+
+    def do_campaign(self, number):
+        node = self.nodes[int(number)]
+        for _ in range(20):
+            if node.replica.role.value in ("prospective", "candidate", "leader"):
+                return
+            self.do_timeout(number)
+
+    def pick(self, link: str | None, n: str | None) -> list[tuple]:
+        found = self.queue
+        if link is not None:
+            source, target = (int(end) for end in link.split("->"))
+            found = [item for item in self.queue if item[:2] == (source, target)]
+        found = found[: int(n)] if n is not None else list(found)
+        for item in found:
+            self.queue.remove(item)
+        return found
+
+    def do_deliver(self, link=None, n=None):
+        for item in self.pick(link, n):
+            self.arrive(item)
+
+    def do_drop(self, link=None, n=None):
+        self.say(f"{len(self.pick(link, n))} dropped")
+
+    def do_refuse(self, link):
+        self.pick(link, None)
+        source, target = (int(end) for end in link.split("->"))
+        node = self.nodes[source]
+        for request_id in [number for number, sent in node.sent.items() if sent[2] == target]:
+            del node.sent[request_id]
+            self.handle(node, events.Failed(request_id, events.Failure.REFUSED))
+
+    def do_flush(self, number):
+        node = self.nodes[int(number)]
+        node.flush_wanted = False
+        self.handle(node, events.Flushed(node.log.flush()))
+
+    def do_hold_flush(self, number):
+        self.nodes[int(number)].hold_flush = True
+
+    def do_stabilize(self):
+        for _ in range(2000):
+            waiting = [node for node in self.nodes.values() if node.up and node.flush_wanted and not node.hold_flush]
+            if waiting:
+                self.do_flush(waiting[0].number)
+            elif self.queue:
+                self.arrive(self.queue.pop(0))
+            else:
+                return
+        self.say("does not come to rest")
+
+    def do_crash(self, number, mode="kept"):
+        node = self.nodes[int(number)]
+        node.up = False
+        node.disk = node.disk.crash(mode)
+
+    def do_restart(self, number):
+        node = self.nodes[int(number)]
+        node.open(self.now)
+        self.handle(node, events.Tick())
+
+    def do_isolate(self, number):
+        self.cut.add(int(number))
+
+    def do_join(self, number):
+        self.cut.discard(int(number))
+
+    # --- wishes
+
+    def do_append(self, number, *values):
+        batch = build_batch([value.encode() for value in values], timestamp_ms=0)
+        self.handle(self.nodes[int(number)], events.Propose("append", batch))
+
+    def do_transfer(self, number, target):
+        self.handle(self.nodes[int(number)], events.Transfer("transfer", int(target)))
+
+    def do_barrier(self, number):
+        self.handle(self.nodes[int(number)], events.Barrier("barrier"))
+
+    def do_upgrade(self, number, level="1"):
+        self.handle(self.nodes[int(number)], events.Upgrade("upgrade", int(level)))
+
+    def do_resign(self, number):
+        self.handle(self.nodes[int(number)], events.Resign())
+
+    def do_shutdown(self, number):
+        self.handle(self.nodes[int(number)], events.Shutdown())
+
+    def do_snapshot(self, number):
+        node = self.nodes[int(number)]
+        end = node.replica.high_watermark
+        epoch = node.log.epoch_at(end - 1)
+        version, voters = node.replica.state.voters_at(end)
+        entries = voter_entries(voters) if version else None
+        with SnapshotWriter(
+            node.store.create(SnapshotId(end, epoch)), now_ms=0, kraft_version=version, voters=entries
+        ) as writer:
+            writer.append([b"state"], 0)
+            writer.freeze(0)
+        node.log.delete_below(end, self.now)
+        self.handle(node, events.SnapshotWritten(end, epoch))
+
+    def key_of(self, voter: str, where: str | None) -> tuple[int, Uuid]:
+        if where == "zero":
+            return int(voter), ZERO_UUID
+        return int(voter), directory(int(voter) if where is None else 100 if where == "new" else int(where))
+
+    def do_add_voter(self, leader, voter, where=None, ack="1", cluster="c", listener="CONTROLLER", timeout="2000"):
+        number, directory_id = self.key_of(voter, where)
+        listeners = [AddRaftVoterRequest.Listener(name=listener, host=f"n{number}", port=9093)]
+        message = AddRaftVoterRequest(
+            cluster_id=cluster,
+            timeout_ms=int(timeout),
+            voter_id=number,
+            voter_directory_id=directory_id,
+            listeners=listeners,
+            ack_when_committed=ack == "1",
+        )
+        self.ask(leader, message)
+
+    def do_remove_voter(self, leader, voter, where=None, cluster="c"):
+        number, directory_id = self.key_of(voter, where)
+        self.ask(leader, RemoveRaftVoterRequest(cluster_id=cluster, voter_id=number, voter_directory_id=directory_id))
+
+    def do_update_voter(self, leader, voter, epoch, where=None, cluster="c", port="9093", low="0", high="1"):
+        number, directory_id = self.key_of(voter, where)
+        listeners = [UpdateRaftVoterRequest.Listener(name="CONTROLLER", host=f"n{number}", port=int(port))]
+        feature = UpdateRaftVoterRequest.KRaftVersionFeature(
+            min_supported_version=int(low), max_supported_version=int(high)
+        )
+        message = UpdateRaftVoterRequest(
+            cluster_id=cluster,
+            current_leader_epoch=int(epoch),
+            voter_id=number,
+            voter_directory_id=directory_id,
+            listeners=listeners,
+            kraft_version_feature=feature,
+        )
+        self.ask(leader, message)
+
+    def do_vote(self, to, epoch, last, pre="0", voter=None, where=None, cluster="c", **sender):
+        offset, last_epoch = last.split("@")
+        number = int(sender["from"])
+        voter_id, voter_directory = self.key_of(voter or to, where)
+        asked = VoteRequest.TopicData.PartitionData(
+            partition_index=0,
+            replica_epoch=int(epoch),
+            replica_id=number,
+            replica_directory_id=directory(max(number, 0)),
+            voter_directory_id=voter_directory,
+            last_offset=int(offset),
+            last_offset_epoch=int(last_epoch),
+            pre_vote=pre == "1",
+        )
+        topic = VoteRequest.TopicData(topic_name="__cluster_metadata", partitions=[asked])
+        self.ask(to, VoteRequest(cluster_id=cluster, voter_id=voter_id, topics=[topic]))
+
+    def do_begin(self, to, leader, epoch, voter=None, where=None, cluster="c"):
+        voter_id, voter_directory = self.key_of(voter or to, where)
+        kind = BeginQuorumEpochRequest
+        told = kind.TopicData.PartitionData(
+            partition_index=0, voter_directory_id=voter_directory, leader_id=int(leader), leader_epoch=int(epoch)
+        )
+        topic = kind.TopicData(topic_name="__cluster_metadata", partitions=[told])
+        endpoint = kind.LeaderEndpoint(name="CONTROLLER", host=f"n{leader}", port=9093)
+        self.ask(to, kind(cluster_id=cluster, voter_id=voter_id, topics=[topic], leader_endpoints=[endpoint]))
+
+    def do_end(self, to, leader, epoch, preferred="", cluster="c"):
+        kind = EndQuorumEpochRequest
+        info = kind.TopicData.PartitionData.ReplicaInfo
+        told = kind.TopicData.PartitionData(
+            partition_index=0,
+            leader_id=int(leader),
+            leader_epoch=int(epoch),
+            preferred_candidates=[
+                info(candidate_id=int(number), candidate_directory_id=directory(int(number)))
+                for number in preferred.split(",")
+                if number
+            ],
+        )
+        self.ask(
+            to, kind(cluster_id=cluster, topics=[kind.TopicData(topic_name="__cluster_metadata", partitions=[told])])
+        )
+
+    def do_fetch(self, to, epoch, at, wait="0", cluster="c", hw="9223372036854775807", **sender):
+        offset, last_epoch = at.split("@")
+        number = int(sender["from"])
+        wanted = FetchRequest.FetchTopic.FetchPartition(
+            partition=0,
+            current_leader_epoch=int(epoch),
+            fetch_offset=int(offset),
+            last_fetched_epoch=int(last_epoch),
+            replica_directory_id=directory(max(number, 0)),
+            high_watermark=int(hw),
+        )
+        self.ask(
+            to,
+            FetchRequest(
+                cluster_id=cluster,
+                replica_state=FetchRequest.ReplicaState(replica_id=number),
+                max_wait_ms=int(wait),
+                max_bytes=1 << 20,
+                topics=[FetchRequest.FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=[wanted])],
+            ),
+        )
+
+    # --- looking
+
+    def do_state(self, *numbers):
+        for n, node in self.nodes.items():
+            if numbers and str(n) not in numbers:
+                continue
+            if not node.up:
+                self.say(f"{n}: down")
+                continue
+            replica = node.replica
+            leader = "-" if replica.leader_id is None else replica.leader_id
+            high = "-" if replica.high_watermark is None else replica.high_watermark
+            self.say(
+                f"{n}: {replica.role.value} epoch={replica.epoch} leader={leader} log={node.log.log_start_offset}.."
+                f"{node.log.log_end_offset} hw={high} voters={sorted(replica.voters.ids)}"
+            )
+
+    def do_voters(self, number):
+        for offset, voters in self.nodes[int(number)].replica.state.voter_sets:
+            self.say(f"from {offset}: {sorted(voters.ids)}")
+
+    def do_snapshots(self, number):
+        self.say(" ".join(f"{end}-{epoch}" for end, epoch in self.nodes[int(number)].store.ids))
+
+    def do_log(self, number):
+        node = self.nodes[int(number)]
+        offset = node.log.log_start_offset
+        while offset < node.log.log_end_offset:
+            for batch in iter_batches(node.log.read(offset, 1 << 20)):
+                if batch.is_control:
+                    sets = [f" voters={sorted(v.ids)}" for _, _, v in voter_changes(batch) if v is not None]
+                    what = "control" + "".join(sets)
+                else:
+                    what = " ".join((value or b"").decode() for value in batch.values())
+                self.say(f"{batch.base_offset}@{batch.leader_epoch} {what}")
+                offset = batch.next_offset
+
+
+def _words(message) -> str:
+    text = getattr(message, "error_message", None)
+    code = getattr(message, "error_code", 0)
+    name = f" {ErrorCode.of(code).name}" if code else ""
+    return f"{name} {text!r}" if text else name
+
+
+def run_file(path: Path) -> str:
+    """The file's commands with the transcripts they really give."""
+    out: list[str] = []
+    stage = Stage()
+    for block in path.read_text().rstrip("\n").split("\n\n"):
+        lines = block.split("\n")
+        comments = [line for line in lines if line.startswith("#")]
+        commands = []
+        for line in lines[len(comments) :]:
+            if line == "----":
+                break
+            commands.append(line)
+        piece = list(comments)
+        if commands:
+            piece += commands
+            piece.append("----")
+            piece += [stage.run(command) for command in commands]
+        out.append("\n".join(piece))
+    return "\n\n".join(out) + "\n"
