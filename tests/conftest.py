@@ -1,4 +1,4 @@
-"""Options of the whole suite, and how hard property tests search: never against a clock, a slow machine is no failure."""
+"""Options of the whole suite; property tests never run against a clock: a slow machine is no failure."""
 
 from __future__ import annotations
 

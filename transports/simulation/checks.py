@@ -253,8 +253,8 @@ class Checker:
         if known[:2] != (seen.crc, seen.next_offset) or (previous >= 0 and known[2] >= 0 and previous != known[2]):
             raise Violation(
                 "log matching",
-                f"host {host.number} has {seen} after epoch {previous}; at that offset and epoch (crc, next offset, epoch "
-                f"before) are {known}",
+                f"host {host.number} has {seen} after epoch {previous}; "
+                f"at that offset and epoch (crc, next offset, epoch before) are {known}",
             )
         if known[2] < 0 <= previous:
             self._names[place] = (*known[:2], previous)
