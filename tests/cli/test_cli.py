@@ -18,7 +18,7 @@ from kraftcore.errors import LocalError, StorageError
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     code = "import sys; from kraftcore.cli import main; sys.exit(main())"
     return subprocess.run(
-        [sys.executable, "-c", code, *arguments],
+        [sys.executable, "-P", "-c", code, *arguments],
         capture_output=True,
         text=True,
         check=False,
@@ -60,7 +60,7 @@ def test_help_imports_no_command_and_nothing_compiled() -> None:
         "import sys; from kraftcore.cli import main; main(['--help']); heavy = ('kraftcore.', 'trio', 'hypothesis'); "
         "print(sorted(name for name in sys.modules if name.startswith(heavy)))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "['kraftcore.cli', 'kraftcore.errors']"
 
 

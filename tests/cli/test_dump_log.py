@@ -243,7 +243,9 @@ def test_json_of_the_other_files(run: Runner) -> None:
 
 def command(*arguments: str, **options: Any) -> subprocess.Popen[bytes]:
     code = "import sys; from kraftcore.cli import main; sys.exit(main())"
-    return subprocess.Popen([sys.executable, "-c", code, "dump-log", *arguments], stdout=subprocess.PIPE, **options)
+    return subprocess.Popen(
+        [sys.executable, "-P", "-c", code, "dump-log", *arguments], stdout=subprocess.PIPE, **options
+    )
 
 
 @pytest.fixture(scope="module")

@@ -212,7 +212,7 @@ def test_the_lock_is_the_one_that_java_takes(tmp_path: Path) -> None:
     files = OsFiles()
     lock = files.lock(path)
     open(path).close()  # closing another descriptor must not drop it
-    command = [sys.executable, "-c", LOCK_LIKE_JAVA, path]
+    command = [sys.executable, "-P", "-c", LOCK_LIKE_JAVA, path]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "held\n"
     lock.release()
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
