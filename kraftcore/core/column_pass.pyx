@@ -15,7 +15,9 @@ from kraftcore.core.header cimport (
     BATCH_CRC, BATCH_HEADER_SIZE, BATCH_OK, BATCH_TRAILING, COMPRESSION_MASK, CONTROL, SIZE_MAX, TIMESTAMP_LOG_APPEND,
     BatchFault, BatchHeader, crc_matches, read_header,
 )
-from kraftcore.core.record cimport IN_HEADER, RecordView, check_count, check_order, scan_plain, scan_record
+from kraftcore.core.record cimport (
+    IN_HEADER, RECORD_SIZE_MIN, RecordView, check_count, check_order, scan_plain, scan_record,
+)
 
 cdef enum:
     BLOCK = 32
@@ -80,6 +82,11 @@ cdef inline bint reserve(Job *job, int64_t size) noexcept nogil:
             guess = job.end - job.position
             if guess > job.chunk_bytes:
                 guess = job.chunk_bytes
+            if not job.header.attributes & COMPRESSION_MASK:
+                # Close to what is needed, if the rest is like this batch: to give back a large part of the block keeps the
+                # allocator from using it again. The last batch asks for room for all of its bytes.
+                guess = guess // job.header.size * (size - RECORD_SIZE_MIN * <int64_t>job.header.count)
+                guess += guess // 16 + RECORD_SIZE_MIN * <int64_t>job.header.count
             if guess > size and not grow(&sink.value, guess):
                 return False
         if not grow(&sink.value, sink.value.used + size):
