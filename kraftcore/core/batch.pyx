@@ -4,7 +4,7 @@ Reading is lazy and copies nothing but the keys and values asked for: a ``Record
 bytes, which it keeps alive and, if they are a bytearray, locks against resizing. Whoever changes those bytes meanwhile
 gets other records or a ``CorruptBatchError``, never a read outside them.
 
-Two depths of checking (check.pyx). ``RecordBatch(...)`` checks the header and the checksum, as Kafka does before it appends;
+Two depths of checking. ``RecordBatch(...)`` checks the header and the checksum, as Kafka does before it appends;
 ``validate_batch`` also walks every record. Iterating always checks what it walks over.
 """
 

@@ -83,8 +83,8 @@ cdef inline bint reserve(Job *job, int64_t size) noexcept nogil:
             if guess > job.chunk_bytes:
                 guess = job.chunk_bytes
             if not job.header.attributes & COMPRESSION_MASK:
-                # Close to what is needed, if the rest is like this batch: to give back a large part of the block keeps the
-                # allocator from using it again. The last batch asks for room for all of its bytes.
+                # Close to what is needed, if the rest is like this batch: to give back a large part of the block keeps
+                # the allocator from using it again. The last batch asks for room for all of its bytes.
                 guess = guess // job.header.size * (size - RECORD_SIZE_MIN * <int64_t>job.header.count)
                 guess += guess // 16 + RECORD_SIZE_MIN * <int64_t>job.header.count
             if guess > size and not grow(&sink.value, guess):
