@@ -1,12 +1,14 @@
 import sys
 from collections.abc import Iterable, Iterator
 from enum import IntEnum
-from typing import NamedTuple, final
+from typing import final
 
 from typing_extensions import Buffer
 
 from kraftcore.core.build import build_batch as build_batch
 from kraftcore.core.build import build_records_batch as build_records_batch
+from kraftcore.core.check import BatchTotals as BatchTotals
+from kraftcore.core.check import validate_batches as validate_batches
 from kraftcore.core.compression import Compression as Compression
 from kraftcore.core.record import Record as Record
 
@@ -27,14 +29,6 @@ __all__ = [
 class TimestampType(IntEnum):
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1
-
-class BatchTotals(NamedTuple):
-    batches: int
-    records: int
-    size: int
-    base_offset: int
-    last_offset: int
-    max_timestamp_ms: int
 
 @final
 class RecordBatch:
@@ -105,9 +99,6 @@ def iter_batches(
     max_decompressed_bytes: int = ...,
 ) -> Iterator[RecordBatch]: ...
 def validate_batch(data: Buffer, position: int = 0, *, max_decompressed_bytes: int = ...) -> RecordBatch: ...
-def validate_batches(
-    data: Buffer, position: int = 0, *, allow_partial: bool = False, max_decompressed_bytes: int = ...
-) -> BatchTotals: ...
 def stamp_batch(
     batch: Buffer, base_offset: int, leader_epoch: int, timestamp_ms: int | None = None, *, position: int = 0
 ) -> None: ...

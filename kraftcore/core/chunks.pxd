@@ -21,7 +21,7 @@ cdef class ColumnChunk:
     cdef int64_t headers
     cdef int64_t header_nulls
 
-    cdef object array(self, object pa, object field)
+    cdef object array(self, object wrap, object from_buffers, str name, object kind, tuple pair)
 
 
 # Takes over malloc'ed `data`; a large rest behind `size` is given back.

@@ -1,5 +1,6 @@
 """Decoded columns: memory in Arrow's layout, and the Arrow arrays over it. Public by ``kraftcore.core.columns``."""
 
+from functools import lru_cache
 from importlib import import_module
 
 cimport cython
@@ -39,7 +40,7 @@ cdef ColumnBuffer make_buffer(uint8_t *data, int64_t size, int64_t capacity):
     cdef uint8_t *smaller
     buffer.data = data
     buffer.size = size
-    if capacity - size > (1 << 16) and capacity - size > size // 8:
+    if capacity - size > (1 << 16) and capacity - size > size // 4:
         smaller = <uint8_t *>realloc(data, size + SLACK)
         if smaller != NULL:
             buffer.data = smaller
@@ -73,23 +74,26 @@ cdef class ColumnChunk:
         Raises:
             MissingDependencyError: pyarrow is not installed.
         """
+        cdef list arrays = []
         pa = import_pyarrow()
-        schema = arrow_schema(self.columns, timestamp_unit=self.timestamp_unit)
-        return pa.RecordBatch.from_arrays([self.array(pa, field) for field in schema], schema=schema)
+        schema, types, pair = _arrow_layout(self.columns, self.timestamp_unit)
+        from_buffers = pa.Array.from_buffers
+        for name, kind in zip(self.columns, types, strict=True):
+            arrays.append(self.array(pa.py_buffer, from_buffers, name, kind, pair))
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
-    cdef object array(self, object pa, object field):
-        cdef tuple buffers = tuple([None if item is None else pa.py_buffer(item) for item in self.buffers[field.name]])
-        if field.name == "headers":
-            pair = field.type.value_type
-            names = pa.Array.from_buffers(pair[0].type, self.headers, [None, buffers[1], buffers[2]], 0)
-            contents = pa.Array.from_buffers(pair[1].type, self.headers, list(buffers[3:]), self.header_nulls)
-            pairs = pa.Array.from_buffers(pair, self.headers, [None], 0, 0, [names, contents])
-            return pa.Array.from_buffers(field.type, self.count, [None, buffers[0]], 0, 0, [pairs])
-        if field.name == "key":
-            return pa.Array.from_buffers(field.type, self.count, list(buffers), self.key_nulls)
-        if field.name == "value":
-            return pa.Array.from_buffers(field.type, self.count, list(buffers), self.value_nulls)
-        return pa.Array.from_buffers(field.type, self.count, [None, buffers[0]], 0)
+    cdef object array(self, object wrap, object from_buffers, str name, object kind, tuple pair):
+        cdef list buffers = [None if item is None else wrap(item) for item in self.buffers[name]]
+        if name == "headers":
+            names = from_buffers(pair[1], self.headers, [None, buffers[1], buffers[2]], 0)
+            contents = from_buffers(pair[2], self.headers, buffers[3:], self.header_nulls)
+            pairs = from_buffers(pair[0], self.headers, [None], 0, 0, [names, contents])
+            return from_buffers(kind, self.count, [None, buffers[0]], 0, 0, [pairs])
+        if name == "key":
+            return from_buffers(kind, self.count, buffers, self.key_nulls)
+        if name == "value":
+            return from_buffers(kind, self.count, buffers, self.value_nulls)
+        return from_buffers(kind, self.count, [None, buffers[0]], 0)
 
 
 cdef object import_pyarrow():
@@ -111,6 +115,13 @@ def arrow_schema(columns=None, *, str timestamp_unit="ms"):
     """
     columns, _ = wanted_columns(columns)
     timestamp_scale(timestamp_unit)
+    import_pyarrow()
+    return _arrow_layout(columns, timestamp_unit)[0]
+
+
+@lru_cache(maxsize=32)
+def _arrow_layout(tuple columns, str timestamp_unit):
+    # The schema, the type of each column, and of a header, its key and its value. Making them costs more than an array.
     pa = import_pyarrow()
     fields = {
         "offset": pa.field("offset", pa.int64(), nullable=False),
@@ -124,7 +135,12 @@ def arrow_schema(columns=None, *, str timestamp_unit="ms"):
         "is_control": pa.field("is_control", pa.bool_(), nullable=False),
         "position": pa.field("position", pa.int64(), nullable=False),
     }
-    return pa.schema([fields[name] for name in columns])
+    header = fields["headers"].type.value_type
+    return (
+        pa.schema([fields[name] for name in columns]),
+        tuple([fields[name].type for name in columns]),
+        (header, header[0].type, header[1].type),
+    )
 
 
 cdef tuple wanted_columns(object columns):

@@ -8,8 +8,8 @@ cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
-from kraftcore.core.batch cimport corrupt_batch, decompress_records
 from kraftcore.core.bytes cimport load_int16, load_int32, read_uvarint32, read_varint
+from kraftcore.core.check cimport corrupt_batch, decompress_records
 from kraftcore.core.decode cimport Reader, decode_body, start_reading, stop_reading
 from kraftcore.core.header cimport (
     BATCH_COUNT, BATCH_HEADER_SIZE, BATCH_OK, BATCH_OVERHEAD,

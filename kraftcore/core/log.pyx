@@ -21,7 +21,7 @@ from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from kraftcore.core.batch cimport check_batch, corrupt_batch
+from kraftcore.core.check cimport check_batch, corrupt_batch
 from kraftcore.core.files cimport Files
 from kraftcore.core.header cimport BATCH_OK, BATCH_SHORT, BatchFault, BatchHeader, read_header, stamp_header
 from kraftcore.core.log_folder cimport LogFolder
