@@ -191,7 +191,11 @@ cdef class LogFolder:
                 self.unsynced.remove(segment)
                 if segment not in self.readers:
                     self.readers.append(segment)  # its files are closed by the thread that reads
-            if not active.sealed:
+            if self.failure is not None:
+                self.ready()  # an append failed meanwhile: the segment is frozen, what it holds was not synced
+            if active.sealed:
+                active.sync()  # a roll is under way in the other thread, which has not listed it as unsynced yet
+            else:
                 active.flush()
             self.flushed_offset = target
             sealed = [segment for segment in self.segments if segment.synced]
