@@ -21,10 +21,11 @@ from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 from cpython.bytes cimport (
     PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE,
 )
+from cpython.memoryview cimport PyMemoryView_FromObject
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from kraftcore.core.batch cimport check_batch, corrupt_batch
-from kraftcore.core.files cimport Files
+from kraftcore.core.files cimport GIL_BYTES, Files
 from kraftcore.core.header cimport BATCH_OK, BATCH_SHORT, BatchFault, BatchHeader, read_header, stamp_header
 from kraftcore.core.log_folder cimport LogFolder
 from kraftcore.core.record cimport FaultPlace
@@ -154,6 +155,11 @@ cdef class Log(LogFolder):
             size, header.last_offset, header.max_timestamp, now_ms, self.segment_bytes, self.segment_ms
         ):
             self.roll_active()
+        # Other threads ran while files were changed, and run during a long write: the buffer must be what it was.
+        p = <uint8_t *>PyByteArray_AS_STRING(batch)
+        if PyByteArray_GET_SIZE(batch) != size:
+            raise LocalError(f"{self.folder}: the batch was resized by another thread while it was appended")
+        held = PyMemoryView_FromObject(batch) if size >= GIL_BYTES else None
         stamp_header(p, base, leader_epoch)
         try:
             self.active.write(p, size)
@@ -161,6 +167,7 @@ cdef class Log(LogFolder):
         except BaseException as error:
             self._undo_write(error)
             raise
+        del held
         self.log_end_offset = header.last_offset + 1
         self.tail.push(batch, 0, size, base, header.last_offset + 1, True)
         return base

@@ -89,6 +89,12 @@ class _Recovery:
             self.folder_changed = True
             self.read_again[start] = []
             self.segments.append(segment)
+        end = self.segments[-1].next_offset
+        if stored and end < stored.durable_offset:
+            self.actions.append(
+                f"the log ends at offset {end}, though it was durable up to {stored.durable_offset}: whole batches are "
+                f"gone, as after a truncation by another program"
+            )
         for segment in self.segments:
             if segment.base_offset in self.read_again:
                 segment.sync_recovered()

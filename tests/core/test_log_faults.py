@@ -326,6 +326,51 @@ def test_a_flush_while_a_roll_runs_covers_the_segment_being_sealed() -> None:
     assert survivor.log_end_offset == 3
 
 
+@pytest.mark.parametrize("remove", ["truncate_to", "truncate_fully_to", "delete_below"])
+def test_a_flush_cannot_begin_while_files_are_removed(remove: str) -> None:
+    """It would take the end before the removal for flushed."""
+    disk = SlowFolderSync(Random(1))
+    log = Log.open(disk, FOLDER, TINY, now_ms=0)
+    for number in range(40):
+        log.append_as_leader(batch(b"%d" % number), 1, 0)
+    log.flush()
+    log.append_as_leader(batch(), 1, 0)
+    refused = []
+
+    def during() -> None:
+        with pytest.raises(LocalError, match="or a removal"):
+            log.flush()
+        refused.append(True)
+
+    disk.action = during
+    getattr(log, remove)(*{"truncate_to": (5,), "truncate_fully_to": (60,), "delete_below": (35, 0)}[remove])
+    assert refused == [True]
+    assert log.flush() == log.log_end_offset
+    log.check_invariants()
+
+
+class Meddler(SimulatedDisk):
+    """Another thread that changes a buffer while a folder is synced."""
+
+    buffer: bytearray | None = None
+
+    def sync_folder(self, path: str) -> None:
+        if self.buffer is not None:
+            self.buffer.clear()
+            self.buffer = None
+        super().sync_folder(path)
+
+
+def test_a_batch_resized_by_another_thread_is_refused() -> None:
+    disk = Meddler(Random(1))
+    log = Log.open(disk, FOLDER, TINY, now_ms=0)
+    disk.buffer = buffer = batch(b"gone")
+    with pytest.raises(LocalError, match="resized by another thread"):
+        log.append_as_leader(buffer, 1, 0)
+    assert log.append_as_leader(batch(), 1, 0) == 0
+    log.check_invariants()
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_what_a_restart_after_a_failed_sync_claims_durable_is(seed: int) -> None:
     """The page cache shows bytes that a failed sync gave up: a restart must write them again, not only sync."""
@@ -348,9 +393,7 @@ def test_what_a_restart_after_a_failed_sync_claims_durable_is(seed: int) -> None
 def test_an_index_that_cannot_be_written_in_the_middle_of_a_received_run() -> None:
     disk = SimulatedDisk(Random(1))
     log = Log.open(disk, FOLDER, LogConfig(index_interval_bytes=0), now_ms=0)
-    received = [
-        build_batch([b"x"], timestamp_ms=number, base_offset=number, leader_epoch=1) for number in range(600)
-    ]
+    received = [build_batch([b"x"], timestamp_ms=number, base_offset=number, leader_epoch=1) for number in range(600)]
     disk.inject("write", path="index")
     with pytest.raises(StorageError):
         log.append_as_follower(b"".join(received), 0)
