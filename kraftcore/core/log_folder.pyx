@@ -194,8 +194,8 @@ cdef class LogFolder:
             return self.flushed_offset
         self.flushing = True
         try:
-            while self.unsynced:
-                segment = self.unsynced[0]
+            # Not what is sealed meanwhile: a writer that rolls faster than the disk syncs would never let this end.
+            for segment in list(self.unsynced):
                 segment.sync()
                 self.unsynced.remove(segment)
                 if segment not in self.readers:

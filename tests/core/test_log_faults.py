@@ -276,6 +276,29 @@ def test_an_append_that_fails_while_a_flush_runs() -> None:
     assert again.log_end_offset >= flushed
 
 
+def test_a_flush_ends_though_the_writer_seals_segments_faster_than_it_syncs() -> None:
+    disk = SimulatedDisk(Random(1))
+    log = Log.open(disk, FOLDER, TINY, now_ms=0)
+    for _ in range(20):
+        log.append_as_leader(batch(), 1, 0)
+    waiting = len(log.segment_list())
+    syncs: list[str] = []
+
+    def during(path: str) -> float:
+        syncs.append(path)
+        assert len(syncs) < 100
+        log.append_as_leader(batch(), 1, 0)
+        log.roll(0)
+        return 0.0
+
+    disk.sync_latency_ms = during
+    assert log.flush() == 20
+    disk.sync_latency_ms = None
+    assert len([path for path in syncs if path.endswith(".log")]) == waiting
+    assert log.flush() == log.log_end_offset
+    log.check_invariants()
+
+
 def test_an_append_that_fails_while_an_older_segment_is_synced() -> None:
     """The flush must not take the active segment, frozen by the failure, for one that was synced."""
     disk = SimulatedDisk(Random(1))
