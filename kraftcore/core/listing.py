@@ -92,7 +92,7 @@ class Listing:
                 if line[0] != "segment":
                     raise ValueError(f"unknown line {line[0]!r}")
                 numbers = _numbers(line, _SEGMENT_NUMBERS, more=True)
-                entry = SegmentEntry(*numbers[:_SEGMENT_NUMBERS], tuple(numbers[_SEGMENT_NUMBERS:]))
+                entry = SegmentEntry._make([*numbers[:_SEGMENT_NUMBERS], tuple(numbers[_SEGMENT_NUMBERS:])])
                 listing.segments[entry.base_offset] = entry
         except (ValueError, IndexError) as error:
             raise CorruptDataError(str(error), path=path) from None
