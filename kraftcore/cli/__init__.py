@@ -49,10 +49,10 @@ class LazyGroup(click.Group):
         """Run the command; turn what went wrong into an exit status and one line."""
         try:
             result = super().invoke(ctx)
-            sys.stdout.flush()
+            if sys.stdout is not None:
+                sys.stdout.flush()
         except BrokenPipeError:
-            # The reader of our output went away. Python would complain about the rest of its buffer at exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            _give_up_output()
             ctx.exit(EXIT_PIPE)
         except KeyboardInterrupt:
             ctx.exit(EXIT_INTERRUPTED)
@@ -60,6 +60,9 @@ class LazyGroup(click.Group):
             raise click.ClickException(f"{error.filename}: {error.strerror}") from None
         except KraftError as error:
             raise click.ClickException(str(error)) from None
+        except OSError as error:
+            _give_up_output()
+            raise click.ClickException(f"the output cannot be written: {error.strerror or error}") from None
         return result
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -78,6 +81,11 @@ class LazyGroup(click.Group):
             for name in self.list_commands(ctx)
             if name.startswith(incomplete)
         ]
+
+
+def _give_up_output() -> None:
+    # Python would complain about the rest of its buffer at exit.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def _print_version(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:

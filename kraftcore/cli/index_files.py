@@ -35,6 +35,8 @@ class OutputFile:
 
     def __init__(self, *, as_json: bool) -> None:
         self.as_json = as_json
+        if sys.stdout is None:
+            raise LocalError("the output is closed: redirect it to a file or /dev/null")
         self._stream: BinaryIO = sys.stdout.buffer
         self.write: Callable[[bytes], object] = self._stream.write
 

@@ -297,6 +297,7 @@ cdef class BatchPrinter:
         cdef FaultPlace place
         cdef RecordView view
         cdef int32_t i
+        cdef Py_ssize_t mark
         if header.attributes & COMPRESSION_MASK:
             plain = decompress_records(p, header, position, self.max_bytes)
             start = <const uint8_t *>PyBytes_AS_STRING(plain)
@@ -309,7 +310,13 @@ cdef class BatchPrinter:
         p = start
         for i in range(header.count):
             check_record(start, p, end, i, i == header.count - 1, &view, &place, position, header.size)
-            self.print_record(plain, header, &view, position)
+            mark = self.text.size
+            try:
+                self.print_record(plain, header, &view, position)
+            except BaseException:
+                if self.as_json:
+                    self.text.size = mark  # whole objects only; the text form ends where Kafka's does
+                raise
             p = view.end
             if self.text.size > FLUSH_BYTES:
                 self.flush()

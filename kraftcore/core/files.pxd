@@ -2,6 +2,9 @@
 
 from libc.stdint cimport int64_t, uint8_t
 
+cdef enum:
+    GIL_BYTES = 32768        # transfers of at least this many bytes release the GIL; below, the switch costs more
+
 
 cdef class File:
     cdef readonly str path

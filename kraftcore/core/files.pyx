@@ -69,7 +69,6 @@ cdef extern from "unistd.h" nogil:
     int c_close "close"(int fd)
 
 cdef enum:
-    GIL_BYTES = 32768        # transfers of at least this many bytes release the GIL; below, the switch costs more
     TRANSFER_BYTES = 1 << 30  # the most that one system call is asked to move
 
 

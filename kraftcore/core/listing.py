@@ -6,14 +6,16 @@ start trusts a segment whose files still have them, and reads any other one agai
 our back changes size or time, so nothing stale is ever trusted; and a list that is older than the log costs time,
 not safety.
 
-    kraftcore-segments 1
+    kraftcore-segments 2
     start <first base offset that counts: segments below it are on their way out>
     durable <offset: everything below it had been synced>
     segment <base> <next> <size> <time> <index size> <time> <time index size> <time> <max timestamp> <at> <epoch>
+        <control> ...
     ...
     crc <CRC-32C of all lines above, 8 hex digits>
 
-Sizes in bytes, modification times in nanoseconds. Text, so that people can read it.
+All of a segment on one line; sizes in bytes, modification times in nanoseconds; at the end the base offsets of its
+control batches. Text, so that people can read it.
 """
 
 from __future__ import annotations
@@ -25,8 +27,9 @@ from kraftcore.core.crc32c import crc32c
 from kraftcore.errors import CorruptDataError
 
 LISTING_NAME = "kraftcore-segments"
-_TITLE = "kraftcore-segments 1"
+_TITLE = "kraftcore-segments 2"
 _LIMIT = 2**63
+_SEGMENT_NUMBERS = 11  # before the control batches
 
 
 class SegmentEntry(NamedTuple):
@@ -43,6 +46,7 @@ class SegmentEntry(NamedTuple):
     max_timestamp: int
     max_timestamp_offset: int
     last_epoch: int
+    control_offsets: tuple[int, ...] = ()
 
 
 @dataclass
@@ -62,7 +66,9 @@ class Listing:
     def encode(self) -> bytes:
         """The file's bytes."""
         lines = [_TITLE, f"start {self.start_offset}", f"durable {self.durable_offset}"]
-        lines += ["segment " + " ".join(map(str, self.segments[base])) for base in sorted(self.segments)]
+        for base in sorted(self.segments):
+            *numbers, control_offsets = self.segments[base]
+            lines.append(" ".join(map(str, ("segment", *numbers, *control_offsets))))
         body = "".join(line + "\n" for line in lines).encode()
         return body + f"crc {crc32c(body):08x}\n".encode()
 
@@ -81,19 +87,21 @@ class Listing:
         try:
             if " ".join(lines[0]) != _TITLE or lines[1][0] != "start" or lines[2][0] != "durable" or lines[-1] != [""]:
                 raise ValueError("unknown version or lines")
-            listing.start_offset, listing.durable_offset = _numbers(lines[1], 1)[0], _numbers(lines[2], 1)[0]
+            listing.start_offset, listing.durable_offset = _numbers(lines[1])[0], _numbers(lines[2])[0]
             for line in lines[3:-1]:
                 if line[0] != "segment":
                     raise ValueError(f"unknown line {line[0]!r}")
-                entry = SegmentEntry(*_numbers(line, len(SegmentEntry._fields)))
+                numbers = _numbers(line, _SEGMENT_NUMBERS, more=True)
+                entry = SegmentEntry._make([*numbers[:_SEGMENT_NUMBERS], tuple(numbers[_SEGMENT_NUMBERS:])])
                 listing.segments[entry.base_offset] = entry
         except (ValueError, IndexError) as error:
             raise CorruptDataError(str(error), path=path) from None
         return listing
 
 
-def _numbers(line: list[str], count: int) -> list[int]:
+def _numbers(line: list[str], count: int = 1, *, more: bool = False) -> list[int]:
     numbers = [int(word) for word in line[1:] if len(word) <= 20]
-    if len(numbers) != count or not all(-1 <= number < _LIMIT for number in numbers):
+    right = len(numbers) >= count if more else len(numbers) == count
+    if not right or len(numbers) != len(line) - 1 or not all(-1 <= number < _LIMIT for number in numbers):
         raise ValueError(f"{line[0]}: expected {count} numbers")
     return numbers

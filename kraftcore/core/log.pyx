@@ -18,11 +18,14 @@ contiguous, always.
 
 cimport cython
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
+from cpython.bytes cimport (
+    PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE,
+)
+from cpython.memoryview cimport PyMemoryView_FromObject
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from kraftcore.core.check cimport check_batch, corrupt_batch
-from kraftcore.core.files cimport Files
+from kraftcore.core.files cimport GIL_BYTES, Files
 from kraftcore.core.header cimport BATCH_OK, BATCH_SHORT, BatchFault, BatchHeader, read_header, stamp_header
 from kraftcore.core.log_folder cimport LogFolder
 from kraftcore.core.record cimport FaultPlace
@@ -152,6 +155,11 @@ cdef class Log(LogFolder):
             size, header.last_offset, header.max_timestamp, now_ms, self.segment_bytes, self.segment_ms
         ):
             self.roll_active()
+        # Other threads ran while files were changed, and run during a long write: the buffer must be what it was.
+        p = <uint8_t *>PyByteArray_AS_STRING(batch)
+        if PyByteArray_GET_SIZE(batch) != size:
+            raise LocalError(f"{self.folder}: the batch was resized by another thread while it was appended")
+        held = PyMemoryView_FromObject(batch) if size >= GIL_BYTES else None
         stamp_header(p, base, leader_epoch)
         try:
             self.active.write(p, size)
@@ -159,6 +167,7 @@ cdef class Log(LogFolder):
         except BaseException as error:
             self._undo_write(error)
             raise
+        del held
         self.log_end_offset = header.last_offset + 1
         self.tail.push(batch, 0, size, base, header.last_offset + 1, True)
         return base
@@ -184,6 +193,9 @@ cdef class Log(LogFolder):
             pass  # the first error is the one to tell
         finally:
             self.fail(error)
+            # Batches of the run that were taken over are on disk, but not in the tail.
+            if self.tail.next_offset != self.log_end_offset:
+                self.tail.reset(self.log_end_offset)
 
     def append_as_follower(self, data not None, int64_t now_ms, *, max_epoch=None):
         """Append batches exactly as a leader sent them. All of them are verified before the first is taken over.
@@ -235,6 +247,8 @@ cdef class Log(LogFolder):
         self.now_ms = now_ms
         if self.pristine:
             self.begin_writing()
+        if size < available:
+            owner = owner[:size]  # the tail keeps it: without what was left out
         self._append_verified(owner, size)
         return AppendInfo(base, next_offset - 1, batches, size)
 
@@ -291,6 +305,9 @@ cdef class Log(LogFolder):
         except BaseException as error:
             self._undo_write(error)
             raise
+        if PyBytes_GET_SIZE(owner) > self.tail.bytes_max // 4:
+            # A piece of it would keep all of it in memory.
+            owner, start = PyBytes_FromStringAndSize(<const char *>p + start, size), 0
         self.tail.push(owner, start, size, base, self.log_end_offset, batches == 1)
         return 0
 
@@ -418,6 +435,25 @@ cdef class Log(LogFolder):
         """The ``Segment`` objects, oldest first, for a look inside; they belong to the log."""
         return list(self.segments)
 
+    def control_offsets(self):
+        """Where the control batches are: leader changes, voter sets and the like. Reads nothing from disk.
+
+        Returns:
+            The base offset of each control batch that begins at or above ``log_start_offset``, ascending.
+        Raises:
+            ClosedError: the log is closed.
+        """
+        cdef int64_t offset, end = self.flushed_offset if self.sync_failed else self.log_end_offset
+        cdef Segment segment
+        cdef list result = []
+        if self.closed:
+            self.ready()
+        for segment in self.segments:
+            for offset in segment.control_offsets:
+                if self.log_start_offset <= offset < end:
+                    result.append(offset)
+        return result
+
     def check_invariants(self):
         """Verify what must always hold, reading every file. For tests.
 
@@ -443,6 +479,8 @@ cdef class Log(LogFolder):
                 if offset <= last or segment.find(offset, &header) != position or header.last_offset != offset:
                     problems.append(f"segment {segment.base_offset}: index entry {offset} -> {position}")
                 last = offset
+            if segment.control_offsets != segment.find_control():
+                problems.append(f"segment {segment.base_offset}: control batches {segment.control_offsets}")
             last_time = (-1, -1)
             for entry in segment.time_index_entries():
                 if entry[0] <= last_time[0] or entry[1] <= last_time[1] or segment.find(entry[1], &header) < 0 or (

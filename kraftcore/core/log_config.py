@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from uuid import UUID
 
+from kraftcore.core.uuid import METADATA_TOPIC_ID, Uuid
 from kraftcore.errors import LocalError
 
-METADATA_TOPIC_ID = UUID(int=1)
 _INT32_MAX = 2**31 - 1
 _INDEX_BYTES_MIN = 36  # a time index of three entries: one to use, one in reserve for the roll, one to spare
 
@@ -37,7 +36,7 @@ class LogConfig:
     max_batch_bytes: int = 8 * 1024**2
     file_delete_delay_ms: int = 60_000
     tail_bytes: int = 8 * 1024**2
-    topic_id: UUID = METADATA_TOPIC_ID
+    topic_id: Uuid = METADATA_TOPIC_ID
 
     def __post_init__(self) -> None:
         for name, low, high in (
@@ -52,3 +51,5 @@ class LogConfig:
             value = getattr(self, name)
             if not low <= value <= high:
                 raise LocalError(f"{name} is {value}: it must be between {low} and {high}")
+        if not isinstance(self.topic_id, Uuid):
+            raise LocalError(f"topic_id is {self.topic_id!r}: it must be a kraftcore.core.uuid.Uuid")

@@ -26,7 +26,7 @@ cdef class LogFolder:
     cdef Exception failure                  # the first failed write or sync: no more appends
     cdef bint sync_failed                   # what was not flushed may be gone
     cdef bint pristine                      # as the last clean stop left it: the listing covers the active segment
-    cdef bint flushing
+    cdef bint flushing                      # or removing: no other flush or removal begins
     cdef int32_t epoch                      # the newest; -1 when there is none
     cdef int64_t segment_bytes, segment_ms, max_batch_bytes, now_ms
     cdef int64_t listed                     # synced segments that the listing covers

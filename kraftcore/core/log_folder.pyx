@@ -58,7 +58,7 @@ cdef class LogFolder:
     cdef int settled(self) except -1:
         self.ready()
         if self.flushing:
-            raise LocalError(f"{self.folder}: a flush is running: wait for it")
+            raise LocalError(f"{self.folder}: a flush is running, or a removal: wait for it")
         return 0
 
     cdef int fail(self, error) except -1:
@@ -84,7 +84,16 @@ cdef class LogFolder:
             self.fail(error)
             raise
 
+    def _removing(self, action, *arguments):
+        # A flush that began now would take the old end for flushed.
+        self.flushing = True
+        try:
+            return self._guarded(action, *arguments)
+        finally:
+            self.flushing = False
+
     # ---- segments
+
     cdef int start_epoch(self, int32_t epoch, int64_t offset) except -1:
         if self.epochs.assign(epoch, offset):
             self._write_epochs()
@@ -174,7 +183,7 @@ cdef class LogFolder:
         Returns:
             ``flushed_offset``.
         Raises:
-            LocalError: a flush is running; ClosedError when the log refuses changes.
+            LocalError: a flush or a removal is running; ClosedError when the log refuses changes.
             StorageError: a sync failed: what was not durable before may be lost, and the log refuses changes from now
             on.
         """
@@ -185,13 +194,17 @@ cdef class LogFolder:
             return self.flushed_offset
         self.flushing = True
         try:
-            while self.unsynced:
-                segment = self.unsynced[0]
+            # Not what is sealed meanwhile: a writer that rolls faster than the disk syncs would never let this end.
+            for segment in list(self.unsynced):
                 segment.sync()
                 self.unsynced.remove(segment)
                 if segment not in self.readers:
                     self.readers.append(segment)  # its files are closed by the thread that reads
-            if not active.sealed:
+            if self.failure is not None:
+                self.ready()  # an append failed meanwhile: the segment is frozen, what it holds was not synced
+            if active.sealed:
+                active.sync()  # a roll is under way in the other thread, which has not listed it as unsynced yet
+            else:
                 active.flush()
             self.flushed_offset = target
             sealed = [segment for segment in self.segments if segment.synced]
@@ -226,7 +239,7 @@ cdef class LogFolder:
                 f"{self.folder}: cannot truncate to {offset}, below the log's start {self.log_start_offset}"
             )
         if offset < self.log_end_offset:
-            self._guarded(self._truncate, offset)
+            self._removing(self._truncate, offset)
         if self.epochs.truncate_end(self.log_end_offset):
             if self.epochs.latest is None and self.log_end_offset > self.log_start_offset:
                 # The checkpoint began above what is left (it does after a restart): the last batch tells its epoch.
@@ -292,7 +305,7 @@ cdef class LogFolder:
         self.settled()
         if offset < self.log_start_offset:
             raise LocalError(f"{self.folder}: cannot start at {offset}, below the log's start {self.log_start_offset}")
-        self._guarded(self._truncate_fully, offset)
+        self._removing(self._truncate_fully, offset)
         self.epochs.clear()
         self._write_epochs()
         self.epoch = -1
@@ -341,7 +354,7 @@ cdef class LogFolder:
             raise LocalError(f"{self.folder}: cannot delete below {offset}: only {self.flushed_offset} is flushed")
         if offset <= self.log_start_offset:
             return 0
-        count = self._guarded(self._delete_below, offset)
+        count = self._removing(self._delete_below, offset)
         if self.epochs.truncate_start(offset):
             self._write_epochs()
         return count

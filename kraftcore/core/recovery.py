@@ -14,17 +14,16 @@ Order, and why a crash at any point is harmless:
 
 from __future__ import annotations
 
-import base64
 import errno
 import re
 from typing import NamedTuple
-from uuid import UUID
 
 from kraftcore.core.epochs import CHECKPOINT_NAME, LeaderEpochs
 from kraftcore.core.files import Files
 from kraftcore.core.listing import LISTING_NAME, Listing, SegmentEntry
 from kraftcore.core.log_config import LogConfig
 from kraftcore.core.segment import Segment
+from kraftcore.core.uuid import Uuid
 from kraftcore.errors import CorruptDataError, LocalError, StorageError
 
 METADATA_NAME = "partition.metadata"
@@ -90,6 +89,12 @@ class _Recovery:
             self.folder_changed = True
             self.read_again[start] = []
             self.segments.append(segment)
+        end = self.segments[-1].next_offset
+        if stored and end < stored.durable_offset:
+            self.actions.append(
+                f"the log ends at offset {end}, though it was durable up to {stored.durable_offset}: whole batches are "
+                f"gone, as after a truncation by another program"
+            )
         for segment in self.segments:
             if segment.base_offset in self.read_again:
                 segment.sync_recovered()
@@ -127,7 +132,7 @@ class _Recovery:
         found = decode_metadata(data, path)
         if found != self.config.topic_id:
             raise LocalError(
-                f"{path}: the folder belongs to topic id {uuid_text(found)}, not {uuid_text(self.config.topic_id)}: "
+                f"{path}: the folder belongs to topic id {found}, not {self.config.topic_id}: "
                 f"use its id, or another folder"
             )
 
@@ -201,7 +206,7 @@ class _Recovery:
             if entry is not None and entry.next_offset >= base and self.matches(base, entry):
                 segment.restore(entry)
             else:
-                size, reason, epochs = segment.recover(epoch)
+                size, reason, epochs = segment.recover(epoch, stored.durable_offset if stored else _OFFSET_MAX)
                 self.read_again[base] = epochs
                 if reason is not None:
                     self.damage(segment.next_offset, more, stored, path, segment.size, reason)
@@ -301,17 +306,12 @@ class _Recovery:
         return epochs
 
 
-def uuid_text(value: UUID) -> str:
-    """Kafka's text of a uuid: url-safe base64 without padding, 22 characters."""
-    return base64.urlsafe_b64encode(value.bytes).decode().rstrip("=")
-
-
-def encode_metadata(topic_id: UUID) -> bytes:
+def encode_metadata(topic_id: Uuid) -> bytes:
     """The content of ``partition.metadata``."""
-    return f"version: 0\ntopic_id: {uuid_text(topic_id)}".encode()
+    return f"version: 0\ntopic_id: {topic_id}".encode()
 
 
-def decode_metadata(data: bytes, path: str | None = None) -> UUID:
+def decode_metadata(data: bytes, path: str | None = None) -> Uuid:
     """The topic id in ``partition.metadata``.
 
     Raises:
@@ -320,4 +320,4 @@ def decode_metadata(data: bytes, path: str | None = None) -> UUID:
     match = re.fullmatch(rb"version:\s+(\d{1,9})\r?\ntopic_id:\s+([A-Za-z0-9_-]{22})\s*", data)
     if match is None:
         raise CorruptDataError("not a partition.metadata file: expected version and topic_id", path=path)
-    return UUID(bytes=base64.urlsafe_b64decode(match[2] + b"=="))
+    return Uuid.from_string(match[2].decode())

@@ -26,6 +26,7 @@ cdef class Segment:
     cdef readonly int64_t size
     cdef readonly int64_t max_timestamp, max_timestamp_offset
     cdef readonly int32_t last_epoch        # of the last batch; -1 when empty
+    cdef readonly list control_offsets      # base offsets of its control batches, ascending
     cdef readonly bint sealed               # no more appends: trimmed, last time entry written
     cdef readonly bint synced               # sealed, and durable with its indexes
     cdef readonly bint gone                 # deleted or truncated away
@@ -48,6 +49,6 @@ cdef class Segment:
     cdef int64_t walk(self, int64_t position, int64_t offset, BatchHeader *header) except? -1
     cdef bint look_at(self, Look *look, int64_t position, BatchHeader *header) except -1
     cdef int find_largest_timestamp(self) except -1
-    cdef object scan(self, int64_t file_size, int32_t epoch, list epochs)
+    cdef object scan(self, int64_t file_size, int32_t epoch, int64_t durable_offset, list epochs)
     cdef object objection(self, BatchFault fault, const uint8_t *p, const BatchHeader *header, int32_t epoch)
     cdef list list_entries(self, Index index)

@@ -13,11 +13,11 @@ them.
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
 
 from kraftcore.core.files cimport File, Files
 from kraftcore.core.header cimport (
-    BATCH_HEADER_SIZE, BATCH_OK, BATCH_SHORT, BatchFault, BatchHeader, crc_matches, read_header,
+    BATCH_HEADER_SIZE, BATCH_OK, BATCH_SHORT, CONTROL, BatchFault, BatchHeader, crc_matches, read_header,
 )
 from kraftcore.core.index cimport OFFSET_ENTRY, TIME_ENTRY, Index, IndexEntry
 
@@ -41,6 +41,7 @@ cdef class Segment:
         max_timestamp: largest of its batches, ms; -1 when it has none.
         max_timestamp_offset: last offset of the first batch that had it.
         last_epoch: leader epoch of its last batch; -1 when it is empty.
+        control_offsets: base offsets of its control batches, ascending.
         sealed: no more appends.
         synced: sealed, and durable with its indexes.
         gone: deleted or truncated away.
@@ -53,6 +54,7 @@ cdef class Segment:
         self.base_offset = self.next_offset = base_offset
         self.max_timestamp, self.max_timestamp_offset = -1, base_offset
         self.last_epoch = -1
+        self.control_offsets = []
         self.first_timestamp = UNKNOWN_TIMESTAMP
         self.created_ms = now_ms
         self.interval_bytes = config.index_interval_bytes
@@ -76,6 +78,7 @@ cdef class Segment:
         self.next_offset = entry.next_offset
         self.max_timestamp, self.max_timestamp_offset = entry.max_timestamp, entry.max_timestamp_offset
         self.last_epoch = entry.last_epoch
+        self.control_offsets = list(entry.control_offsets)
         self.offsets.entries = self.offsets.written = entry.index_size // OFFSET_ENTRY
         self.times.entries = self.times.written = entry.time_index_size // TIME_ENTRY
         self.sealed = self.synced = True
@@ -190,6 +193,8 @@ cdef class Segment:
             self.since_entry = 0
         if self.size == 0:
             self.first_timestamp = header.max_timestamp
+        if header.attributes & CONTROL:
+            self.control_offsets.append(header.base_offset)
         self.size += header.size
         self.since_entry += header.size
         self.next_offset = header.last_offset + 1
@@ -326,10 +331,14 @@ cdef class Segment:
         """
         cdef BatchHeader header
         cdef int64_t position
+        if self.log is not None and not self.sealed:
+            self.offsets.write_out()
+            self.times.write_out()
         self.unseal()
         position = self.find(offset, &header)
         if position >= 0:
             offset = header.base_offset
+            self.control_offsets = [control for control in self.control_offsets if control < offset]
             self.offsets.cut_from(offset)
             self.times.cut_from(offset)
             self.log.resize(position)
@@ -363,15 +372,19 @@ cdef class Segment:
         self.max_timestamp, self.max_timestamp_offset = largest, largest_offset
         return 0
 
-    def recover(self, int32_t epoch):
+    def recover(self, int32_t epoch, int64_t durable_offset):
         """Read all its batches, verify them, and rebuild its indexes from them.
 
         Stops at the first byte that does not begin a whole, intact batch which continues the one before it. What lies
         from there on stays in the file until ``cut_damage``.
 
         Args:
-            epoch: leader epoch of the batch before this segment, or -1. Returns: (bytes in the file, reason why the
-        batches end before that or None, [(epoch, first offset)] of the epochs that begin here).
+            epoch: leader epoch of the batch before this segment, or -1.
+            durable_offset: intact batches from here on are written again: after a sync that failed the page cache may
+                show bytes that the disk lacks and that no later sync would write.
+        Returns:
+            (bytes in the file, reason why the batches end before that or None, [(epoch, first offset)] of the epochs
+            that begin here).
         """
         cdef int64_t file_size
         cdef list epochs = []
@@ -384,17 +397,18 @@ cdef class Segment:
         self.times.entries = self.times.written = 0
         self.size, self.next_offset, self.since_entry = 0, self.base_offset, 0
         self.max_timestamp, self.max_timestamp_offset, self.last_epoch = -1, self.base_offset, -1
+        self.control_offsets = []
         self.first_timestamp = UNKNOWN_TIMESTAMP
         self.suspect_index = False
         file_size = self.log.length()
-        reason = self.scan(min(file_size, <int64_t>SEGMENT_BYTES_MAX), epoch, epochs)
+        reason = self.scan(min(file_size, <int64_t>SEGMENT_BYTES_MAX), epoch, durable_offset, epochs)
         if reason is None and self.size < file_size:
             reason = "the file is larger than a segment can be"
         self.since_entry = 0
         return file_size, reason, epochs
 
-    cdef object scan(self, int64_t file_size, int32_t epoch, list epochs):
-        cdef int64_t room = max(min(<int64_t>SCAN_BYTES, file_size), 1), start, got, at
+    cdef object scan(self, int64_t file_size, int32_t epoch, int64_t durable_offset, list epochs):
+        cdef int64_t room = max(min(<int64_t>SCAN_BYTES, file_size), 1), start, got, at, known
         cdef uint8_t *buffer = <uint8_t *>PyMem_Malloc(room)
         cdef uint8_t *larger
         cdef BatchHeader header
@@ -406,7 +420,7 @@ cdef class Segment:
             while self.size < file_size and reason is None:
                 start = self.size
                 got = self.log.pread(buffer, min(room, file_size - start), start)
-                at = 0
+                at = known = 0
                 while at < got:
                     fault = read_header(buffer + at, file_size - start - at, &header)
                     if fault == BATCH_OK and header.size > got - at:
@@ -421,6 +435,10 @@ cdef class Segment:
                         epochs.append((epoch, header.base_offset))
                     self.note_recovered(&header)
                     at += header.size
+                    if header.base_offset < durable_offset:
+                        known = at
+                if known < at:
+                    self.log.pwrite(buffer + known, at - known, start + known)
                 if at == 0 and reason is None:
                     if got < min(room, file_size - start):
                         reason = "the file became shorter"
@@ -443,7 +461,7 @@ cdef class Segment:
             return "no valid batch header"
         if header.base_offset != self.next_offset:
             return f"the batch starts at offset {header.base_offset}, expected {self.next_offset}"
-        if header.last_offset - self.base_offset > 0x7FFFFFFF:
+        if header.last_offset - self.base_offset > 0x7FFFFFFF or header.last_offset == INT64_MAX:
             return f"offset {header.last_offset} is too far from the segment's first"
         if header.leader_epoch < epoch:
             return f"the leader epoch falls from {epoch} to {header.leader_epoch}"
@@ -496,6 +514,20 @@ cdef class Segment:
             position += header.size
         return epochs
 
+    def find_control(self):
+        """Base offsets of its control batches, read from the headers in the file."""
+        cdef BatchHeader header
+        cdef Look look
+        cdef int64_t position = 0
+        cdef list found = []
+        self.attach()
+        look.start, look.got = 0, 0
+        while position < self.size and self.look_at(&look, position, &header):
+            if header.attributes & CONTROL:
+                found.append(header.base_offset)
+            position += header.size
+        return found
+
     def entry(self):
         """Its line in the listing, from the files as they are now."""
         log, offsets, times = [self.files.stat(self.path + suffix) for suffix in (".log", ".index", ".timeindex")]
@@ -504,6 +536,7 @@ cdef class Segment:
         return SegmentEntry(
             self.base_offset, self.next_offset, log.size, log.mtime_ns, offsets.size, offsets.mtime_ns,
             times.size, times.mtime_ns, self.max_timestamp, self.max_timestamp_offset, self.last_epoch,
+            tuple(self.control_offsets),
         )
 
     # ---- look inside

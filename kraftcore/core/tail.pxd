@@ -25,4 +25,4 @@ cdef class Tail:
     cdef TailEntry *entry(self, int64_t number) noexcept
     cdef int drop_first(self) noexcept
     cdef int drop_last(self) noexcept
-    cdef int grow(self) except -1
+    cdef bint grow(self) noexcept

@@ -1,7 +1,8 @@
 """The last batches of a log, kept in memory as they were appended.
 
 A ring of entries; each names a part of a buffer that holds one or more whole batches, in order and without a gap up
-to the log's end. Bounded in bytes, its own bookkeeping included. Followers that keep up and the apply loop read only
+to the log's end. Bounded in bytes, its own bookkeeping included; the rest of the oldest entry's buffer, at most a
+quarter of the bound, comes on top. Followers that keep up and the apply loop read only
 from here.
 """
 
@@ -73,17 +74,17 @@ cdef class Tail:
         self.base_offset = self.next_offset = offset
         return 0
 
-    cdef int grow(self) except -1:
+    cdef bint grow(self) noexcept:
         cdef TailEntry *ring = <TailEntry *>PyMem_Malloc(2 * self.slots * sizeof(TailEntry))
         cdef int64_t number
         if ring == NULL:
-            raise MemoryError
+            return False
         for number in range(self.count):
             ring[number] = self.entry(number)[0]
         PyMem_Free(self.ring)
         self.ring, self.first = ring, 0
         self.slots *= 2
-        return 0
+        return True
 
     cdef int push(self, object owner, int64_t start, int64_t size, int64_t base_offset, int64_t next_offset,
                   bint single) except -1:
@@ -95,8 +96,9 @@ cdef class Tail:
             return 0
         while self.used_bytes + size + ENTRY_COST > self.bytes_max:
             self.drop_first()
-        if self.count == self.slots:
-            self.grow()
+        if self.count == self.slots and not self.grow():
+            self.reset(next_offset)
+            return 0
         Py_INCREF(owner)
         self.count += 1
         entry = self.entry(self.count - 1)
@@ -118,12 +120,14 @@ cdef class Tail:
         return 0
 
     cdef bytes read(self, int64_t offset, int64_t max_bytes, int64_t up_to, bint at_least_one):
-        # The caller has checked base_offset <= offset < next_offset. None: cannot serve, ask the disk.
+        # The caller has checked base_offset <= offset. None: cannot serve, ask the disk.
         cdef int64_t low = 0, high = self.count - 1, middle, number, total = 0, skipped = 0, left, first_size
         cdef const uint8_t *p
         cdef uint8_t *target
         cdef TailEntry *entry
         cdef bytes result
+        if offset >= self.next_offset:
+            return None
         while low < high:
             middle = (low + high + 1) // 2
             if self.entry(middle).base_offset <= offset:

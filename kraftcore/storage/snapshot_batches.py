@@ -12,7 +12,14 @@ from typing import Self
 
 from kraftcore.core.batch import RecordBatch, build_batch, build_records_batch, validate_batch
 from kraftcore.core.files import File
-from kraftcore.errors import ClosedError, CorruptBatchError, CorruptDataError, LocalError, RemoteProtocolError
+from kraftcore.errors import (
+    ClosedError,
+    CorruptBatchError,
+    CorruptDataError,
+    LocalError,
+    RemoteProtocolError,
+    StorageError,
+)
 from kraftcore.protocol.control import (
     ControlRecord,
     ControlRecordType,
@@ -85,7 +92,7 @@ class SnapshotWriter:
         for value in values:
             full = self._batches.add(value, now_ms)
             if full is not None:
-                self.raw.append(full)
+                self._write(full)
 
     def freeze(self, now_ms: int) -> None:
         """Write the footer, make the snapshot durable and give it its name.
@@ -94,8 +101,15 @@ class SnapshotWriter:
             LocalError, StorageError: see ``RawSnapshotWriter.freeze``.
         """
         for data in self._batches.finish(now_ms):
-            self.raw.append(data)
+            self._write(data)
         self.raw.freeze()
+
+    def _write(self, batch: bytearray) -> None:
+        try:
+            self.raw.append(batch)
+        except StorageError:
+            self.raw.close()  # its records are gone: frozen later, the snapshot would lack them
+            raise
 
     def close(self) -> None:
         """Give up, unless it is frozen. Idempotent."""

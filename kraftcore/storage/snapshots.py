@@ -230,8 +230,8 @@ class SnapshotStore:
             raise LocalError(f"snapshot {snapshot_id.file_name} was written by someone else meanwhile")
         self._files.set_read_only(part)
         self._files.rename(part, self.path(snapshot_id))
-        self._files.sync_folder(self.folder)
         self._parts.discard(part)
+        self._files.sync_folder(self.folder)
         self._sizes[snapshot_id] = size
 
     def _discard(self, part: str) -> None:

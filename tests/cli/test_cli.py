@@ -64,6 +64,22 @@ def test_help_imports_no_command_and_nothing_compiled() -> None:
     assert done.stdout.splitlines()[-1] == "['kraftcore.cli', 'kraftcore.errors']"
 
 
+@pytest.mark.parametrize(
+    ("redirection", "text"),
+    [(">/dev/full", "the output cannot be written: No space left on device"), (">&-", "the output is closed")],
+)
+def test_output_that_goes_nowhere_is_one_line(redirection: str, text: str, tmp_path: Path) -> None:
+    (tmp_path / "00000000000000000000.log").touch()
+    code = "import sys; from kraftcore.cli import main; sys.exit(main())"
+    command = f'exec "$0" -c "{code}" dump-log --files 00000000000000000000.log {redirection}'
+    done = subprocess.run(
+        ["sh", "-c", command, sys.executable], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"Error: {text}")
+    assert done.stderr.count("\n") == 1
+
+
 def test_wrong_usage_is_status_2(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["nothing"]) == 2
     assert "No such command 'nothing'" in capsys.readouterr().err

@@ -205,6 +205,18 @@ def test_json_of_values_that_are_no_metadata_records(run: Runner) -> None:
             assert json.loads(payload) == record["payload"]
 
 
+def test_json_ends_with_a_whole_object_before_damage(run: Runner, tmp_path: Path) -> None:
+    good = build_records_batch([(b"k", b"v")], timestamp_ms=1)
+    leader_change = b"\0\0\0\2"
+    bad = build_records_batch([(leader_change, b"")], timestamp_ms=1, base_offset=1, control=True)  # without its body
+    (tmp_path / LOG).write_bytes(good + bad)
+    status, out, err = run("--output", "json", "--deep-iteration", "--files", LOG, folder=tmp_path)
+    assert status == 1
+    assert [line["kind"] for line in json_lines(out)] == ["file", "batch", "record", "batch"]
+    assert out.endswith("}\n")
+    assert err.startswith("Error: ")
+
+
 def test_json_of_the_other_files(run: Runner) -> None:
     def kinds(name: str, *flags: str) -> list[dict[str, Any]]:
         status, out, err = run("--output", "json", *flags, "--files", str(DATA / "input" / name))

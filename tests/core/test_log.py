@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from log_model import FOLDER, TINY, contents
 
-from kraftcore.core.batch import build_batch, iter_batches
+from kraftcore.core.batch import build_batch, build_records_batch, iter_batches
 from kraftcore.core.epochs import LeaderEpochs
 from kraftcore.core.log import AppendInfo, Log
 from kraftcore.core.log_config import LogConfig
@@ -240,6 +240,63 @@ def test_the_tail_is_bounded_and_serves_the_end() -> None:
     disk.clear_faults()
     assert log.read(50, 1)
     log.check_invariants()
+
+
+def test_the_tail_keeps_no_more_than_it_counts() -> None:
+    """A received buffer may be mostly a partial batch, or larger than the tail: only what is held stays in memory."""
+    log = Log.open(SimulatedDisk(Random(1)), FOLDER, LogConfig(tail_bytes=200_000), now_ms=0)
+    tracemalloc.start()
+    try:
+        for number in range(60):
+            small = build_batch([b"x"], timestamp_ms=1, base_offset=number, leader_epoch=1)
+            log.append_as_follower(bytes(small) + bytes(build_batch([bytes(100_000)], timestamp_ms=1))[:-1], 0)
+        partial = tracemalloc.get_traced_memory()[0]
+        many = b"".join(
+            build_batch([bytes(900)], timestamp_ms=1, base_offset=number, leader_epoch=1) for number in range(60, 1060)
+        )
+        log.append_as_follower(many, 0)
+        del many
+        large = tracemalloc.get_traced_memory()[0] - partial
+    finally:
+        tracemalloc.stop()
+    assert partial < 1_000_000
+    assert large < 3_500_000  # the simulated file holds the bytes twice and more; not a third time
+
+
+def test_a_truncation_keeps_the_index_below_it() -> None:
+    log = Log.open(SimulatedDisk(Random(1)), FOLDER, LogConfig(index_interval_bytes=100), now_ms=0)
+    for number in range(100):
+        log.append_as_leader(build_batch([b"x"], timestamp_ms=number), 1, 0)
+    (segment,) = log.segment_list()
+    before, times = segment.index_entries(), segment.time_index_entries()
+    assert len(before) > 30
+    log.truncate_to(90)
+    assert segment.index_entries() == [entry for entry in before if entry[0] < 90]
+    assert segment.time_index_entries() == [entry for entry in times if entry[1] < 90]
+
+
+def test_control_batches_are_known_without_reading() -> None:
+    disk = SimulatedDisk(Random(1))
+    config = LogConfig(segment_bytes=600)
+    log = Log.open(disk, FOLDER, config, now_ms=0)
+    for number in range(30):
+        batch = build_records_batch([(b"\0\0\0\2", b"")], timestamp_ms=1, control=number % 7 == 0)
+        log.append_as_leader(batch, 1, 0)
+    log.close()
+    faults = [disk.inject("read", times=-1, path=suffix) for suffix in (".log", ".index", ".timeindex")]
+    log = Log.open(disk, FOLDER, config, now_ms=0)
+    assert log.control_offsets() == [0, 7, 14, 21, 28]
+    assert [fault.hits for fault in faults] == [0, 0, 0]
+    disk.clear_faults()
+    log.delete_below(7, 0)
+    assert log.control_offsets() == [7, 14, 21, 28]
+    log.truncate_to(21)
+    assert log.control_offsets() == [7, 14]
+    log.truncate_fully_to(50)
+    assert log.control_offsets() == []
+    log.close()
+    with pytest.raises(ClosedError):
+        log.control_offsets()
 
 
 def test_a_buffer_taken_back_is_read_from_disk() -> None:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 from log_model import FOLDER, TINY, Model, Work, contents
 
-from kraftcore.core.batch import build_batch
+from kraftcore.core.batch import build_batch, iter_batches
 from kraftcore.core.log import Log
 from kraftcore.core.simdisk import CRASH_MODES, SimulatedDisk
 
@@ -50,6 +50,8 @@ def agrees(found: list[bytes], start: int, end: int, model: Model) -> bool:
 def check_survivor(log: Log, before: Moment, after: Moment) -> None:
     log.check_invariants()
     found = contents(log)
+    controls = [batch.base_offset for data in found for batch in iter_batches(data) if batch.is_control]
+    assert log.control_offsets() == [offset for offset in controls if offset >= log.log_start_offset]
     start, end = log.log_start_offset, log.log_end_offset
     candidates = (before.model, after.model)
     assert any(agrees(found, start, end, model) for model in candidates), (before.next_step, start, end)

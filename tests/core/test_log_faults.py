@@ -15,6 +15,7 @@ from log_model import FOLDER, TINY, Model, Work, contents
 from kraftcore.core.batch import build_batch
 from kraftcore.core.files import OsFiles
 from kraftcore.core.log import Log
+from kraftcore.core.log_config import LogConfig
 from kraftcore.core.simdisk import SimulatedDisk
 from kraftcore.errors import ClosedError, CorruptDataError, LocalError, StorageError
 
@@ -273,6 +274,155 @@ def test_an_append_that_fails_while_a_flush_runs() -> None:
     log.close()
     again = Log.open(disk.crash("lost"), FOLDER, TINY, now_ms=0)
     assert again.log_end_offset >= flushed
+
+
+def test_a_flush_ends_though_the_writer_seals_segments_faster_than_it_syncs() -> None:
+    disk = SimulatedDisk(Random(1))
+    log = Log.open(disk, FOLDER, TINY, now_ms=0)
+    for _ in range(20):
+        log.append_as_leader(batch(), 1, 0)
+    waiting = len(log.segment_list())
+    syncs: list[str] = []
+
+    def during(path: str) -> float:
+        syncs.append(path)
+        assert len(syncs) < 100
+        log.append_as_leader(batch(), 1, 0)
+        log.roll(0)
+        return 0.0
+
+    disk.sync_latency_ms = during
+    assert log.flush() == 20
+    disk.sync_latency_ms = None
+    assert len([path for path in syncs if path.endswith(".log")]) == waiting
+    assert log.flush() == log.log_end_offset
+    log.check_invariants()
+
+
+def test_an_append_that_fails_while_an_older_segment_is_synced() -> None:
+    """The flush must not take the active segment, frozen by the failure, for one that was synced."""
+    disk = SimulatedDisk(Random(1))
+    log = Log.open(disk, FOLDER, TINY, now_ms=0)
+    for number in range(20):
+        log.append_as_leader(batch(b"%d" % number), 1, 0)
+    sealed = [segment for segment in log.segment_list() if segment.sealed]
+
+    def during(path: str) -> float:
+        if path == sealed[-1].path + ".timeindex":
+            disk.sync_latency_ms = None
+            disk.inject("write")
+            with pytest.raises(StorageError):
+                log.append_as_leader(batch(), 1, 0)
+        return 0.0
+
+    disk.sync_latency_ms = during
+    with pytest.raises(ClosedError, match="refuses changes"):
+        log.flush()
+    assert disk.sync_latency_ms is None
+    assert log.flushed_offset == 0
+    log.close()
+    assert Log.open(disk.crash("lost"), FOLDER, TINY, now_ms=0).log_end_offset >= log.flushed_offset
+
+
+class SlowFolderSync(SimulatedDisk):
+    """Runs code in the middle of a folder sync, as another thread would while the system waits for the disk."""
+
+    action: object = None
+
+    def sync_folder(self, path: str) -> None:
+        action, self.action = self.action, None
+        if callable(action):
+            action()
+        super().sync_folder(path)
+
+
+def test_a_flush_while_a_roll_runs_covers_the_segment_being_sealed() -> None:
+    disk = SlowFolderSync(Random(1))
+    log = Log.open(disk, FOLDER, TINY, now_ms=0)
+    for _ in range(3):
+        log.append_as_leader(batch(), 1, 0)
+    flushed: list[int] = []
+    disk.action = lambda: flushed.append(log.flush())
+    log.roll(5)
+    assert flushed == [3]
+    survivor = Log.open(disk.crash("lost"), FOLDER, TINY, now_ms=0)
+    assert survivor.log_end_offset == 3
+
+
+@pytest.mark.parametrize("remove", ["truncate_to", "truncate_fully_to", "delete_below"])
+def test_a_flush_cannot_begin_while_files_are_removed(remove: str) -> None:
+    """It would take the end before the removal for flushed."""
+    disk = SlowFolderSync(Random(1))
+    log = Log.open(disk, FOLDER, TINY, now_ms=0)
+    for number in range(40):
+        log.append_as_leader(batch(b"%d" % number), 1, 0)
+    log.flush()
+    log.append_as_leader(batch(), 1, 0)
+    refused = []
+
+    def during() -> None:
+        with pytest.raises(LocalError, match="or a removal"):
+            log.flush()
+        refused.append(True)
+
+    disk.action = during
+    getattr(log, remove)(*{"truncate_to": (5,), "truncate_fully_to": (60,), "delete_below": (35, 0)}[remove])
+    assert refused == [True]
+    assert log.flush() == log.log_end_offset
+    log.check_invariants()
+
+
+class Meddler(SimulatedDisk):
+    """Another thread that changes a buffer while a folder is synced."""
+
+    buffer: bytearray | None = None
+
+    def sync_folder(self, path: str) -> None:
+        if self.buffer is not None:
+            self.buffer.clear()
+            self.buffer = None
+        super().sync_folder(path)
+
+
+def test_a_batch_resized_by_another_thread_is_refused() -> None:
+    disk = Meddler(Random(1))
+    log = Log.open(disk, FOLDER, TINY, now_ms=0)
+    disk.buffer = buffer = batch(b"gone")
+    with pytest.raises(LocalError, match="resized by another thread"):
+        log.append_as_leader(buffer, 1, 0)
+    assert log.append_as_leader(batch(), 1, 0) == 0
+    log.check_invariants()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_what_a_restart_after_a_failed_sync_claims_durable_is(seed: int) -> None:
+    """The page cache shows bytes that a failed sync gave up: a restart must write them again, not only sync."""
+    disk = SimulatedDisk(Random(seed))
+    log = Log.open(disk, FOLDER, TINY, now_ms=0)
+    log.append_as_leader(batch(), 1, 0)
+    log.flush()
+    for _ in range(4):
+        log.append_as_leader(batch(), 1, 0)
+    disk.inject("sync", path=".log")
+    with pytest.raises(StorageError):
+        log.flush()
+    log.close()
+    again = Log.open(disk, FOLDER, TINY, now_ms=0)
+    claimed = again.flushed_offset
+    assert claimed >= 1
+    assert Log.open(disk.crash("lost"), FOLDER, TINY, now_ms=0).log_end_offset >= claimed
+
+
+def test_an_index_that_cannot_be_written_in_the_middle_of_a_received_run() -> None:
+    disk = SimulatedDisk(Random(1))
+    log = Log.open(disk, FOLDER, LogConfig(index_interval_bytes=0), now_ms=0)
+    received = [build_batch([b"x"], timestamp_ms=number, base_offset=number, leader_epoch=1) for number in range(600)]
+    disk.inject("write", path="index")
+    with pytest.raises(StorageError):
+        log.append_as_follower(b"".join(received), 0)
+    assert 0 < log.log_end_offset < 600
+    for number in range(log.log_end_offset):
+        assert log.read(number, 1) == received[number]
 
 
 def test_a_failed_start_says_what_failed() -> None:

@@ -204,6 +204,7 @@ def test_a_truncation_behind_our_back_is_accepted() -> None:
         file.truncate(file.size() - len(batches[-1]))
     log = Log.open(disk, FOLDER, TINY, now_ms=0)
     assert contents(log) == batches[:-1]
+    assert any("it was durable up to 60" in action for action in log.recovery_actions)
 
 
 def test_preallocated_indexes_of_a_killed_kafka_are_rebuilt() -> None:
@@ -234,6 +235,20 @@ def test_a_length_bomb_costs_no_memory() -> None:
     log.append_as_leader(build_batch([b"x"], timestamp_ms=1), 9, 0)
 
 
+def test_a_batch_at_the_last_offset_there_is_ends_the_log_before_it() -> None:
+    """One past it would not fit 64 bits."""
+    last = 2**63 - 1
+    disk = SimulatedDisk(Random(1))
+    disk.make_folder(FOLDER)
+    batch = build_batch([b"x"], timestamp_ms=1, leader_epoch=1)
+    change(disk, f"{last:020d}.log", last.to_bytes(8, "big") + batch[8:])
+    with Log.open(disk, FOLDER, TINY, now_ms=0) as log:
+        assert (log.log_start_offset, log.log_end_offset) == (last, last)
+        assert len(log.recovery_actions) == 1
+        with pytest.raises(LocalError):
+            log.append_as_leader(build_batch([b"x"], timestamp_ms=1), 1, 0)
+
+
 def test_another_topics_folder_is_refused() -> None:
     disk, _ = filled(True)
     change(disk, "partition.metadata", b"version: 0\ntopic_id: J8aAPcfLQt2bqs1JT_rMgQ")
@@ -257,7 +272,10 @@ def test_number_soup_decodes_or_raises(text: str) -> None:
     assert LeaderEpochs.decode(epochs.encode()).entries() == epochs.entries()
 
 
-ENTRY = st.builds(SegmentEntry, *[st.integers(0, 2**63 - 1)] * 8, *[st.integers(-1, 2**63 - 1)] * 3)
+OFFSETS = st.integers(0, 2**63 - 1)
+ENTRY = st.builds(
+    SegmentEntry, *[OFFSETS] * 8, *[st.integers(-1, 2**63 - 1)] * 3, st.lists(OFFSETS, max_size=4).map(tuple)
+)
 
 
 @given(st.integers(0, 2**60), st.integers(0, 2**60), st.lists(ENTRY, max_size=4), st.data())

@@ -12,7 +12,7 @@ from kraftcore.core.batch import build_batch, build_records_batch, iter_batches
 from kraftcore.core.files import OsFiles
 from kraftcore.core.simdisk import SimulatedDisk
 from kraftcore.core.uuid import Uuid
-from kraftcore.errors import ClosedError, CorruptBatchError, CorruptDataError, LocalError
+from kraftcore.errors import ClosedError, CorruptBatchError, CorruptDataError, LocalError, StorageError
 from kraftcore.protocol.control import decode_control_record, encode_control_key, snapshot_header, voter
 from kraftcore.protocol.data.kraft_version_record import KRaftVersionRecord
 from kraftcore.protocol.data.snapshot_header_record import SnapshotHeaderRecord
@@ -160,6 +160,22 @@ def test_large_batches_are_read_with_bounded_memory() -> None:
     with SnapshotReader(store.open(snapshot_id)) as reader:
         assert [batch.count for batch in reader.batches()] == [2, 2, 2]
         assert list(reader.values()) == values
+
+
+@pytest.mark.parametrize("while_freezing", [False, True])
+def test_a_batch_that_could_not_be_written_ends_the_snapshot(while_freezing: bool) -> None:
+    """Going on would freeze a snapshot that lacks records."""
+    disk = SimulatedDisk(random.Random(1))
+    store = SnapshotStore(disk, "/d")
+    writer = SnapshotWriter(store.create(SnapshotId(5, 1)), now_ms=1, batch_bytes_max=200)
+    writer.append([bytes(100)], 1)
+    disk.inject("write")
+    with pytest.raises(StorageError):
+        _ = writer.freeze(1) if while_freezing else writer.append([bytes(100)], 1)
+    with pytest.raises(ClosedError):
+        writer.freeze(1)
+    assert store.ids == ()
+    assert disk.list_folder("/d") == []
 
 
 def test_misuse_is_refused() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import random
 import stat
 from pathlib import Path
@@ -230,6 +231,16 @@ def test_disk_errors_are_reported_and_leave_no_half_snapshot(operation: str) -> 
     assert store.ids == ()
     restarted = new_store(disk.crash())
     assert restarted.ids in ((), (SnapshotId(9, 1),))
+
+
+def test_a_folder_that_cannot_be_synced_is_told_as_such() -> None:
+    disk = SimulatedDisk(random.Random(1))
+    store = SnapshotStore(disk, "/d")
+    with pytest.raises(StorageError) as failure, store.create(SnapshotId(5, 1)) as writer:
+        writer.append(b"x")
+        disk.inject("sync_folder")
+        writer.freeze()
+    assert failure.value.errno == errno.EIO
 
 
 def test_a_failed_append_may_be_tried_again() -> None:

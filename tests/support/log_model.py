@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import ClassVar, NamedTuple
 
-from kraftcore.core.batch import build_batch, iter_batches
+from kraftcore.core.batch import build_batch, build_records_batch, iter_batches
 from kraftcore.core.files import Files
 from kraftcore.core.log import Log
 from kraftcore.core.log_config import LogConfig
@@ -29,6 +29,10 @@ class Stored(NamedTuple):
     epoch: int
     timestamp: int
     data: bytes
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.data[22] & 0x20)
 
 
 @dataclass
@@ -102,6 +106,9 @@ class Model:
             result += batch.data
         return result
 
+    def control_offsets(self) -> list[int]:
+        return [batch.base for batch in self.batches if batch.is_control and batch.base >= self.start]
+
     def copy(self) -> Model:
         return copy.deepcopy(self)
 
@@ -133,8 +140,13 @@ class Work:
         count = self.rng.choice((1, 1, 1, 2, 5))
         return [self.rng.randbytes(self.rng.choice((0, 1, 20, 60))) for _ in range(count)]
 
+    def build(self, values: list[bytes], **fields: int) -> bytearray:
+        if self.rng.random() < 0.15:
+            return build_records_batch([(b"\0\0\0\2", value) for value in values], control=True, **fields)
+        return build_batch(values, **fields)
+
     def append_as_leader(self) -> None:
-        batch = build_batch(self.values(), timestamp_ms=self.now - self.rng.randint(0, 30))
+        batch = self.build(self.values(), timestamp_ms=self.now - self.rng.randint(0, 30))
         epoch = self.model.epoch + (self.rng.random() < 0.1)
         base = self.log.append_as_leader(batch, epoch, self.now)
         assert base == self.model.end
@@ -148,7 +160,7 @@ class Work:
             epoch += self.rng.random() < 0.1
             values = self.values()
             timestamp = self.now - self.rng.randint(0, 30)
-            data = build_batch(values, timestamp_ms=timestamp, base_offset=offset, leader_epoch=epoch)
+            data = self.build(values, timestamp_ms=timestamp, base_offset=offset, leader_epoch=epoch)
             stored.append(Stored(offset, offset + len(values), epoch, timestamp, bytes(data)))
             offset += len(values)
         data = b"".join(batch.data for batch in stored)
@@ -237,5 +249,6 @@ class Work:
             True,
         )
         assert [tuple(entry) for entry in log.epoch_entries()] == model.epochs
+        assert log.control_offsets() == model.control_offsets()
         visible = [batch.data for batch in model.batches if batch.next > model.start]
         assert contents(log) == visible
