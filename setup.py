@@ -17,7 +17,9 @@ SANITIZE = os.environ.get("KRAFTCORE_SANITIZE") == "1"
 SHARED = "kraftcore.core._cyutility"
 
 macros = [("CYTHON_TRACE", "1"), ("CYTHON_TRACE_NOGIL", "1"), ("CYTHON_USE_SYS_MONITORING", "0")] if TRACE else []
-compile_args = ["-O3", "-g0", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Wno-unused-function"]
+compile_args = ["-O3", "-g0", "-Wall", "-Wextra"]
+# What generated code cannot help: unused arguments and helpers, and gcc losing sight of out-parameters once inlined.
+compile_args += ["-Wno-unused-parameter", "-Wno-unused-function", "-Wno-maybe-uninitialized"]
 link_args = []
 if SANITIZE:
     compile_args = ["-O1", "-g", "-fno-omit-frame-pointer", "-fsanitize=address,undefined"]
@@ -45,9 +47,18 @@ extensions.append(extension(SHARED, "kraftcore/core/_cyutility.c"))  # written b
 setup(
     ext_modules=cythonize(
         extensions,
-        language_level=3,
         force=TRACE,  # cythonize goes by mtime and would miss the changed directive
-        compiler_directives={"linetrace": TRACE},
+        # For every module; each checks its own bounds, because it must answer hostile bytes with its own errors.
+        compiler_directives={
+            "language_level": 3,
+            "boundscheck": False,
+            "wraparound": False,
+            "initializedcheck": False,
+            "cdivision": True,
+            "autotestdict": False,  # would add a __test__ that the stubs do not have
+            "auto_pickle": False,  # objects over C memory; those that can be pickled say how
+            "linetrace": TRACE,
+        },
         shared_utility_qualified_name=SHARED,
     ),
     options={"build_ext": {"parallel": os.cpu_count() or 1}},

@@ -20,6 +20,10 @@ OURS = "kraftcore"
 """Name of the contender that the others are compared with."""
 
 
+APPENDS_MIN = 2000
+"""Fewest appends to one fresh log: the first ones create files and index pages."""
+
+
 class Missing(Exception):
     """A contender cannot run here; the text says what to install, or why it does not take part."""
 
@@ -38,6 +42,7 @@ class Operation:
         close: frees files and helper processes.
         note: what a reader must know about this contender's figure.
         calls_max: largest number of calls in one slice; bounds what the work leaves behind (files, say).
+        calls_min: fewest calls in a slice (smoke runs aside), where beginning costs something of its own.
         warm_s: seconds of warm-up before the calibration.
     """
 
@@ -47,6 +52,7 @@ class Operation:
     note: str = ""
     calls_max: int = 1 << 30
     warm_s: float = 0.02
+    calls_min: int = 1
 
 
 def loop(call: Callable[[], object]) -> Callable[[int], float]:
@@ -214,6 +220,7 @@ def calibrate(operation: Operation, slice_s: float, warm_factor: float) -> tuple
     calls = 1
     if slice_s <= 0:
         return calls, 0.0
+    calls = operation.calls_min
     warm_until = time.perf_counter() + operation.warm_s * warm_factor
     while True:
         seconds = _slice(operation, calls) * calls
@@ -222,7 +229,9 @@ def calibrate(operation: Operation, slice_s: float, warm_factor: float) -> tuple
         if seconds > slice_s / 4 or calls >= operation.calls_max:
             break
         calls = min(calls * 4, operation.calls_max)
-    return max(1, min(round(calls * slice_s / max(seconds, 1e-9)), operation.calls_max)), seconds / calls
+    return max(
+        operation.calls_min, min(round(calls * slice_s / max(seconds, 1e-9)), operation.calls_max)
+    ), seconds / calls
 
 
 def _slice(operation: Operation, calls: int) -> float:

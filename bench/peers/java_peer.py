@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bench import inputs
-from bench.harness import Missing, Operation
+from bench.harness import APPENDS_MIN, Missing, Operation
 
 VERSION = "4.3.1"
 NAME = f"Java kafka-clients {VERSION}"
@@ -164,7 +164,12 @@ class Jvm:
 
 
 def _operation(
-    name: str, *arguments: object, note: str = "", calls_max: int = 1 << 30, warm_s: float = WARM_S
+    name: str,
+    *arguments: object,
+    note: str = "",
+    calls_max: int = 1 << 30,
+    warm_s: float = WARM_S,
+    calls_min: int = 1,
 ) -> Operation:
     """Prepare an operation in a JVM of its own; bytes among the arguments are handed over as a file."""
     peer = Jvm()
@@ -177,7 +182,7 @@ def _operation(
         peer.ask("close", handle)
         peer.stop()
 
-    return Operation(run, lambda: digest, close, note, calls_max, warm_s)
+    return Operation(run, lambda: digest, close, note, calls_max, warm_s, calls_min)
 
 
 def encode(records: int, size: int) -> Operation:
@@ -219,7 +224,8 @@ def fetch_response_decode() -> Operation:
 def append(records: int, size: int, parent: Path, calls_max: int) -> Operation:
     """Append one batch as leader, again and again, to a fresh log without flushing."""
     batch = inputs.one_batch(records, size)
-    return _operation("append", parent, batch, inputs.LEADER_EPOCH, calls_max=calls_max)
+    calls_min = min(APPENDS_MIN, calls_max)
+    return _operation("append", parent, batch, inputs.LEADER_EPOCH, calls_max=calls_max, calls_min=calls_min)
 
 
 def tail_read(records: int, size: int, parent: Path, batches: int) -> Operation:

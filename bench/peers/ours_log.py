@@ -11,7 +11,7 @@ from itertools import count
 from pathlib import Path
 
 from bench import inputs
-from bench.harness import Operation, loop
+from bench.harness import APPENDS_MIN, Operation, loop
 from kraftcore.core.batch import build_batch
 from kraftcore.core.files import OsFiles
 from kraftcore.core.log import Log
@@ -33,9 +33,10 @@ def append(records: int, size: int, parent: Path, calls_max: int) -> Operation:
     def fill(calls: int, look: Callable[[Path], None]) -> float:
         folder = parent / f"append-{next(number)}" / FOLDER
         folder.mkdir(parents=True)
-        batches = [bytearray(encoded) for _ in range(calls)]
+        first, *batches = [bytearray(encoded) for _ in range(calls + 1)]
         log = _open(folder)
         add, epoch = log.append_as_leader, inputs.LEADER_EPOCH
+        add(first, epoch, NOW_MS)  # begins the epoch, with a synced checkpoint
         begin = time.perf_counter()
         for batch in batches:
             add(batch, epoch, NOW_MS)
@@ -47,10 +48,11 @@ def append(records: int, size: int, parent: Path, calls_max: int) -> Operation:
 
     def digest() -> str:
         found: list[str] = []
-        fill(3, lambda folder: found.append(inputs.digest_of_bytes((folder / LOG_FILE).read_bytes())))
+        fill(2, lambda folder: found.append(inputs.digest_of_bytes((folder / LOG_FILE).read_bytes())))
         return found[0]
 
-    return Operation(lambda calls: fill(calls, lambda folder: None), digest, calls_max=calls_max)
+    calls_min = min(APPENDS_MIN, calls_max)
+    return Operation(lambda calls: fill(calls, lambda folder: None), digest, calls_max=calls_max, calls_min=calls_min)
 
 
 def tail_read(records: int, size: int, parent: Path, batches: int) -> Operation:

@@ -10,7 +10,7 @@ from pathlib import Path
 import crc32c
 
 from bench import inputs
-from bench.harness import Operation, loop
+from bench.harness import APPENDS_MIN, Operation, loop
 
 WRITE_NAME = "plain write"
 MEMCPY_NAME = "memcpy"
@@ -24,10 +24,11 @@ def plain_write(records: int, size: int, parent: Path, calls_max: int) -> Operat
     path = parent / "plain-write"
 
     def run(calls: int) -> float:
-        batches = [bytearray(encoded) for _ in range(calls)]  # from as many places in memory as the log's
+        first, *batches = [bytearray(encoded) for _ in range(calls + 1)]  # from as many places in memory as the log's
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
         write = os.write
         try:
+            write(handle, first)
             begin = time.perf_counter()
             for batch in batches:
                 write(handle, batch)
@@ -46,7 +47,13 @@ def plain_write(records: int, size: int, parent: Path, calls_max: int) -> Operat
         finally:
             path.unlink()
 
-    return Operation(run, digest, note="no offsets, no indexes, no checks", calls_max=calls_max)
+    return Operation(
+        run,
+        digest,
+        note="no offsets, no indexes, no checks",
+        calls_max=calls_max,
+        calls_min=min(APPENDS_MIN, calls_max),
+    )
 
 
 def memcpy(records: int, size: int, batches: int) -> Operation:

@@ -54,6 +54,8 @@ class LazyGroup(click.Group):
             # The reader of our output went away. Python would complain about the rest of its buffer at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
             ctx.exit(EXIT_PIPE)
+        except KeyboardInterrupt:
+            ctx.exit(EXIT_INTERRUPTED)
         except StorageError as error:
             raise click.ClickException(f"{error.filename}: {error.strerror}") from None
         except KraftError as error:

@@ -2,8 +2,9 @@
 
 Text output is byte for byte that of Kafka 4.3.1 (org.apache.kafka.tools.DumpLogSegments), on stdout and on stderr;
 where that tool ends in a stack trace, this one prints a line. Differences, all deliberate: files of any size; no
-decoders for other topics (--offsets-decoder, --transaction-log-decoder, --share-group-state-decoder, --remote-log-metadata-decoder,
---key-decoder-class, --value-decoder-class); no record formats older than magic 2; ``--output json``.
+decoders for other topics and no decoder classes (--offsets-decoder, --transaction-log-decoder,
+--share-group-state-decoder, --remote-log-metadata-decoder, --key-decoder-class, --value-decoder-class); no record
+formats older than magic 2; ``--output json``.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ CONTROL_RECORDS = {
 }
 
 
-class FileList(click.ParamType):
+class FileList(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.5
     """Paths, separated by commas."""
 
     name = "FILE,..."
@@ -95,8 +96,10 @@ JSON output has one object a line; "kind" says what it is:
                     --cluster-metadata-decoder (with "error" if it cannot be decoded), or controlType and data
   trailingBytes     bytes that are no whole batch at the end of the file
   gap               record offsets that do not follow on: after (-1 at the start) and next
-  indexEntry, timeIndexEntry, producer, abortedTransaction, indexCheck, indexMismatch, timeIndexMismatch,
-  timeIndexOrder, offsetNotFound
+  indexEntry, timeIndexEntry, producer, abortedTransaction
+                    what the other files hold, one by one
+  indexCheck, indexMismatch, timeIndexMismatch, timeIndexOrder, offsetNotFound, producerFault
+                    findings, which the text output has on stderr
 
 Not offered: the decoders for other topics than the metadata log, and decoder classes.
 """
@@ -276,5 +279,5 @@ def _progress(size: int, name: str) -> Iterator[Callable[[int], object]]:
     if size < PROGRESS_BYTES or not sys.stderr.isatty() or sys.stdout.isatty():
         yield lambda _: None
         return
-    with click.progressbar(length=size, label=name, file=sys.stderr, update_min_steps=8 << 20) as bar:
+    with click.progressbar(length=size, label=name, file=sys.stderr) as bar:
         yield bar.update

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import struct
+import sys
 from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
@@ -34,7 +35,7 @@ class OutputFile:
 
     def __init__(self, *, as_json: bool) -> None:
         self.as_json = as_json
-        self._stream: BinaryIO = click.get_binary_stream("stdout")
+        self._stream: BinaryIO = sys.stdout.buffer
         self.write: Callable[[bytes], object] = self._stream.write
 
     def text(self, text: str) -> None:

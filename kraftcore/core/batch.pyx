@@ -1,4 +1,3 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True, autotestdict=False
 """Record batches, magic 2: read, check, stamp. build.pyx makes them; header.pxd and record.pxd show the bytes.
 
 Reading is lazy and copies nothing but the keys and values asked for: a ``RecordBatch`` is a view into the caller's
@@ -191,7 +190,9 @@ cdef bytes decompress_records(const uint8_t *p, const BatchHeader *header, int64
         raise corrupt_batch(BATCH_CODEC, p, header.size, position, NULL)
     try:
         return _decompress(
-            codec, PyBytes_FromStringAndSize(<const char *>p + BATCH_HEADER_SIZE, header.size - BATCH_HEADER_SIZE), max_bytes
+            codec,
+            PyBytes_FromStringAndSize(<const char *>p + BATCH_HEADER_SIZE, header.size - BATCH_HEADER_SIZE),
+            max_bytes,
         )
     except CorruptBatchError as error:
         raise CorruptBatchError(error.reason, position=position + BATCH_HEADER_SIZE) from None
@@ -205,7 +206,11 @@ cdef int check_compressed(const uint8_t *p, const BatchHeader *header, int64_t p
         return 0
     plain = decompress_records(p, header, position, max_bytes)
     fault = check_span(
-        <const uint8_t *>PyBytes_AS_STRING(plain), PyBytes_GET_SIZE(plain), header.count, header.last_offset_delta, &place
+        <const uint8_t *>PyBytes_AS_STRING(plain),
+        PyBytes_GET_SIZE(plain),
+        header.count,
+        header.last_offset_delta,
+        &place,
     )
     if fault != BATCH_OK:
         raise corrupt_batch(fault, p, header.size, position, &place)
@@ -714,7 +719,7 @@ def validate_batches(
     """
     cdef int64_t size = 0
     cdef const uint8_t *data_start = NULL
-    cdef object owner = acquire(data, &data_start, &size)
+    cdef object _owner = acquire(data, &data_start, &size)  # keeps the bytes alive
     if position < 0 or position > size:
         raise LocalError(f"position {position} is outside 0 to {size}")
     cdef const uint8_t *start = data_start + position

@@ -1,4 +1,3 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True, autotestdict=False
 """Record batches, magic 2: build. Public through ``kraftcore.core.batch``.
 
 Two passes over the records: sizes, then bytes, into a bytearray of exactly the right size. No Python code runs between
@@ -42,7 +41,8 @@ cdef int set_header(
     # The rules of MemoryRecordsBuilder.validateProducerState.
     if producer_id < -1 or producer_epoch < -1 or producer_epoch > 0x7FFF or base_sequence < -1:
         raise LocalError(
-            f"producer_id {producer_id}, producer_epoch {producer_epoch} or base_sequence {base_sequence} is out of range"
+            f"producer_id {producer_id}, producer_epoch {producer_epoch} or base_sequence {base_sequence} "
+            "is out of range"
         )
     if producer_id == -1 and transactional:
         raise LocalError("a transactional batch needs a producer_id")
@@ -149,7 +149,8 @@ def build_batch(
             length = PyBytes_GET_SIZE(value)
             if length > SIZE_MAX - 64:
                 check_room(&header, count, total + length)
-            body = <int32_t>(4 + size_uvarint32(zigzag32(<int32_t>i)) + size_uvarint32(zigzag32(<int32_t>length)) + length)
+            body = size_uvarint32(zigzag32(<int32_t>i)) + size_uvarint32(zigzag32(<int32_t>length))
+            body += <int32_t>(4 + length)
             total += size_uvarint32(zigzag32(body)) + body
     check_room(&header, count, total)
     batch = PyByteArray_FromStringAndSize(NULL, total)
@@ -179,7 +180,8 @@ def build_batch(
 
 
 cdef list plain_values(object values):
-    # A list of bytes and None: `values` itself if it is one. Between the caller's two passes over it no Python code runs.
+    # A list of bytes and None: `values` itself if it is one. Between the caller's two passes over it no Python code
+    # runs.
     cdef list items
     cdef Py_ssize_t i
     cdef object value
@@ -222,7 +224,8 @@ cdef int64_t set_bytes(bytes data, const uint8_t **p, int32_t *size) except -1:
 
 
 cdef int64_t set_item(Item *item, object record, list keep, int64_t *timestamp) except -1:
-    # Fills all but the deltas; `keep` holds what the pointers point into. The record's bytes without the deltas' varints.
+    # Fills all but the deltas; `keep` holds what the pointers point into. The record's bytes without the deltas'
+    # varints.
     cdef bytes key, value
     cdef bytes headers = None
     cdef int64_t size

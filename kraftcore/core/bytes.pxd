@@ -1,4 +1,3 @@
-# cython: language_level=3
 # Leaf helpers of every codec: big-endian loads and stores, varints. Bodies live here so that they inline everywhere.
 #
 # Rules: no Python objects, no exceptions, no reads at or beyond `end`. Readers return the new position, or NULL when

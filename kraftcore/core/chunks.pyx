@@ -1,5 +1,4 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True, autotestdict=False
-"""Decoded columns: memory in Arrow's layout, and the Arrow arrays over it. Public through ``kraftcore.core.columns``."""
+"""Decoded columns: memory in Arrow's layout, and the Arrow arrays over it. Public by ``kraftcore.core.columns``."""
 
 from importlib import import_module
 

@@ -1,4 +1,3 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True, autotestdict=False
 """Record batches to columns in Arrow's memory layout, without a Python object per record.
 
 One pass over the batches fills malloc'ed buffers, which Arrow arrays then wrap without a copy; pyarrow itself is needed
@@ -28,7 +27,7 @@ from kraftcore.core.header cimport (
     CONTROL, SIZE_MAX, TIMESTAMP_LOG_APPEND, BatchFault, BatchHeader, crc_matches, read_header,
 )
 from kraftcore.core.record cimport (
-    IN_HEADER, RECORD_SIZE_MIN, FaultPlace, RecordView, check_count, check_order, scan_plain, scan_record,
+    IN_HEADER, FaultPlace, RecordView, check_count, check_order, scan_plain, scan_record,
 )
 
 from kraftcore.core.chunks import COLUMNS, arrow_schema
@@ -262,13 +261,13 @@ cdef bint put_headers(Sink *sink, const RecordView *view) noexcept nogil:
     cdef const uint8_t *p = view.headers
     cdef int64_t row = sink.headers
     cdef int64_t rows = row + view.header_count
-    cdef int32_t size, i
+    cdef int32_t size, _i
     cdef uint8_t bit
     if not grow(&sink.name_offsets, 4 * (rows + 1)) or not grow(&sink.content_offsets, 4 * (rows + 1)):
         return False
     if not grow(&sink.content_valid, (rows + 7) // 8) or not grow(&sink.content, sink.content.used + (view.end - p)):
         return False
-    for i in range(view.header_count):
+    for _i in range(view.header_count):
         p = read_varint(p, view.end, &size)
         if not put_name(&sink.name, p, size):
             return False
@@ -803,12 +802,10 @@ def decode_columns(
         timestamp_unit: "ms" as stored, or "us" (clamped to 64 bits).
         chunk_bytes: the most bytes of uncompressed records in one chunk, unless one batch alone has more. Arrow's
             int32 offsets allow no more than ``CHUNK_BYTES_MAX``.
-        max_decompressed_bytes: the most that one compressed batch may decompress to.
-    Returns:
-        ``DecodedColumns``. ``timestamp`` is the append time if the batch says so, -1 where there is none; ``headers`` is a
-        list of (key, value) with bytes in keys that are not UTF-8 replaced by U+FFFD, as in Kafka's Java clients;
-        ``position`` is that of the batch.
-    Raises:
+        max_decompressed_bytes: the most that one compressed batch may decompress to. Returns: ``DecodedColumns``.
+    ``timestamp`` is the append time if the batch says so, -1 where there is none; ``headers`` is a list of (key,
+    value) with bytes in keys that are not UTF-8 replaced by U+FFFD, as in Kafka's Java clients; ``position`` is that
+    of the batch. Raises:
         CorruptBatchError: with ``errors="raise"``, at the first damaged batch.
         LocalError: unknown column, unit or policy, or a range outside ``data``.
         MissingDependencyError: a batch is compressed with a codec whose library is not installed.

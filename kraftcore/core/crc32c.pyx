@@ -1,5 +1,3 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-# cython: autotestdict=False
 """CRC-32C (Castagnoli), the checksum of record batches and producer-state files.
 
 Two routes to one result: the kernel of ``crc32c_kernel.h`` where the processor has the instructions, else the crc32c

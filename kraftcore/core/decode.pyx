@@ -1,4 +1,3 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True, autotestdict=False
 """Bytes to message objects."""
 
 # Bytes are hostile: no read at or beyond `end`, nothing allocated by a claimed length or count
@@ -21,7 +20,7 @@ from libc.string cimport memcpy
 from kraftcore.core.bytes cimport load_int16, load_int32, load_int64, load_uint32, read_uvarint32
 from kraftcore.core.plan cimport Codec, FieldPlan, StructPlan, kraft_note
 from kraftcore.core.struct cimport (
-    BOOL, BYTES, FLOAT64, INT16, INT32, INT64, INT8, RECORDS, STRING, STRUCT, UINT16, UINT32, UUID,
+    BOOL, BYTES, INT16, INT32, INT64, INT8, RECORDS, STRING, STRUCT, UINT16, UINT32, UUID,
     Struct, slot_at,
 )
 from kraftcore.core.uuid cimport Uuid
@@ -30,25 +29,14 @@ from kraftcore.core.uuid import ZERO_UUID as _ZERO_UUID
 
 cdef extern from *:
     """
-    static inline PyObject *kraft_new(PyTypeObject *type, PyObject *nothing) {
-        return type->tp_new(type, nothing, NULL);
-    }
-    static inline void kraft_list_set(PyObject *list, Py_ssize_t i, PyObject *value) {
-        PyList_SET_ITEM(list, i, value);
-    }
-    /* A read-only window of `view`, which is a memoryview of a bytes object: one allocation, where slicing takes three. */
-    static PyObject *kraft_window(PyObject *view, const void *start, Py_ssize_t size) {
-        PyObject *window = PyMemoryView_FromObject(view);
-        if (window != NULL) {
-            Py_buffer *buffer = PyMemoryView_GET_BUFFER(window);
-            buffer->buf = (void *)start;
-            buffer->len = size;
-            buffer->shape[0] = size;
-        }
-        return window;
-    }
-    static inline PyObject *kraft_bool(int value) { return Py_NewRef(value ? Py_True : Py_False); }
-    static inline PyObject *kraft_none(void) { return Py_NewRef(Py_None); }
+    static inline PyObject *kraft_new(PyTypeObject *type, PyObject *nothing) { return type->tp_new(type, nothing,
+        NULL); } static inline void kraft_list_set(PyObject *list, Py_ssize_t i, PyObject *value) {
+        PyList_SET_ITEM(list, i, value); } /* A read-only window of `view`, which is a memoryview of a bytes object:
+        one allocation, where slicing takes three. */ static PyObject *kraft_window(PyObject *view, const void *start,
+        Py_ssize_t size) { PyObject *window = PyMemoryView_FromObject(view); if (window != NULL) { Py_buffer *buffer =
+        PyMemoryView_GET_BUFFER(window); buffer->buf = (void *)start; buffer->len = size; buffer->shape[0] = size; }
+        return window; } static inline PyObject *kraft_bool(int value) { return Py_NewRef(value ? Py_True : Py_False);
+        } static inline PyObject *kraft_none(void) { return Py_NewRef(Py_None); }
     """
     PyObject *kraft_new(PyTypeObject *cls, PyObject *nothing) noexcept
     void kraft_list_set(PyObject *list, Py_ssize_t i, PyObject *value) noexcept
@@ -240,11 +228,13 @@ cdef PyObject *new_uuid(const uint8_t *p) noexcept:
 
 
 cdef PyObject *decode_nested(const FieldPlan *field, bint nullable, Reader *r) noexcept:
+    cdef int8_t mark
     if nullable:
         if r.p >= r.end:
             return fail_short(r, 1)
+        mark = <int8_t>r.p[0]
         r.p += 1
-        if <int8_t>r.p[-1] < 0:
+        if mark < 0:
             return kraft_none()
     return decode_struct(field.element, r)
 

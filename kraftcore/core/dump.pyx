@@ -1,8 +1,7 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True, autotestdict=False
 """Record batches as lines of text: byte for byte those of Kafka's DumpLogSegments, or JSON.
 
-Lenient where Kafka's tool is: a wrong checksum is printed as ``isvalid: false`` and the records all the same, offsets need
-not rise. What stops Kafka's tool stops this one, after the same text.
+Lenient where Kafka's tool is: a wrong checksum is printed as ``isvalid: false`` and the records all the same, offsets
+need not rise. What stops Kafka's tool stops this one, after the same text.
 """
 
 cimport cython
@@ -13,7 +12,7 @@ from kraftcore.core.batch cimport corrupt_batch, decompress_records
 from kraftcore.core.bytes cimport load_int16, load_int32, read_uvarint32, read_varint
 from kraftcore.core.decode cimport Reader, decode_body, start_reading, stop_reading
 from kraftcore.core.header cimport (
-    BATCH_COUNT, BATCH_HEADER_SIZE, BATCH_LENGTH, BATCH_OFFSET, BATCH_OK, BATCH_OVERHEAD, BATCH_SHORT, BATCH_TRAILING,
+    BATCH_COUNT, BATCH_HEADER_SIZE, BATCH_OK, BATCH_OVERHEAD,
     COMPRESSION_MASK, CONTROL, DELETE_HORIZON, MAGIC_V2, TIMESTAMP_LOG_APPEND, TRANSACTIONAL, BatchFault, BatchHeader,
     crc_matches, read_header,
 )
@@ -25,7 +24,7 @@ from kraftcore.core.text cimport (
     put_struct, put_unsigned, put_utf8,
 )
 
-from kraftcore.core.compression import DEFAULT_MAX_DECOMPRESSED_BYTES
+from kraftcore.core.compression import DEFAULT_MAX_DECOMPRESSED_BYTES as _DEFAULT_MAX_BYTES
 from kraftcore.errors import CorruptDataError, UnsupportedVersionError, WireError
 
 cdef enum:
@@ -94,7 +93,7 @@ cdef class BatchPrinter:
 
     def __init__(
         self, write, *, bint deep=False, bint contents=False, bint skip_metadata=False, bint as_json=False,
-        metadata_records=None, control_records=None, int64_t max_decompressed_bytes=DEFAULT_MAX_DECOMPRESSED_BYTES,
+        metadata_records=None, control_records=None, int64_t max_decompressed_bytes=_DEFAULT_MAX_BYTES,
     ):
         cdef ControlForm control
         self.write = write
@@ -134,7 +133,7 @@ cdef class BatchPrinter:
             further batch before ``end``: what is left then is no whole batch.
 
         Raises:
-            CorruptDataError: damage that cannot be printed, at its position in the file; all text before it was written.
+            CorruptDataError: damage that cannot be printed, at its position in the file; the text before was written.
         """
         cdef const uint8_t *start = <const uint8_t *>PyBytes_AS_STRING(data)
         cdef Py_ssize_t size = PyBytes_GET_SIZE(data)
@@ -177,8 +176,6 @@ cdef class BatchPrinter:
 
     cdef int print_batch(self, bytes data, const uint8_t *p, Py_ssize_t size, int64_t position) except -1:
         cdef BatchHeader header
-        cdef BatchFault fault
-        cdef int codec
         if p[16] < MAGIC_V2:
             raise CorruptDataError(
                 f"record format {p[16]} is not supported: Kafka wrote it before 0.11; convert the log with Kafka 3.x",
@@ -186,10 +183,9 @@ cdef class BatchPrinter:
             )
         if size < BATCH_HEADER_SIZE:
             raise CorruptDataError(f"a batch of {size} bytes is shorter than its header of 61", position=position)
-        fault = read_header(p, size, &header)
+        read_header(p, size, &header)  # whatever it finds wrong is printed; the rest is set here
         header.size = <int32_t>size
         header.last_offset = <int64_t>(<uint64_t>header.base_offset + <uint64_t><int64_t>header.last_offset_delta)
-        codec = header.attributes & COMPRESSION_MASK
         if self.as_json:
             self.put_batch_json(p, &header, position)
         else:
@@ -319,7 +315,9 @@ cdef class BatchPrinter:
                 self.flush()
         return 0
 
-    cdef int print_record(self, bytes source, const BatchHeader *header, const RecordView *view, int64_t position) except -1:
+    cdef int print_record(
+        self, bytes source, const BatchHeader *header, const RecordView *view, int64_t position
+    ) except -1:
         cdef Text *text = &self.text
         cdef bint control = header.attributes & CONTROL
         cdef int64_t offset = <int64_t>(<uint64_t>header.base_offset + <uint64_t><int64_t>view.offset_delta)
@@ -552,7 +550,9 @@ cdef int check_record(
             f"{end - view.end} bytes follow the last record that the batch declares", position=position
         )
     if fault != BATCH_OK:
-        raise CorruptDataError(f"record {index} of the batch is damaged (byte {place.at} of its records)", position=position)
+        raise CorruptDataError(
+            f"record {index} of the batch is damaged (byte {place.at} of its records)", position=position
+        )
     return 0
 
 

@@ -1,4 +1,3 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True, autotestdict=False
 """Message objects to bytes."""
 
 # What the caller put into the objects is checked here, once, while it is written.
@@ -16,6 +15,7 @@ from cpython.long cimport PyLong_Check
 from cpython.object cimport Py_EQ, PyObject_RichCompareBool
 from cpython.ref cimport PyObject, PyTypeObject
 from cpython.unicode cimport PyUnicode_Check
+from libc.limits cimport LLONG_MAX, LLONG_MIN
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memmove
 
@@ -54,7 +54,7 @@ LOWEST[<int>INT16], HIGHEST[<int>INT16] = -0x8000, 0x7FFF
 LOWEST[<int>UINT16], HIGHEST[<int>UINT16] = 0, 0xFFFF
 LOWEST[<int>INT32], HIGHEST[<int>INT32] = -0x80000000, 0x7FFFFFFF
 LOWEST[<int>UINT32], HIGHEST[<int>UINT32] = 0, 0xFFFFFFFF
-LOWEST[<int>INT64], HIGHEST[<int>INT64] = -0x8000000000000000, 0x7FFFFFFFFFFFFFFF
+LOWEST[<int>INT64], HIGHEST[<int>INT64] = LLONG_MIN, LLONG_MAX
 _KIND_NAMES = ["bool", "int8", "int16", "uint16", "int32", "uint32", "int64"]
 
 
@@ -333,13 +333,13 @@ cdef int encode_nested(const FieldPlan *field, PyObject *value, bint nullable, W
 
 cdef int encode_array(const FieldPlan *field, PyObject *value, Writer *w) except? -1:
     cdef Py_ssize_t i, count
-    cdef object held
+    cdef object _held
     cdef int failed
     if value == Py_None:
         return put_null(field, 4, field.nullable, w)
     if not is_list(value) and not is_tuple(value):
         return fail(w, f"needs a list, not {kind_of(value)}")
-    held = <object>value
+    _held = <object>value  # the list must outlive its elements
     count = items_count(value)
     if count >= LONGEST:
         return fail(w, f"{count} elements do not fit a 32-bit count")
@@ -387,7 +387,8 @@ cdef int encode_merged(const StructPlan *plan, PyObject *instance, uint64_t pres
         if type(tag) is not int or not 0 <= tag <= 0xFFFFFFFF or not isinstance(data, bytes):
             return fail(w, f"unknown tagged field {tag!r}: needs a tag from 0 to 4294967295 and bytes")
         if tag in known:
-            return fail(w, f"unknown tagged field {tag} is {<object>plan.tagged[<Py_ssize_t>known[tag]].name} in this version")
+            name = <object>plan.tagged[<Py_ssize_t>known[tag]].name
+            return fail(w, f"unknown tagged field {tag} is {name} in this version")
         order.append((tag, -1, data))
     order.sort(key=lambda entry: entry[0])
     reserve(w, 5)

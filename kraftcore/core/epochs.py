@@ -1,8 +1,8 @@
 """Leader epochs of a log: which epoch's records begin where, and the ``leader-epoch-checkpoint`` file.
 
 Rules, Kafka's (LeaderEpochFileCache): entries grow strictly in epoch and offset. Assigning (epoch, offset) drops
-entries at or above either. Raising the log start drops the entries below it, except that the last of them moves up to
-the new start.
+entries at or above either. Raising the log start drops the entries below it, except that the last of them moves up
+to the new start.
 
 File: text, one line each: version ``0``, number of entries, then ``epoch start_offset``; a newline after each line.
 """
@@ -105,7 +105,7 @@ class LeaderEpochs:
         return changed
 
     def truncate_start(self, start_offset: int) -> bool:
-        """Drop what lies below ``start_offset``; the epoch in force there begins there. Whether any entry was at or below."""
+        """Drop what lies below ``start_offset``; the epoch in force there begins there. Whether anything was."""
         below = bisect_right(self._starts, start_offset)
         if not below:
             return False

@@ -1,4 +1,3 @@
-# cython: language_level=3
 # The file operations of the log, for compiled callers: `from kraftcore.core.files cimport File, Files`.
 
 from libc.stdint cimport int64_t, uint8_t

@@ -2,7 +2,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import NamedTuple, Self, final
 
-from typing_extensions import Buffer
+from typing_extensions import Buffer, disjoint_base
 
 class FileStat(NamedTuple):
     size: int
@@ -10,6 +10,7 @@ class FileStat(NamedTuple):
     read_only: bool
     is_folder: bool
 
+@disjoint_base
 class File:
     @property
     def path(self) -> str: ...
@@ -60,6 +61,6 @@ class FileLock:
 
 @final
 class OsFile(File):
-    def __init__(self) -> None: ...
+    def __init__(self, *args: object, **kwargs: object) -> None: ...
 
 class OsFiles(Files): ...

@@ -1,8 +1,7 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True, autotestdict=False
 """The file operations that the log and the storage layer use, and their implementation on the operating system.
 
-``Files`` is the interface, ``OsFiles`` the real thing, ``kraftcore.core.simdisk.SimulatedDisk`` one that forgets and fails
-on purpose. Callers cannot tell them apart. Rules that hold for all:
+``Files`` is the interface, ``OsFiles`` the real thing, ``kraftcore.core.simdisk.SimulatedDisk`` one that forgets and
+fails on purpose. Callers cannot tell them apart. Rules that hold for all:
 
 * Every failure is a ``StorageError`` with errno, text and path.
 * Interrupted calls (EINTR) are repeated, short transfers continued.
@@ -466,7 +465,8 @@ cdef int write_all(int fd, const uint8_t *data, int64_t size, int64_t position) 
     return 0
 
 
-_held = set()  # (device, inode) of the locks of this process: where locks belong to the process, the system would not tell
+# (device, inode) of the locks of this process: where locks belong to the process, the system would not tell.
+_held = set()
 
 
 class OsFiles(Files):
@@ -537,7 +537,9 @@ class OsFiles(Files):
             if os.path.exists(path):
                 info = _os_call(os.stat, path)
                 if (info.st_dev, info.st_ino) in _held:
-                    raise LockedError(f"{path}: this process holds the lock already: close the other user of the folder")
+                    raise LockedError(
+                        f"{path}: this process holds the lock already: close the other user of the folder"
+                    )
             fd = _os_call(os.open, path, (os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644))
             if kraft_lock(fd) < 0:
                 code = errno

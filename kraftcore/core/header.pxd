@@ -1,4 +1,3 @@
-# cython: language_level=3
 # The header of a record batch, magic 2, for compiled callers (batch, columns, log).
 #
 #   offset size field                   offset size field

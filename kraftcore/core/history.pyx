@@ -1,4 +1,3 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True, autotestdict=False
 """What was in force at which offset: the history of a value that records in the log change.
 
 A replica keeps two of them, one for the voter set and one for kraft.version. Both take effect when they are appended,

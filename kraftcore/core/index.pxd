@@ -1,4 +1,3 @@
-# cython: language_level=3
 # Sparse index files of a segment, for the segment: `from kraftcore.core.index cimport Index`.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -28,6 +27,7 @@ cdef class Index:
     cdef int detach(self) except -1
     cdef int add(self, int64_t key, int64_t value) except -1
     cdef int write_out(self) except -1
+    cdef int refuse(self) except -1
     cdef int get(self, int64_t slot, IndexEntry *entry) except -1
     cdef int64_t floor_slot(self, int64_t target, bint by_value) except -2
     cdef int cut(self, int64_t entries) except -1

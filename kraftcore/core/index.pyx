@@ -1,12 +1,12 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True, autotestdict=False
 """Sparse index files, byte for byte Kafka's.
 
     .index       8 bytes an entry:  last offset of a batch - base offset, int32; file position of that batch, int32
     .timeindex  12 bytes an entry:  timestamp, int64 ms; offset - base offset, int32
 
 Kafka maps a preallocated file and trims it at roll and close. Here new entries wait in one page of memory and reach the
-file when the page is full, at roll and at close: between those an index on disk may lack its last entries, never hold wrong
-ones. A start after a crash rebuilds it anyway, as Kafka does. Lookups read the file; nothing of it is kept in memory.
+file when the page is full, at roll and at close: between those an index on disk may lack its last entries, never hold
+wrong ones. A start after a crash rebuilds it anyway, as Kafka does. Lookups read the file; nothing of it is kept in
+memory.
 """
 
 cimport cython
@@ -17,7 +17,7 @@ from libc.string cimport memcpy
 from kraftcore.core.bytes cimport load_int32, load_int64, store_int32, store_int64
 from kraftcore.core.files cimport File, Files
 
-from kraftcore.errors import CorruptDataError
+from kraftcore.errors import ClosedError, CorruptDataError
 
 cdef enum:
     PENDING_BYTES = 4080  # a multiple of both entry sizes
@@ -79,6 +79,8 @@ cdef class Index:
 
     cdef int write_out(self) except -1:
         if self.pending_bytes:
+            if self.file is None:
+                self.refuse()
             self.file.pwrite(self.pending, self.pending_bytes, self.written * self.entry_size)
             self.written += self.pending_bytes // self.entry_size
             self.pending_bytes = 0
@@ -88,6 +90,8 @@ cdef class Index:
         cdef uint8_t raw[TIME_ENTRY]
         if slot >= self.written:
             memcpy(raw, self.pending + (slot - self.written) * self.entry_size, self.entry_size)
+        elif self.file is None:
+            self.refuse()
         elif self.file.pread(raw, self.entry_size, slot * self.entry_size) < self.entry_size:
             raise CorruptDataError("the index file became shorter", position=slot * self.entry_size, path=self.path)
         if self.entry_size == OFFSET_ENTRY:
@@ -97,6 +101,9 @@ cdef class Index:
             entry.key = load_int64(raw)
             entry.value = self.base_offset + load_int32(raw + 8)
         return 0
+
+    cdef int refuse(self) except -1:
+        raise ClosedError(f"{self.path}: the index was closed, by a failure in another thread")
 
     cdef int64_t floor_slot(self, int64_t target, bint by_value) except -2:
         # The last entry whose key (or value) is at most `target`; -1 when there is none.

@@ -3,12 +3,15 @@
 Kafka reads every segment again at each start; it also ignores this file (its loader goes by suffix). It lists
 segments that were complete and durable when it was written, with the sizes and modification times of their files: a
 start trusts a segment whose files still have them, and reads any other one again. Whoever changes a segment behind
-our back changes size or time, so nothing stale is ever trusted; and a list that is older than the log costs time, not
-safety.
+our back changes size or time, so nothing stale is ever trusted; and a list that is older than the log costs time,
+not safety.
 
-    kraftcore-segments 1 start <first base offset that counts: segments below it are on their way out> durable
-    <offset: everything below it had been synced> segment <base> <next> <size> <time> <index size> <time> <time index
-    size> <time> <max timestamp> <its offset> <epoch> ... crc <CRC-32C of all lines above, 8 hex digits>
+    kraftcore-segments 1
+    start <first base offset that counts: segments below it are on their way out>
+    durable <offset: everything below it had been synced>
+    segment <base> <next> <size> <time> <index size> <time> <time index size> <time> <max timestamp> <at> <epoch>
+    ...
+    crc <CRC-32C of all lines above, 8 hex digits>
 
 Sizes in bytes, modification times in nanoseconds. Text, so that people can read it.
 """

@@ -1,19 +1,19 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True, autotestdict=False
 """The log: an ordered, durable sequence of record batches in a folder that Kafka opens too.
 
     offsets   log_start_offset          flushed_offset        log_end_offset
                     |  segment | segment | ... | active segment |
                                                   |--- tail ----|      recent batches, also in memory
 
-Appends reach the page cache; ``flush`` makes them durable, and is the only thing that may run in a second thread while this
-one goes on appending and reading. Everything that removes or replaces files wants no flush in flight.
+Appends reach the page cache; ``flush`` makes them durable, and is the only thing that may run in a second thread
+while this one goes on appending and reading. Everything that removes or replaces files wants no flush in flight.
 
-After a failed write or sync the log takes no appends: what the page cache still shows may never reach the disk. Close it,
-open it again, and what was durable is there. Reads then end where the last successful flush ended.
+After a failed write or sync the log takes no appends: what the page cache still shows may never reach the disk. Close
+it, open it again, and what was durable is there. Reads then end where the last successful flush ended.
 
-Differences from Kafka, on purpose: a clean stop is remembered (see ``kraftcore.core.listing``), so a start reads nothing
-again; damage in what was durable is an error instead of a silent cut; names are made durable when a segment begins and
-before anything that must not outlive them; a truncation is durable when it returns; offsets are contiguous, always.
+Differences from Kafka, on purpose: a clean stop is remembered (see ``kraftcore.core.listing``), so a start reads
+nothing again; damage in what was durable is an error instead of a silent cut; names are made durable when a segment
+begins and before anything that must not outlive them; a truncation is durable when it returns; offsets are
+contiguous, always.
 """
 
 cimport cython
@@ -40,6 +40,7 @@ cdef enum:
     TAIL_CHUNK = 16384           # received batches enter the tail in pieces of about this size: short walks
 
 cdef int64_t OFFSET_MAX = 0x7FFFFFFFFFFFFFFF
+
 
 class AppendInfo(NamedTuple):
     """What an append as follower did.
@@ -78,8 +79,8 @@ cdef class Log(LogFolder):
     def open(Files files not None, str folder not None, config=None, *, int64_t now_ms, bint repair=False):
         """Open the log in a folder, or make one. The caller holds the lock on the directory.
 
-        After a clean stop nothing but the listing and the checkpoints is read. Otherwise the segments that changed since
-        they were listed are verified batch by batch, a torn tail is cut and indexes are rebuilt.
+        After a clean stop nothing but the listing and the checkpoints is read. Otherwise the segments that changed
+        since they were listed are verified batch by batch, a torn tail is cut and indexes are rebuilt.
 
         Args:
             files: ``OsFiles()`` or a ``SimulatedDisk``.
@@ -119,8 +120,8 @@ cdef class Log(LogFolder):
         """Append one batch of our own; its offsets and epoch are stamped in place.
 
         Args:
-            batch: exactly one batch, as ``kraftcore.core.batch`` builds it. The log keeps it: never change it again. Its
-                checksum is not verified (it does not cover what is stamped).
+            batch: exactly one batch, as ``kraftcore.core.batch`` builds it. The log keeps it: never change it again.
+                Its checksum is not verified (it does not cover what is stamped).
             leader_epoch: ours; not below the log's newest epoch.
             now_ms: current time.
         Returns:
@@ -194,8 +195,8 @@ cdef class Log(LogFolder):
         Returns:
             An ``AppendInfo``.
         Raises:
-            CorruptBatchError: not a whole batch at the start, or damaged, not continuing the log, epochs that fall, larger
-                than a segment. Nothing was appended.
+            CorruptBatchError: not a whole batch at the start, or damaged, not continuing the log, epochs that fall,
+                larger than a segment. Nothing was appended.
             ClosedError: the log refuses changes.
             StorageError: a write failed; whole batches before it may have been appended. Nothing more can be until the
                 log is opened again.
@@ -253,7 +254,7 @@ cdef class Log(LogFolder):
         # Runs of batches that share a segment, an epoch and a piece of the tail; one write each.
         cdef const uint8_t *p = <const uint8_t *>PyBytes_AS_STRING(owner)
         cdef BatchHeader header
-        cdef int64_t start = 0, end = 0, batches = 0, in_run = 0
+        cdef int64_t start = 0, end = 0, batches = 0
         while end < size:
             read_header(p + end, size - end, &header)
             if header.leader_epoch != self.epoch:
@@ -340,7 +341,7 @@ cdef class Log(LogFolder):
         )
 
     def offset_for_timestamp(self, int64_t timestamp):
-        """Base offset of the first batch whose largest timestamp (ms) is at or above ``timestamp``; None: there is none."""
+        """Base offset of the first batch whose largest timestamp (ms) is at or above ``timestamp``, or None."""
         cdef Segment segment
         if self.closed:
             self._refuse_read(0, 0)
@@ -372,10 +373,9 @@ cdef class Log(LogFolder):
         """Where the largest epoch at or below ``epoch`` ends: the question of KIP-595's log divergence.
 
         Returns:
-            ``OffsetAndEpoch``: its exclusive end, and the epoch. Below the oldest epoch known: where that one starts, and
-            ``epoch`` itself (the caller compares with its oldest snapshot). Above the newest: the log's end and the
-            newest epoch, 0 when there is none.
-        Raises:
+            ``OffsetAndEpoch``: its exclusive end, and the epoch. Below the oldest epoch known: where that one starts,
+            and ``epoch`` itself (the caller compares with its oldest snapshot). Above the newest: the log's end and
+            the newest epoch, 0 when there is none. Raises:
             LocalError: a negative epoch.
         """
         if epoch < 0:
@@ -387,7 +387,8 @@ cdef class Log(LogFolder):
         """Note that ``epoch`` begins at ``offset``, before its first batch: what a new leader does at its log's end.
 
         Raises:
-            LocalError: negative, below the newest epoch, or not at the log's end; ClosedError when the log refuses changes.
+            LocalError: negative, below the newest epoch, or not at the log's end; ClosedError when the log refuses
+            changes.
             StorageError: the checkpoint could not be written.
         """
         self.ready()

@@ -1,4 +1,3 @@
-# cython: language_level=3
 # The folder of a log, for the log: `from kraftcore.core.log_folder cimport LogFolder`.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t

@@ -1,10 +1,15 @@
 from types import TracebackType
 from typing import Final, Self
 
+from typing_extensions import disjoint_base
+
 from kraftcore.core.log_config import LogConfig
+
+__all__ = ["PRODUCER_SNAPSHOT", "LogFolder"]
 
 PRODUCER_SNAPSHOT: Final[bytes]
 
+@disjoint_base
 class LogFolder:
     @property
     def folder(self) -> str: ...

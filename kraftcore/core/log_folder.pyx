@@ -1,4 +1,3 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True, autotestdict=False
 """The segments of a log on disk: rolling, flushing, truncating, deleting, and what a crash must find after each.
 
 The rules of durability, in one place:
@@ -13,18 +12,18 @@ from bisect import bisect_right
 
 from libc.stdint cimport int32_t, int64_t
 
-from kraftcore.core.files cimport Files
 from kraftcore.core.header cimport BatchHeader
 from kraftcore.core.segment cimport Segment
-from kraftcore.core.tail cimport Tail
 
 from kraftcore.core.epochs import CHECKPOINT_NAME
 from kraftcore.core.listing import LISTING_NAME, Listing
 from kraftcore.core.recovery import DELETED_SUFFIX, SEGMENT_SUFFIXES
-from kraftcore.errors import ClosedError, LocalError, StorageError
+from kraftcore.errors import ClosedError, LocalError
 
 cdef enum:
     READERS_MAX = 8              # sealed segments kept open for reading
+
+__all__ = ["PRODUCER_SNAPSHOT", "LogFolder"]
 
 # Producer state without producers: version 1, CRC-32C, count 0. Kafka writes one at roll and close.
 PRODUCER_SNAPSHOT = bytes.fromhex("0001 48674bc7 00000000")
@@ -52,9 +51,8 @@ cdef class LogFolder:
         if self.closed:
             raise ClosedError(f"{self.folder}: the log is closed")
         if self.failure is not None:
-            raise ClosedError(f"{self.folder}: the log refuses changes since {self.failure}: close and reopen it") from (
-                self.failure
-            )
+            text = f"{self.folder}: the log refuses changes since {self.failure}: close and reopen it"
+            raise ClosedError(text) from self.failure
         return 0
 
     cdef int settled(self) except -1:
@@ -141,10 +139,9 @@ cdef class LogFolder:
         if segment in self.readers:
             self.readers.remove(segment)
         self.readers.append(segment)
-        if len(self.readers) > READERS_MAX:
+        while len(self.readers) > READERS_MAX and not self.flushing:
             oldest = self.readers.pop(0)
-            if oldest.sealed and (oldest.synced or not self.flushing):
-                oldest.detach()
+            oldest.detach()
         return 0
 
     cdef Segment segment_at(self, int64_t offset):
@@ -152,7 +149,7 @@ cdef class LogFolder:
         if offset >= self.active.base_offset:
             return self.active
         segment = self.segments[bisect_right(self.bases, offset) - 1]
-        if segment.log is None:
+        if segment.log is None or len(self.readers) > READERS_MAX:
             self.keep_reader(segment)
         return segment
 
@@ -178,7 +175,8 @@ cdef class LogFolder:
             ``flushed_offset``.
         Raises:
             LocalError: a flush is running; ClosedError when the log refuses changes.
-            StorageError: a sync failed: what was not durable before may be lost, and the log refuses changes from now on.
+            StorageError: a sync failed: what was not durable before may be lost, and the log refuses changes from now
+            on.
         """
         cdef int64_t target = self.log_end_offset
         cdef Segment active = self.active, segment
@@ -191,6 +189,8 @@ cdef class LogFolder:
                 segment = self.unsynced[0]
                 segment.sync()
                 self.unsynced.remove(segment)
+                if segment not in self.readers:
+                    self.readers.append(segment)  # its files are closed by the thread that reads
             if not active.sealed:
                 active.flush()
             self.flushed_offset = target
@@ -209,19 +209,22 @@ cdef class LogFolder:
     # ---- truncate and delete
 
     def truncate_to(self, int64_t offset):
-        """Remove everything at and above ``offset``; durable when it returns. The caller keeps it above the high watermark.
+        """Remove everything at and above ``offset``; durable when it returns.
+
+        The caller keeps it above the high watermark.
 
         A batch that holds ``offset`` goes as a whole: the log then ends where it began.
 
-        Returns:
-            The log's new end. Unchanged when ``offset`` is at or above it, except that epochs without records are dropped.
-        Raises:
+        Returns: The log's new end. Unchanged when ``offset`` is at or above it, except that epochs without records
+            are dropped. Raises:
             LocalError: below the log's start, or a flush is running; ClosedError when the log refuses changes.
             StorageError: the disk failed; the log refuses changes from now on.
         """
         self.settled()
         if offset < self.log_start_offset:
-            raise LocalError(f"{self.folder}: cannot truncate to {offset}, below the log's start {self.log_start_offset}")
+            raise LocalError(
+                f"{self.folder}: cannot truncate to {offset}, below the log's start {self.log_start_offset}"
+            )
         if offset < self.log_end_offset:
             self._guarded(self._truncate, offset)
         if self.epochs.truncate_end(self.log_end_offset):
@@ -278,7 +281,9 @@ cdef class LogFolder:
                 self.expiring.append((self.now_ms + self.config.file_delete_delay_ms, path + DELETED_SUFFIX))
 
     def truncate_fully_to(self, int64_t offset):
-        """Remove everything and start anew at ``offset``: after a snapshot up to there was installed. Durable when it returns.
+        """Remove everything and start anew at ``offset``, after a snapshot up to there was installed.
+
+        Durable when it returns.
 
         Raises:
             LocalError: below the log's start, or a flush is running; ClosedError when the log refuses changes.
@@ -321,8 +326,8 @@ cdef class LogFolder:
     def delete_below(self, int64_t offset, int64_t now_ms):
         """Raise the log's start, and remove the segments that lie wholly below it: after a snapshot up to there exists.
 
-        Files are renamed to ``.deleted`` now and unlinked by ``delete_expired`` later. After a restart the log starts at its
-        first segment again, as in Kafka.
+        Files are renamed to ``.deleted`` now and unlinked by ``delete_expired`` later. After a restart the log starts
+        at its first segment again, as in Kafka.
 
         Returns:
             How many segments went.
@@ -336,11 +341,10 @@ cdef class LogFolder:
             raise LocalError(f"{self.folder}: cannot delete below {offset}: only {self.flushed_offset} is flushed")
         if offset <= self.log_start_offset:
             return 0
-        before = len(self.segments)
-        self._guarded(self._delete_below, offset)
+        count = self._guarded(self._delete_below, offset)
         if self.epochs.truncate_start(offset):
             self._write_epochs()
-        return before - len(self.segments)
+        return count
 
     def _delete_below(self, int64_t offset):
         self.begin_writing()
@@ -358,6 +362,7 @@ cdef class LogFolder:
             del self.segments[:kept], self.bases[:kept]
             self.files.sync_folder(self.folder)
             self.listed = len(self.listing.segments)
+        return kept
 
     def _sync_sealed(self):
         cdef Segment segment

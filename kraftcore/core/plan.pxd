@@ -1,4 +1,3 @@
-# cython: language_level=3
 # A schema at one version, flattened to C: what to read or write, in wire order, and at which offset of the object.
 # Everything a plan points to (names, defaults, classes) is kept alive by the codec that owns it.
 
@@ -43,13 +42,13 @@ cdef class Codec:
     cdef object arena  # owns the plan's memory
 
 
-cdef Codec codec_of(cls, int version)
+cdef Codec codec_of(cls, version)
 
 
 cdef extern from *:
     """
     /* Dotted paths of error messages grow from the inside out; *path is NULL at first, and stays so without memory. */
-    static void kraft_note(PyObject **path, PyObject *name, Py_ssize_t index) {
+    static inline void kraft_note(PyObject **path, PyObject *name, Py_ssize_t index) {
         PyObject *old = *path, *made;
         const char *dot = old == NULL || PyUnicode_READ_CHAR(old, 0) == '[' ? "" : ".";
         if (name != NULL) {

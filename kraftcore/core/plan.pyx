@@ -1,4 +1,3 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True, autotestdict=False
 """From a schema and a version to the C plan that the encoder and the decoder walk; made once, on first use."""
 
 from kraftcore.errors import LocalError
@@ -48,7 +47,7 @@ cdef class Codec:
     """
 
 
-cdef Codec codec_of(cls, int version):
+cdef Codec codec_of(cls, version):
     """The codec of a class at a version, made on first use.
 
     Raises:
@@ -59,6 +58,8 @@ cdef Codec codec_of(cls, int version):
         raise TypeError(f"{cls!r} is no message class")
     made = known.get(version)
     if made is None:
+        if not isinstance(version, int) or not 0 <= version <= 0x7FFF:
+            raise KeyError(version)
         made = compile_codec(cls, version)
         known[version] = made
     return <Codec>made

@@ -1,4 +1,3 @@
-# cython: language_level=3
 # One record inside a batch, and a run of them, for compiled callers (batch, columns, log). The bytes are the
 # uncompressed records; every read is bounded, no length is believed before it is compared.
 #
@@ -50,13 +49,13 @@ cdef inline BatchFault scan_headers(
     const uint8_t *p, const uint8_t *end, int32_t count, int64_t *found, int64_t *wanted, const uint8_t **at
 ) noexcept nogil:
     # Walks `count` headers, which must fill the record exactly.
-    cdef int32_t size, i
+    cdef int32_t size, _i
     at[0] = p
     if count < 0 or count > (end - p) // 2:
         found[0] = count
         wanted[0] = (end - p) // 2
         return RECORD_HEADERS
-    for i in range(count):
+    for _i in range(count):
         at[0] = p
         p = read_varint(p, end, &size)
         if p == NULL:

@@ -1,4 +1,3 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True, autotestdict=False
 """One record, as Python sees it. record.pxd shows the bytes and walks them."""
 
 cimport cython
@@ -8,7 +7,6 @@ from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int32_t, int64_t, uint8_t
-from libc.string cimport memcpy
 
 from kraftcore.core.bytes cimport read_varint, write_varint
 

@@ -4,8 +4,8 @@ Order, and why a crash at any point is harmless:
 
 1. Leftovers go: ``.deleted`` files, temporary files, indexes without a log, segments below the listing's start (a
    deletion that was under way).
-2. Segments, oldest first. One that matches its line in the listing is trusted. Any other is read batch by batch and its
-   indexes are rebuilt; where the intact batches end, the log ends.
+2. Segments, oldest first. One that matches its line in the listing is trusted. Any other is read batch by batch and
+   its indexes are rebuilt; where the intact batches end, the log ends.
 3. That end is normal when nothing at or above it was durable by the listing: a torn tail. It is cut, later segments
    go. Below that, or (in a folder without a listing) when later segments exist, bytes that were durable are damaged:
    Kafka would cut there and lose what follows without a word; here opening fails, unless ``repair`` asks for it.
@@ -238,8 +238,8 @@ class _Recovery:
             self.actions.append(f"{path}: {reason}; the log is cut at offset {offset} on request")
             return
         raise CorruptDataError(
-            f"{reason}; records from offset {offset} on had been stored durably and cannot be read: recover from a replica "
-            f"or a snapshot, or open with repair=True to cut the log there",
+            f"{reason}; records from offset {offset} on had been stored durably and cannot be read: recover from a "
+            f"replica or a snapshot, or open with repair=True to cut the log there",
             position=position,
             path=path,
         )

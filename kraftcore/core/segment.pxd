@@ -1,4 +1,3 @@
-# cython: language_level=3
 # One segment of a log, for the log: `from kraftcore.core.segment cimport Segment`.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t

@@ -1,12 +1,13 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True, autotestdict=False
 """One segment of a log: a file of batches and its two sparse indexes.
 
-Index rules, Kafka's (LogSegment): a batch gets an entry when more than ``index_interval_bytes`` were appended since the last
-entry; the offset entry names the batch's last offset and its position, the time entry the largest timestamp so far and the
-last offset of the batch that had it, and only if the timestamp grew. Sealing (roll, close) adds a final time entry.
+Index rules, Kafka's (LogSegment): a batch gets an entry when more than ``index_interval_bytes`` were appended since
+the last entry; the offset entry names the batch's last offset and its position, the time entry the largest timestamp
+so far and the last offset of the batch that had it, and only if the timestamp grew. Sealing (roll, close) adds a
+final time entry.
 
-Nothing read from an index is trusted: the batch it points to must be one, at an offset that fits. If not, the search starts
-over from the segment's first byte. Batches read from disk have their checksum verified before anybody sees them.
+Nothing read from an index is trusted: the batch it points to must be one, at an offset that fits. If not, the search
+starts over from the segment's first byte. Batches read from disk have their checksum verified before anybody sees
+them.
 """
 
 cimport cython
@@ -111,17 +112,19 @@ cdef class Segment:
 
     def sync(self):
         """Make a sealed segment durable, indexes and modification times included."""
+        cdef File file
         if not self.synced:
             self.attach()
-            self.log.flush(True)
-            self.offsets.file.flush(True)
-            self.times.file.flush(True)
+            for file in (self.log, self.offsets.file, self.times.file):
+                file.flush(True)
             self.synced = True
 
     def flush(self):
         """Make the batches of the active segment durable. Its indexes are rebuilt after a crash."""
+        cdef File log
         self.attach()
-        self.log.flush(False)
+        log = self.log  # a failing append in the other thread may close it meanwhile
+        log.flush(False)
 
     def unseal(self):
         """Open it for appends again. The distance to the next index entry starts anew, as after Kafka's restart."""
@@ -171,9 +174,11 @@ cdef class Segment:
 
     cdef int write(self, const uint8_t *p, int64_t size) except -1:
         # Whole, validated batches; `note` each of them afterwards.
+        cdef File log
         if self.log is None:
             self.attach()
-        self.log.pwrite(p, size, self.size)
+        log = self.log  # a failing flush in the other thread may close it meanwhile
+        log.pwrite(p, size, self.size)
         return 0
 
     cdef int note(self, const BatchHeader *header) except -1:
@@ -257,6 +262,7 @@ cdef class Segment:
         cdef int64_t position = self.find(offset, &header), budget, end = 0
         cdef bytes data
         cdef const uint8_t *p
+        cdef File log = self.log
         if position < 0 or header.last_offset >= up_to:
             return b""
         budget = min(max_bytes, self.size - position)
@@ -266,7 +272,7 @@ cdef class Segment:
             budget = header.size
         data = PyBytes_FromStringAndSize(NULL, budget)
         p = <const uint8_t *>PyBytes_AS_STRING(data)
-        budget = self.log.pread(<uint8_t *>p, budget, position)
+        budget = log.pread(<uint8_t *>p, budget, position)
         while True:
             if read_header(p + end, budget - end, &header) != BATCH_OK or not crc_matches(p + end, &header):
                 break
@@ -298,7 +304,8 @@ cdef class Segment:
             if offset <= entry.value < self.next_offset and self.find(entry.value, &header) >= 0 and (
                 header.max_timestamp == entry.key
             ):
-                offset = entry.value  # no batch up to this one has a larger timestamp than the entry's, which is too small
+                # No batch up to this one has a larger timestamp than the entry's, which is too small.
+                offset = entry.value
         position = self.find(offset, &header)
         look.start, look.got = 0, 0
         while 0 <= position < self.size and self.look_at(&look, position, &header):
@@ -310,7 +317,9 @@ cdef class Segment:
     # ---- truncate and recover
 
     def truncate(self, int64_t offset):
-        """Cut the batch that holds ``offset`` and all that follow; durable when it returns. The segment takes appends again.
+        """Cut the batch that holds ``offset`` and all that follow; the segment takes appends again.
+
+        Durable when it returns.
 
         Returns:
             Its new end: where the first batch that went had begun.
@@ -357,14 +366,12 @@ cdef class Segment:
     def recover(self, int32_t epoch):
         """Read all its batches, verify them, and rebuild its indexes from them.
 
-        Stops at the first byte that does not begin a whole, intact batch which continues the one before it. What lies from
-        there on stays in the file until ``cut_damage``.
+        Stops at the first byte that does not begin a whole, intact batch which continues the one before it. What lies
+        from there on stays in the file until ``cut_damage``.
 
         Args:
-            epoch: leader epoch of the batch before this segment, or -1.
-        Returns:
-            (bytes in the file, reason why the batches end before that or None, [(epoch, first offset)] of the epochs that
-            begin here).
+            epoch: leader epoch of the batch before this segment, or -1. Returns: (bytes in the file, reason why the
+        batches end before that or None, [(epoch, first offset)] of the epochs that begin here).
         """
         cdef int64_t file_size
         cdef list epochs = []
@@ -445,7 +452,8 @@ cdef class Segment:
         return None
 
     cdef int note_recovered(self, const BatchHeader *header) except -1:
-        # A foreign segment may have more batches than our index limit allows: its index then ends early, which is legal.
+        # A foreign segment may have more batches than our index limit allows: its index then ends early, which is
+        # legal.
         if self.since_entry > self.interval_bytes and (
             self.offsets.entries >= self.offsets.capacity or self.times.entries >= self.times.capacity - 1
         ):

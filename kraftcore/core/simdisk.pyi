@@ -19,7 +19,7 @@ class Fault:
 
 @final
 class SimulatedFile(File):
-    def __init__(self) -> None: ...
+    def __init__(self, *args: object, **kwargs: object) -> None: ...
 
 @final
 class SimulatedDisk(Files):

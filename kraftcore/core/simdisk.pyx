@@ -1,13 +1,14 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True, autotestdict=False
 """A disk in memory that forgets, tears, reorders, fills up and fails, all drawn from one injected random source.
 
 What it models, per file: the content that readers see (page cache), the content that would survive (durable), and the
-writes and truncations between the two, in order. Per folder: the names that readers see, the names that would survive, and
-the creations, renames and removals between the two. ``File.sync`` makes a file's content durable, ``sync_folder`` a folder's
-names; nothing else does. ``crash`` draws what survives of the rest and returns the disk after the restart.
+writes and truncations between the two, in order. Per folder: the names that readers see, the names that would
+survive, and the creations, renames and removals between the two. ``File.sync`` makes a file's content durable,
+``sync_folder`` a folder's names; nothing else does. ``crash`` draws what survives of the rest and returns the disk
+after the restart.
 
-More hostile than real file systems on purpose: names and contents are independent (a synced file whose name was not synced
-is gone), a grown file may end in zeros or in garbage, a failed sync forgets some of what it should have written while
+More hostile than real file systems on purpose: names and contents are independent (a synced file whose name was not
+synced is gone), a grown file may end in zeros or in garbage, a failed sync forgets some of what it should have
+written while
 readers still see it. Kinder in one point: bytes that were durable are not damaged by a torn write beside them.
 """
 
@@ -184,7 +185,8 @@ cdef class SimulatedDisk(Files):
         capacity: as above; may be changed at any time.
         used_bytes: file content now, unlinked files that are still open included.
         operations: how many operations were begun, reads included.
-        sync_latency_ms: called with a path at each sync; what it returns is added to ``latency_ms``. None: syncs are free.
+        sync_latency_ms: called with a path at each sync; what it returns is added to ``latency_ms``. None: syncs are
+        free.
         latency_ms: what slow syncs would have taken; the caller takes it and sets it back to 0. Nothing sleeps.
         trace: list of changes for ``replay``, or None.
         crashed: after ``crash``: nothing works any more.
@@ -442,7 +444,8 @@ cdef class SimulatedDisk(Files):
         """Cut the power. This disk is dead afterwards; so are its open files and locks.
 
         Args:
-            mode: what becomes of unsynced changes. ``lost``: none survives. ``kept``: all do. ``torn``: of each file and
+            mode: what becomes of unsynced changes. ``lost``: none survives. ``kept``: all do. ``torn``: of each file
+            and
                 folder, the first few, the next one partly. ``reordered``: any subset, writes by the sector.
                 ``mixed``: drawn anew for each file and folder.
         Returns:
@@ -529,7 +532,8 @@ cdef class SimulatedDisk(Files):
         return 0
 
     cdef int tear(self, bytearray content, int64_t position, bytes data) except -1:
-        # A prefix arrived, cut at any byte or at a sector; the size may be the new one already, the rest zeros or garbage.
+        # A prefix arrived, cut at any byte or at a sector; the size may be the new one already, the rest zeros or
+        # garbage.
         cdef int64_t size = len(data)
         cdef int64_t cut = self.draw(0, size)
         if self.rng.random() < 0.5:

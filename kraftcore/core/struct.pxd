@@ -1,4 +1,3 @@
-# cython: language_level=3
 # Objects with named fields whose values the codec reads and writes by byte offset, without an attribute look-up.
 
 from cpython.ref cimport PyObject, PyTypeObject

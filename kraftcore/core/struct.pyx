@@ -1,4 +1,3 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True, autotestdict=False
 """Message objects: Python classes with ``__slots__`` whose values the codec reaches by offset."""
 
 # A class body (kraftcore/protocol) is the schema; `lay_out` turns its fields into a Layout once, at class creation.
@@ -342,7 +341,8 @@ cdef class Struct:
             if isinstance(value, (bytes, bytearray, memoryview)):
                 size = len(value)
                 if size:
-                    shown.append(f"{field.name}={bytes(value)!r}" if size <= _LONGEST_SHOWN else f"{field.name}=<{size} bytes>")
+                    text = repr(bytes(value)) if size <= _LONGEST_SHOWN else f"<{size} bytes>"
+                    shown.append(f"{field.name}={text}")
             elif value != field.make_default():
                 shown.append(f"{field.name}={value!r}")
         if self.unknown:

@@ -1,4 +1,3 @@
-# cython: language_level=3
 # The recent end of a log in memory, for the log: `from kraftcore.core.tail cimport Tail`.
 
 from cpython.object cimport PyObject

@@ -1,13 +1,13 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True, autotestdict=False
 """The last batches of a log, kept in memory as they were appended.
 
-A ring of entries; each names a part of a buffer that holds one or more whole batches, in order and without a gap up to the
-log's end. Bounded in bytes, its own bookkeeping included. Followers that keep up and the apply loop read only from here.
+A ring of entries; each names a part of a buffer that holds one or more whole batches, in order and without a gap up
+to the log's end. Bounded in bytes, its own bookkeeping included. Followers that keep up and the apply loop read only
+from here.
 """
 
 cimport cython
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
@@ -87,8 +87,8 @@ cdef class Tail:
 
     cdef int push(self, object owner, int64_t start, int64_t size, int64_t base_offset, int64_t next_offset,
                   bint single) except -1:
-        # A bytearray holds a single batch: if its giver changes it against the contract, readers get wrong bytes, but the
-        # walk over lengths inside never leaves the buffer. Several batches come in bytes, which cannot change.
+        # A bytearray holds a single batch: if its giver changes it against the contract, readers get wrong bytes, but
+        # the walk over lengths inside never leaves the buffer. Several batches come in bytes, which cannot change.
         cdef TailEntry *entry
         if base_offset != self.next_offset or size + ENTRY_COST > self.bytes_max:
             self.reset(next_offset)

@@ -1,4 +1,3 @@
-# cython: language_level=3
 # Text that grows: UTF-8 bytes in C memory, with the forms that Kafka's tools print numbers, strings and bytes in.
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t

@@ -1,5 +1,4 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True, autotestdict=False
-"""Messages as JSON text, byte for byte as Kafka's tools print them (Jackson's compact form of the generated converters).
+"""Messages as JSON text, byte for byte as Kafka's tools print them (Jackson, compact, from the generated converters).
 
 Keys are the schema names with a small first letter, in schema order; only the fields of the version, tagged ones only
 when they differ from their default. Uuids and bytes are strings (base64), characters beyond ASCII stand as they are.
@@ -10,14 +9,13 @@ from decimal import Decimal
 
 cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize
-from cpython.float cimport PyFloat_AS_DOUBLE
 from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_Realloc
 from cpython.object cimport Py_EQ, PyObject_RichCompareBool
 from cpython.ref cimport PyObject
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 from kraftcore.core.struct cimport (
-    BOOL, BYTES, FLOAT64, RECORDS, STRING, STRUCT, UUID, Field, Layout, Slot, Struct, fill_slot, is_pristine,
+    BOOL, BYTES, FLOAT64, RECORDS, STRING, STRUCT, UUID, Field, Layout, Struct, fill_slot, is_pristine,
     layout_of, slot_at,
 )
 from kraftcore.core.uuid cimport Uuid
@@ -169,8 +167,11 @@ def java_double(double value):
     sign = "-" if repr(value).startswith("-") else ""
     if value == 0:
         return sign + "0.0"
-    digits = repr(abs(value)).partition("e")[0].replace(".", "").strip("0")
-    power = Decimal(repr(abs(value))).adjusted()
+    shortest = repr(abs(value))
+    if len(shortest.partition("e")[0].replace(".", "").strip("0")) == 1:
+        shortest = f"{abs(value):.1e}"  # Java takes the nearest of two digits where one would do
+    digits = shortest.partition("e")[0].replace(".", "").strip("0")
+    power = Decimal(shortest).adjusted()
     if -3 <= power < 7:
         if power < 0:
             return f"{sign}0.{'0' * (-power - 1)}{digits}"

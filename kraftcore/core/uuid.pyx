@@ -1,4 +1,3 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True, autotestdict=False
 """Kafka's 16-byte identifier."""
 
 # The standard library's uuid.UUID takes 1.5 us to build and prints another text form; a

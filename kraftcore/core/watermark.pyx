@@ -1,4 +1,3 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True, autotestdict=False
 """The leader's high watermark: up to where a majority of the voters has the log.
 
 One object per leader epoch. Sources: KIP-595 (high watermark, own-epoch rule), Raft 5.4.2, KIP-853 (a leader outside

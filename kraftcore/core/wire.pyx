@@ -1,4 +1,3 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True, autotestdict=False
 """Entry points of the wire codec: messages and whole frames."""
 
 #   struct.pyx   message objects: values by offset             plan.pyx     schema + version -> C plan
@@ -18,7 +17,9 @@ from cpython.ref cimport PyObject
 from libc.stdint cimport int16_t, int32_t, uint8_t, uint32_t
 from libc.string cimport memcpy
 
-from kraftcore.core.bytes cimport load_int16, load_int32, read_uvarint32, store_int16, store_int32, store_uint32, write_uvarint32
+from kraftcore.core.bytes cimport (
+    load_int16, read_uvarint32, store_int16, store_int32, store_uint32, write_uvarint32,
+)
 from kraftcore.core.decode cimport Reader, decode_body, start_reading, stop_reading
 from kraftcore.core.encode cimport (
     Writer, encode_body, finish_writing, flush_part, reserve, start_writing, stop_writing,
@@ -27,6 +28,7 @@ from kraftcore.core.plan cimport Codec, codec_of
 from kraftcore.core.struct cimport Struct
 
 cdef extern from "Python.h":
+    long long PyLong_AsLongLongAndOverflow(object value, int *overflow) except? -1
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
 
 cdef Py_ssize_t LONGEST_FRAME = 0x7FFFFFFF
@@ -43,14 +45,15 @@ cdef bytes as_bytes(object data):
     return bytes(memoryview(data))
 
 
-cdef Codec codec_to_encode(Struct message, int version):
+cdef Codec codec_to_encode(Struct message, version):
     try:
         return codec_of(type(message), version)
     except KeyError:
-        raise LocalError(f"{type(message).__name__} has no version {version}; known are {_ranges(type(message))}") from None
+        name = type(message).__name__
+        raise LocalError(f"{name} has no version {version}; known are {_ranges(type(message))}") from None
 
 
-cdef Codec codec_to_decode(cls, int version):
+cdef Codec codec_to_decode(cls, version):
     try:
         return codec_of(cls, version)
     except KeyError:
@@ -63,7 +66,7 @@ def _ranges(cls):
     return ", ".join([f"{low}-{high}" for low, high in cls.schema.decodable_versions]) or "none"
 
 
-def encode(Struct message not None, int version):
+def encode(Struct message not None, version):
     """Encode a message, record or header.
 
     Args:
@@ -86,7 +89,7 @@ def encode(Struct message not None, int version):
         stop_writing(&w)
 
 
-def decode(cls not None, data, int version):
+def decode(cls not None, data, version):
     """Decode a message, record or header that fills ``data`` exactly.
 
     Args:
@@ -102,7 +105,7 @@ def decode(cls not None, data, int version):
     return _decode(cls, as_bytes(data), version, 0, True)[0]
 
 
-def decode_prefix(cls not None, data, int version, Py_ssize_t position=0):
+def decode_prefix(cls not None, data, version, Py_ssize_t position=0):
     """Decode a message that starts at ``position``; bytes may follow it.
 
     Returns:
@@ -115,7 +118,7 @@ def decode_prefix(cls not None, data, int version, Py_ssize_t position=0):
     return _decode(cls, as_bytes(data), version, position, False)
 
 
-cdef tuple _decode(object cls, bytes data, int version, Py_ssize_t position, bint whole):
+cdef tuple _decode(object cls, bytes data, version, Py_ssize_t position, bint whole):
     cdef Codec codec = codec_to_decode(cls, version)
     cdef Reader r
     if not 0 <= position <= PyBytes_GET_SIZE(data):
@@ -127,6 +130,14 @@ cdef tuple _decode(object cls, bytes data, int version, Py_ssize_t position, bin
         return message, r.p - r.start
     finally:
         stop_reading(&r)
+
+
+cdef int int_of(value, int bits, str what) except? -1:
+    cdef int overflow = 0
+    cdef long long number = PyLong_AsLongLongAndOverflow(value, &overflow)
+    if overflow != 0 or number >> bits != 0 and number >> bits != -1:
+        raise LocalError(f"the {what} {value} does not fit an int{bits + 1}")
+    return <int>number
 
 
 cdef int put_header(Writer *w, Codec codec, int32_t correlation_id, object client_id) except -1:
@@ -268,7 +279,7 @@ cdef class FrameCodec:
         finally:
             stop_reading(&r)
 
-    def decode_response(self, frame, int api_key, int version):
+    def decode_response(self, frame, api_key, version):
         """Decode a response to a request of this api key and version.
 
         Returns:
@@ -279,7 +290,7 @@ cdef class FrameCodec:
             WireError: the frame is damaged.
         """
         cdef bytes data = as_bytes(frame)
-        cdef _Route route = self.route(api_key, version, True)
+        cdef _Route route = self.route(int_of(api_key, 15, "api key"), int_of(version, 15, "version"), True)
         cdef Reader r
         if route.body is None:
             codec_to_decode(self.find(api_key, True), version)
@@ -290,7 +301,7 @@ cdef class FrameCodec:
         finally:
             stop_reading(&r)
 
-    def encode_request(self, Struct message not None, int version, int correlation_id, client_id=None, *,
+    def encode_request(self, Struct message not None, version, correlation_id, client_id=None, *,
                        bint size_prefix=False):
         """Encode a request with its header.
 
@@ -309,7 +320,7 @@ cdef class FrameCodec:
         """
         return self.encode_frame(message, version, correlation_id, client_id, size_prefix, False, False)
 
-    def encode_request_parts(self, Struct message not None, int version, int correlation_id, client_id=None, *,
+    def encode_request_parts(self, Struct message not None, version, correlation_id, client_id=None, *,
                              bint size_prefix=False):
         """As ``encode_request``, but a list of buffers to send one after the other.
 
@@ -318,7 +329,7 @@ cdef class FrameCodec:
         """
         return self.encode_frame(message, version, correlation_id, client_id, size_prefix, False, True)
 
-    def encode_response(self, Struct message not None, int version, int correlation_id, *, bint size_prefix=False):
+    def encode_response(self, Struct message not None, version, correlation_id, *, bint size_prefix=False):
         """Encode a response with its header.
 
         Args:
@@ -335,12 +346,12 @@ cdef class FrameCodec:
         """
         return self.encode_frame(message, version, correlation_id, None, size_prefix, True, False)
 
-    def encode_response_parts(self, Struct message not None, int version, int correlation_id, *,
+    def encode_response_parts(self, Struct message not None, version, correlation_id, *,
                               bint size_prefix=False):
         """As ``encode_response``, but a list of buffers to send one after the other (see ``encode_request_parts``)."""
         return self.encode_frame(message, version, correlation_id, None, size_prefix, True, True)
 
-    cdef object encode_frame(self, Struct message, int version, int correlation_id, object client_id,
+    cdef object encode_frame(self, Struct message, version, correlation_id, object client_id,
                              bint size_prefix, bint is_response, bint split):
         cdef Codec codec = codec_to_encode(message, version)
         cdef Writer w
@@ -354,7 +365,7 @@ cdef class FrameCodec:
                 w.parts = <PyObject *>parts
             if size_prefix:
                 w.p += 4
-            put_header(&w, codec, correlation_id, client_id)
+            put_header(&w, codec, <int32_t>int_of(correlation_id, 31, "correlation id"), client_id)
             encode_body(codec, message, &w)
             size = w.flushed + (w.p - w.start)
             if size > LONGEST_FRAME:
@@ -422,7 +433,9 @@ cdef class RecordCodec:
         for i in range(3):
             p = read_uvarint32(p, r.end, &head[i])
             if p == NULL:
-                raise WireError("the frame of a metadata record ends too early or holds a bad varint", position=r.p - r.start)
+                raise WireError(
+                    "the frame of a metadata record ends too early or holds a bad varint", position=r.p - r.start
+                )
             r.p = p
             if i == 0 and head[0] != 1:
                 raise UnsupportedVersionError(f"metadata record frame version {head[0]} is not supported; known is 1")
@@ -432,7 +445,7 @@ cdef class RecordCodec:
         finally:
             stop_reading(&r)
 
-    def encode(self, Struct record not None, int version):
+    def encode(self, Struct record not None, version):
         """Encode a metadata record with its frame.
 
         Raises:
@@ -446,7 +459,7 @@ cdef class RecordCodec:
         try:
             w.p[0] = 1
             w.p = write_uvarint32(w.p + 1, <uint32_t>codec.api_key)
-            w.p = write_uvarint32(w.p, <uint32_t>version)
+            w.p = write_uvarint32(w.p, <uint32_t>codec.version)
             encode_body(codec, record, &w)
             return finish_writing(&w)
         finally:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from collections.abc import Callable
-from typing import Any, TypeVar
+from functools import cache
+from typing import Any, NamedTuple, TypeVar
 
 from kraftcore.core.struct import Field, Struct
 from kraftcore.core.uuid import Uuid
@@ -55,37 +56,61 @@ def _within(span: Span | None, version: int) -> bool:
     return span is not None and span[0] <= version and (span[1] is None or version <= span[1])
 
 
+class _Entry(NamedTuple):
+    """What to do with one field in one version."""
+
+    field: Field
+    present: bool  # else it must hold its default
+    tagged: bool
+    nullable: bool
+    convert: Callable[[Any], Any] | None
+
+
+@cache
+def _entries(cls: type[Struct], version: int) -> tuple[_Entry, ...]:
+    return tuple(
+        _Entry(
+            field,
+            _within(field.versions, version),
+            _within(field.tagged, version),
+            _within(field.nullable, version),
+            _WRITERS.get(field.type_name),
+        )
+        for field in cls.__layout__.fields
+        if _within(field.versions, version) or not field.ignorable
+    )
+
+
 def _struct_out(value: Struct, version: int, name: str, path: str) -> dict[str, Any]:
     out = {}
-    for field in type(value).__layout__.fields:
+    entries = _entries(type(value), version)  # type: ignore[arg-type]  # mypy takes the class for an instance
+    for field, present, tagged, nullable, convert in entries:
         held = getattr(value, field.name)
-        here = path + field.name
-        if not _within(field.versions, version):
-            if not field.ignorable and held != field.make_default():
-                raise LocalError(f"{name}, field {here}: holds a value that this version cannot carry")
-        elif not _within(field.tagged, version) or held != field.make_default():
-            out[field.json_name] = _value_out(field, held, version, name, here)
+        if (tagged or not present) and held == field.make_default():
+            continue
+        if not present:
+            raise LocalError(f"{name}, field {path}{field.name}: holds a value that this version cannot carry")
+        if held is None:
+            if not nullable:
+                raise LocalError(f"{name}, field {path}{field.name}: is None, but not nullable in this version")
+        elif field.struct_class is not None:
+            if field.is_array:
+                held = [_struct_out(x, version, name, f"{path}{field.name}[{i}].") for i, x in enumerate(held)]
+            else:
+                held = _struct_out(held, version, name, f"{path}{field.name}.")
+        elif convert is not None:
+            held = [convert(item) for item in held] if field.is_array else convert(held)
+        elif field.is_array:
+            held = list(held)
+        out[field.json_name] = held
     return out
 
 
-def _value_out(field: Field, value: Any, version: int, name: str, path: str) -> Any:
-    if value is None:
-        if not _within(field.nullable, version):
-            raise LocalError(f"{name}, field {path}: is None, but the field is not nullable in this version")
-        return None
-    if field.is_array:
-        return [_one_out(field, item, version, name, f"{path}[{i}]") for i, item in enumerate(value)]
-    return _one_out(field, value, version, name, path)
+def _to_base64(data: bytes) -> str:
+    return b64encode(data).decode()
 
 
-def _one_out(field: Field, value: Any, version: int, name: str, path: str) -> Any:
-    if field.struct_class is not None:
-        return _struct_out(value, version, name, path + ".")
-    if field.type_name == "uuid":
-        return str(value)
-    if field.type_name in ("bytes", "records"):
-        return b64encode(value).decode()
-    return value
+_WRITERS: dict[str, Callable[[Any], Any]] = {"uuid": str, "bytes": _to_base64, "records": _to_base64}
 
 
 def _struct_in(cls: type[M], data: Any, version: int, name: str, path: str) -> M:

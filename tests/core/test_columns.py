@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import batch_twin as twin
+import pyarrow as pa
 import pytest
 from batch_strategies import hostile_buffers, valid_batches
 from batch_twin import outcome_of_twin
@@ -18,8 +19,6 @@ from hypothesis import strategies as st
 from kraftcore.core.batch import Compression, build_batch, build_records_batch, iter_batches, stamp_batch
 from kraftcore.core.columns import COLUMNS, ColumnReader, DecodedColumns, arrow_schema, decode_columns
 from kraftcore.errors import CorruptBatchError, LocalError, MissingDependencyError
-
-pa = pytest.importorskip("pyarrow")
 
 Row = dict[str, Any]
 

@@ -248,4 +248,4 @@ def test_without_the_library() -> None:
             else:
                 raise SystemExit(f"{codec} worked without its library")
     """
-    subprocess.run([sys.executable, "-c", program], check=True)
+    subprocess.run([sys.executable, "-P", "-c", program], check=True)

@@ -11,6 +11,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+
 from kraftcore.core.files import File, Files, OsFiles
 from kraftcore.core.simdisk import SimulatedDisk
 from kraftcore.errors import ClosedError, LocalError, LockedError, StorageError
@@ -67,14 +68,20 @@ def test_reads_and_writes_at_positions(files: Files, folder: str) -> None:
 def test_refuses_nonsense_and_closed_files(files: Files, folder: str) -> None:
     file = files.open(f"{folder}/f", create=True)
     for action in (
-        lambda: file.read_at(-1, 1), lambda: file.read_at(0, -1), lambda: file.write_at(-1, b"x"),
+        lambda: file.read_at(-1, 1),
+        lambda: file.read_at(0, -1),
+        lambda: file.write_at(-1, b"x"),
         lambda: file.truncate(-1),
     ):
         with pytest.raises(LocalError, match="at least 0"):
             action()
     file.close()
     for action in (
-        lambda: file.read_at(0, 1), lambda: file.write_at(0, b"x"), lambda: file.write_at(0, b""), file.size, file.sync,
+        lambda: file.read_at(0, 1),
+        lambda: file.write_at(0, b"x"),
+        lambda: file.write_at(0, b""),
+        file.size,
+        file.sync,
         lambda: file.truncate(0),
     ):
         with pytest.raises(ClosedError, match="closed"):
@@ -205,7 +212,7 @@ def test_the_lock_is_the_one_that_java_takes(tmp_path: Path) -> None:
     files = OsFiles()
     lock = files.lock(path)
     open(path).close()  # closing another descriptor must not drop it
-    command = [sys.executable, "-c", LOCK_LIKE_JAVA, path]
+    command = [sys.executable, "-P", "-c", LOCK_LIKE_JAVA, path]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "held\n"
     lock.release()
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:

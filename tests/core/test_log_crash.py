@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from itertools import pairwise
 from random import Random
 from typing import Any, NamedTuple
 
@@ -84,7 +85,7 @@ def go_on(disk: SimulatedDisk, log: Log) -> None:
 def test_every_prefix_of_a_trace_reopens(seed: int, mode: str) -> None:
     trace, moments = record(seed)
     rng = Random(seed)
-    for before, after in zip(moments, moments[1:], strict=False):
+    for before, after in pairwise(moments):
         for count in range(before.trace, after.trace + 1):
             disk = SimulatedDisk.replay(trace, rng, count=count).crash(mode)  # type: ignore[arg-type]
             log = Log.open(disk, FOLDER, TINY, now_ms=0)
@@ -96,7 +97,7 @@ def test_every_prefix_of_a_trace_reopens(seed: int, mode: str) -> None:
 def test_a_crash_during_recovery_loses_nothing_either(seed: int) -> None:
     trace, moments = record(seed + 1000)
     rng = Random(seed)
-    for before, after in zip(moments, moments[1:], strict=False):
+    for before, after in pairwise(moments):
         count = rng.randint(before.trace, after.trace)
         disk = SimulatedDisk.replay(trace, rng, count=count).crash("mixed")
         copy = SimulatedDisk(rng, record=True)

