@@ -359,7 +359,8 @@ class Membership:
         if message is not None and leader is not None:
             if not state.is_ready(leader):
                 return state.ready_at(leader)
-            state.send(leader, message)
+            joins = isinstance(message, AddRaftVoterRequest)
+            state.send(leader, message, min_version=partition.JOIN_MIN_VERSION if joins else 0)
         role.update_deadline_ms = state.now_ms + state.config.fetch_timeout_ms
         return role.update_deadline_ms
 

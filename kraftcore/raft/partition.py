@@ -40,6 +40,10 @@ _SnapshotPartition = _SnapshotTopic.PartitionSnapshot
 # The first versions whose answers name the leader's endpoint. Fetch has the field from 16 on; Kafka fills it from 17.
 _FETCH_ENDPOINTS = 17
 _ENDPOINTS = 1
+# Below it Fetch names the replica in another field, and its directory not at all.
+FETCH_MIN_VERSION = 15
+# Below it AddRaftVoter is answered only when committed, which may need the one that asks.
+JOIN_MIN_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,8 @@ from kraftcore.raft.state import InFlight
 if TYPE_CHECKING:
     from kraftcore.raft.replica import Replica
 
+REPLICAS_MAX = 1000  # whose progress a leader remembers
+
 
 class Replication:
     """Everything about getting records from the leader to everyone else."""
@@ -172,6 +174,8 @@ class Replication:
         now = state.now_ms
         progress = role.replicas.get(key)
         if progress is None:
+            if len(role.replicas) >= REPLICAS_MAX:
+                self._forget_one(role)
             progress = role.replicas[key] = Progress(key)
         end = state.log.log_end_offset
         if offset >= end:
@@ -185,6 +189,13 @@ class Replication:
             self.heard_from(role, key.id)
             if role.watermark.update(key.id, offset):
                 self._high_watermark_moved(role)
+
+    def _forget_one(self, role: Leader) -> None:
+        # Whoever makes up keys must not fill our memory: of the observers, the one unheard of for longest goes.
+        observers = (seen for key, seen in role.replicas.items() if not self._state.voters.is_voter(key))
+        oldest = min(observers, key=lambda seen: seen.last_fetch_ms, default=None)
+        if oldest is not None:
+            del role.replicas[oldest.key]
 
     def heard_from(self, role: Leader, voter_id: int) -> None:
         """A voter fetches: it needs no BeginQuorumEpoch, and counts for check-quorum."""
@@ -293,7 +304,7 @@ class Replication:
         if role.snapshot is not None:
             state.send(leader, partition.fetch_snapshot_request(state, role.snapshot))
         else:
-            state.send(leader, partition.fetch_request(state))
+            state.send(leader, partition.fetch_request(state), min_version=partition.FETCH_MIN_VERSION)
         return None
 
     def advance_unattached(self, role: Unattached) -> int | None:
@@ -324,7 +335,8 @@ class Replication:
             return self._ask_again_ms
         ready = [server for server in servers if state.is_ready(server)]
         if ready:
-            state.send(state.rng.choice(ready), partition.fetch_request(state))
+            to = state.rng.choice(ready)
+            state.send(to, partition.fetch_request(state), min_version=partition.FETCH_MIN_VERSION)
             return None
         times = [at for server in servers if (at := state.ready_at(server)) is not None]
         return min(times) if times else None

@@ -5,10 +5,12 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
+from project import ROOT
 from scenario import Stage
 
 from kraftcore.errors import InvariantError
 from kraftcore.raft.roles import TRANSITIONS, Cause, Follower, Role, Unattached, draw_transitions
+from kraftcore.transports.simulation.planted import FAULTS as PLANTED
 
 # What the sources say (Kafka 4.3.1 QuorumState, KIP-996), written down independently of the table.
 ALLOWED = """
@@ -74,3 +76,12 @@ def test_the_diagram_names_every_move():
         if line:
             source, cause, target = line.split()
             assert f"    {source} --> {target}: {Cause[cause].value}" in text
+
+
+def test_the_documentation_shows_the_table_as_it_is():
+    assert draw_transitions() in (ROOT / "docs" / "consensus.md").read_text()
+
+
+def test_the_documentation_lists_every_planted_fault():
+    text = (ROOT / "docs" / "consensus.md").read_text()
+    assert all(f"| `{name}` |" in text for name in PLANTED)

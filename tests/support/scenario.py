@@ -13,19 +13,21 @@ Commands (words; ``key=value`` options in any order):
     refuse FROM->TO              the connection is refused: the sender is told so of all it asked
     flush ID | hold-flush ID     let the flush that was asked for end; stop doing so by itself
     crash ID [lost]              power cut; with ``lost`` nothing unflushed survives
-    restart ID
+    restart ID | replace-disk ID
     isolate ID | join ID         cut all links of a node; mend them
     stabilize                    deliver and flush until nothing moves, without time passing
     add-voter|remove-voter|update-voter LEADER VOTER [dir=OTHER] [ack=0]
     vote TO from=ID epoch=N last=OFFSET@EPOCH [pre=1] [voter=ID] [dir=ID|new|zero] [cluster=X]
     begin TO leader=ID epoch=N [voter=ID] [dir=...] [cluster=X] | end TO leader=ID epoch=N
     fetch TO from=ID epoch=N at=OFFSET@EPOCH [wait=MS]
-    transfer LEADER TO | barrier ID | upgrade ID | resign ID | snapshot ID | describe ID
+    fetch-snapshot TO epoch=N snapshot=END-EPOCH [position=N] [size=N] [cluster=X] [topic=X] | describe TO [topic=X]
+    transfer LEADER TO | barrier ID | upgrade ID | resign ID | snapshot ID | shutdown ID
     state [ID...] | log ID | voters ID | snapshots ID
 """
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from pathlib import Path
 
@@ -39,8 +41,10 @@ from kraftcore.protocol.frames import decode_request, decode_response, encode_re
 from kraftcore.protocol.messages.add_raft_voter import AddRaftVoterRequest
 from kraftcore.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kraftcore.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest
+from kraftcore.protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 from kraftcore.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest
 from kraftcore.protocol.messages.fetch import FetchRequest
+from kraftcore.protocol.messages.fetch_snapshot import FetchSnapshotRequest
 from kraftcore.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from kraftcore.protocol.messages.update_raft_voter import UpdateRaftVoterRequest
 from kraftcore.protocol.messages.vote import VoteRequest
@@ -346,6 +350,13 @@ class Stage:
         node.up = False
         node.disk = node.disk.crash(mode)
 
+    def do_replace_disk(self, number):
+        node = self.nodes[int(number)]
+        key = ReplicaKey(node.number, directory(100))
+        config = dataclasses.replace(node.config, key=key)
+        self.nodes[node.number] = new = Node(node.number, config)
+        new.life = node.life
+
     def do_restart(self, number):
         node = self.nodes[int(number)]
         node.open(self.now)
@@ -496,6 +507,23 @@ class Stage:
             ),
         )
 
+    def do_fetch_snapshot(self, to, epoch, snapshot, position="0", size="100", cluster="c", topic="__cluster_metadata"):
+        end, snapshot_epoch = snapshot.split("-")
+        kind = FetchSnapshotRequest.TopicSnapshot
+        wanted = kind.PartitionSnapshot(
+            partition=0,
+            current_leader_epoch=int(epoch),
+            snapshot_id=kind.PartitionSnapshot.SnapshotId(end_offset=int(end), epoch=int(snapshot_epoch)),
+            position=int(position),
+        )
+        topics = [kind(name=topic, partitions=[wanted])]
+        self.ask(to, FetchSnapshotRequest(cluster_id=cluster, replica_id=9, max_bytes=int(size), topics=topics))
+
+    def do_describe(self, to, topic="__cluster_metadata"):
+        kind = DescribeQuorumRequest.TopicData
+        data = kind(topic_name=topic, partitions=[kind.PartitionData(partition_index=0)])
+        self.ask(to, DescribeQuorumRequest(topics=[data]))
+
     # --- looking
 
     def do_state(self, *numbers):
@@ -535,6 +563,13 @@ class Stage:
 
 
 def _words(message) -> str:
+    if isinstance(message, DescribeQuorumResponse):
+        told = message.topics[0].partitions[0]
+        lists = [
+            [(item.replica_id, item.log_end_offset) for item in found]
+            for found in (told.current_voters, told.observers)
+        ]
+        return f" voters={lists[0]} observers={lists[1]} nodes={[node.node_id for node in message.nodes]}"
     text = getattr(message, "error_message", None)
     code = getattr(message, "error_code", 0)
     name = f" {ErrorCode.of(code).name}" if code else ""

@@ -1,0 +1,76 @@
+"""The ``simulate`` command: what it prints, and its exit status."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from kraftcore.cli import cli
+from kraftcore.transports.simulation.planted import FAULTS
+
+
+def run(*arguments):
+    return CliRunner().invoke(cli, ["simulate", *arguments])
+
+
+def test_a_seed_prints_its_options_first_and_its_verdict_last():
+    result = run("--seed", "7", "--nodes", "3", "--minutes", "0.2")
+    assert result.exit_code == 0, result.output
+    lines = result.output.splitlines()
+    assert lines[0].startswith("seed=7 commit=")
+    assert "nodes=3" in lines[0]
+    assert lines[-1].startswith("seed 7: ok; ")
+
+
+def test_seeds_as_json():
+    result = run("--seeds", "1..3", "--nodes", "3", "--minutes", "0.1", "--json")
+    assert result.exit_code == 0, result.output
+    lines = [json.loads(line) for line in result.output.splitlines()]
+    assert [line.get("seed") for line in lines] == [1, 2, 3, None]
+    assert lines[-1]["violations"] == 0
+
+
+def test_a_violation_is_explained_and_the_status_tells():
+    with FAULTS["stale-log-elected"].planted():
+        result = run("--seed", "1", "--nodes", "4", "--minutes", "0.5", "--faults", "loss,partition,crash")
+    assert result.exit_code == 1
+    assert "seed 1: VIOLATION" in result.output
+    assert "replay: kraftcore simulate --seed 1 --nodes 4 --minutes 0.5 --faults loss,partition,crash" in result.output
+    assert "shortest failing prefix found: " in result.output
+    assert "role         leader in epoch" in result.output
+
+
+def test_the_picture(tmp_path):
+    target = tmp_path / "run.svg"
+    assert run("--seed", "2", "--nodes", "3", "--minutes", "0.1", "--trace", str(target)).exit_code == 0
+    assert target.read_text().startswith("<svg")
+
+
+def test_planted_faults_print_one_object_a_line():
+    result = run("--planted-faults", "--fault", "votes-twice", "--fault", "appended-twice", "--tries", "20", "--json")
+    assert result.exit_code == 0, result.output
+    lines = [json.loads(line) for line in result.output.splitlines()]
+    assert [(line["fault"], line["caught"]) for line in lines] == [("votes-twice", True), ("appended-twice", True)]
+    assert all(1 <= line["seeds"] <= 20 for line in lines)
+
+
+def test_a_planted_fault_that_is_not_caught_fails():
+    assert run("--planted-faults", "--fault", "barrier-unasked", "--tries", "1").exit_code == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (),
+        ("--seed", "1", "--seeds", "1..2"),
+        ("--seeds", "3..1"),
+        ("--seeds", "x"),
+        ("--seed", "1", "--faults", "earthquake"),
+        ("--seeds", "1..2", "--trace", "x.svg"),
+        ("--planted-faults", "--fault", "nothing"),
+    ],
+)
+def test_wrong_usage(arguments):
+    assert run(*arguments).exit_code == 2

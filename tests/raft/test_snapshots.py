@@ -1,0 +1,155 @@
+"""A follower that receives a snapshot: what may come instead of the chunk it asked for."""
+
+from __future__ import annotations
+
+import pytest
+from scenario import Stage
+
+from kraftcore.core.uuid import Uuid
+from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.messages.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
+from kraftcore.raft import events
+
+_Topic = FetchSnapshotResponse.TopicSnapshot
+_Partition = _Topic.PartitionSnapshot
+
+
+def asking():
+    """A stage on which 3 has just sent FetchSnapshot to 1; the request's number, and what 1 answers."""
+    stage = Stage()
+    for command in ("add-nodes 2 observers=1", "isolate 3", "campaign 1", "stabilize", "append 1 a", "stabilize"):
+        stage.run(command)
+    for command in ("snapshot 1", "join 3", "timeout 3"):
+        stage.run(command)
+    node = stage.nodes[3]
+    for _ in range(100):
+        found = [
+            number
+            for number, sent in node.replica.state.in_flight.items()
+            if isinstance(sent.message, FetchSnapshotRequest)
+        ]
+        if found:
+            stage.queue.clear()
+            return stage, node, found[0]
+        stage.run("tick 50")
+        stage.run("deliver")
+    raise AssertionError("host 3 does not ask for the snapshot")
+
+
+def answer(error=0, end=4, epoch=1, size=10, position=0, data=b"0123456789", top=0, leader_epoch=1):
+    if top:
+        return FetchSnapshotResponse(error_code=top)
+    told = _Partition(
+        index=0,
+        error_code=error,
+        snapshot_id=_Partition.SnapshotId(end_offset=end, epoch=epoch),
+        current_leader=_Partition.LeaderIdAndEpoch(leader_id=1, leader_epoch=leader_epoch),
+        size=size,
+        position=position,
+        unaligned_records=data,
+    )
+    return FetchSnapshotResponse(topics=[_Topic(name="__cluster_metadata", partitions=[told])])
+
+
+def parts(node):
+    return [name for name in node.disk.list_folder("/n/__cluster_metadata-0") if name.endswith(".part")]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        answer(error=ErrorCode.SNAPSHOT_NOT_FOUND),
+        answer(error=ErrorCode.POSITION_OUT_OF_RANGE),
+        answer(end=-1),
+        answer(epoch=2),
+        answer(end=9),
+        answer(position=5),
+        answer(top=ErrorCode.UNKNOWN_SERVER_ERROR),  # Kafka 4.3.1 cannot say the first two in any other way
+        answer(size=10),  # whole, and no snapshot at all
+    ],
+    ids=[
+        "not found",
+        "out of range",
+        "no id",
+        "other epoch",
+        "other end",
+        "other position",
+        "unknown error",
+        "damaged",
+    ],
+)
+def test_what_is_of_no_use_is_dropped_and_fetched_anew(message):
+    stage, node, request = asking()
+    assert len(parts(node)) == 1
+    stage.lines = []
+    stage.handle(node, events.Answered(request, message))
+    assert parts(node) == []
+    assert node.store.ids == ()
+    assert node.log.log_end_offset == 0
+    stage.run("pass 300")
+    assert node.store.ids == ((4, 1),)
+    assert node.replica.high_watermark == 4
+    assert sorted(node.replica.voters.ids) == [1, 2]
+
+
+def test_chunks_add_up():
+    stage, node, request = asking()
+    stage.handle(node, events.Answered(request, answer(size=1000)))
+    assert len(parts(node)) == 1
+    (sent,) = [
+        sent.message for sent in node.replica.state.in_flight.values() if isinstance(sent.message, FetchSnapshotRequest)
+    ]
+    assert sent.topics[0].partitions[0].position == 10
+
+
+def test_a_leader_that_is_gone_leaves_no_part():
+    stage, node, _ = asking()
+    stage.run("begin 3 leader=2 epoch=7")
+    assert parts(node) == []
+    assert node.replica.epoch == 7
+
+
+@pytest.mark.parametrize("error", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_LEADER_EPOCH])
+def test_a_leader_that_leads_no_more_is_left_alone_for_a_moment(error):
+    stage, node, request = asking()
+    stage.handle(node, events.Answered(request, answer(error=error)))
+    assert node.replica.role.value == "follower"
+    assert node.store.ids == ()
+
+
+def test_a_full_disk_is_noted_and_tried_again():
+    stage, node, request = asking()
+    node.disk.capacity = node.disk.used_bytes
+    stage.lines = []
+    stage.handle(node, events.Answered(request, answer(size=1000)))
+    assert any("cannot write snapshot" in line for line in stage.lines)
+    assert parts(node) == []
+    node.disk.capacity = None
+    stage.run("pass 300")
+    assert node.store.ids == ((4, 1),)
+
+
+def test_an_impossible_snapshot_is_refused():
+    _, node, _ = asking()
+    role = node.replica.state.role
+    role.snapshot.part.close()
+    role.snapshot = None
+    begin = node.replica.snapshots.begin_fetch
+    assert not begin(role, (0, 0))
+    assert not begin(role, (5, node.replica.epoch + 1))
+    node.replica.state.high_watermark = 9
+    assert not begin(role, (5, 1))
+    assert role.snapshot is None
+
+
+def test_our_own_snapshot_makes_older_voter_sets_superfluous():
+    stage = Stage()
+    for command in ("add-nodes 3", "campaign 1", "stabilize", "update-voter 1 2 epoch=1 port=9", "stabilize"):
+        stage.run(command)
+    state = stage.nodes[1].replica.state
+    before = len(state.voter_sets)
+    stage.run("snapshot 1")
+    assert len(state.voter_sets) < before
+    assert state.voters.get(2).endpoints[0].port == 9
+    assert state.voters_at(state.log.log_end_offset) == (1, state.voters)
+    assert state.voters.get(2).key.directory_id != Uuid()
