@@ -298,7 +298,9 @@ class Replication:
             at = self._fetch_from_bootstrap()
             ready = state.ready_at(leader)
             return ready if at is None else at if ready is None else min(at, ready)
-        # What is still out to an earlier leader or a bootstrap server does not keep us from asking this one.
+        # One Fetch at a time in an epoch; what is still out to an earlier leader does not keep us from asking this one.
+        if self._fetching():
+            return None
         if not state.is_ready(leader):
             return state.ready_at(leader)
         if role.snapshot is not None:
@@ -359,8 +361,11 @@ class Replication:
         if not isinstance(role, Follower) or sent.epoch != state.epoch or role.snapshot is not None:
             return
         asked = sent.message.topics[0].partitions[0]  # type: ignore[attr-defined]
-        if asked.fetch_offset != state.log.log_end_offset or not state.is_flushed:
-            return  # another Fetch was answered first
+        where = (asked.fetch_offset, asked.last_fetched_epoch)
+        if where != (state.log.log_end_offset, state.last_epoch) or not state.is_flushed:
+            # Another Fetch was answered first. Offset alone would not tell: cutting the log by an answer about records
+            # that are replaced by now would take back what was acknowledged.
+            return
         if answer.error_code != ErrorCode.NONE:
             self._replica.refuse_answer(source, response)
             return

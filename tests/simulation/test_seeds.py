@@ -16,6 +16,7 @@ ONCE_FAILED = [
     (157, 4, "a log cleaned up to its snapshot was thrown away at the next start"),
     (1013, 5, "the same, found by another road"),
     (4919, 5, "snapshots older than the log's start vouched for what stood before it"),
+    (20880, 3, "an answer to an older Fetch at the same offset cut off what was acknowledged"),
     (3425, 5, "votes for an earlier epoch arrived late, after a later leader had committed"),
     (3628, 4, "an uncommitted removal of a needed voter beside a dead one"),
     (4145, 5, "a voter set of records that a snapshot had replaced"),
