@@ -351,8 +351,11 @@ class Host:
                 break
             del self.outstanding[request_id]
             self.deliver(incarnation, Failed(request_id, Failure.TIMED_OUT))
-            if not self.is_up:
+            if self._went_down():
                 break
+
+    def _went_down(self) -> bool:
+        return not self.is_up  # asked anew: handling an event may end the process
 
     def receive_request(self, source: int, incarnation: int, correlation_id: int, frame: bytes) -> None:
         """A frame arrived."""
