@@ -22,7 +22,7 @@ compile_args = ["-O3", "-g0", "-Wall", "-Wextra"]
 compile_args += ["-Wno-unused-parameter", "-Wno-unused-function", "-Wno-maybe-uninitialized"]
 link_args = []
 if SANITIZE:
-    compile_args = ["-O1", "-g", "-fno-omit-frame-pointer", "-fsanitize=address,undefined"]
+    compile_args = ["-O1", "-g1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined"]
     link_args = ["-fsanitize=address,undefined"]
 
 

@@ -73,8 +73,8 @@ def environment(folder: Path) -> dict[str, Any]:
         "python": platform.python_version(),
         "java": _first_line(["java", "-version"]),
         "packages": {name: _version(name) for name in PACKAGES},
-        "measured": str(Path(kraftcore.__file__).parent),
-        "files_in": f"{folder} ({_filesystem(folder)})",
+        "measured": _measured(),
+        "files_in": _filesystem(folder),
         "load": [round(load, 2) for load in os.getloadavg()],
         "cpu_pressure": _pressure("cpu"),
         "io_pressure": _pressure("io"),
@@ -112,6 +112,11 @@ def _filesystem(folder: Path) -> str:
     path = str(folder.resolve())
     inside = [mount for mount in mounts if (path + "/").startswith(mount[1].rstrip("/") + "/")]
     return max(inside, key=lambda mount: len(mount[1]))[2] if inside else "file system unknown"
+
+
+def _measured() -> str:
+    # Not the path: results are kept and compared across machines.
+    return "installed package" if "site-packages" in Path(kraftcore.__file__).parts else "editable install"
 
 
 def _first_line(command: list[str]) -> str | None:

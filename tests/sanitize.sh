@@ -18,7 +18,7 @@ if [[ ! -d $site/kraftcore ]]; then
     tar -cf - --exclude='*.so' --exclude='*.c' --exclude='__pycache__' --exclude='*.egg-info' \
         setup.py pyproject.toml README.md LICENSE MANIFEST.in kraftcore transports plugins | tar -xf - -C "$scratch"
     isolation=()
-    if "$python" -c 'import Cython, setuptools' 2>/dev/null; then isolation=(--no-build-isolation); fi
+    if "$python" -c 'import Cython, setuptools as s; assert int(s.__version__.split(".")[0]) >= 77' 2>/dev/null; then isolation=(--no-build-isolation); fi
     (cd "$scratch" && KRAFTCORE_SANITIZE=1 "$python" -m pip install -q "${isolation[@]}" --no-deps --target "$site" . \
         >build.log 2>&1) || { tail -40 "$scratch/build.log" >&2; fail "the build failed"; }
     echo "built in ${SECONDS} s"
