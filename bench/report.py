@@ -64,8 +64,6 @@ def _rounded(figure: float) -> float:
 
 def environment(folder: Path) -> dict[str, Any]:
     """Machine, versions, load and seed of this run."""
-    import kraftcore
-
     return {
         "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "machine": f"{os.cpu_count()} x {_processor()}, {_memory()}",
@@ -115,6 +113,8 @@ def _filesystem(folder: Path) -> str:
 
 
 def _measured() -> str:
+    import kraftcore
+
     # Not the path: results are kept and compared across machines.
     return "installed package" if "site-packages" in Path(kraftcore.__file__).parts else "editable install"
 
