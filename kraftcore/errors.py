@@ -8,6 +8,7 @@ class                      what to do
 ``CorruptDataError``       bytes on disk are damaged: see the position; recover from a replica or a snapshot
 ``StorageError``           the disk or the file system failed; what was not acknowledged may be lost
 ``LockedError``            another process owns the directory: stop it, or use another directory
+``TransportError``         give another address, or mend the TLS settings that the message names
 ``MissingDependencyError`` install the extra that the message names
 ``InvariantError``         a bug in kraftcore: stop, keep the data, report it
 =========================  ===========================================================================================
@@ -113,6 +114,10 @@ class StorageError(KraftError, OSError):
 
 class LockedError(KraftError):
     """Another process owns the directory."""
+
+
+class TransportError(KraftError, OSError):
+    """A transport cannot listen, or was set up wrongly; the message names the address or setting."""
 
 
 class MissingDependencyError(KraftError, ImportError):

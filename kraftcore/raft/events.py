@@ -11,11 +11,11 @@ with the answer or the failure.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import Enum, auto
 from typing import Any, TypeAlias
 
 from kraftcore.core.struct import Struct
 from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.failure import Failure
 from kraftcore.raft.quorum import Endpoint, ReplicaKey, VoterSet
 
 # --- in ---------------------------------------------------------------------------------------------------------------
@@ -44,16 +44,6 @@ class Answered:
 
     request_id: int
     message: Struct
-
-
-class Failure(Enum):
-    """Why a request got no answer."""
-
-    REFUSED = auto()  # nobody listens there: the process is dead
-    RESET = auto()  # the connection broke with the request on it
-    TIMED_OUT = auto()
-    UNSUPPORTED_VERSION = auto()  # the peer speaks no version that can carry the request
-    OTHER = auto()  # name resolution, TLS, authentication
 
 
 @dataclass(frozen=True, slots=True)
