@@ -269,6 +269,7 @@ class Leader:
         check_quorum_deadline_ms: when it resigns unless a majority fetched; None for a sole voter.
         heard: voters heard since that timer last restarted.
         parked: fetches waiting.
+        news_due_ms: when they are answered because of the high watermark alone.
         change: the voter change in flight.
         upgrade_offset: a kraft.version record not yet committed, with the ticket that waits for it.
         updated_voters: kraft.version 0: what voters told with UpdateRaftVoter.
@@ -284,6 +285,7 @@ class Leader:
     begin_due_ms: dict[int, int] = field(default_factory=dict)
     heard: set[int] = field(default_factory=set)
     parked: list[ParkedFetch] = field(default_factory=list)
+    news_due_ms: int | None = None
     change: VoterChange | None = None
     upgrade: tuple[int, Any] | None = None
     updated_voters: VoterSet | None = None
