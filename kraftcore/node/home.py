@@ -49,8 +49,10 @@ class Home:
 
     def close(self) -> None:
         """Close the log, and let others have the directory. Idempotent."""
-        self.log.close()
-        self.locks.release()
+        try:
+            self.log.close()
+        finally:
+            self.locks.release()
 
 
 def open_home(files: Files, config: NodeConfig) -> Home:

@@ -22,6 +22,7 @@ from kraftcore.errors import (
     OutcomeUnknownError,
     OverloadedError,
     RefusedError,
+    StorageError,
 )
 from kraftcore.node.applier import Applier
 from kraftcore.node.clock import Clock
@@ -189,8 +190,8 @@ class Node:
             client_id: who asks, with ``sequence``: a retry with the same two is applied once. A client has one
                 proposal in flight at a time.
             sequence: 0 to 2**31 - 1, larger in each of a client's new proposals.
-            forward: on a node that does not lead, have the leader append it, and keep asking until it is done. A
-                retry that finds its record applied before this node knew of it has no result.
+            forward: have the leader append it, whoever that is and becomes, and keep asking until it is done, applied
+                once. A record that came here inside a snapshot has no result.
 
         Returns:
             The record's offset, and what the state machine returned for it here.
@@ -201,7 +202,7 @@ class Node:
             LocalError: the value is empty or too large, or the client's number is out of range.
             NodeStoppedError: the node stopped; the outcome is unknown.
         """
-        if client_id is None and not forward:
+        if client_id is None and sequence is None and not forward:
             queue = self._queue
             if queue.is_full:
                 await queue.wait_for_room()
@@ -233,7 +234,7 @@ class Node:
         client = _client(client_id, sequence, len(values))
         if not values or not all(values):
             raise _empty_record()
-        if forward and not self.is_leader:
+        if forward:  # numbered also where this node leads: it may lose that before the record is committed
             return await self._forwarder.append(list(values), client)
         number, first = client if client is not None else (-1, -1)
         return await self.propose(Proposal(values, self.size_of(values), True, number, first))
@@ -645,8 +646,10 @@ class Node:
         self._applied.unpark_all()
         self._has_changed()
         self._listeners.tell(Stopped(self._error))
-        if self._error is None:
+        try:
             self._home.close()
+        except (LocalError, StorageError) as error:  # a flush that never ends, or a disk that failed
+            self._error = self._error or error
 
     def _fail(self, error: BaseException) -> None:
         if not self._closed:

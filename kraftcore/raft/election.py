@@ -74,6 +74,8 @@ class Election:
         if led or (saved_leader_id is not None and saved_leader_id == me.id):
             # The epoch is ours, and what we promised in it is unknown: never lead it again.
             others = state.voters.ids - {me.id}
+            if state.voters.is_only_voter(me):
+                deadline = state.now_ms  # nobody to wait for
             state.role = Resigned(deadline, preferred_candidates(state.voters, me.id, {}), set(others))
         elif voted_for_itself:
             state.voted_key = me
@@ -235,6 +237,8 @@ class Election:
         state = self._state
         if role.election_deadline_ms <= state.now_ms and not state.shutting_down:
             deadline = state.random_election_deadline() if state.is_voter else None
+            if state.voters.is_only_voter(state.config.key):
+                deadline = state.now_ms
             state.become(Unattached(deadline), Cause.ELECTION_TIMEOUT, state.epoch + 1)
             return deadline
         due = role.election_deadline_ms if not state.shutting_down else None
