@@ -338,51 +338,57 @@ class Election:
 
     def on_begin_quorum_epoch(self, received: Received, request: BeginQuorumEpochRequest) -> None:
         """A leader presents itself."""
-        state = self._state
-        error = partition.check(state, request.cluster_id, partition.names_our_partition(state, request.topics))
-        if error is not ErrorCode.NONE:
-            state.reply(received.ticket, BeginQuorumEpochResponse(error_code=error))
+        error = self._hear_leader(received, request, BeginQuorumEpochResponse)
+        if error is None:
             return
         told = request.topics[0].partitions[0]
-        if told.leader_epoch < state.epoch:
-            error = ErrorCode.FENCED_LEADER_EPOCH
-        elif told.leader_id < 0:
-            error = ErrorCode.INVALID_REQUEST
-        else:
-            endpoints = tuple(Endpoint(item.name, item.host, item.port) for item in request.leader_endpoints)
-            if not self._replica.meet_leader(told.leader_epoch, told.leader_id, endpoints):
-                error = ErrorCode.INVALID_REQUEST
-            elif not partition.is_for_us(state, request.voter_id, told.voter_directory_id):
-                error = ErrorCode.INVALID_VOTER_KEY
-        state.reply(received.ticket, partition.begin_quorum_epoch_response(state, received, error))
+        if error is ErrorCode.NONE and not partition.is_for_us(self._state, request.voter_id, told.voter_directory_id):
+            error = ErrorCode.INVALID_VOTER_KEY
+        self._reply_to_leader(received, BeginQuorumEpochResponse, error)
 
     def on_end_quorum_epoch(self, received: Received, request: EndQuorumEpochRequest) -> None:
         """The leader steps down: start an election soon, sooner the better we stand in its list."""
+        error = self._hear_leader(received, request, EndQuorumEpochResponse)
+        if error is None:
+            return
+        state = self._state
+        told = request.topics[0].partitions[0]
+        role = state.role
+        if error is ErrorCode.NONE and isinstance(role, Follower) and role.leader_id == told.leader_id:
+            keys = [ReplicaKey(item.candidate_id, item.candidate_directory_id) for item in told.preferred_candidates]
+            if received.version == 0:
+                keys = [ReplicaKey(replica_id) for replica_id in told.preferred_successors]
+            backoff_ms = end_epoch_backoff(keys, state.config.key, state.config.election_backoff_max_ms)
+            role.fetch_deadline_ms = state.now_ms + backoff_ms
+            role.leader_gone = True
+        self._reply_to_leader(received, EndQuorumEpochResponse, error)
+
+    def _hear_leader(
+        self,
+        received: Received,
+        request: BeginQuorumEpochRequest | EndQuorumEpochRequest,
+        kind: type[BeginQuorumEpochResponse | EndQuorumEpochResponse],
+    ) -> ErrorCode | None:
+        """The checks both requests share; a leader that passes them is followed. None: answered at top level."""
         state = self._state
         error = partition.check(state, request.cluster_id, partition.names_our_partition(state, request.topics))
         if error is not ErrorCode.NONE:
-            state.reply(received.ticket, EndQuorumEpochResponse(error_code=error))
-            return
+            state.reply(received.ticket, kind(error_code=error))
+            return None
         told = request.topics[0].partitions[0]
         if told.leader_epoch < state.epoch:
-            error = ErrorCode.FENCED_LEADER_EPOCH
-        elif told.leader_id < 0:
-            error = ErrorCode.INVALID_REQUEST
-        else:
-            endpoints = tuple(Endpoint(item.name, item.host, item.port) for item in request.leader_endpoints)
-            if not self._replica.meet_leader(told.leader_epoch, told.leader_id, endpoints):
-                error = ErrorCode.INVALID_REQUEST
-            elif isinstance(role := state.role, Follower) and role.leader_id == told.leader_id:
-                keys = [
-                    ReplicaKey(item.candidate_id, item.candidate_directory_id) for item in told.preferred_candidates
-                ]
-                if received.version == 0:
-                    keys = [ReplicaKey(replica_id) for replica_id in told.preferred_successors]
-                role.fetch_deadline_ms = state.now_ms + end_epoch_backoff(
-                    keys, state.config.key, state.config.election_backoff_max_ms
-                )
-                role.leader_gone = True
-        state.reply(received.ticket, partition.end_quorum_epoch_response(state, received, error))
+            return ErrorCode.FENCED_LEADER_EPOCH
+        if told.leader_id < 0:
+            return ErrorCode.INVALID_REQUEST
+        endpoints = tuple(Endpoint(item.name, item.host, item.port) for item in request.leader_endpoints)
+        met = self._replica.meet_leader(told.leader_epoch, told.leader_id, endpoints)
+        return ErrorCode.NONE if met else ErrorCode.INVALID_REQUEST
+
+    def _reply_to_leader(
+        self, received: Received, kind: type[BeginQuorumEpochResponse | EndQuorumEpochResponse], error: ErrorCode
+    ) -> None:
+        state = self._state
+        state.reply(received.ticket, partition.quorum_epoch_response(kind, state, received, error))
 
     # --- answers ------------------------------------------------------------------------------------------------------
 

@@ -138,18 +138,17 @@ class Replication:
             key,
             asked.fetch_offset,
             max(request.min_bytes, 1),
-            request.max_bytes,
+            max(request.max_bytes, 0),
             state.now_ms + request.max_wait_ms,
             received.version,
             received.listener,
         )
         known = role.watermark.value
         behind = known is not None and asked.high_watermark < known
-        if request.max_wait_ms == 0 or behind or not self._answer_if_enough(parked):
-            if request.max_wait_ms == 0 or behind:
-                self._answer(role, parked)
-            else:
-                role.parked.append(parked)
+        if request.max_wait_ms == 0 or behind:
+            self._answer(role, parked)
+        elif not self._answer_if_enough(role, parked):
+            role.parked.append(parked)
 
     def _place(self, offset: int, epoch: int) -> partition.Elsewhere | None:
         """None if a replica at (offset, epoch) can go on from there; else where it must go."""
@@ -209,16 +208,14 @@ class Replication:
             role.heard.clear()
             role.check_quorum_deadline_ms = self._replica.election.check_quorum_deadline()
 
-    def _answer_if_enough(self, parked: ParkedFetch) -> bool:
+    def _answer_if_enough(self, role: Leader, parked: ParkedFetch) -> bool:
         state = self._state
         if state.log.log_end_offset <= parked.fetch_offset:
             return False
         data = state.log.read(parked.fetch_offset, parked.max_bytes)
         if len(data) < min(parked.min_bytes, parked.max_bytes):
             return False
-        role = state.role
-        if isinstance(role, Leader):
-            state.reply(parked.ticket, partition.fetch_records(state, parked, role, data))
+        state.reply(parked.ticket, partition.fetch_records(state, parked, role, data))
         return True
 
     def _answer(self, role: Leader, parked: ParkedFetch) -> None:
@@ -231,7 +228,7 @@ class Replication:
     def _wake_parked(self) -> None:
         role = self._state.role
         if isinstance(role, Leader) and role.parked:
-            role.parked = [parked for parked in role.parked if not self._answer_if_enough(parked)]
+            role.parked = [parked for parked in role.parked if not self._answer_if_enough(role, parked)]
 
     def expire_parked(self, role: Leader) -> int | None:
         """Answer what has waited long enough; when the next one will have."""
@@ -298,8 +295,9 @@ class Replication:
             at = self._fetch_from_bootstrap()
             ready = state.ready_at(leader)
             return ready if at is None else at if ready is None else min(at, ready)
-        # One Fetch at a time in an epoch; what is still out to an earlier leader does not keep us from asking this one.
-        if self._fetching():
+        # One Fetch at a time to this leader; what is still out to an earlier one, or to a bootstrap server that may be
+        # dead, does not keep us from asking it.
+        if self._fetching(leader):
             return None
         if not state.is_ready(leader):
             return state.ready_at(leader)
@@ -313,10 +311,13 @@ class Replication:
         """Ask a bootstrap server for records, and so for the leader."""
         return None if self._state.shutting_down or not self._state.is_flushed else self._fetch_from_bootstrap()
 
-    def _fetching(self) -> bool:
+    def _fetching(self, leader: Destination | None = None) -> bool:
         epoch = self._state.epoch
         return any(
-            request.epoch == epoch and partition.is_fetch(request.message) for request in self._state.in_flight.values()
+            request.epoch == epoch
+            and (leader is None or request.destination.node_id == leader.node_id)
+            and partition.is_fetch(request.message)
+            for request in self._state.in_flight.values()
         )
 
     def _fetch_from_bootstrap(self) -> int | None:

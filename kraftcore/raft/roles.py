@@ -270,7 +270,7 @@ class Leader:
         heard: voters heard since that timer last restarted.
         parked: fetches waiting.
         change: the voter change in flight.
-        upgrade_offset: a kraft.version record not yet committed, with the ticket that waits for it.
+        upgrade: offset of a kraft.version record not yet committed, and the tickets that wait for it.
         updated_voters: kraft.version 0: what voters told with UpdateRaftVoter.
         barrier: the confirmation round under way, and the next one's reads.
         transfer: see `PendingTransfer`.
@@ -285,7 +285,7 @@ class Leader:
     heard: set[int] = field(default_factory=set)
     parked: list[ParkedFetch] = field(default_factory=list)
     change: VoterChange | None = None
-    upgrade: tuple[int, Any] | None = None
+    upgrade: tuple[int, list[Any]] | None = None
     updated_voters: VoterSet | None = None
     barrier: PendingBarrier | None = None
     next_barrier: list[Any] = field(default_factory=list)

@@ -382,8 +382,8 @@ class Stage:
     def do_barrier(self, number):
         self.handle(self.nodes[int(number)], events.Barrier("barrier"))
 
-    def do_upgrade(self, number, level="1"):
-        self.handle(self.nodes[int(number)], events.Upgrade("upgrade", int(level)))
+    def do_upgrade(self, number, level="1", validate="0"):
+        self.handle(self.nodes[int(number)], events.Upgrade("upgrade", int(level), validate == "1"))
 
     def do_resign(self, number):
         self.handle(self.nodes[int(number)], events.Resign())
