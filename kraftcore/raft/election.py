@@ -24,7 +24,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kraftcore.core.watermark import Watermark
-from kraftcore.protocol.election_state import ReplicaKey
+from kraftcore.protocol.election_state import EPOCH_MAX, ReplicaKey
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
@@ -153,12 +153,22 @@ class Election:
             deadline = state.random_election_deadline()
             state.become(Unattached(deadline if state.is_voter else None, role.leader_id), Cause.PRE_VOTE_LOST)
 
-    def _become_candidate(self) -> None:
+    def _become_candidate(self, role: Prospective) -> None:
         state = self._state
+        if self._out_of_epochs():
+            self._lose_pre_vote(role)
+            return
         tally = self._own_tally()
         deadline = state.random_election_deadline()
         state.become(Candidate(tally, deadline), Cause.PRE_VOTE_WON, state.epoch + 1, vote=state.config.key)
         self._count_votes()
+
+    def _out_of_epochs(self) -> bool:
+        # Only a peer that lies about its epoch can bring us here; what is committed stays, and can be read.
+        if self._state.epoch < EPOCH_MAX:
+            return False
+        self._state.note(f"no election is possible any more: {EPOCH_MAX} is the last leader epoch there is")
+        return True
 
     def _become_leader(self, role: Candidate) -> None:
         state = self._state
@@ -233,7 +243,9 @@ class Election:
     def advance_resigned(self, role: Resigned) -> int | None:
         """Tell the voters; move to the next epoch when the timer ran out."""
         state = self._state
-        if role.election_deadline_ms <= state.now_ms and not state.shutting_down:
+        if role.election_deadline_ms <= state.now_ms and not state.shutting_down and self._out_of_epochs():
+            role.election_deadline_ms = state.random_election_deadline()
+        elif role.election_deadline_ms <= state.now_ms and not state.shutting_down:
             deadline = state.random_election_deadline() if state.is_voter else None
             state.become(Unattached(deadline), Cause.ELECTION_TIMEOUT, state.epoch + 1)
             return deadline
@@ -397,7 +409,7 @@ class Election:
         state = self._state
         role = state.role
         if response.error_code == ErrorCode.UNSUPPORTED_VERSION and isinstance(role, Prospective):
-            self._become_candidate()
+            self._become_candidate(role)
             return
         found = self._replica.single_partition(response, source)
         if found is None or not self._replica.meet_answer(found[0], response.node_endpoints, source):
@@ -411,7 +423,7 @@ class Election:
         role = self._state.role
         if isinstance(role, Prospective):
             if role.tally.won:
-                self._become_candidate()
+                self._become_candidate(role)
             elif role.tally.lost:
                 self._lose_pre_vote(role)
         elif isinstance(role, Candidate) and role.tally.won:
@@ -419,8 +431,9 @@ class Election:
 
     def on_vote_failed(self, failure: Failure) -> None:
         """A voter that cannot be asked for a pre-vote does not know them: KIP-996 then goes straight to the vote."""
-        if failure is Failure.UNSUPPORTED_VERSION and isinstance(self._state.role, Prospective):
-            self._become_candidate()
+        role = self._state.role
+        if failure is Failure.UNSUPPORTED_VERSION and isinstance(role, Prospective):
+            self._become_candidate(role)
 
     def leader_unreachable(self, role: Follower) -> None:
         """The leader's process refused or reset a connection: its election need not wait for the fetch timeout.

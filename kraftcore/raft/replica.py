@@ -371,12 +371,16 @@ class Replica:
     def _meet(self, answer: partition.Answer, endpoints: tuple[Endpoint, ...], source: Destination) -> bool:
         state = self.state
         error = answer.error_code
-        if answer.leader_epoch < state.epoch or error == ErrorCode.UNKNOWN_LEADER_EPOCH:
+        if error == ErrorCode.UNKNOWN_LEADER_EPOCH:  # it has yet to hear of this epoch
+            state.back_off(source)
+            return False
+        if answer.leader_epoch < state.epoch:
             return False
         behind = answer.leader_epoch > state.epoch
         if answer.leader_id is not None:
             unknown = state.leader_id is None
             if not self.meet_leader(answer.leader_epoch, answer.leader_id, endpoints):
+                state.back_off(source)
                 return False
             if unknown and not behind:
                 return bool(error == ErrorCode.NONE)

@@ -371,16 +371,18 @@ class Replication:
             self._replica.refuse_answer(source, response)
             return
         if answer.diverging_epoch.epoch >= 0:
-            if not self._truncate(answer.diverging_epoch.epoch, answer.diverging_epoch.end_offset):
-                return
+            taken = self._truncate(answer.diverging_epoch.epoch, answer.diverging_epoch.end_offset)
         elif answer.snapshot_id.epoch >= 0 or answer.snapshot_id.end_offset >= 0:
             snapshot_id = (answer.snapshot_id.end_offset, answer.snapshot_id.epoch)
-            if not self._replica.snapshots.begin_fetch(role, snapshot_id):
-                return
+            taken = self._replica.snapshots.begin_fetch(role, snapshot_id)
         else:
-            self._append_fetched(role, answer.records or b"", source)
-            self._follow_high_watermark(answer.high_watermark)
-        self.fetched_well(role)
+            taken = self._append_fetched(answer.records or b"", source)
+            if taken:
+                self._follow_high_watermark(answer.high_watermark)
+        if taken:
+            self.fetched_well(role)
+        else:  # the same answer would come again at once
+            state.back_off(source)
 
     def fetched_well(self, role: Follower) -> None:
         """The leader answered: it lives, and we can serve it."""
@@ -388,23 +390,25 @@ class Replication:
         role.has_fetched = True
         role.leader_gone = False
 
-    def _append_fetched(self, role: Follower, data: bytes, source: Destination) -> None:
+    def _append_fetched(self, data: bytes, source: Destination) -> bool:
         state = self._state
         if not data:
-            return
+            return True
         before = state.log.log_end_offset
         try:
             state.log.append_as_follower(data, state.now_ms, max_epoch=state.epoch)
         except CorruptBatchError as error:
-            state.note(f"dropped a damaged batch from {source}: {error}")
-            return
+            state.note(f"dropped a damaged batch from {source.host}:{source.port}: {error}")
+            return False
         end = state.log.log_end_offset
         if end == before:
-            return
+            state.note(f"dropped records from {source.host}:{source.port}: none is of our epoch or an earlier one")
+            return False
         state.learn_from(
             [batch for batch in iter_batches(data, verify=False, allow_partial=True) if batch.last_offset < end]
         )
         state.out.flush = True
+        return True
 
     def _follow_high_watermark(self, told: int) -> None:
         if told >= 0:

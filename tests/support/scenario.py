@@ -59,6 +59,7 @@ from kraftcore.storage.snapshots import SnapshotId, SnapshotStore
 from kraftcore.transports.simulation.timeline import summary
 
 FOLDER = "/n/__cluster_metadata-0"
+NOWHERE = -1  # where no node listens
 OUTSIDE = 0  # whoever sends the raw requests of a scenario
 
 
@@ -172,7 +173,8 @@ class Stage:
         node.deadline = effects.deadline_ms
 
     def send(self, node: Node, send) -> None:
-        target = next(n for n, other in self.nodes.items() if other.config.listeners[0].host == send.destination.host)
+        hosts = {other.config.listeners[0].host: n for n, other in self.nodes.items()}
+        target = hosts.get(send.destination.host, NOWHERE)
         schema = type(send.message).schema
         node.sent[send.request_id] = (schema.api_key, schema.versions[1], target, self.now + send.timeout_ms)
         frame = encode_request(send.message, schema.versions[1], send.request_id)
@@ -188,8 +190,8 @@ class Stage:
 
     def arrive(self, item: tuple) -> None:
         source, target, life, correlation, frame, is_answer = item
-        node = self.nodes[target]
-        if not node.up or source in self.cut or target in self.cut:
+        node = self.nodes.get(target)
+        if node is None or not node.up or source in self.cut or target in self.cut:
             self.say(f"lost {source} -> {target}")
             return
         if is_answer:
