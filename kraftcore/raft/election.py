@@ -6,11 +6,13 @@ Who may grant what (Kafka 4.3.1; "up to date": the asker's (last epoch, log end 
     Unattached            up to date                                     our earlier choice again; or, without one: no
     Prospective           up to date                                     leader known in this epoch, and up to date
     Follower              up to date, and this leader has not answered   never
-                          a Fetch yet, or is gone (*)
+                          a Fetch yet, is gone or silent (*)
     Candidate, Resigned   up to date                                     never
     Leader                never                                          never
 
-(*) Fast failover, ours: granting a pre-vote promises nothing, so this is safe beside replicas that do not know it.
+(*) Ours: granting a pre-vote promises nothing, so this is safe beside replicas that do not know it. Gone: fast
+failover. Silent for a fetch timeout: a replica that does not know yet that it was made a voter has no timer that would
+end its following; in Kafka 4.3.1 it refuses for ever, and the one that needs its pre-vote cannot win.
 
 A vote is in the quorum-state file before the answer leaves (effects order); pre-votes are never stored. Membership of
 either side is not checked (KIP-853 "Leader election"). The leader of an epoch is whoever won it; that two claim the
@@ -330,7 +332,8 @@ class Election:
             return False
         if pre_vote:
             if isinstance(role, Follower):
-                return up_to_date and (not role.has_fetched or role.leader_gone)
+                silent = not state.is_voter and role.fetch_deadline_ms <= state.now_ms
+                return up_to_date and (not role.has_fetched or role.leader_gone or silent)
             return up_to_date
         if not isinstance(role, Unattached | Prospective):
             return False
