@@ -105,10 +105,17 @@ class Transfer:
 
 @dataclass(frozen=True, slots=True)
 class Upgrade:
-    """Raise kraft.version."""
+    """Raise kraft.version.
+
+    Attributes:
+        ticket: comes back with the outcome, when the new version is committed or refused.
+        level: the new one; the present one is fine and changes nothing.
+        validate_only: only say whether it would be refused.
+    """
 
     ticket: Any
     level: int
+    validate_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
