@@ -18,7 +18,7 @@ class Certificates:
 
     def issue(self, name: str, *hosts: str, unit: str | None = None) -> str:
         made = self.authority.issue_cert(*hosts, common_name=name, organization_unit_name=unit)
-        path = self.folder / f"{name}.pem"
+        path = self.folder / f"{name}.pem"  # no name here holds a slash
         made.private_key_and_cert_chain_pem.write_to_path(str(path))
         return str(path)
 

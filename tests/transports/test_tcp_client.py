@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import socket
 from contextlib import aclosing, asynccontextmanager
+from itertools import pairwise
 from struct import pack
 
 import pytest
@@ -70,7 +71,7 @@ async def test_failed_attempts_come_ever_less_often(clock, monkeypatch):
     async with TcpTransport(log=lines.append) as transport:
         for _ in range(30):
             assert await ask(transport, Address("far", 9)) is Failure.REFUSED
-    pauses_ms = [(after - before) * 1000 for before, after in zip(attempts, attempts[1:], strict=False)]
+    pauses_ms = [(after - before) * 1000 for before, after in pairwise(attempts)]
     for pause_ms, about in zip(pauses_ms, [50, 100, 200, 400, 800] + 24 * [1000], strict=True):
         assert 0.79 * about <= pause_ms <= 1.21 * about
     assert len(set(pauses_ms[5:])) > 1  # jitter
