@@ -440,7 +440,10 @@ def _record_text(record: FeatureLevelRecord | UserScramCredentialRecord) -> str:
 
 
 def _record_object(record: FeatureLevelRecord | UserScramCredentialRecord) -> dict[str, object]:
-    return {"type": MetadataRecordType(record.schema.api_key).name, "data": to_json_dict(record, 0)}
+    kind = MetadataRecordType.FEATURE_LEVEL_RECORD
+    if isinstance(record, UserScramCredentialRecord):
+        kind = MetadataRecordType.USER_SCRAM_CREDENTIAL_RECORD
+    return {"type": kind.name, "data": to_json_dict(record, 0)}
 
 
 def _signed(data: bytes) -> str:

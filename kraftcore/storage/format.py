@@ -9,6 +9,7 @@ Source: KIP-853 and KIP-1022; Kafka 4.3.1, Formatter, DynamicVoters, BootstrapMe
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import re
 import time
@@ -309,12 +310,28 @@ def format_directory(
             files.unlink(store.path(BOOTSTRAP_SNAPSHOT_ID))
             store = SnapshotStore(files, store.folder)
         entries = [
-            voter(each.node_id, each.directory_id, [(plan.listener, each.host, each.port)]) for each in plan.voters
+            voter(each.node_id, each.directory_id, [(plan.listener, _as_kafka_writes(each.host), each.port)])
+            for each in plan.voters
         ]
         write_initial_voters(store, entries, clock_ms, kraft_version=plan.levels[KRAFT_VERSION.name])
     written_at = datetime.fromtimestamp(clock_ms() / 1000, UTC)
     write_meta_properties(files, folder, properties, written_at)
     return properties
+
+
+def _as_kafka_writes(host: str) -> str:
+    # IPv6 addresses in full, and IPv4 ones inside them bare, as java.net.InetAddress has them.
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host
+    if isinstance(address, ipaddress.IPv4Address):
+        return host
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    scope = "" if address.scope_id is None else f"%{address.scope_id}"
+    packed = address.packed
+    return ":".join(f"{int.from_bytes(packed[at : at + 2]):x}" for at in range(0, 16, 2)) + scope
 
 
 def _unused_id(used: set[Uuid], randbytes: Callable[[int], bytes]) -> Uuid:
