@@ -275,6 +275,11 @@ class Node:
                 return
         self._pump.submit(proposal)
 
+    @staticmethod
+    def size_of(values: Sequence[bytes]) -> int:
+        """What values take in a batch, at most."""
+        return sum(map(len, values)) + RECORD_OVERHEAD * len(values)
+
     # --- what effects mean for the application ------------------------------------------------------------------------
 
     def _settle(self, aftermath: Aftermath) -> None:

@@ -16,6 +16,7 @@ from kraftcore.node.plugin import Plugin, load_plugins
 from kraftcore.raft.quorum import Endpoint
 from kraftcore.state_machine import StateMachine
 from kraftcore.transports.base import Address, Origin, Reply, Transport
+from kraftcore.transports.tcp import TcpTransport
 
 
 @asynccontextmanager
@@ -51,10 +52,7 @@ async def open_node(
         home = await trio.to_thread.run_sync(open_home, disk, config)
         stack.callback(home.close)
         if transport is None:
-            # Not at the top: who brings a transport does not need ours.
-            from kraftcore.transports.tcp import TcpTransport
-
-            transport = await stack.enter_async_context(TcpTransport.from_config(config))
+            transport = await stack.enter_async_context(_tcp(config))
         gate = _Gate()
         endpoints = await _listen(transport, config, gate)
         raised: BaseException | None = None
@@ -78,6 +76,20 @@ async def open_node(
             raise NodeStoppedError(f"node {config.node_id} stopped: {node.error}") from node.error
         if raised is not None and not (isinstance(raised, trio.Cancelled) and body.cancel_called):
             raise raised
+
+
+def _tcp(config: NodeConfig) -> TcpTransport:
+    return TcpTransport(
+        tls=config.tls,
+        max_frame_bytes=config.max_frame_bytes,
+        max_connections=config.max_connections,
+        max_connections_per_peer=config.max_connections_per_peer,
+        connection_memory_bytes=config.connection_memory_bytes,
+        handshake_timeout_ms=config.handshake_timeout_ms,
+        idle_timeout_ms=config.idle_timeout_ms,
+        reconnect_backoff_ms=config.reconnect_backoff_ms,
+        reconnect_backoff_max_ms=config.reconnect_backoff_max_ms,
+    )
 
 
 class _Gate:
