@@ -15,8 +15,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "transports": {"core", "protocol"},
     # The simulator is no mere transport: it drives whole replicas on simulated disks, as a node does on real ones.
     "transports.simulation": {"core", "protocol", "storage", "raft"},
+    "state_machine": {"core"},
+    "node": {"core", "protocol", "storage", "raft", "transports", "config", "state_machine"},
+    "config": {"core", "protocol", "storage", "raft", "transports"},
     "cli": {"core", "protocol", "storage", "raft", "transports", "transports.simulation", "plugins", "node", "config"},
-    "plugins": {"core", "protocol", "storage", "raft", "node", "config"},
+    "plugins": {"core", "protocol", "storage", "raft", "node", "config", "state_machine"},
 }
 # What the inner layers must not reach for: tasks, sockets, clocks, hidden randomness, logging.
 FORBIDDEN: dict[str, set[str]] = {
