@@ -128,7 +128,7 @@ def kafka(purpose: Purpose) -> Built:
     pom = SOURCES / "kafka" / "pom.xml"
     jars = builds.make("kafka-raft", [pom], lambda folder: builds.copy_jars(pom, folder))
     rates = {"load": node.RATE, "failover": node.FAILOVER_RATE, "idle": node.IDLE_RATE}
-    return Built(node.command(java, f"{jars}/*", rates[purpose]))
+    return Built(node.KafkaCommand(java, f"{jars}/*", rates[purpose]))
 
 
 def kraftcore(purpose: Purpose) -> Built:

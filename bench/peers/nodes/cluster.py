@@ -69,23 +69,28 @@ class Cluster:
     """
 
     def __init__(self, command: Command, environment: Mapping[str, str], parent: Path) -> None:
-        ports = iter(free_ports(3 * SIZE))
-        self.folder = parent / f"cluster-{time.monotonic_ns()}"
+        self.parent = parent
+        self.environment = dict(os.environ) | environment
+        self.start(command)
+
+    def start(self, command: Command) -> None:
+        """Start three nodes with empty folders."""
+        addresses = [f"127.0.0.1:{port}" for port in free_ports(3 * SIZE)]
+        self.folder = self.parent / f"cluster-{time.monotonic_ns()}"
         self.folder.mkdir()
-        addresses = [f"127.0.0.1:{next(ports)}" for _ in range(3 * SIZE)]
+        self.command = command
         self.places = [
             Place(i, tuple(addresses[:SIZE]), addresses[SIZE + i], addresses[2 * SIZE + i], self.folder / f"n{i}")
             for i in range(SIZE)
         ]
-        self.environment = dict(os.environ) | environment
         self.processes: list[subprocess.Popen[bytes]] = []
         self.controls: list[Control] = []
         try:
             for place in self.places:
-                self.processes.append(self._start(command(place), place))
+                self.processes.append(self._spawn(command(place), place))
             self._connect()
         except BaseException:
-            self.close()
+            self.stop()
             raise
 
     def __enter__(self) -> Self:
@@ -94,9 +99,9 @@ class Cluster:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        self.stop()
 
-    def _start(self, command: list[str], place: Place) -> subprocess.Popen[bytes]:
+    def _spawn(self, command: list[str], place: Place) -> subprocess.Popen[bytes]:
         with self._output(place.index).open("wb") as output:
             return subprocess.Popen(
                 command,
@@ -187,7 +192,7 @@ class Cluster:
         page = os.sysconf("SC_PAGE_SIZE")
         return [int(Path(f"/proc/{process.pid}/statm").read_text().split()[1]) * page for process in self.processes]
 
-    def close(self) -> None:
+    def stop(self) -> None:
         """Kill the nodes and remove their files."""
         for control in self.controls:
             control.close()

@@ -11,11 +11,10 @@ import re
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 
 from bench.harness import Missing
-from bench.peers.nodes.cluster import Cluster, Command, Load, Place
+from bench.peers.nodes.cluster import Cluster, Load, Place
 from bench.peers.nodes.control import Answer, split
 from kraftcore.core.uuid import Uuid
 from kraftcore.protocol.frames import decode_response, encode_request
@@ -25,9 +24,11 @@ MAIN = "kafka.tools.TestRaftServer"
 TOPIC_ID = Uuid((2).to_bytes(16, "big"))
 """TestRaftServer's."""
 FETCH_API_KEY, FETCH_VERSION = 1, 17
+FETCH_TIMEOUT_S = 1.0
 HEAP = "-Xmx512m"
 RATE = 400_000
-"""Records/s asked for under load: the most it sustains on two cores; asked for more, latency grows until it fails."""
+"""Records/s asked for under load, about the most that two cores sustain; asked for more, latency grows until it fails."""
+RATE_MIN = 50_000
 IDLE_RATE = 1
 """The least it can be told to append."""
 FAILOVER_RATE = 1000
@@ -45,10 +46,72 @@ appender.c.layout.pattern=%m%n
 """
 
 
-def command(java: str, class_path: str, rate: int, record_bytes: int = 100) -> Command:
-    """Make a node's command line; its files are written on the way."""
+@dataclass(frozen=True)
+class Seen:
+    """What a Fetch told: the epoch, and the high watermark (the leader's only; None from others, or not known yet)."""
 
-    def make(place: Place) -> list[str]:
+    epoch: int
+    high_watermark: int | None
+
+
+START = Seen(0, 0)
+
+
+def fetch(address: str, known: Seen) -> Seen:
+    """Ask a node for the high watermark.
+
+    Args:
+        address: ``host:port`` of the node.
+        known: asked before; what comes after it is fetched, so that little is sent.
+    Raises:
+        OSError: it is not there.
+    """
+    with socket.create_connection(split(address), timeout=FETCH_TIMEOUT_S) as connection:
+        epoch = known.epoch
+        while (seen := _exchange(connection, known, epoch)).epoch > epoch and seen.high_watermark is None:
+            epoch = seen.epoch  # a Fetch in an older epoch than the node's is refused
+    return seen
+
+
+def _exchange(connection: socket.socket, known: Seen, leader_epoch: int) -> Seen:
+    topic = FetchRequest.FetchTopic
+    partition = topic.FetchPartition(
+        partition=0,
+        current_leader_epoch=leader_epoch,
+        fetch_offset=known.high_watermark or 0,
+        last_fetched_epoch=known.epoch,
+        partition_max_bytes=1,
+    )
+    topics = [topic(topic_id=TOPIC_ID, partitions=[partition])]
+    request = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1, topics=topics)
+    connection.sendall(encode_request(request, FETCH_VERSION, 1, "bench", size_prefix=True))
+    with connection.makefile("rb") as file:
+        frame = file.read(int.from_bytes(file.read(4), "big"))
+    if not frame:
+        raise ConnectionError("the node closed the connection")
+    _, response = decode_response(frame, FETCH_API_KEY, FETCH_VERSION)
+    assert isinstance(response, FetchResponse)
+    if not response.responses:
+        return Seen(-1, None)
+    answer = response.responses[0].partitions[0]
+    told = answer.error_code == 0 and answer.high_watermark >= 0
+    return Seen(answer.current_leader.leader_epoch, answer.high_watermark if told else None)
+
+
+@dataclass(frozen=True)
+class KafkaCommand:
+    """Makes a node's command line; its files are written on the way.
+
+    Attributes:
+        rate: records/s that a leader appends.
+    """
+
+    java: str
+    class_path: str
+    rate: int
+    record_bytes: int = 100
+
+    def __call__(self, place: Place) -> list[str]:
         place.folder.mkdir()
         (place.folder / "log4j2.properties").write_text(LOGGING)
         properties = place.folder / "server.properties"
@@ -64,80 +127,56 @@ def command(java: str, class_path: str, rate: int, record_bytes: int = 100) -> C
         properties.write_text("".join(f"{name}={text}\n" for name, text in lines.items()))
         (place.folder / "data").mkdir()
         options = ["--config", str(properties), "--replica-directory-id", str(Uuid.random())]
-        options += ["--throughput", str(rate), "--record-size", str(record_bytes)]
-        return [java, HEAP, "-cp", f"{place.folder}:{class_path}", MAIN, *options]
-
-    return make
-
-
-@dataclass(frozen=True)
-class Seen:
-    """What a Fetch told: the epoch, and the high watermark (the leader's only; None from others, or not known yet)."""
-
-    epoch: int
-    high_watermark: int | None
-
-
-def fetch(address: str, offset: int, epoch: int) -> Seen:
-    """Ask a node for the high watermark, as an observer that has the log up to ``offset``.
-
-    Raises:
-        OSError: it is not there.
-    """
-    topic = FetchRequest.FetchTopic
-    partition = topic.FetchPartition(partition=0, fetch_offset=offset, last_fetched_epoch=epoch, partition_max_bytes=1)
-    topics = [topic(topic_id=TOPIC_ID, partitions=[partition])]
-    request = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1, topics=topics)
-    with socket.create_connection(split(address), timeout=1.0) as connection:
-        connection.sendall(encode_request(request, FETCH_VERSION, 1, "bench", size_prefix=True))
-        with connection.makefile("rb") as file:
-            frame = file.read(int.from_bytes(file.read(4), "big"))
-    if not frame:
-        raise ConnectionError("the node closed the connection")
-    _, response = decode_response(frame, FETCH_API_KEY, FETCH_VERSION)
-    assert isinstance(response, FetchResponse)
-    if response.error_code or not response.responses:
-        return Seen(-1, None)
-    answer = response.responses[0].partitions[0]
-    known = answer.error_code == 0 and answer.high_watermark >= 0
-    return Seen(answer.current_leader.leader_epoch, answer.high_watermark if known else None)
+        options += ["--throughput", str(self.rate), "--record-size", str(self.record_bytes)]
+        return [self.java, HEAP, "-cp", f"{place.folder}:{self.class_path}", MAIN, *options]
 
 
 class KafkaCluster(Cluster):
     """TestRaftServer three times; what other nodes answer on their control address is observed from outside."""
 
-    known = Seen(0, 0)
+    known = START
 
     def _connect(self) -> None:
-        self.wait_until(lambda: [fetch(address, 0, 0) for address in self.places[0].peers])
+        self.wait_until(lambda: [fetch(address, START) for address in self.places[0].peers])
 
     def leader(self) -> int | None:
         for index, address in enumerate(self.places[0].peers):
-            seen = self._look(address)
+            try:
+                seen = fetch(address, self.known)
+            except OSError:  # too busy to answer, or gone: another may lead
+                continue
             if seen.high_watermark is not None:
                 self.known = seen
                 return index
         return None
 
-    def _look(self, address: str) -> Seen:
-        assert self.known.high_watermark is not None
-        return fetch(address, self.known.high_watermark, self.known.epoch)
-
     def ready(self) -> int:
         return self.wait_until(self.leader)
 
     def load(self, load: Load, warm_s: float, measure_s: float) -> Answer:
+        """Watch what the generator does; at a lower rate if the leader loses its office under this one."""
+        while True:
+            try:
+                return self._watch(load, warm_s + WARM_S, max(measure_s, REPORT_S))
+            except Missing:
+                command = self.command
+                if not isinstance(command, KafkaCommand) or command.rate <= RATE_MIN:
+                    raise
+                self.stop()
+                self.known = START
+                self.start(replace(command, rate=command.rate // 2))
+
+    def _watch(self, load: Load, warm_s: float, measure_s: float) -> Answer:
         leader = self.ready()
-        time.sleep(warm_s + WARM_S)
+        time.sleep(warm_s)
         begin, first = time.perf_counter(), self._committed(leader)
-        time.sleep(max(measure_s, REPORT_S))
+        time.sleep(measure_s)
         end, last = time.perf_counter(), self._committed(leader)
-        answer: Answer = {"calls": (last - first) / load.batch, "errors": 0, "seconds": end - begin}
         reports = re.findall(r"([\d.]+) p75 ([\d.]+) p99", self._output(leader).read_text())
         if not reports:
             raise Missing(f"{MAIN} reported no latency")
-        answer["p99_us"] = float(reports[-1][1]) * 1e3
-        return answer
+        p99_us = float(reports[-1][1]) * 1e3
+        return {"calls": (last - first) / load.batch, "errors": 0, "seconds": end - begin, "p99_us": p99_us}
 
     def _committed(self, leader: int) -> int:
         if self.leader() != leader or self.known.high_watermark is None:
@@ -145,12 +184,11 @@ class KafkaCluster(Cluster):
         return self.known.high_watermark
 
     def prober(self, index: int, timeout_ms: int) -> Callable[[], bool]:
-        address = self.places[0].peers[index]
-        before = self.known.epoch
+        address, known = self.places[0].peers[index], self.known
 
         def probe() -> bool:
             # A leader tells a high watermark only after it committed a record of its own epoch.
-            seen = self._look(address)
-            return seen.high_watermark is not None and seen.epoch > before
+            seen = fetch(address, known)
+            return seen.high_watermark is not None and seen.epoch > known.epoch
 
         return probe

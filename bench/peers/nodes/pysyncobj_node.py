@@ -1,7 +1,7 @@
 """A node of PySyncObj with a journal file; three of these processes form a cluster.
 
-PySyncObj never flushes its journal, and has no setting for it: what it acknowledged survives a killed process, but not a
-power cut. ``--msync`` adds a flush after each appended entry, which is our patch and no feature of the library.
+PySyncObj never flushes its journal, and has no setting for it: what it acknowledged survives a killed process, but
+not a power cut. ``--msync`` adds a flush after each appended entry; that is our patch, no feature of the library.
 """
 
 from __future__ import annotations
