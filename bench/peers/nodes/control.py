@@ -37,7 +37,7 @@ class Control:
     def __init__(self, address: str) -> None:
         self.socket = socket.create_connection(split(address), timeout=CONNECT_TIMEOUT_S)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.file = self.socket.makefile("rwb")
+        self.file = self.socket.makefile("rb")
 
     def ask(self, op: str, timeout_s: float = 10.0, **fields: object) -> Answer:
         """Send one request and wait for its answer.
@@ -46,8 +46,7 @@ class Control:
             OSError: the node is gone, or silent for longer than the timeout.
         """
         self.socket.settimeout(timeout_s)
-        self.file.write(json.dumps({"op": op, **fields}).encode() + b"\n")
-        self.file.flush()
+        self.socket.sendall(json.dumps({"op": op, **fields}).encode() + b"\n")
         line = self.file.readline()
         if not line:
             raise ConnectionError("the node closed the connection")

@@ -27,7 +27,7 @@ FETCH_API_KEY, FETCH_VERSION = 1, 17
 FETCH_TIMEOUT_S = 1.0
 HEAP = "-Xmx512m"
 RATE = 400_000
-"""Records/s asked for under load, about the most that two cores sustain; asked for more, latency grows until it fails."""
+"""Records/s asked for under load: about what two cores sustain. With more, latency grows until it fails."""
 RATE_MIN = 50_000
 IDLE_RATE = 1
 """The least it can be told to append."""
