@@ -9,6 +9,8 @@ class                      what to do
 ``StorageError``           the disk or the file system failed; what was not acknowledged may be lost
 ``LockedError``            another process owns the directory: stop it, or use another directory
 ``TransportError``         give another address, or mend the TLS settings that the message names
+``RequestRefusedError``    read its code: the quorum answered no, and says why; nothing was changed
+``UnreachableError``       see that the named nodes run and can be reached, then call again
 ``MissingDependencyError`` install the extra that the message names
 ``InvariantError``         a bug in kraftcore: stop, keep the data, report it
 =========================  ===========================================================================================
@@ -118,6 +120,36 @@ class LockedError(KraftError):
 
 class TransportError(KraftError, OSError):
     """A transport cannot listen, or was set up wrongly; the message names the address or setting."""
+
+
+class RequestRefusedError(KraftError):
+    """A node answered a request with an error.
+
+    Attributes:
+        code: the error's number in the protocol; ``kraftcore.protocol.error_codes`` has them all.
+        name: its name, for example ``VOTER_NOT_FOUND``.
+        retriable: the same request may succeed later.
+    """
+
+    def __init__(self, code: int, name: str, message: str, *, retriable: bool = False) -> None:
+        self.code = code
+        self.name = name
+        self.retriable = retriable
+        super().__init__(message)
+
+
+class UnreachableError(KraftError):
+    """No node answered in time.
+
+    Attributes:
+        last_failure: what went wrong at the last try, with the address.
+        outcome_unknown: the request was sent at least once, so it may have been carried out.
+    """
+
+    def __init__(self, message: str, *, last_failure: str, outcome_unknown: bool) -> None:
+        self.last_failure = last_failure
+        self.outcome_unknown = outcome_unknown
+        super().__init__(message)
 
 
 class MissingDependencyError(KraftError, ImportError):
