@@ -15,6 +15,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "transports": {"core", "protocol"},
     # The simulator is no mere transport: it drives whole replicas on simulated disks, as a node does on real ones.
     "transports.simulation": {"core", "protocol", "storage", "raft"},
+    "config": {"core", "protocol", "storage", "raft", "transports"},
     "cli": {"core", "protocol", "storage", "raft", "transports", "transports.simulation", "plugins", "node", "config"},
     "plugins": {"core", "protocol", "storage", "raft", "node", "config"},
 }
