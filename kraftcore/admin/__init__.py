@@ -88,5 +88,11 @@ async def connect(
         return
     from kraftcore.transports.tcp import TcpTransport
 
+    failure: Exception | None = None
     async with TcpTransport(tls=tls) as carrier:
-        yield client_over(carrier)
+        try:
+            yield client_over(carrier)
+        except Exception as error:  # raised below: a transport's nursery would put it into a group
+            failure = error
+    if failure is not None:
+        raise failure
