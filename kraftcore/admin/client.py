@@ -271,7 +271,7 @@ class AdminClient:
             "updateFeatures", request, UpdateFeaturesResponse, _check_moved, min_version=1
         )
         top = refusal(response.error_code, response.error_message)
-        results = dict.fromkeys(levels, top)
+        results: dict[str, RequestRefusedError | None] = dict.fromkeys(levels, top)
         for each in response.results:  # up to version 1
             if top is None and each.feature in results:
                 results[each.feature] = refusal(each.error_code, each.error_message)

@@ -64,20 +64,23 @@ class ToolGroup(click.Group):
         try:
             return super().make_context(info_name, args, parent, **extra)
         except click.UsageError as error:
-            error.exit_code = 1
-            raise
+            raise _as_in_kafka(error) from None
 
     def invoke(self, ctx: click.Context) -> object:
         """Run the sub-command."""
         try:
             return super().invoke(ctx)
         except click.UsageError as error:
-            error.exit_code = 1
-            raise
+            raise _as_in_kafka(error) from None
         except StorageError:
             raise
         except KraftError as error:
             raise ToolError(words(error)) from None
+
+
+def _as_in_kafka(error: click.UsageError) -> click.UsageError:
+    vars(error)["exit_code"] = 1
+    return error
 
 
 def words(error: KraftError) -> str:
@@ -157,25 +160,16 @@ def connected(*, short: bool = False) -> Callable[[Callable[..., T]], Callable[.
     """
 
     def decorate(function: Callable[..., T]) -> Callable[..., T]:
-        @bootstrap_options(short=short)
-        @click.pass_context
         @wraps(function)
-        def command(
-            ctx: click.Context,
-            bootstrap_server: str | None,
-            bootstrap_controller: str | None,
-            command_config: str | None,
-            **rest: Any,
-        ) -> T:
-            before = {} if ctx.parent is None else ctx.parent.params
-            connection = _connection(
-                bootstrap_server or before.get("bootstrap_server"),
-                bootstrap_controller or before.get("bootstrap_controller"),
-                command_config or before.get("command_config"),
-            )
-            return function(connection, **rest)
+        def command(**options: Any) -> T:
+            parent = click.get_current_context().parent
+            given = {name: options.pop(name) for name in ("bootstrap_server", "bootstrap_controller", "command_config")}
+            for name, value in given.items():
+                if value is None and parent is not None:
+                    given[name] = parent.params.get(name)
+            return function(_connection(*given.values()), **options)
 
-        return command
+        return bootstrap_options(short=short)(command)
 
     return decorate
 

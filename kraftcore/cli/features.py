@@ -233,12 +233,12 @@ def _update(
         raise
     except KraftError as error:
         results = dict.fromkeys(levels, error)
-    for name, error in sorted(results.items()):
+    for name in sorted(results):
         if as_json:
-            print_json(**_result(name, levels[name], dry_run, error))
+            print_json(**_result(name, levels[name], dry_run, results[name]))
         else:
-            click.echo(_result_line(verb, name, levels[name], dry_run, error))
-    failed = sum(error is not None for error in results.values())
+            click.echo(_result_line(verb, name, levels[name], dry_run, results[name]))
+    failed = sum(result is not None for result in results.values())
     if failed:
         raise ToolError(f"{failed} out of {len(levels)} operation(s) failed.")
 
