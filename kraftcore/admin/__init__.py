@@ -24,9 +24,9 @@ from kraftcore.admin.results import (
 )
 from kraftcore.admin.router import Router, Timing
 from kraftcore.config.addresses import parse_address
-from kraftcore.config.tls import TlsConfig
 from kraftcore.errors import LocalError
 from kraftcore.transports.base import Address, Transport
+from kraftcore.transports.tcp import TcpTransport, TlsSettings
 
 __all__ = [
     "AdminClient",
@@ -48,7 +48,7 @@ async def connect(
     *,
     bootstrap_controllers: Iterable[Address | str] = (),
     bootstrap_servers: Iterable[Address | str] = (),
-    tls: TlsConfig | None = None,
+    tls: TlsSettings | None = None,
     transport: Transport | None = None,
     timing: Timing | None = None,
     topic: str = "__cluster_metadata",
@@ -59,7 +59,7 @@ async def connect(
     Args:
         bootstrap_controllers: ``host:port`` of some controllers (their controller listener).
         bootstrap_servers: ``host:port`` of some brokers; exactly one of the two is given.
-        tls: how to connect; None: without TLS.
+        tls: how to connect, for example ``kraftcore.transports.tcp.TlsFiles``; None: without TLS.
         transport: moves the frames, and stays open; None: TCP, closed at the end.
         timing: how long to wait; None: Kafka's defaults.
         topic: name of the quorum's log.
@@ -86,13 +86,6 @@ async def connect(
     if transport is not None:
         yield client_over(transport)
         return
-    from kraftcore.transports.tcp import TcpTransport
-
-    failure: Exception | None = None
-    async with TcpTransport(tls=tls) as carrier:
-        try:
-            yield client_over(carrier)
-        except Exception as error:  # raised below: a transport's nursery would put it into a group
-            failure = error
-    if failure is not None:
-        raise failure
+    # What cannot be reached is said in the errors: no log lines on top.
+    async with TcpTransport(tls=tls, log=lambda _: None) as carrier:
+        yield client_over(carrier)

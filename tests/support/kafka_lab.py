@@ -1,9 +1,9 @@
 """Real Kafka quorums on loopback: nodes as processes of their own, and Kafka's tools.
 
-    with KafkaLab(kafka, tmp_path) as lab:
-        lab.start_quorum([1, 2, 3])
-        lab.broker(10).format().start()
-        print(lab.tool("quorum", "--bootstrap-controller", lab.controllers, "describe", "--status").out)
+with KafkaLab(kafka, tmp_path) as lab:
+    lab.start_quorum([1, 2, 3])
+    lab.broker(10).format().start()
+    print(lab.tool("quorum", "--bootstrap-controller", lab.controllers, "describe", "--status").out)
 """
 
 from __future__ import annotations
@@ -215,9 +215,7 @@ class KafkaLab:
         """Format and start controllers that are each other's voters (kraft.version 1)."""
         nodes = [self.controller(node_id, **properties) for node_id in ids]
         self.bootstrap = [node.address for node in nodes]
-        voters = ",".join(
-            f"{node_id}@{node.address}:{Uuid.random()}" for node_id, node in zip(ids, nodes, strict=True)
-        )
+        voters = ",".join(f"{node_id}@{node.address}:{Uuid.random()}" for node_id, node in zip(ids, nodes, strict=True))
         for node in nodes:
             node.write(controller_quorum_bootstrap_servers=self.controllers)
             node.format("--initial-controllers", voters).start()
