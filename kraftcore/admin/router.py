@@ -17,7 +17,14 @@ import trio
 
 from kraftcore import __version__
 from kraftcore.admin.results import ClusterDescription, NodeAddress
-from kraftcore.errors import LocalError, RequestRefusedError, UnreachableError, UnsupportedVersionError, WireError
+from kraftcore.errors import (
+    KraftError,
+    LocalError,
+    RequestRefusedError,
+    UnreachableError,
+    UnsupportedVersionError,
+    WireError,
+)
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.frames import decode_response, encode_request_parts
@@ -60,10 +67,15 @@ class Timing:
 
 @dataclass(slots=True)
 class Tries:
-    """What happened to the requests of one call so far."""
+    """What happened to the requests of one call so far.
+
+    Attributes:
+        lost_answers: how many were sent and not answered, the one under way included: each may have been carried out.
+        last_failure: for people.
+    """
 
     lost_answers: int = 0
-    last_failure: str = "no node was found to ask"
+    last_failure: str = ""
 
 
 class NoAnswer(Exception):
@@ -144,17 +156,17 @@ class Router:
             UnsupportedVersionError: the node cannot do it.
         """
         tries = Tries() if tries is None else tries
+        tries.last_failure = f"none of {', '.join(map(str, self._bootstrap))} has answered yet"
         backoff_ms = BACKOFF_MS
         with trio.move_on_after(self._timing.call_timeout_ms / 1000):
             while True:
                 try:
                     address = await self._find(node_id)
                     version = await self._version_for(address, request, min_version)
-                    response = await self._send(address, request, version, response_type)
+                    response = await self._try(tries, address, request, version, response_type)
                     check(response)
                     return response
                 except NoAnswer as failure:
-                    tries.lost_answers += failure.was_sent
                     tries.last_failure = str(failure)
                 except RequestRefusedError as error:
                     if error.code not in ELSEWHERE and not (retry_refusals and error.retriable):
@@ -168,6 +180,17 @@ class Router:
             last_failure=tries.last_failure,
             outcome_unknown=tries.lost_answers > 0,
         )
+
+    async def _try(self, tries: Tries, address: Address, request: Request, version: int, response_type: type[R]) -> R:
+        tries.lost_answers += 1
+        tries.last_failure = f"{address}: {REASONS[Failure.TIMED_OUT]}"
+        try:
+            response = await self._send(address, request, version, response_type)
+        except NoAnswer as failure:
+            tries.lost_answers -= not failure.was_sent
+            raise
+        tries.lost_answers -= 1
+        return response
 
     async def _find(self, node_id: int | None) -> Address:
         if node_id is not None:
@@ -193,18 +216,17 @@ class Router:
 
         Raises:
             NoAnswer: none of them answered.
-            RequestRefusedError: they refused.
-            UnsupportedVersionError: they are of the wrong kind, or too old.
+            KraftError: why the first that did answer was of no use; see ``AdminClient``.
         """
         known = list(dict.fromkeys((*self._bootstrap, *self._nodes.values())))
         answers: list[ClusterDescription] = []
-        errors: list[NoAnswer | RequestRefusedError | UnsupportedVersionError] = []
+        errors: list[NoAnswer | KraftError] = []
 
         async def ask(address: Address, delay_s: float, scope: trio.CancelScope) -> None:
             await trio.sleep(delay_s)
             try:
                 found = await self.describe(address)
-            except (NoAnswer, RequestRefusedError, UnsupportedVersionError) as error:
+            except (NoAnswer, KraftError) as error:
                 errors.append(error)
                 return
             answers.append(found)
