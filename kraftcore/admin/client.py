@@ -16,7 +16,8 @@ from kraftcore.admin.results import (
 )
 from kraftcore.admin.router import BROKERS, CONTROLLERS, Router, Tries, raise_refusal, refusal, to_cluster
 from kraftcore.core.uuid import Uuid
-from kraftcore.errors import LocalError, RequestRefusedError
+from kraftcore.errors import LocalError, RefusedError, RemoteProtocolError
+from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from kraftcore.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -24,7 +25,7 @@ from kraftcore.protocol.messages.describe_cluster import DescribeClusterRequest,
 from kraftcore.protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse, ReplicaState
 from kraftcore.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from kraftcore.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
-from kraftcore.raft.quorum import Endpoint, ReplicaKey
+from kraftcore.raft.quorum import Endpoint
 
 
 class UpgradeType(IntEnum):
@@ -35,24 +36,24 @@ class UpgradeType(IntEnum):
     UNSAFE_DOWNGRADE = 3
 
 
-class FeatureUpdateError(RequestRefusedError):
+class FeatureUpdateError(RefusedError):
     """At least one feature was not updated.
 
     Attributes:
         results: per feature the error, or None where the update was carried out.
     """
 
-    def __init__(self, results: Mapping[str, RequestRefusedError | None]) -> None:
+    def __init__(self, results: Mapping[str, RefusedError | None]) -> None:
         self.results = results
         first = next(error for error in results.values() if error is not None)
-        super().__init__(first.code, first.name, str(first), retriable=first.retriable)
+        super().__init__(first.error, first.message)
 
 
 class AdminClient:
     """Talks to a quorum, Kafka's or ours; made by ``kraftcore.admin.connect``.
 
     Every method raises, besides what it says itself:
-        RequestRefusedError: a node refused; code and text are Kafka's.
+        RefusedError: a node refused; name and text are Kafka's.
         UnreachableError: nobody answered within the call's timeout.
         UnsupportedVersionError: the node does not know the request, or is a broker where a controller is needed or
             the other way round.
@@ -95,8 +96,7 @@ class AdminClient:
         topics = response.topics
         found = [part for topic in topics if topic.topic_name == self._topic for part in topic.partitions]
         if len(topics) != 1 or len(found) != 1 or found[0].partition_index != 0:
-            code = ErrorCode.UNKNOWN_SERVER_ERROR
-            raise RequestRefusedError(code, code.name, f"the answer is not about {self._topic}, partition 0, alone")
+            raise RemoteProtocolError(f"the answer is not about {self._topic}, partition 0, alone")
         return found[0]
 
     async def describe_cluster(self, *, include_fenced: bool = False) -> ClusterDescription:
@@ -152,7 +152,7 @@ class AdminClient:
             timeout_ms: sent along. Kafka 4.3.1 ignores it and waits for controller.quorum.request.timeout.ms.
 
         Raises:
-            RequestRefusedError: DUPLICATE_VOTER: the id is a voter. REQUEST_TIMED_OUT: the controller lags, another
+            RefusedError: DUPLICATE_VOTER: the id is a voter. REQUEST_TIMED_OUT: the controller lags, another
                 change is in flight, or the commit takes too long (the change may still happen). UNSUPPORTED_VERSION:
                 kraft.version is 0. INCONSISTENT_CLUSTER_ID. INVALID_REQUEST: endpoints or versions do not fit.
         """
@@ -174,9 +174,9 @@ class AdminClient:
                 min_version=0 if ack_when_committed else 1,
                 tries=tries,
             )
-        except RequestRefusedError as error:
+        except RefusedError as error:
             key = ReplicaKey(voter_id, directory_id)
-            if error.code != ErrorCode.DUPLICATE_VOTER or not tries.lost_answers or not await self._is_voter(key):
+            if error.error != ErrorCode.DUPLICATE_VOTER.name or not tries.lost_answers or not await self._is_voter(key):
                 raise
 
     async def remove_voter(self, voter_id: int, directory_id: Uuid, *, cluster_id: str | None = None) -> None:
@@ -190,7 +190,7 @@ class AdminClient:
             cluster_id: refuse unless the quorum has this id; None: do not check.
 
         Raises:
-            RequestRefusedError: VOTER_NOT_FOUND: no such voter, or it is the last one. REQUEST_TIMED_OUT: another
+            RefusedError: VOTER_NOT_FOUND: no such voter, or it is the last one. REQUEST_TIMED_OUT: another
                 change is in flight, or the commit takes too long (the change may still happen). UNSUPPORTED_VERSION:
                 kraft.version is 0. INCONSISTENT_CLUSTER_ID.
         """
@@ -203,9 +203,9 @@ class AdminClient:
                 lambda response: raise_refusal(response.error_code, response.error_message),
                 tries=tries,
             )
-        except RequestRefusedError as error:
+        except RefusedError as error:
             key = ReplicaKey(voter_id, directory_id)
-            if error.code != ErrorCode.VOTER_NOT_FOUND or not tries.lost_answers or await self._is_voter(key):
+            if error.error != ErrorCode.VOTER_NOT_FOUND.name or not tries.lost_answers or await self._is_voter(key):
                 raise
 
     async def _is_voter(self, key: ReplicaKey) -> bool:
@@ -271,7 +271,7 @@ class AdminClient:
             "updateFeatures", request, UpdateFeaturesResponse, _check_moved, min_version=1
         )
         top = refusal(response.error_code, response.error_message)
-        results: dict[str, RequestRefusedError | None] = dict.fromkeys(levels, top)
+        results: dict[str, RefusedError | None] = dict.fromkeys(levels, top)
         for each in response.results:  # up to version 1
             if top is None and each.feature in results:
                 results[each.feature] = refusal(each.error_code, each.error_message)

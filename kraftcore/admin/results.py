@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kraftcore.raft.quorum import Endpoint, ReplicaKey
+from kraftcore.protocol.election_state import ReplicaKey
+from kraftcore.raft.quorum import Endpoint
 
 
 @dataclass(frozen=True, slots=True)

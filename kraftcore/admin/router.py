@@ -20,7 +20,7 @@ from kraftcore.admin.results import ClusterDescription, NodeAddress
 from kraftcore.errors import (
     KraftError,
     LocalError,
-    RequestRefusedError,
+    RefusedError,
     UnreachableError,
     UnsupportedVersionError,
     WireError,
@@ -37,7 +37,7 @@ from kraftcore.transports.base import Address, Transport
 BROKERS, CONTROLLERS = 1, 2  # endpoint types of DescribeCluster (KIP-919)
 BACKOFF_MS, BACKOFF_MAX_MS = 100, 1000  # retry.backoff.ms, retry.backoff.max.ms of Kafka's clients
 STAGGER_S = 0.25  # between asking one known node and the next for the cluster's nodes
-ELSEWHERE = {ErrorCode.NOT_CONTROLLER, ErrorCode.NOT_LEADER_OR_FOLLOWER}
+ELSEWHERE = {ErrorCode.NOT_CONTROLLER.name, ErrorCode.NOT_LEADER_OR_FOLLOWER.name}
 REASONS = {
     Failure.REFUSED: "nobody listens there",
     Failure.RESET: "the connection was broken",
@@ -86,13 +86,13 @@ class NoAnswer(Exception):
         super().__init__(reason)
 
 
-def refusal(code: int, message: str | None) -> RequestRefusedError | None:
+def refusal(code: int, message: str | None) -> RefusedError | None:
     """The error in a response as an exception; None for code 0. Without a text it gets Kafka's standard one."""
     if code == 0:
         return None
     known = ErrorCode.of(code)
     text = known.message if message is None else message
-    return RequestRefusedError(known, known.name, text or "", retriable=known.retriable)
+    return RefusedError(known.name, text or "")
 
 
 def raise_refusal(code: int, message: str | None) -> None:
@@ -143,7 +143,7 @@ class Router:
             name: what Kafka calls it, for messages.
             request: the same for every try.
             response_type: its response's class.
-            check: raises RequestRefusedError if the response holds one.
+            check: raises RefusedError if the response holds one.
             min_version: lowest version that can say what the request says.
             node_id: send it to this node and no other.
             retry_refusals: repeat on retriable errors, too.
@@ -151,7 +151,7 @@ class Router:
 
         Raises:
             LocalError: the cluster has no node ``node_id``.
-            RequestRefusedError: what ``check`` raised, unless another node or a later try may do better.
+            RefusedError: what ``check`` raised, unless another node or a later try may do better.
             UnreachableError: nobody answered within the call's timeout.
             UnsupportedVersionError: the node cannot do it.
         """
@@ -168,10 +168,10 @@ class Router:
                     return response
                 except NoAnswer as failure:
                     tries.last_failure = str(failure)
-                except RequestRefusedError as error:
-                    if error.code not in ELSEWHERE and not (retry_refusals and error.retriable):
+                except RefusedError as error:
+                    if error.error not in ELSEWHERE and not (retry_refusals and ErrorCode[error.error].retriable):
                         raise
-                    tries.last_failure = f"{error.name}: {error}"
+                    tries.last_failure = str(error)
                 self._target = None
                 await trio.sleep(backoff_ms / 1000)
                 backoff_ms = min(backoff_ms * 2, BACKOFF_MAX_MS)

@@ -22,12 +22,13 @@ from kraftcore.core.files import OsFiles
 from kraftcore.errors import (
     KraftError,
     LocalError,
-    RequestRefusedError,
+    RefusedError,
     StorageError,
     UnreachableError,
     UnsupportedVersionError,
 )
 from kraftcore.storage.properties import parse_properties
+from kraftcore.transports.tcp import TlsFiles
 
 T = TypeVar("T")
 JAVA_ERRORS = "org.apache.kafka.common.errors."
@@ -85,8 +86,8 @@ def _as_in_kafka(error: click.UsageError) -> click.UsageError:
 
 def words(error: KraftError) -> str:
     """What Kafka's tools print for an error, and for an unreachable quorum why it is so."""
-    if isinstance(error, RequestRefusedError):
-        return f"{JAVA_ERRORS}{exception_name(error.name)}: {error}"
+    if isinstance(error, RefusedError):
+        return f"{JAVA_ERRORS}{exception_name(error.error)}: {error.message}"
     if isinstance(error, UnsupportedVersionError):
         return f"{JAVA_ERRORS}UnsupportedVersionException: {error}"
     if isinstance(error, UnreachableError):
@@ -131,13 +132,31 @@ class Connection:
         return trio.run(partial(self._run, work))
 
     async def _run(self, work: Callable[[AdminClient], Awaitable[T]]) -> T:
-        protocol = self.properties.get("security.protocol", "PLAINTEXT").upper()
-        if protocol != "PLAINTEXT":
-            raise LocalError(f"{self.config_path}: security.protocol={protocol} is not supported: only PLAINTEXT is")
         async with admin.connect(
-            bootstrap_servers=self.servers, bootstrap_controllers=self.controllers, timing=self._timing()
+            bootstrap_servers=self.servers,
+            bootstrap_controllers=self.controllers,
+            tls=self._tls(),
+            timing=self._timing(),
         ) as client:
             return await work(client)
+
+    def _tls(self) -> TlsFiles | None:
+        find = self.properties.get
+        protocol = find("security.protocol", "PLAINTEXT").upper()
+        if protocol not in ("PLAINTEXT", "SSL"):
+            raise LocalError(f"{self.config_path}: security.protocol={protocol} is none of PLAINTEXT, SSL")
+        if protocol == "PLAINTEXT":
+            return None
+        for kind in ("keystore", "truststore"):
+            if find(f"ssl.{kind}.location") and find(f"ssl.{kind}.type", "JKS").upper() != "PEM":
+                raise LocalError(f"{self.config_path}: ssl.{kind}.type must be PEM")
+        if find("ssl.endpoint.identification.algorithm", "https").lower() != "https":
+            raise LocalError(f"{self.config_path}: ssl.endpoint.identification.algorithm must be https")
+        return TlsFiles(
+            certificate=find("ssl.keystore.location"),
+            ca=find("ssl.truststore.location"),
+            key_password=find("ssl.key.password"),
+        )
 
     def _timing(self) -> Timing:
         call_timeout_ms = self._milliseconds("default.api.timeout.ms", Timing().call_timeout_ms)
@@ -179,7 +198,7 @@ def bootstrap_options(*, short: bool = False) -> Callable[[Callable[..., T]], Ca
 
     def decorate(function: Callable[..., T]) -> Callable[..., T]:
         for letter, name, text in (
-            ("-c", "--command-config", "Properties: default.api.timeout.ms, request.timeout.ms, security.protocol."),
+            ("-c", "--command-config", "Properties: security.protocol, ssl.* (PEM), default.api.timeout.ms ..."),
             ("-C", "--bootstrap-controller", "Controllers to ask, host:port,...; the others are found through them."),
             ("-b", "--bootstrap-server", "Brokers to ask, host:port,...; they pass on what controllers have to do."),
         ):

@@ -24,7 +24,7 @@ from kraftcore.cli.admin_tool import (
     output_option,
     print_json,
 )
-from kraftcore.errors import KraftError, LocalError, RequestRefusedError
+from kraftcore.errors import KraftError, LocalError, RefusedError
 from kraftcore.protocol.features import FEATURES, METADATA_VERSION, MetadataVersion
 
 SHORT = re.compile(r"[+-]?[0-9]{1,5}", re.ASCII)
@@ -246,14 +246,18 @@ def _update(
 def _result(name: str, level: int, dry_run: bool, error: KraftError | None) -> dict[str, object]:
     fault = None
     if error is not None:
-        code = error.name if isinstance(error, RequestRefusedError) else type(error).__name__
-        fault = {"code": code, "message": str(error)}
+        name_of_error = error.error if isinstance(error, RefusedError) else type(error).__name__
+        fault = {"error": name_of_error, "message": _message(error)}
     return {"feature": name, "level": level, "dryRun": dry_run, "ok": error is None, "error": fault}
+
+
+def _message(error: KraftError) -> str:
+    return error.message if isinstance(error, RefusedError) else str(error)
 
 
 def _result_line(verb: str, name: str, level: int, dry_run: bool, error: KraftError | None) -> str:
     off = verb == "disable"
     if error is not None:
         what = f"disable {name}" if off else f"{verb} {name} to {level}"
-        return f"{'Can' if dry_run else 'Could'} not {what}. {error}"
+        return f"{'Can' if dry_run else 'Could'} not {what}. {_message(error)}"
     return f"{name} {'can be' if dry_run else 'was'} " + ("disabled." if off else f"{verb}d to {level}.")

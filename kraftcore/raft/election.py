@@ -24,13 +24,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kraftcore.core.watermark import Watermark
+from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
 from kraftcore.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
 from kraftcore.protocol.messages.vote import VoteRequest, VoteResponse
 from kraftcore.raft import partition
-from kraftcore.raft.events import Destination, Failure, Received
-from kraftcore.raft.quorum import Endpoint, ReplicaKey, Tally, preferred_candidates
+from kraftcore.raft.events import Destination, Received
+from kraftcore.raft.quorum import Endpoint, Tally, preferred_candidates
 from kraftcore.raft.roles import (
     Candidate,
     Cause,

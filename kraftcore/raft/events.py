@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from kraftcore.core.struct import Struct
+from kraftcore.protocol.election_state import ElectionState, ReplicaKey
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.failure import Failure
-from kraftcore.raft.quorum import Endpoint, ReplicaKey, VoterSet
+from kraftcore.raft.quorum import Endpoint, VoterSet
 
 # --- in ---------------------------------------------------------------------------------------------------------------
 
@@ -136,25 +137,6 @@ Event: TypeAlias = (
 )
 
 # --- out --------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class ElectionState:
-    """What a replica must never forget; goes to the ``quorum-state`` file.
-
-    Attributes:
-        epoch: the leader epoch it is in.
-        leader_id: the leader of that epoch, or None.
-        voted_key: whom it voted for in that epoch, or None.
-        kraft_version: the latest in the log, committed or not; chooses the file's data version.
-        voter_ids: written at kraft.version 0 only.
-    """
-
-    epoch: int = 0
-    leader_id: int | None = None
-    voted_key: ReplicaKey | None = None
-    kraft_version: int = 0
-    voter_ids: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,14 +18,16 @@ from typing import TYPE_CHECKING
 
 from kraftcore.core.struct import Struct
 from kraftcore.core.uuid import ZERO_UUID
+from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from kraftcore.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kraftcore.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from kraftcore.protocol.messages.update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
 from kraftcore.raft import partition, records
-from kraftcore.raft.events import Failure, Received, Upgrade
-from kraftcore.raft.quorum import Endpoint, ReplicaKey, VersionRange, Voter, VoterSet
+from kraftcore.raft.events import Received, Upgrade
+from kraftcore.raft.quorum import Endpoint, VersionRange, Voter, VoterSet
 from kraftcore.raft.roles import Cause, Follower, Leader, VoterChange
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kraftcore.core.struct import Struct
 from kraftcore.core.uuid import ZERO_UUID, Uuid
+from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.add_raft_voter import AddRaftVoterRequest
 from kraftcore.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
@@ -22,7 +23,7 @@ from kraftcore.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from kraftcore.protocol.messages.update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
 from kraftcore.protocol.messages.vote import VoteRequest, VoteResponse
 from kraftcore.raft.events import Received
-from kraftcore.raft.quorum import ReplicaKey, Voter
+from kraftcore.raft.quorum import Voter
 from kraftcore.raft.roles import Leader, ParkedFetch, SnapshotFetch
 
 if TYPE_CHECKING:

@@ -12,34 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from kraftcore.core.uuid import ZERO_UUID, Uuid
+from kraftcore.core.uuid import Uuid
 from kraftcore.errors import InvariantError, LocalError
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicaKey:
-    """Who a replica is: its id, and the directory that holds its log.
-
-    Attributes:
-        id: replica id, >= 0; -1 for a replica that must stay nameless (an anonymous observer).
-        directory_id: the zero uuid while unknown.
-    """
-
-    id: int
-    directory_id: Uuid = ZERO_UUID
-
-    @property
-    def has_directory(self) -> bool:
-        """Whether the directory id is known."""
-        return self.directory_id != ZERO_UUID
-
-    def matches(self, other: ReplicaKey) -> bool:
-        """Whether an entry with this key stands for ``other``: same id, and same or unknown directory."""
-        return self.id == other.id and (not self.has_directory or self.directory_id == other.directory_id)
-
-    def __str__(self) -> str:
-        # As Kafka prints it in the messages of AddRaftVoter and RemoveRaftVoter.
-        return f"ReplicaKey(id={self.id}, directoryId={self.directory_id if self.has_directory else '<undefined>'})"
+from kraftcore.protocol.election_state import ReplicaKey
 
 
 @dataclass(frozen=True, slots=True)

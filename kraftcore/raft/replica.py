@@ -19,7 +19,9 @@ from typing import Any
 
 from kraftcore.core.struct import Struct
 from kraftcore.errors import InvariantError
+from kraftcore.protocol.election_state import ElectionState
 from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from kraftcore.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kraftcore.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
@@ -37,10 +39,8 @@ from kraftcore.raft.events import (
     Barrier,
     Destination,
     Effects,
-    ElectionState,
     Event,
     Failed,
-    Failure,
     Flushed,
     Propose,
     RaftConfig,

@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING
 
 from kraftcore.core.batch import RecordBatch, iter_batches
 from kraftcore.errors import ClosedError, CorruptBatchError, LocalError
+from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.fetch import FetchRequest, FetchResponse
 from kraftcore.raft import partition, records
 from kraftcore.raft.events import Destination, Propose, Received
-from kraftcore.raft.quorum import ReplicaKey
 from kraftcore.raft.roles import Follower, Leader, ParkedFetch, Progress, Unattached
 from kraftcore.raft.state import InFlight
 

@@ -21,7 +21,8 @@ from enum import Enum
 from typing import Any, ClassVar, TypeAlias
 
 from kraftcore.core.watermark import Watermark
-from kraftcore.raft.quorum import Endpoint, ReplicaKey, Tally, VoterSet
+from kraftcore.protocol.election_state import ReplicaKey
+from kraftcore.raft.quorum import Endpoint, Tally, VoterSet
 
 
 class Role(Enum):

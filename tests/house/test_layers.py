@@ -15,6 +15,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "transports": {"core", "protocol"},
     # The simulator is no mere transport: it drives whole replicas on simulated disks, as a node does on real ones.
     "transports.simulation": {"core", "protocol", "storage", "raft"},
+    "state_machine": {"core"},
+    "node": {"core", "protocol", "storage", "raft", "transports", "config", "state_machine"},
     "config": {"core", "protocol", "storage", "raft", "transports"},
     # Beside node: of raft it needs only the values in raft.quorum.
     "admin": {"core", "protocol", "raft", "transports", "config"},
@@ -30,7 +32,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "config",
         "admin",
     },
-    "plugins": {"core", "protocol", "storage", "raft", "node", "config", "admin"},
+    "plugins": {"core", "protocol", "storage", "raft", "node", "config", "state_machine", "admin"},
 }
 # What the inner layers must not reach for: tasks, sockets, clocks, hidden randomness, logging.
 FORBIDDEN: dict[str, set[str]] = {

@@ -36,7 +36,9 @@ from kraftcore.core.log import Log
 from kraftcore.core.log_config import LogConfig
 from kraftcore.core.simdisk import SimulatedDisk
 from kraftcore.core.uuid import METADATA_TOPIC_ID, ZERO_UUID, Uuid
+from kraftcore.protocol.election_state import ElectionState, ReplicaKey
 from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.frames import decode_request, decode_response, encode_request, encode_response
 from kraftcore.protocol.messages.add_raft_voter import AddRaftVoterRequest
 from kraftcore.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -49,7 +51,7 @@ from kraftcore.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from kraftcore.protocol.messages.update_raft_voter import UpdateRaftVoterRequest
 from kraftcore.protocol.messages.vote import VoteRequest
 from kraftcore.raft import events
-from kraftcore.raft.quorum import Endpoint, ReplicaKey, VersionRange, Voter, VoterSet, static_voters
+from kraftcore.raft.quorum import Endpoint, VersionRange, Voter, VoterSet, static_voters
 from kraftcore.raft.records import voter_changes, voter_entries
 from kraftcore.raft.replica import Replica
 from kraftcore.storage.snapshot_batches import SnapshotWriter, verify_snapshot
@@ -245,7 +247,7 @@ class Stage:
                 for at, epoch in enumerate(epochs):
                     log.append_as_leader(build_batch([b"%d@%d" % (at, epoch)], timestamp_ms=0), epoch, 0)
                 log.flush()
-            node.saved = events.ElectionState(epoch=max(epochs, default=0))
+            node.saved = ElectionState(epoch=max(epochs, default=0))
         for node in self.nodes.values():
             node.open(self.now)
             self.handle(node, events.Tick())
@@ -263,7 +265,7 @@ class Stage:
             if late[0] <= at:
                 self.now = max(self.now, late[0])
                 del self.nodes[late[1]].sent[late[2]]
-                self.handle(self.nodes[late[1]], events.Failed(late[2], events.Failure.TIMED_OUT))
+                self.handle(self.nodes[late[1]], events.Failed(late[2], Failure.TIMED_OUT))
                 continue
             self.now = max(self.now, at)
             self.handle(self.nodes[number], events.Tick())
@@ -324,7 +326,7 @@ class Stage:
         node = self.nodes[source]
         for request_id in [number for number, sent in node.sent.items() if sent[2] == target]:
             del node.sent[request_id]
-            self.handle(node, events.Failed(request_id, events.Failure.REFUSED))
+            self.handle(node, events.Failed(request_id, Failure.REFUSED))
 
     def do_flush(self, number):
         node = self.nodes[int(number)]
