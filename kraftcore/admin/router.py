@@ -201,25 +201,27 @@ class Router:
                 raise LocalError(f"node {node_id} is not among the {kind} {sorted(self._nodes)}")
             return self._nodes[node_id]
         if self._target is None:
-            description = await self.refresh()
-            if self.through_controllers:
-                self._target = self._nodes.get(-1 if description.controller_id is None else description.controller_id)
-            elif self._nodes:
-                nodes = list(self._nodes.values())
-                self._target = nodes[next(self._turn) % len(nodes)]
+            description, answered = await self.refresh()
+            if not self.through_controllers:
+                self._target = answered
+            elif description.controller_id is not None:
+                self._target = self._nodes.get(description.controller_id)
         if self._target is None:
             return self._bootstrap[next(self._turn) % len(self._bootstrap)]
         return self._target
 
-    async def refresh(self) -> ClusterDescription:
+    async def refresh(self) -> tuple[ClusterDescription, Address]:
         """Ask the known nodes, one shortly after the other, who belongs to the cluster; the first good answer counts.
+
+        Returns:
+            The answer, and who gave it.
 
         Raises:
             NoAnswer: none of them answered.
             KraftError: why the first that did answer was of no use; see ``AdminClient``.
         """
         known = list(dict.fromkeys((*self._bootstrap, *self._nodes.values())))
-        answers: list[ClusterDescription] = []
+        answers: list[tuple[ClusterDescription, Address]] = []
         errors: list[NoAnswer | KraftError] = []
 
         async def ask(address: Address, delay_s: float, scope: trio.CancelScope) -> None:
@@ -229,7 +231,7 @@ class Router:
             except (NoAnswer, KraftError) as error:
                 errors.append(error)
                 return
-            answers.append(found)
+            answers.append((found, address))
             if found.controller_id is not None:
                 scope.cancel()
 
@@ -237,9 +239,8 @@ class Router:
             for place, address in enumerate(known):
                 nursery.start_soon(ask, address, place * STAGGER_S, nursery.cancel_scope)
         if answers:
-            best = answers[-1]
-            self._nodes = {node.id: Address(node.host, node.port) for node in best.nodes}
-            return best
+            self._nodes = {node.id: Address(node.host, node.port) for node in answers[-1][0].nodes}
+            return answers[-1]
         for error in errors:
             if not isinstance(error, NoAnswer):
                 raise error
