@@ -8,6 +8,8 @@ with KafkaLab(kafka, tmp_path) as lab:
 
 from __future__ import annotations
 
+import base64
+import itertools
 import os
 import re
 import signal
@@ -15,13 +17,12 @@ import socket
 import subprocess
 import threading
 import time
+import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 from kafka_tools import KafkaTools
-
-from kraftcore.core.uuid import Uuid
 
 T = TypeVar("T")
 TOOLS = {
@@ -74,10 +75,28 @@ def wait_for(what: str, condition: Callable[[], T], *, timeout_s: float = PATIEN
         time.sleep(0.1)
 
 
+def new_uuid() -> str:
+    """A random uuid as Kafka writes it; not with a dash in front, which command lines take for an option."""
+    while True:
+        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        if not text.startswith("-"):
+            return text
+
+
+# Below the ports that outgoing connections get: a node that is restarted finds its port free.
+_ports = itertools.islice(itertools.cycle(range(20_000, 30_000)), 100 * (os.getpid() % 100), None)
+
+
 def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind((HOST, 0))
-        return int(listener.getsockname()[1])
+    for port in _ports:
+        with socket.socket() as listener:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                listener.bind((HOST, port))
+            except OSError:
+                continue
+            return port
+    raise AssertionError("unreachable")
 
 
 def is_listening(port: int) -> bool:
@@ -164,7 +183,7 @@ class KafkaLab:
     def __init__(self, kafka: KafkaTools, folder: Path) -> None:
         self.folder = folder
         self.class_path = kafka.class_path
-        self.cluster_id = str(Uuid.random())
+        self.cluster_id = new_uuid()
         self.nodes: dict[int, KafkaNode] = {}
         self.bootstrap: list[str] = []
         self.log4j = folder / "log4j2.properties"
@@ -175,6 +194,10 @@ class KafkaLab:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Kill everything that was started."""
         for node in self.nodes.values():
             node.kill()
         if self._tools is not None:
@@ -215,7 +238,7 @@ class KafkaLab:
         """Format and start controllers that are each other's voters (kraft.version 1)."""
         nodes = [self.controller(node_id, **properties) for node_id in ids]
         self.bootstrap = [node.address for node in nodes]
-        voters = ",".join(f"{node_id}@{node.address}:{Uuid.random()}" for node_id, node in zip(ids, nodes, strict=True))
+        voters = ",".join(f"{node_id}@{node.address}:{new_uuid()}" for node_id, node in zip(ids, nodes, strict=True))
         for node in nodes:
             node.write(controller_quorum_bootstrap_servers=self.controllers)
             node.format("--initial-controllers", voters).start()
