@@ -645,35 +645,29 @@ class Follower:
         self.epoch = epoch
         self.stopped = False
 
+        def copy(c):
+            while not self.stopped:
+                wanted = fetch(
+                    self.epoch,
+                    self.offset,
+                    self.last_epoch,
+                    replica=self.node,
+                    directory=self.directory,
+                    wait=self.wait_ms,
+                    version=self.version,
+                )
+                self.take(first(c.call(FETCH, self.version, wanted)))
+                if self.last["ErrorCode"]:
+                    time.sleep(0.05)
+
         def run():
-            c = None
             while not self.stopped:
                 try:
-                    c = c or Client(self.port, 10)
-                    self.take(
-                        first(
-                            c.call(
-                                FETCH,
-                                self.version,
-                                fetch(
-                                    self.epoch,
-                                    self.offset,
-                                    self.last_epoch,
-                                    replica=self.node,
-                                    directory=self.directory,
-                                    wait=self.wait_ms,
-                                    version=self.version,
-                                ),
-                            )
-                        )
-                    )
-                    if self.last["ErrorCode"]:
-                        time.sleep(0.05)
+                    with Client(self.port, 10) as c:
+                        copy(c)
                 except (OSError, ValueError, AssertionError) as e:
-                    self.error, c = e, None
+                    self.error = e
                     time.sleep(0.05)
-            if c:
-                c.close()
 
         self.thread = threading.Thread(target=run, daemon=True)
         self.thread.start()
