@@ -27,6 +27,7 @@ COMMANDS = {
     "features": ("kraftcore.cli.features:features", "Describe and change the feature levels of a cluster."),
     "quorum": ("kraftcore.cli.quorum:quorum", "Describe the metadata quorum and change its voters."),
     "simulate": ("kraftcore.cli.simulate:simulate", "Run quorums in a simulation and try to break them."),
+    "storage": ("kraftcore.cli.storage:storage", "Format a server's directories and look at them."),
 }
 EXIT_INTERRUPTED = 130  # as a shell reports SIGINT
 EXIT_PIPE = 141  # as a shell reports SIGPIPE

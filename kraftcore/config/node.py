@@ -14,9 +14,10 @@ from kraftcore.config.settings import FLAGS, KEYS, NUMBERS
 from kraftcore.config.tls import TlsConfig
 from kraftcore.core.log_config import LogConfig
 from kraftcore.core.uuid import METADATA_TOPIC_ID, ZERO_UUID, Uuid
+from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.raft.cleaning import CleaningConfig
 from kraftcore.raft.events import RaftConfig
-from kraftcore.raft.quorum import Endpoint, ReplicaKey, VoterSet
+from kraftcore.raft.quorum import Endpoint, VoterSet
 from kraftcore.transports.base import Address
 
 _Given = TypeVar("_Given")
