@@ -1,7 +1,6 @@
 """What the commands that talk to a quorum share: where to connect, how errors are said, how results are printed.
 
-They behave as Kafka's tools do: an error is Kafka's line on stderr, without its stack trace, and exit status 1, for
-wrong usage as well.
+How they end is in ``kafka_style``.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial, wraps
-from typing import IO, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 import trio
@@ -19,87 +18,11 @@ from kraftcore import admin
 from kraftcore.admin import AdminClient, Timing
 from kraftcore.config.addresses import split_list
 from kraftcore.core.files import OsFiles
-from kraftcore.errors import (
-    KraftError,
-    LocalError,
-    RefusedError,
-    StorageError,
-    UnreachableError,
-    UnsupportedVersionError,
-)
+from kraftcore.errors import LocalError
 from kraftcore.storage.properties import parse_properties
 from kraftcore.transports.tcp import TlsFiles
 
 T = TypeVar("T")
-JAVA_ERRORS = "org.apache.kafka.common.errors."
-# Where Kafka's exception is not named after the error. Source: Kafka 4.3.1, Errors.
-ODD_EXCEPTIONS = {
-    "UNKNOWN_SERVER_ERROR": "UnknownServerException",
-    "CORRUPT_MESSAGE": "CorruptRecordException",
-    "REQUEST_TIMED_OUT": "TimeoutException",
-    "MESSAGE_TOO_LARGE": "RecordTooLargeException",
-    "STALE_CONTROLLER_EPOCH": "ControllerMovedException",
-    "INVALID_CONFIG": "InvalidConfigurationException",
-    "KAFKA_STORAGE_ERROR": "KafkaStorageException",
-    "CLUSTER_AUTHORIZATION_FAILED": "ClusterAuthorizationException",
-    "SASL_AUTHENTICATION_FAILED": "SaslAuthenticationException",
-    "PRINCIPAL_DESERIALIZATION_FAILURE": "PrincipalDeserializationException",
-}
-
-
-class ToolError(click.ClickException):
-    """An error that is printed as Kafka's tools do: the bare line."""
-
-    def show(self, file: IO[Any] | None = None) -> None:
-        """Print it on stderr."""
-        click.echo(self.message, file=file, err=file is None)
-
-
-class ToolGroup(click.Group):
-    """A command with sub-commands, with the exit status and error lines of Kafka's tools."""
-
-    def make_context(
-        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
-    ) -> click.Context:
-        """Read the options in front of the sub-command."""
-        try:
-            return super().make_context(info_name, args, parent, **extra)
-        except click.UsageError as error:
-            raise _as_in_kafka(error) from None
-
-    def invoke(self, ctx: click.Context) -> object:
-        """Run the sub-command."""
-        try:
-            return super().invoke(ctx)
-        except click.UsageError as error:
-            raise _as_in_kafka(error) from None
-        except StorageError:
-            raise
-        except KraftError as error:
-            raise ToolError(words(error)) from None
-
-
-def _as_in_kafka(error: click.UsageError) -> click.UsageError:
-    vars(error)["exit_code"] = 1
-    return error
-
-
-def words(error: KraftError) -> str:
-    """What Kafka's tools print for an error, and for an unreachable quorum why it is so."""
-    if isinstance(error, RefusedError):
-        return f"{JAVA_ERRORS}{exception_name(error.error)}: {error.message}"
-    if isinstance(error, UnsupportedVersionError):
-        return f"{JAVA_ERRORS}UnsupportedVersionException: {error}"
-    if isinstance(error, UnreachableError):
-        doubt = "; whether it was carried out is unknown" if error.outcome_unknown else ""
-        return f"{JAVA_ERRORS}TimeoutException: {error}\nLast failure: {error.last_failure}{doubt}"
-    return str(error)
-
-
-def exception_name(error_name: str) -> str:
-    """Name of Kafka's exception for an error, ``VoterNotFoundException`` for ``VOTER_NOT_FOUND``."""
-    name = ODD_EXCEPTIONS.get(error_name) or "".join(part.capitalize() for part in error_name.split("_"))
-    return name if name.endswith("Exception") else name + "Exception"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,12 @@ from __future__ import annotations
 import click
 
 from kraftcore.admin import NodeAddress
-from kraftcore.cli.admin_tool import Connection, ToolGroup, bootstrap_options, connected, output_option, print_json
+from kraftcore.cli.admin_tool import Connection, bootstrap_options, connected, output_option, print_json
+from kraftcore.cli.kafka_style import KafkaGroup
 from kraftcore.errors import LocalError, UnsupportedVersionError
 
 
-class _Aliases(ToolGroup):
+class _Aliases(KafkaGroup):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """``cluster-id`` is what Kafka calls ``id``."""
         return super().get_command(ctx, "id" if cmd_name == "cluster-id" else cmd_name)

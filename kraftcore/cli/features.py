@@ -15,15 +15,8 @@ from click.shell_completion import CompletionItem
 
 from kraftcore.admin import AdminClient, FeatureStatus, FeatureUpdateError, UpgradeType
 from kraftcore.admin.client import check_levels
-from kraftcore.cli.admin_tool import (
-    Connection,
-    ToolError,
-    ToolGroup,
-    bootstrap_options,
-    connected,
-    output_option,
-    print_json,
-)
+from kraftcore.cli.admin_tool import Connection, bootstrap_options, connected, output_option, print_json
+from kraftcore.cli.kafka_style import KafkaFailure, KafkaGroup
 from kraftcore.errors import KraftError, LocalError, RefusedError
 from kraftcore.protocol.features import FEATURES, METADATA_VERSION, MetadataVersion
 
@@ -37,7 +30,7 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 
 
 @click.group(
-    cls=ToolGroup,
+    cls=KafkaGroup,
     epilog="""\b
 Examples:
   What the cluster runs at, and what its nodes could do:
@@ -240,7 +233,7 @@ def _update(
             click.echo(_result_line(verb, name, levels[name], dry_run, results[name]))
     failed = sum(result is not None for result in results.values())
     if failed:
-        raise ToolError(f"{failed} out of {len(levels)} operation(s) failed.")
+        raise KafkaFailure(f"{failed} out of {len(levels)} operation(s) failed.")
 
 
 def _result(name: str, level: int, dry_run: bool, error: KraftError | None) -> dict[str, object]:

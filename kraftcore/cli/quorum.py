@@ -15,7 +15,8 @@ from dataclasses import dataclass
 import click
 
 from kraftcore.admin import AdminClient, QuorumDescription, ReplicaProgress
-from kraftcore.cli.admin_tool import Connection, ToolGroup, bootstrap_options, connected, output_option, print_json
+from kraftcore.cli.admin_tool import Connection, bootstrap_options, connected, output_option, print_json
+from kraftcore.cli.kafka_style import KafkaGroup
 from kraftcore.config.addresses import parse_endpoint, split_list
 from kraftcore.core.files import OsFiles
 from kraftcore.core.uuid import Uuid
@@ -36,7 +37,7 @@ NO_CONTROLLER = "Is this a valid controller configuration file?"
 
 
 @click.group(
-    cls=ToolGroup,
+    cls=KafkaGroup,
     epilog="""\b
 Examples:
   Who leads, how far behind the slowest voter is, who votes and who only watches:

@@ -14,7 +14,7 @@ from scripted_nodes import ScriptedNode, ScriptedTransport, make_cluster
 
 from kraftcore import admin
 from kraftcore.cli import main
-from kraftcore.cli.admin_tool import exception_name
+from kraftcore.cli.kafka_style import exception_name
 from kraftcore.core.uuid import ZERO_UUID, Uuid
 from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
