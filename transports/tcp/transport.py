@@ -68,7 +68,9 @@ class TcpTransport:
         # Two nurseries: closing cancels the inner one, and whoever closes goes on inside the outer one.
         self._manager = trio.open_nursery()
         outer = await self._manager.__aenter__()
-        self._nursery = await outer.start(_keep_nursery)
+        ready = trio.Event()
+        outer.start_soon(self._keep_nursery, ready)
+        await ready.wait()
         self._watch = Watch(self._sweep)
         complain = Complaints(self._log, self._watch.now)
         self._shared = Shared(self._limits, self._watch, complain, self._nursery, {}, {})
@@ -171,8 +173,7 @@ class TcpTransport:
         self._watch.run_later()
         self._nursery.cancel_scope.cancel()
 
-
-async def _keep_nursery(*, task_status: trio.TaskStatus[trio.Nursery] = trio.TASK_STATUS_IGNORED) -> None:
-    async with trio.open_nursery() as nursery:
-        task_status.started(nursery)
-        await trio.sleep_forever()
+    async def _keep_nursery(self, ready: trio.Event) -> None:
+        async with trio.open_nursery() as self._nursery:
+            ready.set()
+            await trio.sleep_forever()
