@@ -11,6 +11,8 @@ class                      what to do
 ``LockedError``            another process owns the directory: stop it, or use another directory
 ``NotLeaderError``         ask the leader that the error names; nothing was appended
 ``OutcomeUnknownError``    it may be committed or lost: read back, or retry with the same client id and sequence
+``ConflictError``          read anew and decide again: what a transaction relied on has changed; nothing was done
+``LeaseLostError``         stop what the lock protected: the lease ended, another may hold it now
 ``OverloadedError``        wait for what is in flight, then try again; nothing was appended
 ``NodeStoppedError``       the node is gone: see its ``__cause__``; what was in flight has an unknown outcome
 ``TransportError``         give another address, or mend the TLS settings that the message names
@@ -154,6 +156,14 @@ class RefusedError(KraftError):
         self.error = error
         self.message = message
         super().__init__(f"{error}: {message}" if message else error)
+
+
+class ConflictError(KraftError):
+    """A condition of a transaction does not hold; nothing was changed."""
+
+
+class LeaseLostError(KraftError):
+    """A lock's lease ended before its holder released it, or it could not be renewed in time."""
 
 
 class OverloadedError(KraftError):

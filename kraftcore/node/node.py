@@ -83,6 +83,8 @@ class Node:
         key: its id and directory id.
         cluster_id: of its quorum.
         endpoints: where its listeners are bound.
+        state_machine: what it was opened with.
+        stopped: set when it takes no more calls.
     """
 
     sequence_limit = SEQUENCE_MAX
@@ -111,6 +113,8 @@ class Node:
         self._clock = Clock()
         self._listeners = Listeners(plugins, self._fail)
         self._queue = ProposalQueue(config.max_batch_bytes, config.max_bytes_in_flight)
+        self.state_machine = machine
+        self.stopped = trio.Event()
         self.applier = Applier(machine, log, self._queue, config.session_expiry_ms, self._group_settled)
         raft_config = config.raft_config(home.key, home.cluster_id, config.advertise(endpoints))
         self._replica = Replica(
@@ -638,6 +642,7 @@ class Node:
         self._driver.stopped = True
         self._driver.flusher.close()
         self._closed = True
+        self.stopped.set()
         self._queue.fail_pending(self.stopped_error)
         self._queue.fail_groups(self.stopped_error)
         self._wishes.fail(self.stopped_error)
@@ -654,6 +659,7 @@ class Node:
     def _fail(self, error: BaseException) -> None:
         if not self._closed:
             self._closed = True
+            self.stopped.set()
             self._error = error
             self._driver.stopped = True
             _logger.critical("node %d stops: %s", self.key.id, error)
