@@ -18,7 +18,7 @@ _HOMES = {
     "StateMachine": "kraftcore.state_machine",
     "open_node": "kraftcore.node",
 }
-__all__ = ["Node", "NodeConfig", "StateMachine", "__version__", "open_node"]  # noqa: F822 (see __getattr__)
+__all__ = ["Node", "NodeConfig", "StateMachine", "__version__", "open_node"]
 
 
 def __getattr__(name: str) -> Any:

@@ -22,6 +22,7 @@ from kraftcore.protocol.messages.fetch_snapshot import FetchSnapshotRequest
 from kraftcore.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from kraftcore.protocol.messages.update_raft_voter import UpdateRaftVoterRequest
 from kraftcore.protocol.messages.vote import VoteRequest
+from kraftcore.protocol.registry import api_of
 from kraftcore.protocol.schema import Request
 from kraftcore.raft.events import Received
 from kraftcore.transports.base import Origin, Reply
@@ -72,12 +73,9 @@ class Inbox:
         self._features = features
         self._note = note
         served = {*CONSENSUS, *own, *plugins, ApiVersionsRequest}
-        schemas = sorted((cls.schema for cls in served), key=lambda schema: schema.api_key)
         self._versions = [
-            ApiVersionsResponse.ApiVersion(
-                api_key=schema.api_key, min_version=schema.versions[0], max_version=schema.versions[1]
-            )
-            for schema in schemas
+            ApiVersionsResponse.ApiVersion(api_key=key, min_version=oldest, max_version=newest)
+            for key, oldest, newest in sorted(map(api_of, served))
         ]
 
     def serve(self, frame: bytes, origin: Origin, reply: Reply) -> None:
@@ -90,11 +88,12 @@ class Inbox:
             return
         version = header.request_api_version
         ticket = Ticket(reply, version, header.correlation_id)
+        if message is None or isinstance(message, ApiVersionsRequest):
+            self._answer_api_versions(message is not None, ticket)
+            return
         kind = type(message)
         if kind in CONSENSUS:
-            self._driver.feed(Received(ticket, message, version, origin.listener))  # type: ignore[arg-type]
-        elif message is None or kind is ApiVersionsRequest:
-            self._answer_api_versions(message is not None, ticket)
+            self._driver.feed(Received(ticket, message, version, origin.listener))
         elif kind in self._own:
             self._own[kind](message, version, ticket)
         elif kind in self._plugins:

@@ -13,7 +13,6 @@ import trio
 
 from kraftcore import __version__
 from kraftcore.config import NodeConfig
-from kraftcore.core.log import Log
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import (
     KraftError,
@@ -40,15 +39,17 @@ from kraftcore.node.events import (
     VotersChanged,
 )
 from kraftcore.node.forwarding import Forwarder, LeaderSide
+from kraftcore.node.home import Home
 from kraftcore.node.inbox import Inbox
 from kraftcore.node.outbox import Outbox
 from kraftcore.node.plugin import Handler, Listeners, Plugin
 from kraftcore.node.proposals import RECORD_OVERHEAD, Appended, AppendedMany, Group, Proposal, ProposalQueue
+from kraftcore.node.pump import Pump
 from kraftcore.node.sessions import SEQUENCE_MAX, producer_id_of
 from kraftcore.node.snapshotting import Snapshotting
 from kraftcore.node.status import ReplicaStatus, Status
 from kraftcore.node.subscription import Subscription
-from kraftcore.protocol.election_state import ReplicaKey
+from kraftcore.node.wishes import Wishes
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.add_raft_voter import AddRaftVoterRequest
 from kraftcore.protocol.messages.api_versions import ApiVersionsResponse
@@ -56,14 +57,12 @@ from kraftcore.protocol.messages.list_offsets import ListOffsetsRequest
 from kraftcore.protocol.messages.produce import ProduceRequest
 from kraftcore.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from kraftcore.protocol.schema import Request
-from kraftcore.raft.events import Barrier, Effects, Event, Outcome, Propose, Received, Shutdown, Tick, Transfer, Upgrade
-from kraftcore.raft.quorum import Endpoint, VoterSet
+from kraftcore.raft.events import Barrier, Effects, Event, Outcome, Shutdown, Tick, Transfer, Upgrade
+from kraftcore.raft.quorum import Endpoint
 from kraftcore.raft.replica import Replica
 from kraftcore.raft.roles import Role
 from kraftcore.state_machine import StateMachine
-from kraftcore.storage.quorum_state import QuorumStateFile
 from kraftcore.storage.snapshot_batches import verify_snapshot
-from kraftcore.storage.snapshots import SnapshotStore
 from kraftcore.transports.base import Transport
 
 _logger = logging.getLogger("kraftcore.node")
@@ -90,12 +89,8 @@ class Node:
     def __init__(
         self,
         config: NodeConfig,
-        key: ReplicaKey,
-        cluster_id: str,
+        home: Home,
         endpoints: tuple[Endpoint, ...],
-        log: Log,
-        store: SnapshotStore,
-        quorum_state: QuorumStateFile,
         machine: StateMachine,
         transport: Transport,
         plugins: Sequence[Plugin],
@@ -103,11 +98,12 @@ class Node:
         end: Callable[[], object],
     ) -> None:
         self.config = config
-        self.key = key
-        self.cluster_id = cluster_id
+        self.key = home.key
+        self.cluster_id = home.cluster_id
         self.endpoints = endpoints
-        self._log = log
-        self._store = store
+        self._home = home
+        self._log = log = home.log
+        self._store = home.store
         self._plugins = tuple(plugins)
         self._nursery = nursery
         self._end = end
@@ -115,27 +111,28 @@ class Node:
         self._listeners = Listeners(plugins, self._fail)
         self._queue = ProposalQueue(config.max_batch_bytes, config.max_bytes_in_flight)
         self.applier = Applier(machine, log, self._queue, config.session_expiry_ms, self._group_settled)
-        raft_config = config.raft_config(key, cluster_id, config.advertise(endpoints))
+        raft_config = config.raft_config(home.key, home.cluster_id, config.advertise(endpoints))
         self._replica = Replica(
             raft_config,
             log,
-            store,
+            home.store,
             random.Random(int.from_bytes(os.urandom(16))),
-            quorum_state.read(),
+            home.quorum_state.read(),
             verify_snapshot=_verify,
         )
-        self._outbox = Outbox(transport, f"kraftcore-{key.id}", __version__, self._note)
+        self._outbox = Outbox(transport, f"kraftcore-{home.key.id}", __version__, self._note)
         self._driver = Driver(
             self._replica,
             log,
-            quorum_state,
+            home.quorum_state,
             self._outbox,
             self._clock,
             config.inline_flush_bytes,
             self._settle,
             self._fail,
         )
-        self._snapshotting = Snapshotting(self, config.cleaning_config(), log, store)
+        self._pump = Pump(self._queue, self._driver, self._clock, config.append_linger_ms, self._has_backlog)
+        self._snapshotting = Snapshotting(self, config.cleaning_config(), log, home.store)
         self._forwarder = Forwarder(self)
         leader_side = LeaderSide(self)
         handlers: dict[type[Request], Handler] = {}
@@ -144,25 +141,22 @@ class Node:
         own = {ProduceRequest: leader_side.on_produce, ListOffsetsRequest: leader_side.on_list_offsets}
         self.inbox = Inbox(self._driver, own, handlers, nursery, self._describe_features, self._note)
         self.is_leader = False
-        self._epoch = -1
         self._role: tuple[Role, int] | None = None
         self._leader: tuple[int | None, int] | None = None
-        self._voters: VoterSet | None = None
         self._asking_since: float | None = None
         self._high_watermark = 0
-        self._pump_task: trio.lowlevel.Task | None = None
         self._changed = trio.Event()
         self._applied = trio.lowlevel.ParkingLot()
         self._error: BaseException | None = None
         self._stopping = False
         self._closed = False
-        self._wishes: set[Proposal] = set()
+        self._wishes = Wishes(self)
 
     def begin(self) -> None:
         """Start the tasks, then take part."""
         start = self._nursery.start_soon
         start(self._driver.run_timer)
-        start(self._run_pump)
+        start(self._pump.run)
         start(self._snapshotting.run)
         for plugin in self._plugins:
             start(self._run_plugin, plugin)
@@ -270,66 +264,21 @@ class Node:
         return await proposal.wait()
 
     def submit(self, proposal: Proposal) -> None:
-        """Put a proposal in the next batch, or make it that batch."""
-        if self._closed or self._stopping:
-            raise self._stopped_error()
+        """Put a proposal into the next batch, or make it that batch."""
+        self.check_running()
         if not self.is_leader:
-            raise self._not_leader()
+            raise self.not_leader()
         if proposal.producer_id >= 0:
             known = self.applier.sessions.find(proposal.producer_id)
             if known is not None and known.sequence == proposal.sequence + len(proposal.values) - 1:
                 proposal.succeed(AppendedMany(known.offset, known.results))
                 return
-        self._queue.add(proposal)
-        # Alone, it goes at once. Of many that were woken together each is followed by others: wait for them.
-        if self._queue.last_settled <= 1 and not self._driver.flusher.is_running and not self.config.append_linger_ms:
-            self._propose_pending()
-        else:
-            self._wake()
+        self._pump.submit(proposal)
 
     @staticmethod
     def size_of(values: Sequence[bytes]) -> int:
         """What values take in a batch, at most."""
         return sum(map(len, values)) + RECORD_OVERHEAD * len(values)
-
-    def _propose_pending(self) -> None:
-        queue = self._queue
-        while (group := queue.next_group(perf_counter())) is not None:
-            batch = group.build(self._clock.now_ms())
-            self._driver.flusher.note_bytes(len(batch))
-            self._driver.feed(Propose(group, batch))
-
-    def _wake(self) -> None:
-        task, self._pump_task = self._pump_task, None
-        if task is not None:
-            trio.lowlevel.reschedule(task)
-
-    async def _run_pump(self) -> None:
-        """Propose what is pending and apply what is left over, whenever there is something; until cancelled."""
-        linger_s = self.config.append_linger_ms / 1000
-        while True:
-            if not self._queue.pending and not self._backlog:
-                self._pump_task = trio.lowlevel.current_task()
-                await trio.lowlevel.wait_task_rescheduled(self._stop_pump)
-            if linger_s:
-                await trio.sleep(linger_s)
-            if self._queue.pending:
-                if self._driver.flusher.is_running:
-                    # What arrives meanwhile joins the batch. Woken when the flush is done.
-                    self._pump_task = trio.lowlevel.current_task()
-                    await trio.lowlevel.wait_task_rescheduled(self._stop_pump)
-                self._propose_pending()
-            if self._backlog:
-                self._driver.feed(Tick())
-                await trio.lowlevel.checkpoint()
-
-    def _stop_pump(self, _: Any) -> trio.lowlevel.Abort:
-        self._pump_task = None
-        return trio.lowlevel.Abort.SUCCEEDED
-
-    @property
-    def _backlog(self) -> bool:
-        return self.applier.offset < self._high_watermark and not self._driver.stopped
 
     # --- what effects mean for the application ------------------------------------------------------------------------
 
@@ -342,7 +291,7 @@ class Node:
         rose = aftermath.high_watermark is not None and aftermath.high_watermark > self._high_watermark
         if rose and aftermath.high_watermark is not None:
             self._high_watermark = aftermath.high_watermark
-        if self._backlog:
+        if self._has_backlog():
             self._apply()
         if rose and self._listeners.wants(Committed):
             self._listeners.tell(Committed(self._high_watermark))
@@ -350,8 +299,11 @@ class Node:
             for effects in aftermath.news:
                 self._tell_news(effects)
         self._notice_role()
-        if self._queue.pending or self._backlog:
-            self._wake()
+        if self._queue.pending or self._has_backlog():
+            self._pump.wake()
+
+    def _has_backlog(self) -> bool:
+        return self.applier.offset < self._high_watermark and not self._driver.stopped
 
     def _finish(self, outcome: Outcome) -> None:
         ticket = outcome.ticket
@@ -362,7 +314,7 @@ class Node:
         else:
             self._queue.release(ticket)
             if outcome.error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                ticket.fail(self._not_leader(outcome.message))
+                ticket.fail(self.not_leader(outcome.message))
             else:
                 ticket.fail(RefusedError(outcome.error.name, outcome.message))
 
@@ -393,7 +345,7 @@ class Node:
                 queue.fail_groups(self._unknown, found.epoch)
             else:
                 queue.fail_groups(self._unknown)
-                queue.fail_pending(self._not_leader)
+                queue.fail_pending(self.not_leader)
             if (found.leader_id, found.epoch) != self._leader:
                 self._leader = (found.leader_id, found.epoch)
                 if found.leader_id is not None and self._asking_since is not None:
@@ -447,7 +399,7 @@ class Node:
 
     async def local_barrier(self) -> int:
         """As leader, confirm it and return the offset to apply."""
-        outcome = await self._wish(lambda done: Barrier(done))
+        outcome = await self._wishes.ask(lambda done: Barrier(done))
         return outcome.offset
 
     def ask_barrier(self, answer: Callable[[ErrorCode, int], None]) -> None:
@@ -458,7 +410,7 @@ class Node:
         """Wait until everything below ``offset`` is applied here."""
         while self.applier.offset < offset:
             if self._closed:
-                raise self._stopped_error()
+                raise self.stopped_error()
             await self._applied.park()
         await trio.lowlevel.checkpoint_if_cancelled()
 
@@ -488,7 +440,7 @@ class Node:
             NotLeaderError: this node does not lead.
             RefusedError: no such voter, or it did not catch up within an election timeout.
         """
-        await self._wish(lambda done: Transfer(done, voter_id))
+        await self._wishes.ask(lambda done: Transfer(done, voter_id))
 
     async def add_voter(
         self, voter_id: int, directory_id: Uuid, endpoints: Iterable[Endpoint], *, timeout_ms: int = 30_000
@@ -510,7 +462,7 @@ class Node:
             voter_directory_id=directory_id,
             listeners=listeners,
         )
-        await self._request(request)
+        await self._wishes.request(request)
 
     async def remove_voter(self, voter_id: int, directory_id: Uuid) -> None:
         """Remove a voter; returns when that is committed (KIP-853 RemoveRaftVoter). A leader may remove itself.
@@ -519,7 +471,7 @@ class Node:
             NotLeaderError, RefusedError: see ``add_voter``.
         """
         request = RemoveRaftVoterRequest(cluster_id=self.cluster_id, voter_id=voter_id, voter_directory_id=directory_id)
-        await self._request(request)
+        await self._wishes.request(request)
 
     async def upgrade(self, level: int) -> None:
         """Raise kraft.version; returns when that is committed.
@@ -527,7 +479,7 @@ class Node:
         Raises:
             NotLeaderError, RefusedError: see ``add_voter``.
         """
-        outcome = await self._wish(lambda done: Upgrade(done, level))
+        outcome = await self._wishes.ask(lambda done: Upgrade(done, level))
         await self.wait_applied(outcome.offset)
 
     async def snapshot_now(self) -> tuple[int, int]:
@@ -541,37 +493,6 @@ class Node:
             StorageError: the disk failed; there is no snapshot, and the node goes on.
         """
         return await self._snapshotting.take()
-
-    async def _wish(self, make: Callable[[Callable[[Outcome], None]], Event]) -> Outcome:
-        if self._closed or self._stopping:
-            raise self._stopped_error()
-        future = Proposal(None, 0, False)
-        self._wishes.add(future)
-        try:
-            self._driver.feed(make(future.succeed))
-            outcome: Outcome = await future.wait()
-        finally:
-            self._wishes.discard(future)
-        if outcome.error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
-            raise self._not_leader(outcome.message)
-        if outcome.error is not ErrorCode.NONE:
-            raise RefusedError(outcome.error.name, outcome.message)
-        return outcome
-
-    async def _request(self, request: Request) -> None:
-        future = Proposal(None, 0, False)
-        self._wishes.add(future)
-        ticket = _LocalTicket(future.succeed)
-        version = type(request).schema.versions[1]
-        try:
-            self._driver.feed(Received(ticket, request, version, self.endpoints[0].name if self.endpoints else ""))
-            response = await future.wait()
-        finally:
-            self._wishes.discard(future)
-        if response.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-            raise self._not_leader()
-        if response.error_code != ErrorCode.NONE:
-            raise RefusedError(ErrorCode.of(response.error_code).name, response.error_message or "")
 
     async def ask(self, host: str, port: int, request: Request, timeout_ms: int) -> Any:
         """Send any request to any node; returns the response, or a `Failure`."""
@@ -665,7 +586,7 @@ class Node:
         """Wait until a leader is known here; returns its id."""
         while self._replica.leader_id is None or self._replica.role is Role.RESIGNED:
             if self._closed:
-                raise self._stopped_error()
+                raise self.stopped_error()
             await self._changed.wait()
         await trio.lowlevel.checkpoint()
         return self._replica.leader_id
@@ -716,15 +637,16 @@ class Node:
         self._driver.stopped = True
         self._driver.flusher.close()
         self._closed = True
-        self._queue.fail_pending(self._stopped_error)
-        self._queue.fail_groups(self._stopped_error)
-        for future in [*self._wishes, *self.applier.expected.values()]:
-            future.fail(self._stopped_error())
+        self._queue.fail_pending(self.stopped_error)
+        self._queue.fail_groups(self.stopped_error)
+        self._wishes.fail(self.stopped_error)
+        for proposal in self.applier.expected.values():
+            proposal.fail(self.stopped_error())
         self._applied.unpark_all()
         self._has_changed()
         self._listeners.tell(Stopped(self._error))
         if self._error is None:
-            self._log.close()
+            self._home.close()
 
     def _fail(self, error: BaseException) -> None:
         if not self._closed:
@@ -739,12 +661,19 @@ class Node:
         """Why it failed, or None."""
         return self._error
 
-    def _stopped_error(self) -> NodeStoppedError:
+    def check_running(self) -> None:
+        """Raise `NodeStoppedError` if the node stops or has stopped."""
+        if self._closed or self._stopping:
+            raise self.stopped_error()
+
+    def stopped_error(self) -> NodeStoppedError:
+        """What whoever still waits is told."""
         error = NodeStoppedError(f"node {self.key.id} stopped: {self._error or 'it was closed'}")
         error.__cause__ = self._error
         return error
 
-    def _not_leader(self, reason: str = "") -> NotLeaderError:
+    def not_leader(self, reason: str = "") -> NotLeaderError:
+        """Why only another node can do it."""
         endpoint = None if self.is_leader else self.leader_endpoint
         leader_id = None if self.is_leader else self._replica.leader_id
         return NotLeaderError(leader_id, None if endpoint is None else str(endpoint), reason)
@@ -754,13 +683,6 @@ class Node:
             f"node {self.key.id} lost leadership before the record was known to be committed: it may be or not; "
             "append with a client id and sequence to retry safely"
         )
-
-
-class _LocalTicket:
-    """Stands for a remote caller."""
-
-    def __init__(self, done: Callable[[Any], None]) -> None:
-        self.answer = done
 
 
 def _client(client_id: str | int | None, sequence: int | None, count: int) -> tuple[int, int] | None:

@@ -13,6 +13,7 @@ from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.frames import decode_response, encode_request_parts
 from kraftcore.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kraftcore.protocol.registry import api_of
 from kraftcore.protocol.schema import Request
 from kraftcore.transports.base import Address, Transport
 
@@ -77,9 +78,9 @@ class Outbox:
         peer = self._peers.get((host, port))
         if peer is None:
             peer = self._peers[host, port] = _Peer(Address(host, port))
-        if type(message).schema.api_key == _API_VERSIONS:
-            message.client_software_name = SOFTWARE  # type: ignore[attr-defined]
-            message.client_software_version = self._software_version  # type: ignore[attr-defined]
+        if isinstance(message, ApiVersionsRequest):
+            message.client_software_name = SOFTWARE
+            message.client_software_version = self._software_version
             self._ask_versions(peer, message, timeout_ms, done)
         elif peer.versions is not None:
             self._transmit(peer, _Waiting(message, timeout_ms, min_version, done))
@@ -89,13 +90,12 @@ class Outbox:
                 self.send(host, port, ApiVersionsRequest(), timeout_ms, partial(self._learned, peer))
 
     def _transmit(self, peer: _Peer, item: _Waiting) -> None:
-        schema = type(item.message).schema
-        key = schema.api_key
+        key, oldest, newest = api_of(type(item.message))
         version = peer.chosen.get(key)
         if version is None:
             low, high = (peer.versions or {}).get(key, (0, -1))
-            version = min(high, schema.versions[1])
-            if version < max(low, schema.versions[0]):
+            version = min(high, newest)
+            if version < max(low, oldest):
                 version = -1
             peer.chosen[key] = version
         if version < item.min_version or version < 0:
@@ -106,7 +106,7 @@ class Outbox:
     def _request(self, peer: _Peer, message: Request, version: int, timeout_ms: int, done: Done) -> None:
         self._correlation_id = correlation_id = (self._correlation_id + 1) & _CORRELATION_MASK
         parts = encode_request_parts(message, version, correlation_id, self._client_id)
-        answer = partial(self._answered, peer, type(message).schema.api_key, version, done)
+        answer = partial(self._answered, peer, api_of(type(message)).key, version, done)
         self._transport.request(peer.address, parts, timeout_ms, answer)
 
     def _answered(self, peer: _Peer, key: int, version: int, done: Done, frame: bytes | Failure) -> None:
