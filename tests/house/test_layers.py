@@ -19,6 +19,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "node": {"core", "protocol", "storage", "raft", "transports", "config", "state_machine"},
     "config": {"core", "protocol", "storage", "raft", "transports"},
     "cli": {"core", "protocol", "storage", "raft", "transports", "transports.simulation", "plugins", "node", "config"},
+    "testing": {"core", "protocol", "storage", "raft", "transports", "node", "config", "state_machine"},
+    "aio": {"core", "node", "config", "state_machine", "transports", "raft"},
+    "blocking": {"core", "node", "config", "state_machine", "transports", "raft"},
     "plugins": {"core", "protocol", "storage", "raft", "node", "config", "state_machine"},
 }
 # What the inner layers must not reach for: tasks, sockets, clocks, hidden randomness, logging.
