@@ -613,12 +613,15 @@ class Node:
         """Begin to stop; ``async with open_node(...)`` then ends as if its block had."""
         self._end()
 
+    def abort(self) -> None:
+        """Stop at once and tell nobody, as if the process had died. ``kraftcore.testing`` kills nodes so."""
+        self._driver.stopped = True
+        self._end()
+
     async def shut_down(self) -> None:
         """Leave the quorum in good order: hand leadership over if held, make the log durable."""
-        if self._driver.stopped or self._stopping:
-            return
         with trio.move_on_after(self.config.shutdown_timeout_ms / 1000):
-            if self.is_leader:
+            if self.is_leader and not self._driver.stopped:
                 heir = self._heir()
                 if heir is not None:
                     try:

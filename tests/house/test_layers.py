@@ -33,6 +33,9 @@ MAY_IMPORT: dict[str, set[str]] = {
         "admin",
     },
     "plugins": {"core", "protocol", "storage", "raft", "node", "config", "state_machine", "admin"},
+    "testing": {"core", "protocol", "storage", "raft", "transports", "node", "config", "state_machine"},
+    "aio": {"core", "node", "config", "state_machine", "transports", "raft"},
+    "blocking": {"core", "node", "config", "state_machine", "transports", "raft"},
 }
 # What the inner layers must not reach for: tasks, sockets, clocks, hidden randomness, logging.
 FORBIDDEN: dict[str, set[str]] = {
