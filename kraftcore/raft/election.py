@@ -76,8 +76,6 @@ class Election:
         if led or (saved_leader_id is not None and saved_leader_id == me.id):
             # The epoch is ours, and what we promised in it is unknown: never lead it again.
             others = state.voters.ids - {me.id}
-            if state.voters.is_only_voter(me):
-                deadline = state.now_ms  # nobody to wait for
             state.role = Resigned(deadline, preferred_candidates(state.voters, me.id, {}), set(others))
         elif voted_for_itself:
             state.voted_key = me
@@ -89,7 +87,7 @@ class Election:
             else:
                 state.role = Unattached(deadline if state.is_voter else None, saved_leader_id)
         state.save_election_state()
-        if isinstance(state.role, Unattached) and state.voters.is_only_voter(me):
+        if isinstance(state.role, Unattached | Follower | Resigned) and state.voters.is_only_voter(me):
             self.become_prospective(Cause.ELECTION_TIMEOUT)
 
     def follow(self, epoch: int, leader_id: int, endpoints: tuple[Endpoint, ...]) -> None:
@@ -251,8 +249,6 @@ class Election:
             role.election_deadline_ms = state.random_election_deadline()
         elif role.election_deadline_ms <= state.now_ms and not state.shutting_down:
             deadline = state.random_election_deadline() if state.is_voter else None
-            if state.voters.is_only_voter(state.config.key):
-                deadline = state.now_ms
             state.become(Unattached(deadline), Cause.ELECTION_TIMEOUT, state.epoch + 1)
             return deadline
         due = role.election_deadline_ms if not state.shutting_down else None

@@ -65,7 +65,8 @@ TRANSITIONS: Mapping[tuple[Role, Cause], frozenset[Role]] = {
     (_C, Cause.ELECTION_TIMEOUT): frozenset({_P}),
     (_L, Cause.QUORUM_LOST): frozenset({_R}),
     (_L, Cause.STEP_DOWN): frozenset({_R}),
-    (_R, Cause.ELECTION_TIMEOUT): frozenset({_U}),  # in the next epoch: its own can have no other leader
+    # In the next epoch: its own can have no other leader. A sole voter that starts again asks itself at once.
+    (_R, Cause.ELECTION_TIMEOUT): frozenset({_U, _P}),
 }
 
 

@@ -285,6 +285,7 @@ def test_a_directory_belongs_to_one_node_of_one_cluster():
             async with lab.node(1, cluster_id="AAAAAAAAAAAAAAAAAAAAAg"):
                 pass
         with pytest.raises(LocalError, match="format"):
+            lab.disks[3].make_folder("/data")
             async with lab.node(3, create=None, auto_join=False):
                 pass
 
