@@ -329,13 +329,6 @@ class ReplicaState:
         """Leave a line for the operator."""
         self.out.notes.append(text)
 
-    def voter_destination(self, voter_id: int) -> Destination | None:
-        """Where to reach a voter on this replica's default listener."""
-        voter = self.voters.get(voter_id)
-        if voter is None:
-            return None
-        return self.destination(voter_id, voter.endpoints)
-
     def destination(self, node_id: int, endpoints: Sequence[Endpoint]) -> Destination | None:
         """Where to reach a node: its endpoint for our default listener's name."""
         name = self.config.listeners[0].name if self.config.listeners else None
