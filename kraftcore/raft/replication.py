@@ -26,7 +26,7 @@ from kraftcore.protocol.messages.fetch import FetchRequest, FetchResponse
 from kraftcore.raft import partition, records
 from kraftcore.raft.events import Destination, Propose, Received
 from kraftcore.raft.roles import Follower, Leader, ParkedFetch, Progress, Unattached
-from kraftcore.raft.state import InFlight
+from kraftcore.raft.state import InFlight, ReplicaState
 
 if TYPE_CHECKING:
     from kraftcore.raft.replica import Replica
@@ -41,6 +41,7 @@ class Replication:
         self._replica = replica
         self._state = replica.state
         self._ask_again_ms = 0
+        self._bootstrap_servers = _bootstrap_servers(replica.state)
 
     # --- the leader appends -------------------------------------------------------------------------------------------
 
@@ -317,16 +318,7 @@ class Replication:
 
     def _fetch_from_bootstrap(self) -> int | None:
         state = self._state
-        servers = [Destination(None, host, port) for host, port in state.config.bootstrap_servers]
-        if not servers:
-            servers = [
-                to
-                for voter in state.config.static_voters
-                if voter.key.id != state.config.key.id
-                and (to := state.destination(voter.key.id, voter.endpoints)) is not None
-            ]
-        own = {(endpoint.host, endpoint.port) for endpoint in state.config.listeners}
-        servers = [server for server in servers if (server.host, server.port) not in own]
+        servers = self._bootstrap_servers
         if not servers or self._fetching():
             return None
         if self._ask_again_ms > state.now_ms:
@@ -423,3 +415,14 @@ class Replication:
             return False
         state.forget_history_from(log.truncate_to(offset))
         return True
+
+
+def _bootstrap_servers(state: ReplicaState) -> list[Destination]:
+    config = state.config
+    servers = [Destination(None, host, port) for host, port in config.bootstrap_servers]
+    if not servers:
+        others = [voter for voter in config.static_voters if voter.key.id != config.key.id]
+        found = [state.destination(voter.key.id, voter.endpoints) for voter in others]
+        servers = [server for server in found if server is not None]
+    own = {(endpoint.host, endpoint.port) for endpoint in config.listeners}
+    return [server for server in servers if (server.host, server.port) not in own]

@@ -84,6 +84,7 @@ class ReplicaState:
         self._busy: dict[Destination, int] = {}
         self._backing_off: dict[Destination, int] = {}
         self._announced: Leadership | None = None
+        self._announced_role: RoleState | None = None
 
     # --- voters -------------------------------------------------------------------------------------------------------
 
@@ -260,6 +261,9 @@ class ReplicaState:
     def announce(self) -> None:
         """Tell listeners about the leader when that changed."""
         role = self.role
+        if role is self._announced_role:  # the epoch changes with the role only
+            return
+        self._announced_role = role
         if role.role in (Role.PROSPECTIVE, Role.CANDIDATE, Role.RESIGNED):
             now = Leadership(self.epoch, None)
         elif isinstance(role, Leader):
