@@ -205,10 +205,6 @@ class Election:
     def advance_unattached(self, role: Unattached) -> int | None:
         """Start a pre-vote when the timer ran out; else the time it will."""
         state = self._state
-        if not state.is_voter:
-            role.election_deadline_ms = None
-        elif role.election_deadline_ms is None:  # became a voter while it waited
-            role.election_deadline_ms = state.random_election_deadline()
         if role.election_deadline_ms is None or state.shutting_down:
             return None
         if role.election_deadline_ms <= state.now_ms:
@@ -252,9 +248,9 @@ class Election:
             state.become(Unattached(deadline), Cause.ELECTION_TIMEOUT, state.epoch + 1)
             return deadline
         due = role.election_deadline_ms if not state.shutting_down else None
-        for voter_id in sorted(role.unacknowledged):
-            to = state.voter_destination(voter_id)
-            if to is None:
+        for voter in state.voters:
+            to = state.destination(voter.key.id, voter.endpoints)
+            if to is None or voter.key.id not in role.unacknowledged:
                 continue
             if state.is_ready(to):
                 state.send(to, partition.end_quorum_epoch_request(state, role.preferred))

@@ -116,7 +116,7 @@ class Membership:
             return
         deadline = state.now_ms + state.config.request_timeout_ms
         role.change = VoterChange("remove", received.ticket, key, deadline)
-        role.change.offset = self._append_voters(state.voters.without(key))
+        role.change.offset = self._append_voters(role, state.voters.without(key))
 
     def on_update(self, received: Received, request: UpdateRaftVoterRequest) -> None:
         """UpdateRaftVoter: a voter tells its endpoints and versions; answered without waiting for the commit."""
@@ -155,7 +155,7 @@ class Membership:
         self._replica.replication.heard_from(role, key.id)
         if state.version >= 1:
             if voter != entry:
-                self._append_voters(state.voters.with_updated(voter))
+                self._append_voters(role, state.voters.with_updated(voter))
         else:  # the last directory heard of counts, as in Kafka 4.3.1 (updateVoterIgnoringDirectoryId)
             known = role.updated_voters or self.voters_with_own_entry()
             role.updated_voters = known.with_updated(voter, any_directory=True)
@@ -230,7 +230,9 @@ class Membership:
             self._end_change(role, refusal)
             return
         change.request_id = None
-        change.offset = self._append_voters(state.voters.with_voter(Voter(change.key, change.endpoints, supported)))
+        change.offset = self._append_voters(
+            role, state.voters.with_voter(Voter(change.key, change.endpoints, supported))
+        )
         if not change.ack_when_committed:
             state.reply(change.ticket, AddRaftVoterResponse(error_message=None))
             change.ticket = None
@@ -257,15 +259,12 @@ class Membership:
             and progress.last_fetch_ms >= self._state.now_ms - CAUGHT_UP_WITHIN_MS
         )
 
-    def _append_voters(self, voters: VoterSet) -> int:
-        return self._replica.replication.append_control([records.kraft_voters(voters)])
+    def _append_voters(self, role: Leader, voters: VoterSet) -> int:
+        return self._replica.replication.append_control(role, [records.kraft_voters(voters)])
 
-    def voters_changed(self) -> None:
+    def voters_changed(self, role: Leader) -> None:
         """The voter set in force may have changed: count by the new one from now on."""
         state = self._state
-        role = state.role
-        if not isinstance(role, Leader):
-            return
         if state.voters.is_only_voter(state.config.key):
             role.check_quorum_deadline_ms = None
         elif role.check_quorum_deadline_ms is None:
@@ -340,7 +339,7 @@ class Membership:
             state.finish(event.ticket, ErrorCode.NONE)
         else:
             entries = [records.kraft_version(event.level), records.kraft_voters(known)]
-            role.upgrade = (self._replica.replication.append_control(entries) + 1, [event.ticket])
+            role.upgrade = (self._replica.replication.append_control(role, entries) + 1, [event.ticket])
 
     def _why_no_upgrade(self, role: Leader, level: int, known: VoterSet) -> str:
         old, new = (f"KRAFT_VERSION_{version}" for version in (self._state.version, level))

@@ -61,10 +61,6 @@ class Voter:
     endpoints: tuple[Endpoint, ...] = ()
     supported: VersionRange = VersionRange()
 
-    def endpoint(self, listener: str) -> Endpoint | None:
-        """Its endpoint for a listener name, or None."""
-        return next((endpoint for endpoint in self.endpoints if endpoint.name == listener), None)
-
 
 @dataclass(frozen=True, slots=True)
 class VoterSet:

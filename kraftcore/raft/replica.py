@@ -412,11 +412,18 @@ class Replica:
             return None
         return found
 
-    def refuse_answer(self, source: Destination, response: Any) -> None:
-        """An answer nobody expects: say so, and leave the peer alone for a moment."""
+    def refuse_answer(self, source: Destination, response: Any, told: Any = None) -> None:
+        """An answer nobody expects: say so, and leave the peer alone for a moment.
+
+        Args:
+            source: whom we asked.
+            response: the answer.
+            told: its part about our partition, if it has one.
+        """
         state = self.state
-        name = ErrorCode.of(response.error_code).name
-        state.note(f"{type(response).__name__} from {source.host}:{source.port} is refused: {name}")
+        code = ErrorCode.of((response if told is None else told).error_code)
+        why = "it is not about our partition" if code is ErrorCode.NONE else code.name
+        state.note(f"{type(response).__name__} from {source.host}:{source.port} is refused: {why}")
         state.back_off(source)
 
 

@@ -26,7 +26,7 @@ from kraftcore.protocol.messages.fetch import FetchRequest, FetchResponse
 from kraftcore.raft import partition, records
 from kraftcore.raft.events import Destination, Propose, Received
 from kraftcore.raft.roles import Follower, Leader, ParkedFetch, Progress, Unattached
-from kraftcore.raft.state import InFlight
+from kraftcore.raft.state import InFlight, ReplicaState
 
 if TYPE_CHECKING:
     from kraftcore.raft.replica import Replica
@@ -41,6 +41,7 @@ class Replication:
         self._replica = replica
         self._state = replica.state
         self._ask_again_ms = 0
+        self._bootstrap_servers = _bootstrap_servers(replica.state)
 
     # --- the leader appends -------------------------------------------------------------------------------------------
 
@@ -58,11 +59,11 @@ class Replication:
             from_checkpoint = (state.voter_sets.latest_offset or 0) < 0
             if from_checkpoint or voters != state.voters:
                 entries += [records.kraft_version(state.version), records.kraft_voters(voters)]
-        self.append_control(entries)
+        self.append_control(leader, entries)
 
-    def append_control(self, entries: list[records.ControlEntry]) -> int:
+    def append_control(self, role: Leader, entries: list[records.ControlEntry]) -> int:
         """Append one control batch; its voters and version are in force at once. Returns its first offset."""
-        return self._append(records.control_batch(entries, self._state.now_ms))
+        return self._append(role, records.control_batch(entries, self._state.now_ms))
 
     def propose(self, event: Propose) -> None:
         """Append a client's batch, or say why not."""
@@ -74,24 +75,26 @@ class Replication:
             state.finish(event.ticket, ErrorCode.NOT_LEADER_OR_FOLLOWER, message="leadership is being handed over")
         else:
             try:
-                offset = self._append(event.batch)
+                if RecordBatch(event.batch, verify=False).is_control:
+                    raise LocalError("control batches are written by the consensus alone")
+                offset = self._append(role, event.batch)
             except ClosedError:
                 raise
-            except LocalError as error:
+            except (LocalError, CorruptBatchError) as error:
                 state.finish(event.ticket, ErrorCode.INVALID_RECORD, message=str(error))
             else:
                 state.finish(event.ticket, ErrorCode.NONE, offset)
 
-    def _append(self, batch: bytearray) -> int:
+    def _append(self, role: Leader, batch: bytearray) -> int:
         state = self._state
         is_control = RecordBatch(batch, verify=False).is_control
         offset = state.log.append_as_leader(batch, state.epoch, state.now_ms)
         if is_control:
             state.learn_from([RecordBatch(batch, verify=False)])
-            self._replica.membership.voters_changed()
+            self._replica.membership.voters_changed(role)
         state.out.flush = True
         # Before our own flush is done: the followers' disks shall work at the same time as ours.
-        self._wake_parked()
+        role.parked = [parked for parked in role.parked if not self._answer_if_enough(role, parked)]
         return offset
 
     def flushed(self, offset: int) -> None:
@@ -228,11 +231,6 @@ class Replication:
             data = state.log.read(parked.fetch_offset, parked.max_bytes)
         state.reply(parked.ticket, partition.fetch_records(state, parked, role, data))
 
-    def _wake_parked(self) -> None:
-        role = self._state.role
-        if isinstance(role, Leader) and role.parked:
-            role.parked = [parked for parked in role.parked if not self._answer_if_enough(role, parked)]
-
     def expire_parked(self, role: Leader) -> int | None:
         """Answer what has waited long enough; when the next one will have."""
         due = role.news_due_ms
@@ -275,9 +273,7 @@ class Replication:
             self._high_watermark_moved(role)
 
     def _high_watermark_moved(self, role: Leader) -> None:
-        value = role.watermark.value
-        if value is None:
-            return
+        value = role.watermark.value or 0  # known, for it moved
         self.raise_high_watermark(value)
         # Everyone who waits learns of it: their state machines wait for it too. If records follow within the linger
         # time, as they do under load, they bring it along.
@@ -332,16 +328,7 @@ class Replication:
 
     def _fetch_from_bootstrap(self) -> int | None:
         state = self._state
-        servers = [Destination(None, host, port) for host, port in state.config.bootstrap_servers]
-        if not servers:
-            servers = [
-                to
-                for voter in state.config.static_voters
-                if voter.key.id != state.config.key.id
-                and (to := state.destination(voter.key.id, voter.endpoints)) is not None
-            ]
-        own = {(endpoint.host, endpoint.port) for endpoint in state.config.listeners}
-        servers = [server for server in servers if (server.host, server.port) not in own]
+        servers = self._bootstrap_servers
         if not servers or self._fetching():
             return None
         if self._ask_again_ms > state.now_ms:
@@ -378,7 +365,7 @@ class Replication:
             # that are replaced by now would take back what was acknowledged.
             return
         if answer.error_code != ErrorCode.NONE:
-            self._replica.refuse_answer(source, response)
+            self._replica.refuse_answer(source, response, answer)
             return
         if answer.diverging_epoch.epoch >= 0:
             taken = self._truncate(answer.diverging_epoch.epoch, answer.diverging_epoch.end_offset)
@@ -438,3 +425,14 @@ class Replication:
             return False
         state.forget_history_from(log.truncate_to(offset))
         return True
+
+
+def _bootstrap_servers(state: ReplicaState) -> list[Destination]:
+    config = state.config
+    servers = [Destination(None, host, port) for host, port in config.bootstrap_servers]
+    if not servers:
+        others = [voter for voter in config.static_voters if voter.key.id != config.key.id]
+        found = [state.destination(voter.key.id, voter.endpoints) for voter in others]
+        servers = [server for server in found if server is not None]
+    own = {(endpoint.host, endpoint.port) for endpoint in config.listeners}
+    return [server for server in servers if (server.host, server.port) not in own]

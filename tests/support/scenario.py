@@ -2,7 +2,8 @@
 
 Commands (words; ``key=value`` options in any order):
 
-    add-nodes COUNT [version=0|1] [observers=N] [logID=EPOCHS]    start a quorum; a log may hold a batch per epoch named
+    add-nodes COUNT [version=0|1] [observers=N] [logID=EPOCHS] [hidden=ID]    start a quorum; a log may hold a batch per
+                                 epoch named; the entry of the hidden voter has no endpoint for the others' listener
     tick MS                      let time pass for everyone, timer by timer; nothing sent arrives
     pass MS                      let time pass, and everything arrive and be flushed at once
     timeout ID                   let exactly this node's next timer run out
@@ -21,7 +22,7 @@ Commands (words; ``key=value`` options in any order):
     add-voter|remove-voter|update-voter LEADER VOTER [dir=OTHER] [ack=0]
     vote TO from=ID epoch=N last=OFFSET@EPOCH [pre=1] [voter=ID] [dir=ID|new|zero] [cluster=X]
     begin TO leader=ID epoch=N [voter=ID] [dir=...] [cluster=X] [endpoint=0] | end TO leader=ID epoch=N [v=0]
-    fetch TO from=ID epoch=N at=OFFSET@EPOCH [wait=MS]
+    fetch TO from=ID epoch=N at=OFFSET@EPOCH [wait=MS] [min=BYTES] [hw=OFFSET]
     fetch-snapshot TO epoch=N snapshot=END-EPOCH [position=N] [size=N] [cluster=X] [topic=X] | describe TO [topic=X]
     transfer LEADER TO | barrier ID | upgrade ID [LEVEL] [validate=1] | resign ID | snapshot ID | shutdown ID
     state [ID...] | log ID | voters ID | snapshots ID
@@ -220,11 +221,12 @@ class Stage:
 
     # --- set up
 
-    def do_add_nodes(self, count, version="1", observers="0", auto_join="0", **logs):
+    def do_add_nodes(self, count, version="1", observers="0", auto_join="0", hidden="0", **logs):
         total = int(count) + int(observers)
         endpoints = {n: Endpoint("CONTROLLER", f"n{n}", 9093) for n in range(1, total + 1)}
         keys = {n: ReplicaKey(n, directory(n)) for n in endpoints}
-        voters = VoterSet(tuple(Voter(keys[n], (endpoints[n],), VersionRange(0, 1)) for n in range(1, int(count) + 1)))
+        named = {n: dataclasses.replace(e, name="OTHER") if str(n) == hidden else e for n, e in endpoints.items()}
+        voters = VoterSet(tuple(Voter(keys[n], (named[n],), VersionRange(0, 1)) for n in range(1, int(count) + 1)))
         static = static_voters((n, endpoints[n]) for n in range(1, int(count) + 1))
         for n in endpoints:
             config = events.RaftConfig(
@@ -507,9 +509,9 @@ class Stage:
         topic = kind.TopicData(topic_name="__cluster_metadata", partitions=[told])
         self.ask(to, kind(cluster_id=cluster, topics=[topic]), int(v))
 
-    def do_fetch(self, to, epoch, at, wait="0", cluster="c", hw="9223372036854775807", **sender):
+    def do_fetch(self, to, epoch, at, wait="0", cluster="c", hw="9223372036854775807", **options):
         offset, last_epoch = at.split("@")
-        number = int(sender["from"])
+        number = int(options["from"])
         wanted = FetchRequest.FetchTopic.FetchPartition(
             partition=0,
             current_leader_epoch=int(epoch),
@@ -524,6 +526,7 @@ class Stage:
                 cluster_id=cluster,
                 replica_state=FetchRequest.ReplicaState(replica_id=number),
                 max_wait_ms=int(wait),
+                min_bytes=int(options.get("min", "1")),
                 max_bytes=1 << 20,
                 topics=[FetchRequest.FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=[wanted])],
             ),
