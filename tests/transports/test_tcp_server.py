@@ -174,12 +174,13 @@ def test_a_length_alone_reserves_nothing():
 
 
 @in_trio
-async def test_buffers_shrink_again():
+async def test_long_frames_leave_nothing_behind():
     async with serving() as (server, at, _, client):
         assert await ask(client, at, bytes(20 * MIB)) == bytes(20 * MIB)
         for transport in (server, client):
             (connection,) = transport._shared.connections
-            assert len(connection._buffer) <= MIB
+            assert len(connection._buffer) <= 65_536
+            assert connection._long is None
             assert transport._shared.partial == {}
             assert transport._shared.partial_bytes == 0
 
