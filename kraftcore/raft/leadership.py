@@ -17,12 +17,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.begin_quorum_epoch import BeginQuorumEpochResponse
 from kraftcore.protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse, ReplicaState
 from kraftcore.raft import partition
 from kraftcore.raft.events import Barrier, Received, Transfer
-from kraftcore.raft.quorum import ReplicaKey
 from kraftcore.raft.roles import Cause, Leader, PendingBarrier, PendingTransfer
 from kraftcore.raft.state import InFlight
 

@@ -16,11 +16,11 @@ from kraftcore.core.epochs import OffsetAndEpoch
 from kraftcore.core.history import BOOTSTRAP_OFFSET, History
 from kraftcore.core.struct import Struct
 from kraftcore.errors import InvariantError
+from kraftcore.protocol.election_state import ElectionState, ReplicaKey
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.raft.events import (
     Destination,
     Effects,
-    ElectionState,
     Leadership,
     Outcome,
     RaftConfig,
@@ -28,7 +28,7 @@ from kraftcore.raft.events import (
     Send,
 )
 from kraftcore.raft.ports import LogPort, RandomPort, SnapshotPort
-from kraftcore.raft.quorum import Endpoint, ReplicaKey, VoterSet
+from kraftcore.raft.quorum import Endpoint, VoterSet
 from kraftcore.raft.records import control_batches, first_batch, voter_changes
 from kraftcore.raft.roles import TRANSITIONS, Cause, Follower, Leader, Prospective, Role, RoleState, Unattached
 
@@ -234,9 +234,8 @@ class ReplicaState:
 
     def save_election_state(self) -> None:
         """Have epoch, vote and leader saved before anything of this event gets out."""
-        self.out.election_state = ElectionState(
-            self.epoch, self.leader_id, self.voted_key, self.version, tuple(sorted(self.voters.ids))
-        )
+        voter_ids = tuple(sorted(self.voters.ids)) if self.version == 0 else ()
+        self.out.election_state = ElectionState(self.epoch, self.leader_id, self.voted_key, self.version, voter_ids)
 
     @property
     def leader_id(self) -> int | None:

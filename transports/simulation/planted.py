@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from kraftcore.core.watermark import Watermark
+from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.raft import election, partition
 from kraftcore.raft.election import Election
 from kraftcore.raft.leadership import Leadership
 from kraftcore.raft.membership import Membership, Refusal
 from kraftcore.raft.partition import Elsewhere
-from kraftcore.raft.quorum import ReplicaKey, VoterSet
+from kraftcore.raft.quorum import VoterSet
 from kraftcore.raft.replication import Replication
 from kraftcore.raft.roles import Candidate, Leader, Unattached
 from kraftcore.raft.state import ReplicaState
