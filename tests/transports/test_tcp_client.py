@@ -215,6 +215,30 @@ async def test_names_without_address():
     ]
 
 
+@pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
+@in_trio
+async def test_addresses_that_are_none(tls, certificates):
+    """Endpoints come from peers: whatever they name, the request fails and nothing else does."""
+    files = certificates.files() if tls else None
+    async with quiet() as server, quiet(tls=files) as transport:
+        at = await server.listen("L", LOOPBACK, echo)
+        for host in ("", ".", "..", "a" * 70 + ".example", "a" * 300, "nul\0nul", "a b", "::1%nowhere", "\ud800"):
+            assert await ask(transport, Address(host, 1)) in {Failure.OTHER, Failure.REFUSED}
+        for port in (0, -1, 65_536, 2**31, 2**63):
+            assert await ask(transport, Address("127.0.0.1", port)) in {Failure.OTHER, Failure.REFUSED}
+        for host in (".server", ""):  # the name that a certificate is asked for
+            peer = client.Peer(transport._shared, Address(host, at.port), at_port(at.port), transport._tls)
+            transport._peers[peer.address] = peer
+            assert await ask(transport, peer.address, b"x") == (Failure.OTHER if tls else b"x")
+
+
+def at_port(port):
+    async def resolve(address):
+        return [at_loopback(port)]
+
+    return resolve
+
+
 @in_trio
 async def test_ipv6():
     async with quiet() as server, quiet() as transport:
@@ -273,6 +297,20 @@ async def test_a_slow_answer_does_not_break_a_connection_that_moves():
         await trio.sleep(0.9)  # longer than it takes to be stuck
         assert await ask(transport, at) == b""
         assert len(streams) == 1
+
+
+@in_trio
+async def test_requests_that_are_never_answered_do_not_pile_up():
+    async def answer_every_other(stream):
+        async for number in read_requests(stream):
+            if number[-1] % 2:
+                await stream.send_all(pack(">i", 4) + number)
+
+    async with raw_server(answer_every_other) as (at, streams), quiet(max_in_flight=10) as transport:
+        while len(streams) < 2:
+            await ask(transport, at, timeout_ms=10)
+            for connection in transport._shared.connections:
+                assert len(connection.pending) <= 12
 
 
 # ---- servers that misbehave
@@ -440,6 +478,26 @@ async def test_a_raising_callback_ends_it():
             at = await server.listen("L", LOOPBACK, echo)
             transport.request(at, [request_frame(1)], 1000, fail)
             await trio.sleep_forever()
+
+
+@in_trio
+async def test_callbacks_that_raise_while_closing_stop_nothing():
+    def fail(*_):
+        raise ZeroDivisionError("in a callback")
+
+    async with quiet() as server:
+        at = await server.listen("L", LOOPBACK, lambda *request: None)
+        with pytest.raises(ZeroDivisionError):
+            async with quiet() as transport:
+                outstanding = []
+                for number in range(3):
+                    transport.request(at, [request_frame(number)], 10_000, fail)
+                    outstanding.append(Asked(transport, Address("127.0.0.1", at.port + number)))
+                await until(lambda: server._server._count)
+                await trio.sleep(0.01)
+        for asked in outstanding[1:]:
+            assert await asked.result() in {Failure.OTHER, Failure.REFUSED}
+        await until(lambda: server._server._count == 0)
 
 
 @in_trio

@@ -174,12 +174,13 @@ def test_a_length_alone_reserves_nothing():
 
 
 @in_trio
-async def test_buffers_shrink_again():
+async def test_long_frames_leave_nothing_behind():
     async with serving() as (server, at, _, client):
         assert await ask(client, at, bytes(20 * MIB)) == bytes(20 * MIB)
         for transport in (server, client):
             (connection,) = transport._shared.connections
-            assert len(connection._buffer) <= MIB
+            assert len(connection._buffer) <= 65_536
+            assert connection._long is None
             assert transport._shared.partial == {}
             assert transport._shared.partial_bytes == 0
 
@@ -311,6 +312,25 @@ async def test_connections_of_one_address_are_bounded():
 
 
 @in_trio
+async def test_new_connections_come_at_a_bounded_rate(monkeypatch):
+    now = [1000.0]
+    async with serving(max_connection_creation_rate=30) as (server, at, _, client):
+        server._watch.now = lambda: now[0]
+        streams = [await connect(at) for _ in range(20)]
+        await until(lambda: accepted(server) == 3)  # a tenth of a second's worth
+        for moment, count in ((1000.04, 4), (1000.2, 7), (1001, 10)):
+            now[0] = moment
+            await until(lambda count=count: accepted(server) >= count)
+            await trio.sleep(0.06)  # it looks again every 1/30 s
+            assert accepted(server) == count
+        server._watch.now = trio.current_time
+        server._server._credited = 0.0
+        assert await ask(client, at) == b""
+        for stream in streams:
+            await stream.aclose()
+
+
+@in_trio
 async def test_running_out_of_file_descriptors():
     async with serving() as (server, at, lines, client):
         assert await ask(client, at) == b""
@@ -392,6 +412,25 @@ async def test_addresses_that_cannot_be_had():
         ):
             with pytest.raises(TransportError, match=text):
                 await server.listen("L", address, echo)
+
+
+@in_trio
+async def test_a_name_of_which_some_addresses_are_not_here(monkeypatch):
+    found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, 0)) for host in ("192.0.2.1", "127.0.0.1", "127.0.0.2")]
+
+    async def getaddrinfo(*arguments, **settings):
+        return found
+
+    async with TcpTransport() as server, TcpTransport() as client:
+        with monkeypatch.context() as patch:
+            patch.setattr(trio.socket, "getaddrinfo", getaddrinfo)
+            at = await server.listen("L", Address("some.example", 0), echo)
+            assert at.host == "some.example"
+            del found[1:]
+            with pytest.raises(TransportError, match="some.example:0"):
+                await server.listen("L", Address("some.example", 0), echo)
+        for host in ("127.0.0.1", "127.0.0.2"):
+            assert await ask(client, Address(host, at.port), b"here") == b"here"
 
 
 @in_trio

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from heapq import heappop, heappush
 from itertools import count
 from math import inf
@@ -161,9 +162,11 @@ class MemoryTransport:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._close()
-        # Not given to the nursery: it would wrap what the body raised in a group.
-        await self._manager.__aexit__(None, None, None)
+        try:
+            self._close()
+        finally:
+            # Not given to the nursery: it would wrap what the body raised in a group.
+            await self._manager.__aexit__(None, None, None)
 
     async def listen(self, listener: str, address: Address, serve: Serve) -> Address:
         """See ``base.Transport``."""
@@ -221,8 +224,9 @@ class MemoryTransport:
         self._is_open = False
         self._network.closed(self)
         self._scope.cancel()
-        for link in list(self.links.values()):
-            link.end(Failure.OTHER)
+        with ExitStack() as stack:  # all of them, even when a callback raises
+            for link in self.links.values():
+                stack.callback(link.end, Failure.OTHER)
 
 
 class _Listener:
