@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "completion": ("kraftcore.cli.completion:completion", "Print a script that completes commands with the tab key."),
     "dump-log": ("kraftcore.cli.dump_log:dump_log", "Print segments, snapshots and index files as text or JSON."),
+    "server": ("kraftcore.cli.server:server", "Run a node on its own."),
     "simulate": ("kraftcore.cli.simulate:simulate", "Run quorums in a simulation and try to break them."),
     "storage": ("kraftcore.cli.storage:storage", "Format a server's directories and look at them."),
 }
