@@ -8,7 +8,22 @@ from typing import Any
 
 import click
 
-from kraftcore.errors import KraftError, StorageError
+from kraftcore.errors import KraftError, RefusedError, StorageError, UnreachableError, UnsupportedVersionError
+
+JAVA_ERRORS = "org.apache.kafka.common.errors."
+# Where Kafka's exception is not named after the error. Source: Kafka 4.3.1, Errors.
+ODD_EXCEPTIONS = {
+    "UNKNOWN_SERVER_ERROR": "UnknownServerException",
+    "CORRUPT_MESSAGE": "CorruptRecordException",
+    "REQUEST_TIMED_OUT": "TimeoutException",
+    "MESSAGE_TOO_LARGE": "RecordTooLargeException",
+    "STALE_CONTROLLER_EPOCH": "ControllerMovedException",
+    "INVALID_CONFIG": "InvalidConfigurationException",
+    "KAFKA_STORAGE_ERROR": "KafkaStorageException",
+    "CLUSTER_AUTHORIZATION_FAILED": "ClusterAuthorizationException",
+    "SASL_AUTHENTICATION_FAILED": "SaslAuthenticationException",
+    "PRINCIPAL_DESERIALIZATION_FAILURE": "PrincipalDeserializationException",
+}
 
 
 class KafkaFailure(click.ClickException):
@@ -35,7 +50,7 @@ def kafka_status() -> Iterator[None]:
     except StorageError as error:
         raise KafkaFailure(f"{error.filename}: {error.strerror}") from None
     except KraftError as error:
-        raise KafkaFailure(str(error)) from None
+        raise KafkaFailure(words(error)) from None
 
 
 class KafkaGroup(click.Group):
@@ -56,3 +71,21 @@ class KafkaGroup(click.Group):
         """Run a command of the group."""
         with kafka_status():
             return super().invoke(ctx)
+
+
+def words(error: KraftError) -> str:
+    """What Kafka's tools print for an error, and for an unreachable quorum why it is so."""
+    if isinstance(error, RefusedError):
+        return f"{JAVA_ERRORS}{exception_name(error.error)}: {error.message}"
+    if isinstance(error, UnsupportedVersionError):
+        return f"{JAVA_ERRORS}UnsupportedVersionException: {error}"
+    if isinstance(error, UnreachableError):
+        doubt = "; whether it was carried out is unknown" if error.outcome_unknown else ""
+        return f"{JAVA_ERRORS}TimeoutException: {error}\nLast failure: {error.last_failure}{doubt}"
+    return str(error)
+
+
+def exception_name(error_name: str) -> str:
+    """Name of Kafka's exception for an error, ``VoterNotFoundException`` for ``VOTER_NOT_FOUND``."""
+    name = ODD_EXCEPTIONS.get(error_name) or "".join(part.capitalize() for part in error_name.split("_"))
+    return name if name.endswith("Exception") else name + "Exception"
