@@ -167,6 +167,13 @@ def heading(facts: dict[str, Any]) -> str:
     )
 
 
+def footer(facts: dict[str, Any]) -> str:
+    """Say below the table how long it took, and what the peers' figures stand for."""
+    settings = "".join(f"\n{name}: {text}" for name, text in facts.get("settings", {}).items())
+    limits = f"\n{facts['limits']}" if "limits" in facts else ""
+    return f"\n{facts['seconds']} s; load after {' '.join(map(str, facts['load_after']))}{limits}{settings}"
+
+
 HEAD = f"{'case':<30} {'ours':>9} {'unit':<12} {'peer':<30} {'peer':>9} {'ratio':>8} {'(median)':>9}"
 
 
