@@ -14,9 +14,10 @@ from kraftcore.config.settings import FLAGS, KEYS, NUMBERS
 from kraftcore.config.tls import TlsConfig
 from kraftcore.core.log_config import LogConfig
 from kraftcore.core.uuid import METADATA_TOPIC_ID, ZERO_UUID, Uuid
+from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.raft.cleaning import CleaningConfig
 from kraftcore.raft.events import RaftConfig
-from kraftcore.raft.quorum import Endpoint, ReplicaKey, VoterSet
+from kraftcore.raft.quorum import Endpoint, VoterSet
 from kraftcore.transports.base import Address
 
 _Given = TypeVar("_Given")
@@ -82,6 +83,8 @@ class NodeConfig:
         fetch_max_wait_ms: ``kraftcore.fetch.max.wait.ms``, 500 as in Kafka: how long a leader holds a Fetch.
         fetch_max_bytes: ``controller.quorum.fetch.max.bytes``, 1 MiB.
         fetch_snapshot_max_bytes: ``controller.quorum.fetch.snapshot.max.bytes``, 1 MiB.
+        high_watermark_linger_ms: ``kraftcore.high.watermark.linger.ms``, 1: how long a follower that lacks nothing but
+            the latest high watermark is kept waiting for records to come along with it; 0: not at all, as Kafka.
         fast_failover: ``kraftcore.fast.failover``, true: an election begins when the leader's connection breaks,
             not only at ``fetch_timeout_ms``.
         segment_bytes: ``metadata.log.segment.bytes``, 1 GiB; in a file at least 8 MiB, as in Kafka
@@ -142,6 +145,7 @@ class NodeConfig:
     fetch_max_wait_ms: int = 500
     fetch_max_bytes: int = 1024**2
     fetch_snapshot_max_bytes: int = 1024**2
+    high_watermark_linger_ms: int = 1
     fast_failover: bool = True
 
     segment_bytes: int = 1024**3
@@ -270,6 +274,7 @@ class NodeConfig:
             fetch_max_wait_ms=self.fetch_max_wait_ms,
             fetch_max_bytes=self.fetch_max_bytes,
             fetch_snapshot_max_bytes=self.fetch_snapshot_max_bytes,
+            high_watermark_linger_ms=self.high_watermark_linger_ms,
             fast_failover=self.fast_failover,
         )
 

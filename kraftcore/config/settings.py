@@ -55,6 +55,7 @@ NUMBERS: dict[str, Number] = {
     "retention_ms": Number("metadata.max.retention.ms", -INT64_MAX, INT64_MAX),
     "cleaning_period_ms": Number(OWN + "cleaning.period.ms", 1),
     "append_linger_ms": Number(QUORUM + "append.linger.ms"),
+    "high_watermark_linger_ms": Number(OWN + "high.watermark.linger.ms"),
     "max_bytes_in_flight": Number(OWN + "max.bytes.in.flight", 1, INT64_MAX),
     "session_expiry_ms": Number(OWN + "session.expiry.ms", 1, INT64_MAX),
     "inline_flush_bytes": Number(OWN + "inline.flush.bytes", 0, INT64_MAX),

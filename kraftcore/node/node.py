@@ -22,6 +22,7 @@ from kraftcore.errors import (
     OutcomeUnknownError,
     OverloadedError,
     RefusedError,
+    StorageError,
 )
 from kraftcore.node.applier import Applier
 from kraftcore.node.clock import Clock
@@ -82,6 +83,8 @@ class Node:
         key: its id and directory id.
         cluster_id: of its quorum.
         endpoints: where its listeners are bound.
+        state_machine: what it was opened with.
+        stopped: set when it takes no more calls.
     """
 
     sequence_limit = SEQUENCE_MAX
@@ -110,6 +113,8 @@ class Node:
         self._clock = Clock()
         self._listeners = Listeners(plugins, self._fail)
         self._queue = ProposalQueue(config.max_batch_bytes, config.max_bytes_in_flight)
+        self.state_machine = machine
+        self.stopped = trio.Event()
         self.applier = Applier(machine, log, self._queue, config.session_expiry_ms, self._group_settled)
         raft_config = config.raft_config(home.key, home.cluster_id, config.advertise(endpoints))
         self._replica = Replica(
@@ -189,8 +194,8 @@ class Node:
             client_id: who asks, with ``sequence``: a retry with the same two is applied once. A client has one
                 proposal in flight at a time.
             sequence: 0 to 2**31 - 1, larger in each of a client's new proposals.
-            forward: on a node that does not lead, have the leader append it, and keep asking until it is done. A
-                retry that finds its record applied before this node knew of it has no result.
+            forward: have the leader append it, whoever that is and becomes, and keep asking until it is done, applied
+                once. A record that came here inside a snapshot has no result.
 
         Returns:
             The record's offset, and what the state machine returned for it here.
@@ -201,7 +206,7 @@ class Node:
             LocalError: the value is empty or too large, or the client's number is out of range.
             NodeStoppedError: the node stopped; the outcome is unknown.
         """
-        if client_id is None and not forward:
+        if client_id is None and sequence is None and not forward:
             queue = self._queue
             if queue.is_full:
                 await queue.wait_for_room()
@@ -233,7 +238,7 @@ class Node:
         client = _client(client_id, sequence, len(values))
         if not values or not all(values):
             raise _empty_record()
-        if forward and not self.is_leader:
+        if forward:  # numbered also where this node leads: it may lose that before the record is committed
             return await self._forwarder.append(list(values), client)
         number, first = client if client is not None else (-1, -1)
         return await self.propose(Proposal(values, self.size_of(values), True, number, first))
@@ -608,12 +613,15 @@ class Node:
         """Begin to stop; ``async with open_node(...)`` then ends as if its block had."""
         self._end()
 
+    def abort(self) -> None:
+        """Stop at once and tell nobody, as if the process had died. ``kraftcore.testing`` kills nodes so."""
+        self._driver.stopped = True
+        self._end()
+
     async def shut_down(self) -> None:
         """Leave the quorum in good order: hand leadership over if held, make the log durable."""
-        if self._driver.stopped or self._stopping:
-            return
         with trio.move_on_after(self.config.shutdown_timeout_ms / 1000):
-            if self.is_leader:
+            if self.is_leader and not self._driver.stopped:
                 heir = self._heir()
                 if heir is not None:
                     try:
@@ -637,6 +645,7 @@ class Node:
         self._driver.stopped = True
         self._driver.flusher.close()
         self._closed = True
+        self.stopped.set()
         self._queue.fail_pending(self.stopped_error)
         self._queue.fail_groups(self.stopped_error)
         self._wishes.fail(self.stopped_error)
@@ -645,12 +654,15 @@ class Node:
         self._applied.unpark_all()
         self._has_changed()
         self._listeners.tell(Stopped(self._error))
-        if self._error is None:
+        try:
             self._home.close()
+        except (LocalError, StorageError) as error:  # a flush that never ends, or a disk that failed
+            self._error = self._error or error
 
     def _fail(self, error: BaseException) -> None:
         if not self._closed:
             self._closed = True
+            self.stopped.set()
             self._error = error
             self._driver.stopped = True
             _logger.critical("node %d stops: %s", self.key.id, error)

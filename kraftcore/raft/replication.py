@@ -138,18 +138,20 @@ class Replication:
             key,
             asked.fetch_offset,
             max(request.min_bytes, 1),
-            request.max_bytes,
+            max(request.max_bytes, 0),
             state.now_ms + request.max_wait_ms,
             received.version,
             received.listener,
         )
         known = role.watermark.value
         behind = known is not None and asked.high_watermark < known
-        if request.max_wait_ms == 0 or behind or not self._answer_if_enough(parked):
-            if request.max_wait_ms == 0 or behind:
-                self._answer(role, parked)
-            else:
-                role.parked.append(parked)
+        linger_ms = state.config.high_watermark_linger_ms
+        if request.max_wait_ms == 0 or (behind and not linger_ms):
+            self._answer(role, parked)
+        elif not self._answer_if_enough(role, parked):
+            role.parked.append(parked)
+            if behind and role.news_due_ms is None:
+                role.news_due_ms = state.now_ms + linger_ms
 
     def _place(self, offset: int, epoch: int) -> partition.Elsewhere | None:
         """None if a replica at (offset, epoch) can go on from there; else where it must go."""
@@ -209,16 +211,14 @@ class Replication:
             role.heard.clear()
             role.check_quorum_deadline_ms = self._replica.election.check_quorum_deadline()
 
-    def _answer_if_enough(self, parked: ParkedFetch) -> bool:
+    def _answer_if_enough(self, role: Leader, parked: ParkedFetch) -> bool:
         state = self._state
         if state.log.log_end_offset <= parked.fetch_offset:
             return False
         data = state.log.read(parked.fetch_offset, parked.max_bytes)
         if len(data) < min(parked.min_bytes, parked.max_bytes):
             return False
-        role = state.role
-        if isinstance(role, Leader):
-            state.reply(parked.ticket, partition.fetch_records(state, parked, role, data))
+        state.reply(parked.ticket, partition.fetch_records(state, parked, role, data))
         return True
 
     def _answer(self, role: Leader, parked: ParkedFetch) -> None:
@@ -231,14 +231,20 @@ class Replication:
     def _wake_parked(self) -> None:
         role = self._state.role
         if isinstance(role, Leader) and role.parked:
-            role.parked = [parked for parked in role.parked if not self._answer_if_enough(parked)]
+            role.parked = [parked for parked in role.parked if not self._answer_if_enough(role, parked)]
 
     def expire_parked(self, role: Leader) -> int | None:
         """Answer what has waited long enough; when the next one will have."""
-        due: int | None = None
+        due = role.news_due_ms
+        now = self._state.now_ms
+        all_due = due is not None and due <= now
+        if all_due:
+            due = role.news_due_ms = None
+        elif not role.parked:
+            return due
         waiting = []
         for parked in role.parked:
-            if parked.deadline_ms <= self._state.now_ms:
+            if all_due or parked.deadline_ms <= now:
                 self._answer(role, parked)
             else:
                 waiting.append(parked)
@@ -273,10 +279,11 @@ class Replication:
         if value is None:
             return
         self.raise_high_watermark(value)
-        # Everyone who waits learns at once: their state machines wait for it too.
-        waiting, role.parked = role.parked, []
-        for parked in waiting:
-            self._answer(role, parked)
+        # Everyone who waits learns of it: their state machines wait for it too. If records follow within the linger
+        # time, as they do under load, they bring it along.
+        if role.news_due_ms is None:
+            role.news_due_ms = self._state.now_ms + self._state.config.high_watermark_linger_ms
+        self.expire_parked(role)
         self._replica.membership.committed(role, value)
 
     def raise_high_watermark(self, value: int) -> None:
@@ -298,8 +305,9 @@ class Replication:
             at = self._fetch_from_bootstrap()
             ready = state.ready_at(leader)
             return ready if at is None else at if ready is None else min(at, ready)
-        # One Fetch at a time in an epoch; what is still out to an earlier leader does not keep us from asking this one.
-        if self._fetching():
+        # One Fetch at a time to this leader; what is still out to an earlier one, or to a bootstrap server that may be
+        # dead, does not keep us from asking it.
+        if self._fetching(leader):
             return None
         if not state.is_ready(leader):
             return state.ready_at(leader)
@@ -313,10 +321,13 @@ class Replication:
         """Ask a bootstrap server for records, and so for the leader."""
         return None if self._state.shutting_down or not self._state.is_flushed else self._fetch_from_bootstrap()
 
-    def _fetching(self) -> bool:
+    def _fetching(self, leader: Destination | None = None) -> bool:
         epoch = self._state.epoch
         return any(
-            request.epoch == epoch and partition.is_fetch(request.message) for request in self._state.in_flight.values()
+            request.epoch == epoch
+            and (leader is None or request.destination.node_id == leader.node_id)
+            and partition.is_fetch(request.message)
+            for request in self._state.in_flight.values()
         )
 
     def _fetch_from_bootstrap(self) -> int | None:
@@ -370,16 +381,18 @@ class Replication:
             self._replica.refuse_answer(source, response)
             return
         if answer.diverging_epoch.epoch >= 0:
-            if not self._truncate(answer.diverging_epoch.epoch, answer.diverging_epoch.end_offset):
-                return
+            taken = self._truncate(answer.diverging_epoch.epoch, answer.diverging_epoch.end_offset)
         elif answer.snapshot_id.epoch >= 0 or answer.snapshot_id.end_offset >= 0:
             snapshot_id = (answer.snapshot_id.end_offset, answer.snapshot_id.epoch)
-            if not self._replica.snapshots.begin_fetch(role, snapshot_id):
-                return
+            taken = self._replica.snapshots.begin_fetch(role, snapshot_id)
         else:
-            self._append_fetched(role, answer.records or b"", source)
-            self._follow_high_watermark(answer.high_watermark)
-        self.fetched_well(role)
+            taken = self._append_fetched(answer.records or b"", source)
+            if taken:
+                self._follow_high_watermark(answer.high_watermark)
+        if taken:
+            self.fetched_well(role)
+        else:  # the same answer would come again at once
+            state.back_off(source)
 
     def fetched_well(self, role: Follower) -> None:
         """The leader answered: it lives, and we can serve it."""
@@ -387,23 +400,25 @@ class Replication:
         role.has_fetched = True
         role.leader_gone = False
 
-    def _append_fetched(self, role: Follower, data: bytes, source: Destination) -> None:
+    def _append_fetched(self, data: bytes, source: Destination) -> bool:
         state = self._state
         if not data:
-            return
+            return True
         before = state.log.log_end_offset
         try:
             state.log.append_as_follower(data, state.now_ms, max_epoch=state.epoch)
         except CorruptBatchError as error:
-            state.note(f"dropped a damaged batch from {source}: {error}")
-            return
+            state.note(f"dropped a damaged batch from {source.host}:{source.port}: {error}")
+            return False
         end = state.log.log_end_offset
         if end == before:
-            return
+            state.note(f"dropped records from {source.host}:{source.port}: none is of our epoch or an earlier one")
+            return False
         state.learn_from(
             [batch for batch in iter_batches(data, verify=False, allow_partial=True) if batch.last_offset < end]
         )
         state.out.flush = True
+        return True
 
     def _follow_high_watermark(self, told: int) -> None:
         if told >= 0:
