@@ -107,7 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"python -m bench: {error}; run pip install '.[bench]' in the repository", file=sys.stderr)
             return 2
         try:
-            cases = with_peers(choose(suite.cases(folder, effort), options.only), options.peers)
+            cases: list[Any] = with_peers(choose(suite.cases(folder, effort), options.only), options.peers)
         except ValueError as error:
             print(f"python -m bench: {error}", file=sys.stderr)
             return 2

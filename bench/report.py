@@ -37,7 +37,7 @@ def rows(outcome: Outcome) -> list[dict[str, Any]]:
     """
     ours = outcome.timings.get(OURS)
     peers = [name for name in [*outcome.timings, *outcome.missing] if name != OURS]
-    return [_row(outcome, ours, name) for name in peers or [None]]
+    return [_row(outcome, ours, name) for name in peers] or [_row(outcome, ours, None)]
 
 
 def _row(outcome: Outcome, ours: Timing | None, name: str | None) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from bench.harness import OURS, Effort, Missing, Outcome, Progress, Timing
 from bench.peers.nodes import limits
@@ -68,7 +68,7 @@ class NodeCase:
 
     def outcome(self) -> Outcome:
         # The best of several failovers says little: how long it takes is drawn by lot.
-        headline = "median" if self.name == "failover" else "best"
+        headline: Literal["best", "median"] = "median" if self.name == "failover" else "best"
         return Outcome(self.name, self.unit, self.is_rate, self.figure, headline=headline)
 
 

@@ -70,7 +70,7 @@ class Cluster:
 
     def __init__(self, command: Command, environment: Mapping[str, str], parent: Path) -> None:
         self.parent = parent
-        self.environment = dict(os.environ) | environment
+        self.environment = {**os.environ, **environment}
         self.start(command)
 
     def start(self, command: Command) -> None:
