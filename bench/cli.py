@@ -23,6 +23,7 @@ from bench.suites.nodes import NodeCase
 SUITES = ("core", "nodes")
 """Modules of bench.suites."""
 
+MEMORY_ONLY = ("tmpfs", "ramfs")
 Chosen = Case | Sum | NodeCase
 
 
@@ -106,7 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"python -m bench: {error}; run pip install '.[bench]' in the repository", file=sys.stderr)
             return 2
         try:
-            cases = with_peers(choose(suite.cases(folder, effort), options.only), options.peers)
+            cases: list[Any] = with_peers(choose(suite.cases(folder, effort), options.only), options.peers)
         except ValueError as error:
             print(f"python -m bench: {error}", file=sys.stderr)
             return 2
@@ -119,6 +120,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status = report.Status()
         facts = report.environment(folder)
         if options.suite == "nodes":
+            if facts["files_in"] in MEMORY_ONLY:
+                print(f"files are in {facts['files_in']}, where nothing is durable: see --dir", file=sys.stderr)
             plan = suite.plan_for(effort, options.rounds, options.minutes)
             outcomes = suite.measure(cases, plan, folder, facts, status)
         else:
@@ -165,7 +168,7 @@ def run(outcomes: Iterator[Outcome], facts: dict[str, Any], status: report.Statu
     facts["load_after"] = [round(load, 2) for load in os.getloadavg()]
     facts["seconds"] = round(time.monotonic() - begin, 1)
     if not options.json:
-        print(f"\n{facts['seconds']} s; load after {' '.join(map(str, facts['load_after']))}")
+        print(report.footer(facts))
     if options.save:
         report.save(options.save, facts, saved)
     return 1 if failed else 0

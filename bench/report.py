@@ -37,7 +37,7 @@ def rows(outcome: Outcome) -> list[dict[str, Any]]:
     """
     ours = outcome.timings.get(OURS)
     peers = [name for name in [*outcome.timings, *outcome.missing] if name != OURS]
-    return [_row(outcome, ours, name) for name in peers or [None]]
+    return [_row(outcome, ours, name) for name in peers] or [_row(outcome, ours, None)]
 
 
 def _row(outcome: Outcome, ours: Timing | None, name: str | None) -> dict[str, Any]:
@@ -165,6 +165,13 @@ def heading(facts: dict[str, Any]) -> str:
         "Figures are the best round of each (failover: the median), contenders taking turns; "
         "ratio above 1: kraftcore is better.\n"
     )
+
+
+def footer(facts: dict[str, Any]) -> str:
+    """Say below the table how long it took, and what the peers' figures stand for."""
+    settings = "".join(f"\n{name}: {text}" for name, text in facts.get("settings", {}).items())
+    limits = f"\n{facts['limits']}" if "limits" in facts else ""
+    return f"\n{facts['seconds']} s; load after {' '.join(map(str, facts['load_after']))}{limits}{settings}"
 
 
 HEAD = f"{'case':<30} {'ours':>9} {'unit':<12} {'peer':<30} {'peer':>9} {'ratio':>8} {'(median)':>9}"

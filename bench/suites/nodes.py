@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from bench.harness import OURS, Effort, Missing, Outcome, Progress, Timing
 from bench.peers.nodes import limits
@@ -27,6 +27,8 @@ PROBE_TIMEOUT_MS = 100
 PROBE_PAUSE_S = 0.004
 FAILOVER_TIMEOUT_S = 30.0
 FAILOVER_TRAFFIC = 20
+IDLE_MIN = 1e-6
+"""A node may well sleep through a short measurement; a ratio needs a number."""
 SOAK_LOAD = Load(64)
 SOAK_SLICE_S = 5.0
 MEBIBYTE = 1 << 20
@@ -66,7 +68,7 @@ class NodeCase:
 
     def outcome(self) -> Outcome:
         # The best of several failovers says little: how long it takes is drawn by lot.
-        headline = "median" if self.name == "failover" else "best"
+        headline: Literal["best", "median"] = "median" if self.name == "failover" else "best"
         return Outcome(self.name, self.unit, self.is_rate, self.figure, headline=headline)
 
 
@@ -86,7 +88,7 @@ class Plan:
 
 FULL = Plan(rounds=5, trials=2, warm_s=1.0, measure_s=4.0, idle_s=5.0, settle_s=2.0, limit_s=1.0, soak_s=600.0)
 QUICK = Plan(rounds=2, trials=1, warm_s=0.5, measure_s=1.5, idle_s=2.0, settle_s=1.0, limit_s=0.5, soak_s=60.0)
-SMOKE = Plan(rounds=1, trials=1, warm_s=0.1, measure_s=0.3, idle_s=0.3, settle_s=0.2, limit_s=0.05, soak_s=0.4)
+SMOKE = Plan(rounds=1, trials=1, warm_s=0.1, measure_s=0.3, idle_s=1.2, settle_s=0.2, limit_s=0.05, soak_s=0.4)
 
 
 def plan_for(effort: Effort, rounds: int | None, minutes: float | None) -> Plan:
@@ -142,6 +144,7 @@ class Run:
     cases: Sequence[NodeCase]
     plan: Plan
     folder: Path
+    facts: dict[str, Any]
     progress: Progress
     outcomes: dict[str, Outcome] = field(default_factory=dict)
 
@@ -196,6 +199,7 @@ class Run:
             trip_s = limits.round_trip_s(self.plan.limit_s)
             note = f"fdatasync of 4 KiB p50 {flush_s * 1e6:.0f} us, round trip p50 {trip_s * 1e6:.0f} us"
             self.record(case, LIMIT, flush_s + 2 * trip_s, note=note)
+            self.facts["limits"] = f"limits, in the last round: {note}"
 
     def loads(self, name: str) -> None:
         """All cases of load on one cluster; cases of the same load share its answer."""
@@ -233,7 +237,7 @@ class Run:
             after, seconds = cluster.cpu_s(), time.perf_counter() - begin
         shares = [(end - start) / seconds for start, end in zip(before, after, strict=True)]
         note = "nodes: " + ", ".join(f"{share:.2%}" for share in shares)
-        self.record(case, name, max(shares), note=note)
+        self.record(case, name, max(*shares, IDLE_MIN), note=note)
 
     def failover(self, case: NodeCase, name: str) -> None:
         with self.peers[name].start("failover", self.folder) as cluster:
@@ -244,6 +248,8 @@ class Run:
             for _ in range(FAILOVER_TRAFFIC):
                 commit()
             self.record(case, name, time_failover(cluster, leader))
+        timing = self.outcomes[case.name].timings[name]
+        timing.note = "trials: " + ", ".join(f"{seconds * 1e3:.0f} ms" for seconds in timing.seconds)
 
     def soak(self, case: NodeCase, name: str) -> None:
         """Full load in slices; memory is read between them, when no latencies are held."""
@@ -324,10 +330,10 @@ def measure(
         cases: the chosen ones, with the chosen peers.
         plan: how much.
         folder: the clusters' files go below it.
-        facts: gets the peers' settings.
+        facts: gets the peers' settings, and what the machine allows.
         progress: told what is going on.
     """
-    run = Run(cases, plan, folder, progress)
+    run = Run(cases, plan, folder, facts, progress)
     facts["settings"] = {name: peer.settings for name, peer in run.peers.items()}
     if any(not case.on_request for case in cases):
         for number in range(plan.rounds):

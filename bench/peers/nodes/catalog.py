@@ -98,7 +98,7 @@ def openraft(purpose: Purpose) -> Built:
 
     def fill(folder: Path) -> None:
         target = builds.CACHE / "openraft-target"  # kept, so that a change compiles one crate and not two hundred
-        command = [cargo, "build", "--release", "--locked", "--target-dir", target]
+        command: list[str | Path] = [cargo, "build", "--release", "--locked", "--target-dir", target]
         builds.run(command, "cargo build of openraft", source)
         shutil.copy2(target / "release" / "openraft-node", folder)
 
@@ -111,7 +111,7 @@ def pysyncobj(flags: tuple[str, ...], purpose: Purpose) -> Built:
     """Fetch PySyncObj from the package index."""
 
     def fill(folder: Path) -> None:
-        command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", folder, PYSYNCOBJ]
+        command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(folder), PYSYNCOBJ]
         builds.run(command, f"pip install {PYSYNCOBJ}")
 
     packages = builds.make("pysyncobj", [PYSYNCOBJ], fill)

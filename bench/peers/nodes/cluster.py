@@ -70,7 +70,7 @@ class Cluster:
 
     def __init__(self, command: Command, environment: Mapping[str, str], parent: Path) -> None:
         self.parent = parent
-        self.environment = dict(os.environ) | environment
+        self.environment = {**os.environ, **environment}
         self.start(command)
 
     def start(self, command: Command) -> None:
@@ -85,6 +85,7 @@ class Cluster:
         ]
         self.processes: list[subprocess.Popen[bytes]] = []
         self.controls: list[Control] = []
+        self.probes: list[Control] = []
         try:
             for place in self.places:
                 self.processes.append(self._spawn(command(place), place))
@@ -176,6 +177,7 @@ class Cluster:
     def prober(self, index: int, timeout_ms: int) -> Callable[[], bool]:
         """Make a function that proposes once to a node and says whether that was committed."""
         control = Control(self.places[index].control)
+        self.probes.append(control)
         return lambda: bool(control.ask("try", timeout_ms / 1000 + 5, timeout_ms=timeout_ms)["ok"])
 
     def kill(self, index: int) -> None:
@@ -194,7 +196,7 @@ class Cluster:
 
     def stop(self) -> None:
         """Kill the nodes and remove their files."""
-        for control in self.controls:
+        for control in self.controls + self.probes:
             control.close()
         for process in self.processes:
             process.kill()

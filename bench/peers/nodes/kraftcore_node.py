@@ -82,13 +82,12 @@ class Load:
 
 async def try_once(node: kraftcore.Node, timeout_s: float) -> bool:
     """Propose one value and wait for it."""
-    with trio.move_on_after(timeout_s):
+    with trio.move_on_after(timeout_s) as scope:
         try:
             await node.append(b"try")
         except KraftError:
             return False
-        return True
-    return False
+    return not scope.cancelled_caught
 
 
 async def answer(node: kraftcore.Node, node_id: int, request: dict[str, Any]) -> control.Answer:

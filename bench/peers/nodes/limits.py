@@ -16,7 +16,7 @@ def fdatasync_s(folder: Path, seconds: float) -> float:
     """Median time of a 4 KiB append to a file and its fdatasync."""
     path = folder / "fdatasync"
     block = b"x" * APPEND_BYTES
-    times = []
+    times: list[float] = []
     with path.open("wb", buffering=0) as file:
         deadline = time.perf_counter() + seconds
         while (begin := time.perf_counter()) < deadline or not times:
@@ -42,7 +42,7 @@ def round_trip_s(seconds: float) -> float:
         os._exit(0)
     far.close()
     message = b"x" * MESSAGE_BYTES
-    times = []
+    times: list[float] = []
     deadline = time.perf_counter() + seconds
     while (begin := time.perf_counter()) < deadline or not times:
         near.sendall(message)

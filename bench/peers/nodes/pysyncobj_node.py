@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from pysyncobj import SyncObj, SyncObjConf, journal, replicated
+from pysyncobj import SyncObj, SyncObjConf, journal, replicated  # type: ignore[import-not-found]
 
 from bench.peers.nodes import control
 
