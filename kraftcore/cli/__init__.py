@@ -26,6 +26,7 @@ COMMANDS = {
     "dump-log": ("kraftcore.cli.dump_log:dump_log", "Print segments, snapshots and index files as text or JSON."),
     "features": ("kraftcore.cli.features:features", "Describe and change the feature levels of a cluster."),
     "quorum": ("kraftcore.cli.quorum:quorum", "Describe the metadata quorum and change its voters."),
+    "server": ("kraftcore.cli.server:server", "Run a node on its own."),
     "simulate": ("kraftcore.cli.simulate:simulate", "Run quorums in a simulation and try to break them."),
     "storage": ("kraftcore.cli.storage:storage", "Format a server's directories and look at them."),
 }

@@ -108,11 +108,11 @@ class NodeConfig:
         inline_flush_bytes: ``kraftcore.inline.flush.bytes``, 256 KiB: a larger flush goes to a thread.
         shutdown_timeout_ms: ``kraftcore.shutdown.timeout.ms``, 5000 as in Kafka, to hand leadership over.
         max_frame_bytes: ``socket.request.max.bytes``, 100 MiB.
-        max_connections: ``max.connections``, 4096 (Kafka: no limit).
-        max_connections_per_peer: ``max.connections.per.ip``, 1024 (Kafka: no limit).
+        max_connections: ``max.connections``, 1000 (Kafka: no limit).
+        max_connections_per_peer: ``max.connections.per.ip``, 1000 (Kafka: no limit).
         connection_memory_bytes: ``kraftcore.connection.memory.bytes``, 128 MiB: most that one connection may buffer.
         handshake_timeout_ms: ``kraftcore.handshake.timeout.ms``, 10000, for TLS and the first request.
-        idle_timeout_ms: ``connections.max.idle.ms``, 600000; negative: never.
+        idle_timeout_ms: ``connections.max.idle.ms``, 600000; negative in a file: never.
         reconnect_backoff_ms: ``kraftcore.reconnect.backoff.ms``, 50 as in Kafka.
         reconnect_backoff_max_ms: ``kraftcore.reconnect.backoff.max.ms``, 1000 (Kafka: 500).
         ignored: properties of Kafka in the file that mean nothing to a node, for the server to say so.
@@ -169,8 +169,8 @@ class NodeConfig:
     shutdown_timeout_ms: int = 5000
 
     max_frame_bytes: int = 100 * 1024**2
-    max_connections: int = 4096
-    max_connections_per_peer: int = 1024
+    max_connections: int = 1000
+    max_connections_per_peer: int = 1000
     connection_memory_bytes: int = 128 * 1024**2
     handshake_timeout_ms: int = 10_000
     idle_timeout_ms: int = 600_000

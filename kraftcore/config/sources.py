@@ -14,7 +14,7 @@ from kraftcore.config.addresses import parse_endpoint, split_list
 from kraftcore.config.errors import ConfigError, suggestion
 from kraftcore.config.kafka_properties import IGNORED_PREFIXES, KAFKA_PROPERTIES
 from kraftcore.config.node import NodeConfig, known_settings, label
-from kraftcore.config.settings import FLAGS, INT32_MAX, KEYS, NUMBERS
+from kraftcore.config.settings import FLAGS, INT32_MAX, INT64_MAX, KEYS, NUMBERS
 from kraftcore.config.tls import CLIENT_AUTH, TlsConfig
 from kraftcore.core.files import OsFiles
 from kraftcore.core.uuid import Uuid
@@ -172,6 +172,8 @@ def _settings(properties: Properties, ignored: list[str], overrides: Mapping[str
         if number.key in properties:
             low = number.low if number.low_in_file is None else number.low_in_file
             settings[field] = read_integer(properties, number.key, low, number.high)
+    if settings.get("idle_timeout_ms", 1) <= 0:  # never, for Kafka
+        settings["idle_timeout_ms"] = INT64_MAX
     if "internal.metadata.log.segment.bytes" in properties:
         settings["segment_bytes"] = read_integer(properties, "internal.metadata.log.segment.bytes", 64, INT32_MAX)
     if "node_id" not in settings and "broker.id" in properties:
