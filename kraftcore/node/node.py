@@ -24,6 +24,7 @@ from kraftcore.errors import (
     RefusedError,
     StorageError,
 )
+from kraftcore.node.administration import Administration
 from kraftcore.node.applier import Applier
 from kraftcore.node.clock import Clock
 from kraftcore.node.driver import Aftermath, Driver
@@ -41,7 +42,7 @@ from kraftcore.node.events import (
 )
 from kraftcore.node.forwarding import Forwarder, LeaderSide
 from kraftcore.node.home import Home
-from kraftcore.node.inbox import Inbox
+from kraftcore.node.inbox import Inbox, Respond
 from kraftcore.node.outbox import Outbox
 from kraftcore.node.plugin import Handler, Listeners, Plugin
 from kraftcore.node.proposals import RECORD_OVERHEAD, Appended, AppendedMany, Group, Proposal, ProposalQueue
@@ -53,10 +54,11 @@ from kraftcore.node.subscription import Subscription
 from kraftcore.node.wishes import Wishes
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.add_raft_voter import AddRaftVoterRequest
-from kraftcore.protocol.messages.api_versions import ApiVersionsResponse
+from kraftcore.protocol.messages.describe_cluster import DescribeClusterRequest
 from kraftcore.protocol.messages.list_offsets import ListOffsetsRequest
 from kraftcore.protocol.messages.produce import ProduceRequest
 from kraftcore.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
+from kraftcore.protocol.messages.update_features import UpdateFeaturesRequest
 from kraftcore.protocol.schema import Request
 from kraftcore.raft.events import Barrier, Effects, Event, Outcome, Shutdown, Tick, Transfer, Upgrade
 from kraftcore.raft.quorum import Endpoint
@@ -69,7 +71,6 @@ from kraftcore.transports.base import Transport
 _logger = logging.getLogger("kraftcore.node")
 
 APPLY_BYTES = 4 << 20  # applied in one go; then everybody else gets a turn
-KRAFT_VERSION = "kraft.version"
 _POLL_S = 0.005
 
 
@@ -143,8 +144,16 @@ class Node:
         handlers: dict[type[Request], Handler] = {}
         for plugin in plugins:
             handlers.update(plugin.handlers)
-        own = {ProduceRequest: leader_side.on_produce, ListOffsetsRequest: leader_side.on_list_offsets}
-        self.inbox = Inbox(self._driver, own, handlers, nursery, self._describe_features, self._note)
+        administration = Administration(self)
+        own: dict[type[Request], Respond] = {
+            DescribeClusterRequest: administration.on_describe_cluster,
+            ListOffsetsRequest: leader_side.on_list_offsets,
+            ProduceRequest: leader_side.on_produce,
+            UpdateFeaturesRequest: administration.on_update_features,
+        }
+        for kind in handlers:
+            own.pop(kind, None)  # a plugin knows better
+        self.inbox = Inbox(self._driver, own, handlers, nursery, administration.describe_features, self._note)
         self.is_leader = False
         self._role: tuple[Role, int] | None = None
         self._leader: tuple[int | None, int] | None = None
@@ -595,17 +604,6 @@ class Node:
             await self._changed.wait()
         await trio.lowlevel.checkpoint()
         return self._replica.leader_id
-
-    def _describe_features(self, response: ApiVersionsResponse) -> None:
-        feature = ApiVersionsResponse.SupportedFeatureKey
-        finalized = ApiVersionsResponse.FinalizedFeatureKey
-        level = self._replica.kraft_version
-        response.supported_features = [feature(name=KRAFT_VERSION, min_version=0, max_version=1)]
-        response.finalized_features_epoch = max(self._high_watermark - 1, 0)
-        if level:
-            response.finalized_features = [
-                finalized(name=KRAFT_VERSION, max_version_level=level, min_version_level=level)
-            ]
 
     # --- the end ------------------------------------------------------------------------------------------------------
 

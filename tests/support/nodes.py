@@ -110,6 +110,14 @@ class Lab:
                 await node.read_barrier()
             yield nodes
 
+    def format_static(self, size: int) -> None:
+        """Directories for static voters: kraft.version 0."""
+        for number in range(1, size + 1):
+            directory_id = Uuid.random(Random(number).randbytes)
+            properties = MetaProperties(CLUSTER_ID, number, directory_id)
+            self.disks[number].make_folder("/data")
+            write_meta_properties(self.disks[number], "/data", properties, datetime.now(UTC))
+
     def _format(self, size: int) -> None:
         keys = {number: ReplicaKey(number, Uuid.random(Random(number).randbytes)) for number in range(1, size + 1)}
         voters = VoterSet(
