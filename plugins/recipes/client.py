@@ -70,7 +70,7 @@ class Client:
             NodeStoppedError: the node stopped; the outcome is unknown.
         """
         while True:
-            client = await self._open()
+            client = self._id if self._id is not None else await self._open()
             while self._last_number - next(iter(self._under_way), self._last_number) >= WINDOW - 1:
                 await self._room.park()
             self._last_number += 1
