@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 # Command -> (module and function, what it is for). Adding a command takes a line here and a module.
 COMMANDS = {
     "completion": ("kraftcore.cli.completion:completion", "Print a script that completes commands with the tab key."),
+    "demo": ("kraftcore.cli.demo:demo", "Run a quorum here, kill its leader, check that nothing is lost."),
     "dump-log": ("kraftcore.cli.dump_log:dump_log", "Print segments, snapshots and index files as text or JSON."),
     "simulate": ("kraftcore.cli.simulate:simulate", "Run quorums in a simulation and try to break them."),
 }
