@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "cluster": ("kraftcore.cli.cluster:cluster", "Show a cluster's id and nodes."),
     "completion": ("kraftcore.cli.completion:completion", "Print a script that completes commands with the tab key."),
+    "demo": ("kraftcore.cli.demo:demo", "Run a quorum here, kill its leader, check that nothing is lost."),
     "dump-log": ("kraftcore.cli.dump_log:dump_log", "Print segments, snapshots and index files as text or JSON."),
     "features": ("kraftcore.cli.features:features", "Describe and change the feature levels of a cluster."),
     "quorum": ("kraftcore.cli.quorum:quorum", "Describe the metadata quorum and change its voters."),
