@@ -145,6 +145,7 @@ def _run(story: Story) -> tuple[Outcome, int | None]:
     stopped_by: list[int] = []
 
     async def main() -> Outcome:
+        outcome = Outcome()  # of a run that a signal ended
         async with trio.open_nursery() as nursery:
 
             async def wait_signal() -> None:
@@ -156,8 +157,7 @@ def _run(story: Story) -> tuple[Outcome, int | None]:
             nursery.start_soon(wait_signal)
             outcome = await story.run()
             nursery.cancel_scope.cancel()
-            return outcome
-        return Outcome()
+        return outcome
 
     try:
         outcome = trio.run(main)
@@ -190,8 +190,10 @@ def _report(screen: Screen, outcome: Outcome, place: _Directory) -> None:
     ]
     lines = [
         f"failover       {figures['failover_ms']:.0f} ms from SIGKILL of the leader to the next commit",
-        f"paced          {paced['records_per_s']:,} records/s, commit latency p50 {paced['commit_p50_ms']:.2f} ms, "
-        f"p99 {paced['commit_p99_ms']:.2f} ms",
+        (
+            f"paced          {paced['records_per_s']:,} records/s, commit latency p50 {paced['commit_p50_ms']:.2f} ms, "
+            f"p99 {paced['commit_p99_ms']:.2f} ms"
+        ),
         f"full speed     {full['records_per_s']:,} records/s",
     ]
     for each in replicas:

@@ -24,8 +24,15 @@ _STATES = {"killed": "red", "starting": "yellow"}
 class Source(Protocol):
     """What a view is drawn from."""
 
-    members: Sequence[Member]
-    records: int
+    @property
+    def members(self) -> Sequence[Member]:
+        """Who takes part."""
+        ...
+
+    @property
+    def records(self) -> int:
+        """How many are committed."""
+        ...
 
     def figures(self) -> Figures:
         """Of the last second."""

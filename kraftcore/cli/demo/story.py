@@ -127,10 +127,10 @@ class Story:
     async def _begin(self) -> None:
         for member in list(self._all)[:VOTERS]:
             self._nursery.start_soon(self._all.run, member)
-        leader = await self._until("a leader", lambda: self._all.leader)
+        leader: Member = await self._until("a leader", lambda: self._all.leader)
         self._tell(
             "leader",
-            f"three voters are up; node {leader.id} leads epoch {leader.status['epoch']}",  # type: ignore[index]
+            f"three voters are up; node {leader.id} leads epoch {leader.status['epoch']}",
             leader=leader.id,
         )
 
@@ -152,14 +152,14 @@ class Story:
 
     async def _kill_the_leader(self) -> Member:
         assert self._stream is not None  # noqa: S101
-        leader = await self._until("a leader", lambda: self._all.leader)
+        leader: Member = await self._until("a leader", lambda: self._all.leader)
         pid = leader.process.pid if leader.process is not None else 0
         before = self._stream.records
         start = trio.current_time()
         await self._all.kill(leader)
         self._tell("killed", f"SIGKILL to the leader, node {leader.id} (pid {pid}), in mid-stream", node=leader.id)
         with trio.move_on_after(_WAIT_S) as waiting:
-            heir = await self._stream.next_acknowledgement(not_from=leader)
+            heir: Member = await self._stream.next_acknowledgement(not_from=leader)
         if waiting.cancelled_caught:
             raise DemoError(f"no commit within {_WAIT_S:g} s of the leader's end")
         failover_ms = (trio.current_time() - start) * 1000
@@ -179,8 +179,8 @@ class Story:
         self._tell("restarted", f"node {member.id} is back and has caught up", node=member.id)
 
     async def _remove_a_voter(self, *, other_than: Member) -> Member:
-        leader = await self._until("a leader", lambda: self._all.leader)
-        chosen = next(member for member in self._all if member not in (leader, other_than))
+        leader: Member = await self._until("a leader", lambda: self._all.leader)
+        chosen: Member = next(member for member in self._all if member not in (leader, other_than))
         await self._change_voters(
             lambda: RemoveRaftVoterRequest(
                 cluster_id=self._all.cluster_id, voter_id=chosen.id, voter_directory_id=chosen.key.directory_id
@@ -210,7 +210,7 @@ class Story:
         assert stream is not None  # noqa: S101
         stream.stop()
         await self._until("the last acknowledgements", lambda: stream.is_idle)
-        leader = await self._until("a leader", lambda: self._all.leader)
+        leader: Member = await self._until("a leader", lambda: self._all.leader)
         for member in self._all:
             if member.runs:
                 await self._caught_up(member, to=leader)
@@ -256,7 +256,7 @@ class Story:
         with trio.move_on_after(_WAIT_S):
             asked = False
             while True:
-                leader = await self._until("a leader", lambda: self._all.leader)
+                leader: Member = await self._until("a leader", lambda: self._all.leader)
                 answer = await self._client.ask(leader.address, make())
                 if not isinstance(answer, Failure):
                     error = ErrorCode.of(answer.error_code)

@@ -45,7 +45,7 @@ class Acknowledged(NamedTuple):
 
     offset: int
     first: int
-    count: int
+    count: int  # type: ignore[assignment]
 
 
 @dataclass(frozen=True, slots=True)
