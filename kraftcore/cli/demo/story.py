@@ -130,7 +130,7 @@ class Story:
         leader: Member = await self._until("a leader", lambda: self._all.leader)
         self._tell(
             "leader",
-            f"three voters are up; node {leader.id} leads epoch {leader.status['epoch']}",
+            f"three voters are up; node {leader.id} leads epoch {(leader.status or {}).get('epoch')}",
             leader=leader.id,
         )
 
