@@ -87,7 +87,7 @@ class Election:
             else:
                 state.role = Unattached(deadline if state.is_voter else None, saved_leader_id)
         state.save_election_state()
-        if isinstance(state.role, Unattached) and state.voters.is_only_voter(me):
+        if isinstance(state.role, Unattached | Follower | Resigned) and state.voters.is_only_voter(me):
             self.become_prospective(Cause.ELECTION_TIMEOUT)
 
     def follow(self, epoch: int, leader_id: int, endpoints: tuple[Endpoint, ...]) -> None:

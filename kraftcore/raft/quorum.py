@@ -83,6 +83,9 @@ class VoterSet:
         object.__setattr__(self, "voters", tuple(by_id.values()))
         object.__setattr__(self, "_by_id", MappingProxyType(by_id))
 
+    def __reduce__(self) -> tuple[type[VoterSet], tuple[tuple[Voter, ...]]]:
+        return VoterSet, (self.voters,)
+
     def __len__(self) -> int:
         return len(self.voters)
 

@@ -148,10 +148,13 @@ class Replication:
         )
         known = role.watermark.value
         behind = known is not None and asked.high_watermark < known
-        if request.max_wait_ms == 0 or behind:
+        linger_ms = state.config.high_watermark_linger_ms
+        if request.max_wait_ms == 0 or (behind and not linger_ms):
             self._answer(role, parked)
         elif not self._answer_if_enough(role, parked):
             role.parked.append(parked)
+            if behind and role.news_due_ms is None:
+                role.news_due_ms = state.now_ms + linger_ms
 
     def _place(self, offset: int, epoch: int) -> partition.Elsewhere | None:
         """None if a replica at (offset, epoch) can go on from there; else where it must go."""
@@ -230,10 +233,16 @@ class Replication:
 
     def expire_parked(self, role: Leader) -> int | None:
         """Answer what has waited long enough; when the next one will have."""
-        due: int | None = None
+        due = role.news_due_ms
+        now = self._state.now_ms
+        all_due = due is not None and due <= now
+        if all_due:
+            due = role.news_due_ms = None
+        elif not role.parked:
+            return due
         waiting = []
         for parked in role.parked:
-            if parked.deadline_ms <= self._state.now_ms:
+            if all_due or parked.deadline_ms <= now:
                 self._answer(role, parked)
             else:
                 waiting.append(parked)
@@ -266,10 +275,11 @@ class Replication:
     def _high_watermark_moved(self, role: Leader) -> None:
         value = role.watermark.value or 0  # known, for it moved
         self.raise_high_watermark(value)
-        # Everyone who waits learns at once: their state machines wait for it too.
-        waiting, role.parked = role.parked, []
-        for parked in waiting:
-            self._answer(role, parked)
+        # Everyone who waits learns of it: their state machines wait for it too. If records follow within the linger
+        # time, as they do under load, they bring it along.
+        if role.news_due_ms is None:
+            role.news_due_ms = self._state.now_ms + self._state.config.high_watermark_linger_ms
+        self.expire_parked(role)
         self._replica.membership.committed(role, value)
 
     def raise_high_watermark(self, value: int) -> None:
