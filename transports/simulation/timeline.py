@@ -91,7 +91,7 @@ class Timeline:
         )
 
     def svg(self, seed: int, hosts: int, end: int) -> str:
-        """The picture: per host a band of roles with epochs, marks, and the high watermark; partitions shaded behind."""
+        """The picture: per host a band of roles with epochs, marks, and the high watermark; cut links shaded."""
         left, width, row, head = 60, 1100, 70, 46
         scale = width / max(end, 1)
         bottom = head + hosts * row
