@@ -24,8 +24,15 @@ _STATES = {"killed": "red", "starting": "yellow"}
 class Source(Protocol):
     """What a view is drawn from."""
 
-    members: Sequence[Member]
-    records: int
+    @property
+    def members(self) -> Sequence[Member]:
+        """The replicas."""
+        ...
+
+    @property
+    def records(self) -> int:
+        """Acknowledged so far."""
+        ...
 
     def figures(self) -> Figures:
         """Of the last second."""
@@ -132,6 +139,7 @@ class Live(Screen):
     def __init__(self) -> None:
         super().__init__()
         self._drawn = 0
+        self._closed = False
         self._rates: deque[float] = deque(maxlen=_SAMPLES)
         self._source: Source | None = None
         click.echo("\x1b[?25l", nl=False)
@@ -144,14 +152,14 @@ class Live(Screen):
 
     def close(self) -> None:
         """The last picture stays."""
-        if self._source is not None:
-            self._draw()
-        click.echo("\x1b[?25h", nl=False)
+        self._source = None
+        if not self._closed:
+            self._closed = True
+            click.echo("\x1b[?25h", nl=False)
 
     def result(self, lines: Sequence[str], fields: dict[str, Any]) -> None:
         """Below the picture."""
         self.close()
-        self._source = None
         super().result(["", *lines], fields)
 
     def _show_event(self, at: float, text: str, fields: dict[str, Any]) -> None:
@@ -227,7 +235,7 @@ def _fields(member: Member) -> dict[str, Any]:
 
 def _role(member: Member) -> str:
     if not member.runs or member.status is None:
-        return member.state if member.state != "running" else "-"
+        return "-"
     role = str(member.status["role"])
     return "observer" if role == "follower" and member.id not in member.status["voters"] else role
 

@@ -127,10 +127,10 @@ class Story:
     async def _begin(self) -> None:
         for member in list(self._all)[:VOTERS]:
             self._nursery.start_soon(self._all.run, member)
-        leader = await self._until("a leader", lambda: self._all.leader)
+        leader = await self._leader()
         self._tell(
             "leader",
-            f"three voters are up; node {leader.id} leads epoch {leader.status['epoch']}",  # type: ignore[index]
+            f"three voters are up; node {leader.id} leads epoch {leader.epoch}",
             leader=leader.id,
         )
 
@@ -152,7 +152,7 @@ class Story:
 
     async def _kill_the_leader(self) -> Member:
         assert self._stream is not None  # noqa: S101
-        leader = await self._until("a leader", lambda: self._all.leader)
+        leader = await self._leader()
         pid = leader.process.pid if leader.process is not None else 0
         before = self._stream.records
         start = trio.current_time()
@@ -179,7 +179,7 @@ class Story:
         self._tell("restarted", f"node {member.id} is back and has caught up", node=member.id)
 
     async def _remove_a_voter(self, *, other_than: Member) -> Member:
-        leader = await self._until("a leader", lambda: self._all.leader)
+        leader = await self._leader()
         chosen = next(member for member in self._all if member not in (leader, other_than))
         await self._change_voters(
             lambda: RemoveRaftVoterRequest(
@@ -210,7 +210,7 @@ class Story:
         assert stream is not None  # noqa: S101
         stream.stop()
         await self._until("the last acknowledgements", lambda: stream.is_idle)
-        leader = await self._until("a leader", lambda: self._all.leader)
+        leader = await self._leader()
         for member in self._all:
             if member.runs:
                 await self._caught_up(member, to=leader)
@@ -218,20 +218,26 @@ class Story:
         if len(set(digests.values())) != 1:
             self._outcome.problems.append(f"the replicas applied different records: {digests}")
         self._tell("stopping", f"{stream.records:,} records acknowledged; the replicas stop")
-        self._screen.tick(self)
         await self._all.stop([member for member in self._all if member.process is not None])
+        self._screen.tick(self)
 
     # --- helpers ------------------------------------------------------------------------------------------------------
 
     def _tell(self, name: str, text: str, **fields: Any) -> None:
         self._screen.event(name, text, **fields)
 
-    async def _until(self, what: str, look: Callable[[], Any]) -> Any:
+    async def _leader(self) -> Member:
+        await self._until("a leader", lambda: self._all.leader is not None)
+        leader = self._all.leader
+        assert leader is not None  # noqa: S101
+        return leader
+
+    async def _until(self, what: str, look: Callable[[], bool]) -> None:
         with trio.move_on_after(_WAIT_S):
-            while not (found := look()):
+            while not look():
                 with trio.move_on_after(_POLL_S * 5):
                     await self._news.wait()
-            return found
+            return
         raise DemoError(f"{what} did not come within {_WAIT_S:g} s: see the nodes' logs in {self._directory}")
 
     async def _caught_up(self, member: Member, to: Member | None = None) -> None:
@@ -256,7 +262,7 @@ class Story:
         with trio.move_on_after(_WAIT_S):
             asked = False
             while True:
-                leader = await self._until("a leader", lambda: self._all.leader)
+                leader = await self._leader()
                 answer = await self._client.ask(leader.address, make())
                 if not isinstance(answer, Failure):
                     error = ErrorCode.of(answer.error_code)
