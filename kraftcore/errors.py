@@ -11,9 +11,12 @@ class                      what to do
 ``LockedError``            another process owns the directory: stop it, or use another directory
 ``NotLeaderError``         ask the leader that the error names; nothing was appended
 ``OutcomeUnknownError``    it may be committed or lost: read back, or retry with the same client id and sequence
+``ConflictError``          read anew and decide again: what a transaction relied on has changed; nothing was done
+``LeaseLostError``         stop what the lock protected: the lease ended, another may hold it now
 ``OverloadedError``        wait for what is in flight, then try again; nothing was appended
 ``NodeStoppedError``       the node is gone: see its ``__cause__``; what was in flight has an unknown outcome
 ``TransportError``         give another address, or mend the TLS settings that the message names
+``UnreachableError``       see that the named nodes run and can be reached, then call again
 ``MissingDependencyError`` install the extra that the message names
 ``InvariantError``         a bug in kraftcore: stop, keep the data, report it
 =========================  ===========================================================================================
@@ -146,11 +149,21 @@ class RefusedError(KraftError):
 
     Attributes:
         error: Kafka's name of the error, for example ``DUPLICATE_VOTER``.
+        message: the text that came with it; empty if there was none.
     """
 
     def __init__(self, error: str, message: str) -> None:
         self.error = error
+        self.message = message
         super().__init__(f"{error}: {message}" if message else error)
+
+
+class ConflictError(KraftError):
+    """A condition of a transaction does not hold; nothing was changed."""
+
+
+class LeaseLostError(KraftError):
+    """A lock's lease ended before its holder released it, or it could not be renewed in time."""
 
 
 class OverloadedError(KraftError):
@@ -163,6 +176,20 @@ class NodeStoppedError(KraftError):
 
 class TransportError(KraftError, OSError):
     """A transport cannot listen, or was set up wrongly; the message names the address or setting."""
+
+
+class UnreachableError(KraftError):
+    """No node answered in time.
+
+    Attributes:
+        last_failure: what went wrong at the last try, with the address.
+        outcome_unknown: the request was sent at least once, so it may have been carried out.
+    """
+
+    def __init__(self, message: str, *, last_failure: str, outcome_unknown: bool) -> None:
+        self.last_failure = last_failure
+        self.outcome_unknown = outcome_unknown
+        super().__init__(message)
 
 
 class MissingDependencyError(KraftError, ImportError):

@@ -22,7 +22,9 @@ from kraftcore.errors import (
     OutcomeUnknownError,
     OverloadedError,
     RefusedError,
+    StorageError,
 )
+from kraftcore.node.administration import Administration
 from kraftcore.node.applier import Applier
 from kraftcore.node.clock import Clock
 from kraftcore.node.driver import Aftermath, Driver
@@ -40,7 +42,7 @@ from kraftcore.node.events import (
 )
 from kraftcore.node.forwarding import Forwarder, LeaderSide
 from kraftcore.node.home import Home
-from kraftcore.node.inbox import Inbox
+from kraftcore.node.inbox import Inbox, Respond
 from kraftcore.node.outbox import Outbox
 from kraftcore.node.plugin import Handler, Listeners, Plugin
 from kraftcore.node.proposals import RECORD_OVERHEAD, Appended, AppendedMany, Group, Proposal, ProposalQueue
@@ -52,10 +54,11 @@ from kraftcore.node.subscription import Subscription
 from kraftcore.node.wishes import Wishes
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.add_raft_voter import AddRaftVoterRequest
-from kraftcore.protocol.messages.api_versions import ApiVersionsResponse
+from kraftcore.protocol.messages.describe_cluster import DescribeClusterRequest
 from kraftcore.protocol.messages.list_offsets import ListOffsetsRequest
 from kraftcore.protocol.messages.produce import ProduceRequest
 from kraftcore.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
+from kraftcore.protocol.messages.update_features import UpdateFeaturesRequest
 from kraftcore.protocol.schema import Request
 from kraftcore.raft.events import Barrier, Effects, Event, Outcome, Shutdown, Tick, Transfer, Upgrade
 from kraftcore.raft.quorum import Endpoint
@@ -68,7 +71,6 @@ from kraftcore.transports.base import Transport
 _logger = logging.getLogger("kraftcore.node")
 
 APPLY_BYTES = 4 << 20  # applied in one go; then everybody else gets a turn
-KRAFT_VERSION = "kraft.version"
 _POLL_S = 0.005
 
 
@@ -82,6 +84,8 @@ class Node:
         key: its id and directory id.
         cluster_id: of its quorum.
         endpoints: where its listeners are bound.
+        state_machine: what it was opened with.
+        stopped: set when it takes no more calls.
     """
 
     sequence_limit = SEQUENCE_MAX
@@ -110,6 +114,8 @@ class Node:
         self._clock = Clock()
         self._listeners = Listeners(plugins, self._fail)
         self._queue = ProposalQueue(config.max_batch_bytes, config.max_bytes_in_flight)
+        self.state_machine = machine
+        self.stopped = trio.Event()
         self.applier = Applier(machine, log, self._queue, config.session_expiry_ms, self._group_settled)
         raft_config = config.raft_config(home.key, home.cluster_id, config.advertise(endpoints))
         self._replica = Replica(
@@ -138,8 +144,16 @@ class Node:
         handlers: dict[type[Request], Handler] = {}
         for plugin in plugins:
             handlers.update(plugin.handlers)
-        own = {ProduceRequest: leader_side.on_produce, ListOffsetsRequest: leader_side.on_list_offsets}
-        self.inbox = Inbox(self._driver, own, handlers, nursery, self._describe_features, self._note)
+        administration = Administration(self)
+        own: dict[type[Request], Respond] = {
+            DescribeClusterRequest: administration.on_describe_cluster,
+            ListOffsetsRequest: leader_side.on_list_offsets,
+            ProduceRequest: leader_side.on_produce,
+            UpdateFeaturesRequest: administration.on_update_features,
+        }
+        for kind in handlers:
+            own.pop(kind, None)  # a plugin knows better
+        self.inbox = Inbox(self._driver, own, handlers, nursery, administration.describe_features, self._note)
         self.is_leader = False
         self._role: tuple[Role, int] | None = None
         self._leader: tuple[int | None, int] | None = None
@@ -189,8 +203,8 @@ class Node:
             client_id: who asks, with ``sequence``: a retry with the same two is applied once. A client has one
                 proposal in flight at a time.
             sequence: 0 to 2**31 - 1, larger in each of a client's new proposals.
-            forward: on a node that does not lead, have the leader append it, and keep asking until it is done. A
-                retry that finds its record applied before this node knew of it has no result.
+            forward: have the leader append it, whoever that is and becomes, and keep asking until it is done, applied
+                once. A record that came here inside a snapshot has no result.
 
         Returns:
             The record's offset, and what the state machine returned for it here.
@@ -201,7 +215,7 @@ class Node:
             LocalError: the value is empty or too large, or the client's number is out of range.
             NodeStoppedError: the node stopped; the outcome is unknown.
         """
-        if client_id is None and not forward:
+        if client_id is None and sequence is None and not forward:
             queue = self._queue
             if queue.is_full:
                 await queue.wait_for_room()
@@ -233,7 +247,7 @@ class Node:
         client = _client(client_id, sequence, len(values))
         if not values or not all(values):
             raise _empty_record()
-        if forward and not self.is_leader:
+        if forward:  # numbered also where this node leads: it may lose that before the record is committed
             return await self._forwarder.append(list(values), client)
         number, first = client if client is not None else (-1, -1)
         return await self.propose(Proposal(values, self.size_of(values), True, number, first))
@@ -591,17 +605,6 @@ class Node:
         await trio.lowlevel.checkpoint()
         return self._replica.leader_id
 
-    def _describe_features(self, response: ApiVersionsResponse) -> None:
-        feature = ApiVersionsResponse.SupportedFeatureKey
-        finalized = ApiVersionsResponse.FinalizedFeatureKey
-        level = self._replica.kraft_version
-        response.supported_features = [feature(name=KRAFT_VERSION, min_version=0, max_version=1)]
-        response.finalized_features_epoch = max(self._high_watermark - 1, 0)
-        if level:
-            response.finalized_features = [
-                finalized(name=KRAFT_VERSION, max_version_level=level, min_version_level=level)
-            ]
-
     # --- the end ------------------------------------------------------------------------------------------------------
 
     def stop(self) -> None:
@@ -640,6 +643,7 @@ class Node:
         self._driver.stopped = True
         self._driver.flusher.close()
         self._closed = True
+        self.stopped.set()
         self._queue.fail_pending(self.stopped_error)
         self._queue.fail_groups(self.stopped_error)
         self._wishes.fail(self.stopped_error)
@@ -648,12 +652,15 @@ class Node:
         self._applied.unpark_all()
         self._has_changed()
         self._listeners.tell(Stopped(self._error))
-        if self._error is None:
+        try:
             self._home.close()
+        except (LocalError, StorageError) as error:  # a flush that never ends, or a disk that failed
+            self._error = self._error or error
 
     def _fail(self, error: BaseException) -> None:
         if not self._closed:
             self._closed = True
+            self.stopped.set()
             self._error = error
             self._driver.stopped = True
             _logger.critical("node %d stops: %s", self.key.id, error)
