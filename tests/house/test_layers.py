@@ -29,6 +29,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "transports.simulation",
         "plugins",
         "node",
+        "state_machine",
         "config",
         "admin",
     },

@@ -431,7 +431,9 @@ def test_a_check_fences_a_holder_whose_lease_ended():
 @settings(max_examples=60)
 @given(
     st.lists(
-        st.tuples(st.sampled_from(["acquire", "try", "renew", "release", "poke"]), st.integers(0, 2), st.integers(0, 80)),
+        st.tuples(
+            st.sampled_from(["acquire", "try", "renew", "release", "poke"]), st.integers(0, 2), st.integers(0, 80)
+        ),
         max_size=40,
     )
 )

@@ -89,7 +89,9 @@ class Lines(Screen):
         """The figures, now and then."""
         if self.seconds >= self._next:
             self._next = self.seconds + self._EVERY_S
-            roles = ", ".join(f"{member.id} {_role(member)}" for member in source.members)
+            roles = ", ".join(
+                f"{member.id} {_role(member) if member.runs else member.state}" for member in source.members
+            )
             click.echo(f"{self.seconds:7.2f} s    {roles}; {_rates(source)}")
 
     def _show_event(self, at: float, text: str, fields: dict[str, Any]) -> None:
