@@ -29,7 +29,7 @@ Examples:
     kraftcore server start c1.properties --override listeners=CONTROLLER://127.0.0.1:9193 --output json
 
 \b
-A file needs as little as this (docs/configuration.md lists all settings):
+A file needs as little as this (pydoc kraftcore.config.NodeConfig lists all settings):
   process.roles=controller
   node.id=1
   controller.listener.names=CONTROLLER

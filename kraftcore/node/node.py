@@ -49,7 +49,7 @@ from kraftcore.node.proposals import RECORD_OVERHEAD, Appended, AppendedMany, Gr
 from kraftcore.node.pump import Pump
 from kraftcore.node.sessions import SEQUENCE_MAX, producer_id_of
 from kraftcore.node.snapshotting import Snapshotting
-from kraftcore.node.status import ReplicaStatus, Status
+from kraftcore.node.status import Status, describe
 from kraftcore.node.subscription import Subscription
 from kraftcore.node.wishes import Wishes
 from kraftcore.protocol.error_codes import ErrorCode
@@ -117,15 +117,7 @@ class Node:
         self.state_machine = machine
         self.stopped = trio.Event()
         self.applier = Applier(machine, log, self._queue, config.session_expiry_ms, self._group_settled)
-        raft_config = config.raft_config(home.key, home.cluster_id, config.advertise(endpoints))
-        self._replica = Replica(
-            raft_config,
-            log,
-            home.store,
-            random.Random(int.from_bytes(os.urandom(16))),
-            home.quorum_state.read(),
-            verify_snapshot=_verify,
-        )
+        self._replica = _replica(config, home, endpoints)
         self._outbox = Outbox(transport, f"kraftcore-{home.key.id}", __version__, self._note)
         self._driver = Driver(
             self._replica,
@@ -250,7 +242,8 @@ class Node:
         if forward:  # numbered also where this node leads: it may lose that before the record is committed
             return await self._forwarder.append(list(values), client)
         number, first = client if client is not None else (-1, -1)
-        return await self.propose(Proposal(values, self.size_of(values), True, number, first))
+        found: AppendedMany = await self.propose(Proposal(values, self.size_of(values), True, number, first))
+        return found
 
     def append_nowait(self, value: bytes) -> Proposal:
         """Append a record without waiting for its end.
@@ -555,37 +548,7 @@ class Node:
 
     def status(self) -> Status:
         """The node at this moment."""
-        replica, log = self._replica, self._log
-        end = log.log_end_offset
-        replicas = tuple(
-            ReplicaStatus(
-                seen.key,
-                replica.voters.is_voter(seen.key),
-                seen.log_end_offset,
-                None if seen.log_end_offset is None else max(end - seen.log_end_offset, 0),
-                seen.last_fetch_ms,
-                seen.last_caught_up_ms,
-            )
-            for seen in replica.progress
-        )
-        return Status(
-            self.key.id,
-            self.key.directory_id,
-            self.cluster_id,
-            replica.role,
-            replica.epoch,
-            replica.leader_id,
-            replica.voters,
-            replica.kraft_version,
-            log.log_start_offset,
-            end,
-            log.flushed_offset,
-            replica.high_watermark,
-            self.applier.offset,
-            replicas,
-            tuple((found.end_offset, found.epoch) for found in self._store.ids),
-            self._queue.bytes_in_flight,
-        )
+        return describe(self._replica, self._home, self.applier.offset, self._queue.bytes_in_flight)
 
     def events(self, *kinds: type, max_buffered: int = 1024) -> Subscription:
         """What happens from now on, as an async iterator; ends when the node stops.
@@ -707,6 +670,17 @@ def _client(client_id: str | int | None, sequence: int | None, count: int) -> tu
 
 def _empty_record() -> LocalError:
     return LocalError("a record may not be empty, nor may there be none: Kafka's readers refuse that")
+
+
+def _replica(config: NodeConfig, home: Home, endpoints: tuple[Endpoint, ...]) -> Replica:
+    return Replica(
+        config.raft_config(home.key, home.cluster_id, config.advertise(endpoints)),
+        home.log,
+        home.store,
+        random.Random(int.from_bytes(os.urandom(16))),
+        home.quorum_state.read(),
+        verify_snapshot=_verify,
+    )
 
 
 def _verify(reader: Any) -> None:

@@ -276,7 +276,7 @@ class ProposalQueue:
     def fail_groups(self, make_error: Callable[[], KraftError], before_epoch: int | None = None) -> None:
         """What was appended (in epochs below ``before_epoch``) has an unknown outcome."""
         kept: deque[Group] = deque()
-        failed = []
+        failed: list[Group] = []
         for group in self.groups:
             (kept if before_epoch is not None and group.epoch >= before_epoch else failed).append(group)
         self.groups = kept

@@ -14,7 +14,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from types import MappingProxyType
 
@@ -50,12 +50,14 @@ class InitialVoter:
         host: where its first controller listener is.
         port: 0 to 65535.
         directory_id: of its metadata directory.
+        others: its further listeners, as (name, host, port).
     """
 
     node_id: int
     host: str
     port: int
     directory_id: Uuid
+    others: tuple[tuple[str, str, int], ...] = ()
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -310,8 +312,8 @@ def format_directory(
             files.unlink(store.path(BOOTSTRAP_SNAPSHOT_ID))
             store = SnapshotStore(files, store.folder)
         entries = [
-            voter(each.node_id, each.directory_id, [(plan.listener, _as_kafka_writes(each.host), each.port)])
-            for each in plan.voters
+            voter(each.node_id, each.directory_id, [(plan.listener, each.host, each.port), *each.others])
+            for each in (_as_kafka_writes(each) for each in plan.voters)
         ]
         write_initial_voters(store, entries, clock_ms, kraft_version=plan.levels[KRAFT_VERSION.name])
     written_at = datetime.fromtimestamp(clock_ms() / 1000, UTC)
@@ -319,7 +321,12 @@ def format_directory(
     return properties
 
 
-def _as_kafka_writes(host: str) -> str:
+def _as_kafka_writes(each: InitialVoter) -> InitialVoter:
+    others = tuple((name, _java_host(host), port) for name, host, port in each.others)
+    return replace(each, host=_java_host(each.host), others=others)
+
+
+def _java_host(host: str) -> str:
     # IPv6 addresses in full, and IPv4 ones inside them bare, as java.net.InetAddress has them.
     try:
         address = ipaddress.ip_address(host)

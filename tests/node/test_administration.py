@@ -146,31 +146,6 @@ def test_an_update_without_an_upgrade_type():
     run(main)
 
 
-def test_a_static_quorum_is_upgraded():
-    async def main():
-        lab = Lab(auto_join=False, create=None, voters="1@n1:9093,2@n2:9093", bootstrap_servers=(), **QUICK)
-        lab.format_static(2)
-        async with lab.node(1) as one, lab.node(2), client_of(lab, 1, 2) as client:
-            await one.read_barrier()
-            before = await client.describe_features()
-            assert before.features["kraft.version"].finalized == 0
-            assert all(not voter.key.has_directory for voter in (await client.describe_quorum()).voters)
-            with pytest.raises(RefusedError, match="kraft.version feature is 0"):
-                await client.remove_voter(1, Uuid.random())
-            with trio.fail_after(10):
-                while True:
-                    try:
-                        await client.update_features({"kraft.version": 1})
-                        break
-                    except admin.FeatureUpdateError as error:
-                        assert "not all of the voters support it" in str(error)  # the other has not said so yet
-                        await trio.sleep(0.05)
-            assert (await client.describe_features()).features["kraft.version"].finalized == 1
-            assert all(voter.key.has_directory for voter in (await client.describe_quorum()).voters)
-
-    run(main)
-
-
 def test_the_wrong_endpoint_type_is_refused_as_by_kafka():
     async def main():
         lab = Lab(**QUICK)

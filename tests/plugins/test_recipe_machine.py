@@ -126,7 +126,6 @@ class Model:
     def dict_check(self, key, version):
         if key in self.dict:
             raise LookupError
-        return None
 
     def counter_add(self, delta):
         self.counter += delta

@@ -374,7 +374,7 @@ class Connection:
             try:
                 await wait_writable(self._fd)
                 if not self.is_open:
-                    return
+                    return  # type: ignore[unreachable]  # it was broken meanwhile
                 sent = self._sock.sendmsg(list(islice(outbox, _GATHER)))
             except (BlockingIOError, InterruptedError):
                 continue
