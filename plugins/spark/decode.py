@@ -379,6 +379,7 @@ def identity_columns(file: LogFile, generation: int, rows: int) -> dict[str, Any
         "node_id": file.identity.node_id,
         "directory_id": file.identity.directory_id,
         "source": file.source,
+        "log_id": file.log_id,
         "file_id": file.file_id,
         "generation": generation,
         "snapshot_end_offset": file.base_offset if file.source == SNAPSHOT else None,

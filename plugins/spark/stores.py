@@ -66,7 +66,12 @@ class LogFile:
     @property
     def file_id(self) -> int:
         """A number for the path, the same in every run; tables hold it in place of the path."""
-        return int.from_bytes(hashlib.blake2b(self.path.encode(), digest_size=8).digest(), "big", signed=True)
+        return _number(self.path)
+
+    @property
+    def log_id(self) -> int:
+        """A number for the folder: two copies of one directory, taken at different times, are two logs."""
+        return _number(_parent(self.path))
 
     @property
     def may_grow(self) -> bool:
@@ -90,6 +95,10 @@ def _locate(path: str) -> tuple[Any, str]:
 @lru_cache(maxsize=1)
 def _local() -> Any:
     return fs.LocalFileSystem(use_mmap=False)  # a mapped file that is cut off would end the process
+
+
+def _number(text: str) -> int:
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big", signed=True)
 
 
 class Source:

@@ -20,6 +20,7 @@ IDENTITY = [
     ("node_id", pa.int32()),
     ("directory_id", pa.string()),
     ("source", pa.string()),
+    ("log_id", pa.int64()),
     ("file_id", pa.int64()),
     ("generation", pa.int32()),
     ("snapshot_end_offset", pa.int64()),
