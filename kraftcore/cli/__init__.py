@@ -24,6 +24,7 @@ COMMANDS = {
     "completion": ("kraftcore.cli.completion:completion", "Print a script that completes commands with the tab key."),
     "dump-log": ("kraftcore.cli.dump_log:dump_log", "Print segments, snapshots and index files as text or JSON."),
     "simulate": ("kraftcore.cli.simulate:simulate", "Run quorums in a simulation and try to break them."),
+    "spark": ("kraftcore.cli.spark:spark", "Turn metadata logs into tables, ask them in SQL, draw a report."),
 }
 EXIT_INTERRUPTED = 130  # as a shell reports SIGINT
 EXIT_PIPE = 141  # as a shell reports SIGPIPE

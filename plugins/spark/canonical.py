@@ -45,6 +45,10 @@ class Canonical:
         self._cached.append(rows)
         return rows
 
+    def prepare(self) -> None:
+        """Find out what several tables need, before they are made side by side."""
+        _ = self.committed, self._aborted
+
     def close(self) -> None:
         """Let go of what was kept."""
         for rows in self._cached:

@@ -7,6 +7,7 @@ Histories have a row for each state that something was in: from ``from_offset`` 
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
@@ -16,6 +17,7 @@ from kraftcore.plugins.spark.canonical import Canonical
 from kraftcore.plugins.spark.lineage import read_lineage
 from kraftcore.plugins.spark.tables import Tables
 
+_JOBS_AT_ONCE = 4
 GOLD: dict[str, Callable[[Canonical], DataFrame]] = {
     "gold_leadership": gold_quorum.leadership,
     "gold_voter_sets": gold_quorum.voter_sets,
@@ -36,6 +38,10 @@ GOLD: dict[str, Callable[[Canonical], DataFrame]] = {
 }
 
 
+def _make(canonical: Canonical, name: str) -> None:
+    canonical.tables.write_clusters(name, GOLD[name](canonical))
+
+
 def refresh_gold(tables: Tables, say: Callable[[str], None]) -> list[str]:
     """Bring gold up to date with silver.
 
@@ -54,10 +60,13 @@ def refresh_gold(tables: Tables, say: Callable[[str], None]) -> list[str]:
     changed = sorted(clusters)
     if changed:
         canonical = Canonical(tables, changed, read_lineage(tables, changed))
+        canonical.prepare()
         try:
-            for name, make in GOLD.items():
-                tables.write_clusters(name, make(canonical))
-                say(f"{name}: made anew for {len(changed)} cluster{'s' * (len(changed) > 1)}")
+            with ThreadPoolExecutor(_JOBS_AT_ONCE) as pool:
+                made = {name: pool.submit(_make, canonical, name) for name in GOLD}
+                for name, job in made.items():
+                    job.result()
+                    say(f"{name}: made anew for {len(changed)} cluster{'s' * (len(changed) > 1)}")
         finally:
             canonical.close()
     tables.write_about(latest)

@@ -31,7 +31,7 @@ def partitions(canonical: Canonical) -> DataFrame:
     columns = [
         "topic", "change", *_STATE, "leader_epoch", "partition_epoch", "min_isr", "previous_leader", "previous_isr",
     ]  # fmt: skip
-    known = rows.where("change <> 'configured' or leader is not null")
+    known = rows.where("leader is not null or change in ('created', 'changed', 'removed')")  # else: not created yet
     states = canonical.history(known, _KEY, columns, gone=F.col("change") == "removed")
     return _judged(with_duration(canonical, states))
 

@@ -6,26 +6,32 @@ Spark's checkpoint gives a repeated micro-batch the same number and the same byt
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import json
+import re
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
-import json
 
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming import StreamingQuery
 
-from kraftcore.errors import LocalError
+from kraftcore.errors import CorruptDataError, LocalError
 from kraftcore.plugins.spark.decode import DROP, typed_from_bronze
 from kraftcore.plugins.spark.gold import refresh_gold
+from kraftcore.plugins.spark.source import Settings
 from kraftcore.plugins.spark.tables import BRONZE, SILVER, Tables
 from kraftcore.plugins.spark.views import RECORD_TYPES, RecordType, typed_schema
 
 _JOBS_AT_ONCE = 4
+_WORKER_ERROR = re.compile(r"kraftcore\.errors\.(\w+): (.*)")
 Report = Callable[[str], None]
+Progress = Callable[[float, str], None]
 
 
 @dataclass(frozen=True)
@@ -51,6 +57,7 @@ def run(
     errors: str = DROP,
     options: dict[str, str] | None = None,
     report: Report | None = None,
+    progress: Progress | None = None,
 ) -> RunResult:
     """Take in what is new below the paths and bring all tables up to date.
 
@@ -61,6 +68,7 @@ def run(
         errors: ``fail``, ``drop`` or ``keep`` what is damaged; it is listed in the table ``errors`` in any case.
         options: more options of the data source.
         report: called with a line for each step.
+        progress: called several times a second with the share of tasks that are done, 0 to 1, and a label.
 
     Raises:
         LocalError: nothing to read, or an option that is none.
@@ -71,16 +79,62 @@ def run(
     target = Tables(session, tables)
     say = report or (lambda _: None)
     settings = {"paths": json.dumps([str(path) for path in paths]), "errors": errors, **(options or {})}
-    result = RunResult()
-    queries = [start(target, name, settings) for name in BRONZE]
-    for name, query in zip(BRONZE, queries, strict=True):
-        query.awaitTermination()
-        progress = query.recentProgress
-        result.batches[name] = sum(1 for one in progress if one["numInputRows"])
-        result.rows[name] = sum(int(one["numInputRows"]) for one in progress)
-        say(f"{name}: {result.rows[name]} new rows")
-    clusters = refresh_gold(target, say)
-    return RunResult(result.batches, result.rows, tuple(clusters))
+    Settings(settings).files()  # a path that is not there is better told here than by a stream
+    batches: dict[str, int] = {}
+    rows: dict[str, int] = {}
+    with _watched(session, progress):
+        queries = {name: start(target, name, settings) for name in BRONZE}
+        try:
+            for name, stream in queries.items():
+                _finish(stream)
+                done = stream.recentProgress
+                batches[name] = sum(1 for one in done if one["numInputRows"])
+                rows[name] = sum(int(one["numInputRows"]) for one in done)
+                say(f"{name}: {rows[name]} new rows")
+        finally:
+            for stream in queries.values():
+                stream.stop()
+        clusters = refresh_gold(target, say)
+    return RunResult(batches, rows, tuple(clusters))
+
+
+def _finish(stream: StreamingQuery) -> None:
+    # Wait; what went wrong in a worker comes out as the error it was there.
+    try:
+        stream.awaitTermination()
+    except StreamingQueryException as error:
+        found = _WORKER_ERROR.findall(str(error))
+        if not found:
+            raise
+        name, text = found[-1]
+        if name in ("CorruptDataError", "CorruptBatchError"):
+            raise CorruptDataError(text) from None
+        raise LocalError(text) from None
+
+
+@contextmanager
+def _watched(session: SparkSession, progress: Progress | None) -> Iterator[None]:
+    # Tells of Spark's running stages until the block ends.
+    if progress is None:
+        yield
+        return
+    stop = threading.Event()
+
+    def watch() -> None:
+        tracker = session.sparkContext.statusTracker()
+        while not stop.wait(0.2):
+            stages = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()]
+            total = sum(stage.numTasks for stage in stages if stage)
+            if total:
+                progress(sum(stage.numCompletedTasks for stage in stages if stage) / total, f"{total} tasks")
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
 
 
 def start(
@@ -132,13 +186,6 @@ def query(session: SparkSession, tables: str | Path, sql: str) -> DataFrame:
         LocalError: the folder holds no tables.
         CorruptDataError: tables of a version that is not known.
     """
-    Tables(session, tables).register()
+    listing = re.search(r"\bshow\s+(tables|views)\b", sql, re.IGNORECASE)
+    Tables(session, tables).register(None if listing else sql)
     return session.sql(sql)
-
-
-def to_json_lines(rows: DataFrame) -> Iterable[str]:
-    """A result as one JSON object a line, nulls included."""
-    for row in rows.toJSON().toLocalIterator():
-        yield str(row)
-
-

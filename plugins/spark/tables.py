@@ -7,6 +7,7 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
+from pyarrow import fs
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -50,6 +51,7 @@ class Tables:
 
     def write_clusters(self, name: str, rows: DataFrame) -> None:
         """Replace the rows of the clusters that ``rows`` are of."""
+        self._write_text(f"_schemas/{name}.json", rows.schema.json())  # files alone do not tell an empty table's columns
         writer = rows.write.mode("overwrite").option("partitionOverwriteMode", "dynamic")
         writer.partitionBy("cluster_id").parquet(self.place(name))
 
@@ -59,18 +61,19 @@ class Tables:
         Raises:
             LocalError: no such table.
         """
-        schema = table_schema(name)
-        reader = self.session.read
+        schema = table_schema(name) or self._written_schema(name)
         try:
-            if schema is None:
-                return reader.option("partitionColumnTypeInference.enabled", "false").parquet(self.place(name))
-            return reader.schema(schema).parquet(self.place(name))
+            return self.session.read.schema(schema).parquet(self.place(name))
         except AnalysisException as error:
-            if "PATH_NOT_FOUND" not in str(error) and "UNABLE_TO_INFER_SCHEMA" not in str(error):
+            if "PATH_NOT_FOUND" not in str(error):
                 raise
-            if schema is None:
-                raise LocalError(f"there is no table {name} in {self.path}: run 'kraftcore spark run' first") from None
             return self.session.createDataFrame([], schema)
+
+    def _written_schema(self, name: str) -> StructType:
+        text = read_small(self.place(f"_schemas/{name}.json"))
+        if text is None:
+            raise LocalError(f"there is no table {name} in {self.path}: run 'kraftcore spark run' first")
+        return StructType.fromJson(json.loads(text))
 
     def names(self) -> list[str]:
         """All tables, written to or not."""
@@ -78,8 +81,11 @@ class Tables:
 
         return [*BRONZE, *SILVER, *GOLD]
 
-    def register(self) -> list[str]:
-        """Make every table a temporary view of its name; tables of gold only if they were written.
+    def register(self, sql: str | None = None) -> list[str]:
+        """Make tables temporary views of their names; tables of gold only if they were written.
+
+        Args:
+            sql: only the tables that this text names, for each takes a look at its files; None: all.
 
         Returns:
             The names.
@@ -90,6 +96,8 @@ class Tables:
         self.check()
         registered = []
         for name in self.names():
+            if sql is not None and name not in sql:
+                continue
             try:
                 self.read(name).createOrReplaceTempView(name)
             except LocalError:
@@ -116,24 +124,24 @@ class Tables:
         return None if data is None else json.loads(data)
 
     def write_about(self, about: dict[str, Any]) -> None:
-        """Say which batch gold was made of."""
-        text = json.dumps({"format": FORMAT, **about})
-        if "://" not in self.path:
-            target = Path(self.place(_ABOUT))
-            target.parent.mkdir(parents=True, exist_ok=True)
-            part = target.with_suffix(".part")
-            part.write_text(text + "\n")
-            part.replace(target)
-            return
-        from pyarrow import fs
+        """Say which batches gold was made of."""
+        self._write_text(_ABOUT, json.dumps({"format": FORMAT, **about}) + "\n")
 
-        system, inside = fs.FileSystem.from_uri(self.place(_ABOUT))
-        with system.open_output_stream(inside) as stream:
-            stream.write(text.encode())
+    def _write_text(self, name: str, text: str) -> None:
+        if "://" in self.path:
+            system, inside = fs.FileSystem.from_uri(self.place(name))
+            with system.open_output_stream(inside) as stream:
+                stream.write(text.encode())
+            return
+        target = Path(self.place(name))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        part = target.with_suffix(".part")
+        part.write_text(text)
+        part.replace(target)
 
 
 def table_schema(name: str) -> StructType | None:
-    """Columns of a bronze or silver table; None for gold, whose files say."""
+    """Columns of a bronze or silver table; None for gold, which says itself."""
     if name in BRONZE:
         arrow = view_schema(BRONZE[name])
     elif name in SILVER:
