@@ -94,7 +94,9 @@ Examples:
   kraftcore spark run --input '/backup/*/controller-?' --input old.log --tables /data/kraft --errors fail
 """
 )
-@click.option("--input", "inputs", multiple=True, required=True, metavar="PATH", help="Folder, file or glob; may be repeated.")
+@click.option(
+    "--input", "inputs", multiple=True, required=True, metavar="PATH", help="Folder, file or glob; may be repeated."
+)
 @click.argument("more", nargs=-1, metavar="[PATH]...")
 @click.option("--tables", required=True, metavar="DIR", help="Folder of the tables.")
 @click.option(
@@ -206,5 +208,3 @@ def report(tables: str, target: str, master: str | None, memory: str, conf: tupl
     with _spark(master, memory, conf) as session:
         kraft.write_report(session, tables, target)
     Screen(quiet=quiet).line(f"{target}: written")
-
-

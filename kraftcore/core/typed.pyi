@@ -1,13 +1,6 @@
-from typing import Any, Final, NamedTuple, final
+from typing import Any, final
 
-__all__ = ["BAD_FRAME", "CONTROL_BASE", "RecordColumns", "RecordTypes", "record_types"]
-
-BAD_FRAME: Final[int]
-CONTROL_BASE: Final[int]
-
-class RecordTypes(NamedTuple):
-    code: Any
-    version: Any
+__all__ = ["RecordColumns"]
 
 @final
 class RecordColumns:
@@ -17,5 +10,3 @@ class RecordColumns:
     def schema(self) -> Any: ...
     def __init__(self, message_class: Any, *, framed: bool = True) -> None: ...
     def decode(self, values: Any) -> tuple[Any, list[int]]: ...
-
-def record_types(key: Any, value: Any, is_control: Any) -> RecordTypes: ...

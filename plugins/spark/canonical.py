@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 
 from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from kraftcore.plugins.spark.lineage import Lineage, without_cuts, without_dead
 from kraftcore.plugins.spark.tables import Tables
@@ -107,7 +107,11 @@ class Canonical:
             return []
         begins = self.log("begin_transaction").select("cluster_id", "offset").collect()
         return [
-            (max((row.offset for row in begins if row[0] == end[0] and row.offset < end.offset), default=0), end[1], end[0])
+            (
+                max((row.offset for row in begins if row[0] == end[0] and row.offset < end.offset), default=0),
+                end[1],
+                end[0],
+            )
             for end in aborts
         ]
 
@@ -116,9 +120,9 @@ class Canonical:
         """By cluster, the node ids of the last voter set known."""
         rows = self.log("kraft_voters").selectExpr("cluster_id", "offset", "voters.voter_id as ids")
         rows = rows.unionByName(
-            self.log("leader_change").selectExpr("cluster_id", "offset", "voters.voter_id as ids").where(
-                ~F.col("cluster_id").isin(self._dynamic)
-            )
+            self.log("leader_change")
+            .selectExpr("cluster_id", "offset", "voters.voter_id as ids")
+            .where(~F.col("cluster_id").isin(self._dynamic))
         )
         latest = rows.groupBy("cluster_id").agg(F.max_by("ids", "offset").alias("ids")).collect()
         return {row.cluster_id: list(row.ids) for row in latest}

@@ -11,8 +11,9 @@ import pyarrow.compute as pc
 
 from kraftcore.core.batch_headers import batch_headers
 from kraftcore.core.columns import ColumnReader, Damage
+from kraftcore.core.record_types import record_types
 from kraftcore.core.text import to_json_text
-from kraftcore.core.typed import RecordColumns, record_types
+from kraftcore.core.typed import RecordColumns
 from kraftcore.errors import CorruptDataError, RemoteProtocolError
 from kraftcore.plugins.spark.filters import Filters
 from kraftcore.plugins.spark.stores import LOG, PIECE_BYTES, SNAPSHOT, LogFile, Source
@@ -117,7 +118,9 @@ def pieces(source: Source, start: int, end: int, *, verify: bool = True) -> Iter
             return
         if lost is not None:
             lost = Damage(lost.position, end - lost.position, lost.reason)
-            yield Piece(position, memoryview(data)[: found.end - position], found.batches, [*found.damage[:-1], lost], found.end)
+            yield Piece(
+                position, memoryview(data)[: found.end - position], found.batches, [*found.damage[:-1], lost], found.end
+            )
             return
         yield Piece(position, memoryview(data)[: found.end - position], found.batches, found.damage, found.end)
         position, size = found.end, PIECE_BYTES
@@ -287,8 +290,11 @@ class RangeReader:
             )
         if failed and self.policy == KEEP:
             good = pa.array(_places(len(values), failed), pa.int64())
-            return columns | {field_name(name): fields[name].take(good) for name in fields.schema.names
-                              if not (kind.is_control and name == "version")}
+            return columns | {
+                field_name(name): fields[name].take(good)
+                for name in fields.schema.names
+                if not (kind.is_control and name == "version")
+            }
         if failed:
             keep = pa.array([place is not None for place in _places(len(values), failed)])
             columns = {name: column.filter(keep) for name, column in columns.items()}
@@ -472,7 +478,7 @@ def typed_from_bronze(kind: RecordType, batches: Iterator[Any]) -> Iterator[Any]
         fields, failed = decoder.decode(values)
         if failed:
             keep = pa.array([place is not None for place in _places(len(values), failed)])
-            batch = batch.filter(keep)  # noqa: PLW2901
+            batch = batch.filter(keep)
         columns = {name: batch[name] for name in schema.names if name in batch.schema.names}
         columns |= {
             field_name(name): fields[name]

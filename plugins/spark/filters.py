@@ -1,14 +1,14 @@
 """What a read leaves out: by offset, time, epoch, record type, control or not, cluster and node.
 
-Files, batches and rows are left out as early as possible. Pushed-down filters only spare work: Spark applies them again,
-so they may let too much through and never too little.
+Files, batches and rows are left out as early as possible. Pushed-down filters only spare work: Spark applies them
+again, so they may let too much through and never too little.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any
 
 from kraftcore.errors import LocalError
@@ -28,7 +28,9 @@ class Span:
 
     def cut(self, low: int | None = None, high: int | None = None) -> Span:
         """The part that also lies between the two."""
-        return Span(max(self.low, low if low is not None else self.low), min(self.high, high if high is not None else self.high))
+        return Span(
+            max(self.low, low if low is not None else self.low), min(self.high, high if high is not None else self.high)
+        )
 
     @property
     def is_open(self) -> bool:
@@ -188,7 +190,7 @@ def _time_ms(text: str, name: str) -> int:
         at = datetime.fromisoformat(text)
     except ValueError:
         raise LocalError(f"option {name}={text!r} is neither ISO 8601 nor milliseconds since 1970") from None
-    return int((at if at.tzinfo else at.replace(tzinfo=timezone.utc)).timestamp() * 1000)
+    return int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def _types(text: str | None) -> frozenset[str] | None:

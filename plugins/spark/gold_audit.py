@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pyspark.sql import DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from kraftcore.plugins.spark.canonical import Canonical
 from kraftcore.plugins.spark.lineage import without_cuts, without_dead
@@ -49,19 +49,25 @@ def divergence(canonical: Canonical) -> DataFrame:
     )
     differing = (
         rows.groupBy("cluster_id", "base_offset")
-        .agg(F.count_distinct("epoch", "crc", "size").alias("kinds"), F.max((~F.col("is_valid")).cast("int")).alias("bad"))
+        .agg(
+            F.count_distinct("epoch", "crc", "size").alias("kinds"),
+            F.max((~F.col("is_valid")).cast("int")).alias("bad"),
+        )
         .where("kinds > 1 or bad = 1")
         .select("cluster_id", "base_offset")
     )
     suspects = rows.join(F.broadcast(differing), ["cluster_id", "base_offset"])
     left, right = _sides(suspects, "a"), _sides(suspects, "b")
     pairs = left.join(right, ["cluster_id", "base_offset"]).where(
-        "log_id_a < log_id_b and (epoch_a <> epoch_b or crc_a <> crc_b or size_a <> size_b"
-        " or is_valid_a <> is_valid_b)"
+        "log_id_a < log_id_b and (epoch_a <> epoch_b or crc_a <> crc_b or size_a <> size_b or is_valid_a <> is_valid_b)"
     )
     first = pairs.groupBy("cluster_id", "log_id_a", "log_id_b").agg(
-        F.min_by(F.struct(*[name for name in pairs.columns if name[:-2] not in ("log_id", "cluster_id")
-                            and name != "cluster_id"]), "base_offset").alias("first"),
+        F.min_by(
+            F.struct(
+                *[name for name in pairs.columns if name[:-2] not in ("log_id", "cluster_id") and name != "cluster_id"]
+            ),
+            "base_offset",
+        ).alias("first"),
         F.count("*").alias("batches"),
     )
     found = first.select("cluster_id", "log_id_a", "log_id_b", "first.*", "batches")
@@ -88,7 +94,10 @@ def _first_record(canonical: Canonical, found: DataFrame) -> DataFrame:
     spots = found.select("cluster_id", "log_id_a", "log_id_b", "base_offset", "last_offset_a", "last_offset_b")
     records = canonical.raw("bronze_records").where("source = 'log'")
     records = without_dead(canonical.tables, records, canonical.lineage.dead, "offset").select(
-        "cluster_id", "log_id", "offset", F.xxhash64("epoch", "timestamp", "is_control", "key", "value").alias("content")
+        "cluster_id",
+        "log_id",
+        "offset",
+        F.xxhash64("epoch", "timestamp", "is_control", "key", "value").alias("content"),
     )
 
     def side(name: str) -> DataFrame:
@@ -106,7 +115,7 @@ def _first_record(canonical: Canonical, found: DataFrame) -> DataFrame:
 
 
 def batch_stats(canonical: Canonical) -> DataFrame:
-    """How the log grew, minute by minute and epoch by epoch: records, batches, bytes, and the pauses between batches."""
+    """How the log grew by minute and epoch: records, batches, bytes, and the pauses between batches."""
     rows = canonical.log("bronze_batches", "base_offset")
     order = Window.partitionBy("cluster_id").orderBy("base_offset")
     pause = F.unix_millis("base_timestamp") - F.unix_millis(F.lag("max_timestamp").over(order))

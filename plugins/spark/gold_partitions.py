@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pyspark.sql import DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from kraftcore.plugins.spark.canonical import Canonical
 from kraftcore.plugins.spark.gold_state import RESOURCE_BROKER, RESOURCE_TOPIC, with_duration
@@ -19,7 +19,7 @@ _MIN_ISR = "min.insync.replicas"
 def partitions(canonical: Canonical) -> DataFrame:
     """One row a state of a partition, with what it meant: offline, under-replicated, under min ISR, and how long.
 
-    ``change`` names what brought the state about; ``min_isr`` is the one in force: the topic's, else the cluster's, else 1.
+    ``change`` names what brought the state about; ``min_isr`` is in force: the topic's, else the cluster's, else 1.
     """
     events = _records(canonical).unionByName(_changes(canonical), allowMissingColumns=True)
     events = events.unionByName(_ends(canonical, events), allowMissingColumns=True)
@@ -27,7 +27,9 @@ def partitions(canonical: Canonical) -> DataFrame:
     events = events.unionByName(_min_isr(canonical, events), allowMissingColumns=True)
     rows = _filled(events)
     topics = canonical.state("topic").select("cluster_id", "era", "topic_id", F.col("name").alias("topic"))
-    rows = rows.join(topics.dropDuplicates(["cluster_id", "era", "topic_id"]), ["cluster_id", "era", "topic_id"], "left")
+    rows = rows.join(
+        topics.dropDuplicates(["cluster_id", "era", "topic_id"]), ["cluster_id", "era", "topic_id"], "left"
+    )
     columns = [
         "topic", "change", *_STATE, "leader_epoch", "partition_epoch", "min_isr", "previous_leader", "previous_isr",
     ]  # fmt: skip
@@ -78,19 +80,16 @@ def _ends(canonical: Canonical, events: DataFrame) -> DataFrame:
 
 
 def _named_topics(canonical: Canonical) -> DataFrame:
-    made = canonical.state("topic").select(
+    return canonical.state("topic").select(
         "cluster_id", "era", "topic_id", F.col("name").alias("topic"), F.col("at").alias("made_at")
     )
-    return made
 
 
 def _elr_cleared(canonical: Canonical, events: DataFrame) -> DataFrame:
     # Of one topic, or of all (KIP-966).
     cleared = canonical.state("clear_elr").select(*_EVENT, "topic_name")
     names = _named_topics(canonical)
-    hit = cleared.join(names, ["cluster_id", "era"]).where(
-        "made_at <= at and (topic_name = '' or topic_name = topic)"
-    )
+    hit = cleared.join(names, ["cluster_id", "era"]).where("made_at <= at and (topic_name = '' or topic_name = topic)")
     nothing = F.array().cast("array<int>")
     return (
         hit.join(_keys(events), ["cluster_id", "era", "topic_id"])
@@ -106,7 +105,9 @@ def _min_isr(canonical: Canonical, events: DataFrame) -> DataFrame:
     number = F.coalesce(F.col("value").cast("int"), F.lit(0))
     of_topic = (
         values.where(F.col("resource_type") == RESOURCE_TOPIC)
-        .join(_named_topics(canonical).withColumnRenamed("topic", "resource_name"), ["cluster_id", "era", "resource_name"])
+        .join(
+            _named_topics(canonical).withColumnRenamed("topic", "resource_name"), ["cluster_id", "era", "resource_name"]
+        )
         .join(_keys(events), ["cluster_id", "era", "topic_id"])
         .select(*_EVENT, *_KEY, number.alias("topic_min_isr"), F.lit("configured").alias("change"))
     )

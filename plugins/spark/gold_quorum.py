@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from kraftcore.plugins.spark.canonical import Canonical
 
@@ -105,7 +105,11 @@ def _with_truncated(canonical: Canonical, kind: str) -> DataFrame:
     # Records of the clusters' logs, and those that were overridden: these have no era.
     log = canonical.log(kind).drop("state_from")
     known = log.select("cluster_id", "offset", "epoch")
-    others = canonical.raw(f"silver_{kind}").where("source = 'log'").join(known, ["cluster_id", "offset", "epoch"], "left_anti")
+    others = (
+        canonical.raw(f"silver_{kind}")
+        .where("source = 'log'")
+        .join(known, ["cluster_id", "offset", "epoch"], "left_anti")
+    )
     others = others.dropDuplicates(["cluster_id", "offset", "epoch"]).withColumn("era", F.lit(None).cast("int"))
     return log.unionByName(others.select(log.columns))
 

@@ -1,9 +1,9 @@
-"""Histories of what the metadata is about: brokers, controllers, topics, configs, features, quotas, credentials, ACLs."""
+"""Histories of brokers, controllers, topics, configs, features, quotas, credentials and ACLs."""
 
 from __future__ import annotations
 
 from pyspark.sql import DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from kraftcore.plugins.spark.canonical import Canonical
 
@@ -13,7 +13,9 @@ UNFENCE, FENCE = -1, 1
 
 def topics(canonical: Canonical) -> DataFrame:
     """One row a topic: from its creation to its deletion."""
-    made = canonical.state("topic").select(*_EVENT, "topic_id", F.col("name").alias("topic"), F.lit(False).alias("gone"))
+    made = canonical.state("topic").select(
+        *_EVENT, "topic_id", F.col("name").alias("topic"), F.lit(False).alias("gone")
+    )
     gone = canonical.state("remove_topic").select(
         *_EVENT, "topic_id", F.lit(None).cast("string").alias("topic"), F.lit(True).alias("gone")
     )
@@ -77,7 +79,11 @@ def brokers(canonical: Canonical) -> DataFrame:
 
 def with_duration(canonical: Canonical, rows: DataFrame) -> DataFrame:
     """Add ``duration_ms``; of what still lasts, up to the last record of the log."""
-    last = canonical.log("bronze_batches", "base_offset").groupBy("cluster_id").agg(F.max("max_timestamp").alias("last_time"))
+    last = (
+        canonical.log("bronze_batches", "base_offset")
+        .groupBy("cluster_id")
+        .agg(F.max("max_timestamp").alias("last_time"))
+    )
     rows = rows.join(F.broadcast(last), "cluster_id", "left")
     end = F.coalesce("to_time", F.greatest("last_time", "from_time"))
     return rows.withColumn("duration_ms", F.unix_millis(end) - F.unix_millis("from_time")).drop("last_time")
@@ -95,8 +101,10 @@ def configs(canonical: Canonical) -> DataFrame:
     """One row a value of a config; a deleted topic's configs end with it."""
     rows = canonical.state("config").select(*_EVENT, "resource_type", "resource_name", "name", "value")
     names = canonical.state("topic").select("cluster_id", "era", "topic_id", F.col("name").alias("resource_name"))
-    removed = canonical.state("remove_topic").select(*_EVENT, "topic_id").join(
-        names.dropDuplicates(["cluster_id", "era", "topic_id"]), ["cluster_id", "era", "topic_id"]
+    removed = (
+        canonical.state("remove_topic")
+        .select(*_EVENT, "topic_id")
+        .join(names.dropDuplicates(["cluster_id", "era", "topic_id"]), ["cluster_id", "era", "topic_id"])
     )
     keys = rows.select("cluster_id", "era", "resource_type", "resource_name", "name").distinct()
     ends = removed.join(
@@ -116,9 +124,7 @@ def features(canonical: Canonical) -> DataFrame:
     kraft = canonical.state("kraft_version").select(
         *_EVENT, F.lit("kraft.version").alias("name"), F.col("kraft_version").alias("feature_level")
     )
-    return canonical.history(
-        rows.unionByName(kraft), ["name"], ["feature_level"], gone=F.col("feature_level") == 0
-    )
+    return canonical.history(rows.unionByName(kraft), ["name"], ["feature_level"], gone=F.col("feature_level") == 0)
 
 
 def quotas(canonical: Canonical) -> DataFrame:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark.sql import DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from kraftcore.plugins.spark.tables import Tables
 
@@ -231,9 +231,7 @@ def _stretches(batches: DataFrame) -> list[Stretch]:
     return [Stretch(row.cluster_id, row.log_id, row.node_id, row.start, row.end) for row in rows]
 
 
-def find_eras(
-    cluster_id: str, logs: list[LogEnd], stretches: list[Stretch], snapshots: list[Snapshot]
-) -> list[Era]:
+def find_eras(cluster_id: str, logs: list[LogEnd], stretches: list[Stretch], snapshots: list[Snapshot]) -> list[Era]:
     """Lay the logs of one cluster over each other.
 
     Args:

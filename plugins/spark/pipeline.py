@@ -137,9 +137,7 @@ def _watched(session: SparkSession, progress: Progress | None) -> Iterator[None]
         thread.join()
 
 
-def start(
-    target: Tables, name: str, settings: dict[str, str], *, continuous_s: float | None = None
-) -> StreamingQuery:
+def start(target: Tables, name: str, settings: dict[str, str], *, continuous_s: float | None = None) -> StreamingQuery:
     """Start the stream of one bronze table; that of the records also fills silver.
 
     Args:

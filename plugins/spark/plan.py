@@ -6,6 +6,7 @@ import errno
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 from kraftcore.errors import StorageError
@@ -27,7 +28,7 @@ def file_ranges(file: LogFile, start: int, end: int, range_bytes: int, generatio
             if position - cuts[-1] >= range_bytes and end - position > range_bytes // 4:
                 cuts.append(position)
     cuts.append(end)
-    return [Range(file, low, high, generation) for low, high in zip(cuts, cuts[1:], strict=False) if low < high]
+    return [Range(file, low, high, generation) for low, high in pairwise(cuts) if low < high]
 
 
 def _boundaries(file: LogFile, start: int, end: int) -> Iterator[int]:
@@ -225,7 +226,10 @@ class Tracker:
         position = reached.position
         damaged = False
         for piece in pieces(source, position, source.size, verify=False):
-            marks += [_mark_of(piece.headers, row) for row in range(max(0, piece.headers.num_rows - MARKS_MAX), piece.headers.num_rows)]
+            marks += [
+                _mark_of(piece.headers, row)
+                for row in range(max(0, piece.headers.num_rows - MARKS_MAX), piece.headers.num_rows)
+            ]
             position = piece.end
             damaged = any("ends inside" not in one.reason for one in piece.damage)
         torn = reached.torn

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from kraftcore import __version__
 from kraftcore.errors import LocalError
@@ -46,9 +46,11 @@ def write_report(session: SparkSession, tables: str | Path, target: str | Path) 
     """
     source = Tables(session, tables)
     source.check()
-    clusters = [row[0] for row in source.read("bronze_files").select("cluster_id").distinct().orderBy("cluster_id").collect()]
+    clusters = [
+        row[0] for row in source.read("bronze_files").select("cluster_id").distinct().orderBy("cluster_id").collect()
+    ]
     body = "".join(_cluster(source, cluster_id) for cluster_id in clusters)
-    made = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+    made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     text = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>KRaft report</title>'
         '<meta name="viewport" content="width=device-width">'
@@ -97,7 +99,7 @@ def _section(title: str, body: str) -> str:
 
 def _ms(at: datetime) -> float:
     # Spark hands out naive times of the session's zone, which is UTC here.
-    return at.replace(tzinfo=timezone.utc).timestamp() * 1000
+    return at.replace(tzinfo=UTC).timestamp() * 1000
 
 
 def _table(rows: Sequence[Any], names: Sequence[str]) -> str:
@@ -159,7 +161,13 @@ def _voters(rows: Sequence[Any], axis: Axis) -> str:
         end = _ms(alive[i + 1].timestamp) if i + 1 < len(alive) else axis.end
         color = GOOD if row.status == "committed" else WARN
         bars += [
-            Bar(f"voter {number}", start, end, color, f"offset {row.offset}: voters {_text(row.voter_ids)} ({row.status})")
+            Bar(
+                f"voter {number}",
+                start,
+                end,
+                color,
+                f"offset {row.offset}: voters {_text(row.voter_ids)} ({row.status})",
+            )
             for number in row.voter_ids
         ]
     order = [f"voter {number}" for number in sorted({number for row in alive for number in row.voter_ids})]
@@ -182,7 +190,7 @@ def _health(source: Tables, cluster_id: str, axis: Axis) -> str:
         states.groupBy("topic", "partition")
         .agg(
             F.count("*").alias("states"),
-            F.sum(F.when(F.col("is_leader_change") & (F.col("change") == "changed"), 1).otherwise(0)).alias("elections"),
+            F.sum(F.expr("int(is_leader_change and change = 'changed')")).alias("elections"),
             *(
                 F.sum(F.when(F.col(flag), F.col("duration_ms")).otherwise(0)).alias(name)
                 for flag, name in (
@@ -232,7 +240,8 @@ def _brokers(rows: Sequence[Any], axis: Axis) -> str:
         count[1] += row.event == "fenced"
         count[2] += row.duration_ms or 0 if row.fenced else 0
     lines = "".join(
-        f"<tr><td>{number}</td><td>{one[0]}</td><td>{one[1]}</td><td>{one[2]}</td></tr>" for number, one in flaps.items()
+        f"<tr><td>{number}</td><td>{one[0]}</td><td>{one[1]}</td><td>{one[2]}</td></tr>"
+        for number, one in flaps.items()
     )
     head = "<tr><th>broker</th><th>registrations</th><th>fencings</th><th>fenced ms</th></tr>"
     return _section("Brokers", lanes("Broker availability", bars, axis) + f"<table>{head}{lines}</table>")
@@ -249,7 +258,12 @@ def _rates(rows: Sequence[Any], axis: Axis) -> str:
         body += f'<p class="note">{title}</p>' + columns(
             title,
             [
-                (_ms(row.minute), _ms(row.minute) + minute, value(row), f"{_text(row.minute)}: {value(row):g}, epoch {row.epoch}")
+                (
+                    _ms(row.minute),
+                    _ms(row.minute) + minute,
+                    value(row),
+                    f"{_text(row.minute)}: {value(row):g}, epoch {row.epoch}",
+                )
                 for row in rows
             ],
             axis,

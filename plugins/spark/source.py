@@ -3,8 +3,8 @@
     spark.read.format("kraft").option("view", "partition_change").load("/backup/*/controller-?")
     spark.readStream.format("kraft").load("/var/lib/kafka")
 
-Options: see ``KraftDataSource``. Nothing needs to be set or registered: Spark finds the package ``pyspark_kraft`` by its
-name.
+Options: see ``KraftDataSource``. Nothing needs to be set or registered: Spark finds the module ``pyspark_kraft`` by
+its name.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ from kraftcore.storage.meta_properties import METADATA_PARTITION
 
 _PUSHDOWN_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
 _KNOWN = {
-    "view", "path", "paths", "errors", "folder", "cluster_id", "node_id", "sources", "range_bytes", "max_bytes_per_trigger",
+    "view", "path", "paths", "errors", "folder", "cluster_id", "node_id", "sources", "range_bytes",
+    "max_bytes_per_trigger",
     "offset_from", "offset_to", "time_from", "time_to", "epoch_from", "epoch_to", "control", "type", "types",
     "clock_skew_ms",
 }  # fmt: skip
@@ -125,8 +126,8 @@ class KraftDataSource(DataSource):
     """Reads logs of KRaft quorums.
 
     Options:
-        view: ``records`` (the default), ``events`` (with bodies as JSON), ``batches``, ``errors``, ``files``, or a record
-            type: ``partition_change``, ``leader_change``, ...: typed columns.
+        view: ``records`` (the default), ``events`` (with bodies as JSON), ``batches``, ``errors``, ``files``, or a
+            record type: ``partition_change``, ``leader_change``, ...: typed columns.
         path, paths: folders at any depth above logs, segments, snapshots; globs; URIs that pyarrow knows; a JSON list.
         errors: ``fail`` at damage (the default), ``drop`` or ``keep`` damaged rows.
         sources: of ``log``, ``snapshot``, ``bootstrap``; all if left out.
@@ -154,7 +155,7 @@ class KraftDataSource(DataSource):
         kind = FilteringReader if _PUSHDOWN_WORKER in sys.modules else KraftReader
         return kind(Settings(self.options))
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """A stream reader."""
         return KraftStreamReader(Settings(self.options))
 
@@ -189,7 +190,7 @@ class KraftReader(DataSourceReader):
 class FilteringReader(KraftReader):
     """Also uses the filters of the query."""
 
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Note what can be used; Spark applies all of them again."""
         if self._view not in ("batches", "errors", "files"):
             self._filters = self._filters.push(filters)
@@ -211,20 +212,20 @@ class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_settings": None, "_target": None}
 
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+    def initialOffset(self) -> dict[str, Any]:
         """Nothing was read."""
         return {"progress": "{}"}
 
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+    def getDefaultReadLimit(self) -> ReadLimit:
         """By bytes, if the option asks for it."""
         assert self._settings is not None  # noqa: S101
         return ReadMaxBytes(self._settings.trigger_bytes) if self._settings.trigger_bytes else ReadAllAvailable()
 
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+    def prepareForTriggerAvailableNow(self) -> None:
         """From the next look on, nothing counts that comes later."""
         self._stopped = True
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """How far to read next."""
         assert self._settings is not None  # noqa: S101
         before = progress_from_json(start["progress"])

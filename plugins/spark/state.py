@@ -6,7 +6,7 @@ from datetime import datetime
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from kraftcore.errors import LocalError
 from kraftcore.plugins.spark.tables import Tables
@@ -64,7 +64,9 @@ def state_as_of(
             rows = rows.where((F.col("from_offset") <= offset) & (F.coalesce("to_offset", F.lit(1 << 62)) > offset))
         elif time is not None:
             moment = F.lit(time)
-            rows = rows.where((F.col("from_time") <= moment) & (F.col("to_time").isNull() | (F.col("to_time") > moment)))
+            rows = rows.where(
+                (F.col("from_time") <= moment) & (F.col("to_time").isNull() | (F.col("to_time") > moment))
+            )
         else:
             rows = rows.where("to_offset is null")
         result[name] = rows

@@ -79,8 +79,6 @@ class LogFile:
         return self.source == LOG and self.next_offset is None
 
 
-
-
 def _locate(path: str) -> tuple[Any, str]:
     # The file system of a path or URI, and its name there.
     if not _SCHEME.match(path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from html import escape
 
 WIDTH, LEFT, RIGHT = 960, 150, 16
@@ -44,7 +44,7 @@ class Axis:
         form = "%H:%M:%S" if span < 86_400_000 else "%m-%d %H:%M" if span < 60 * 86_400_000 else "%Y-%m-%d"
         for tick in range(_TICKS + 1):
             at = self.start + span * tick / _TICKS
-            text = datetime.fromtimestamp(at / 1000, timezone.utc).strftime(form)
+            text = datetime.fromtimestamp(at / 1000, UTC).strftime(form)
             x = self.x(at)
             anchor = "end" if tick == _TICKS else "start" if tick == 0 else "middle"
             parts.append(f'<line class="grid" x1="{x}" y1="0" x2="{x}" y2="{height}"/>')

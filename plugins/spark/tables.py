@@ -51,7 +51,9 @@ class Tables:
 
     def write_clusters(self, name: str, rows: DataFrame) -> None:
         """Replace the rows of the clusters that ``rows`` are of."""
-        self._write_text(f"_schemas/{name}.json", rows.schema.json())  # files alone do not tell an empty table's columns
+        self._write_text(
+            f"_schemas/{name}.json", rows.schema.json()
+        )  # files alone do not tell an empty table's columns
         writer = rows.write.mode("overwrite").option("partitionOverwriteMode", "dynamic")
         writer.partitionBy("cluster_id").parquet(self.place(name))
 

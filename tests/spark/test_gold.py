@@ -79,9 +79,7 @@ def told(gold: dict[str, list[dict[str, Any]]], cluster: str, offset: int) -> St
         for row in rows("brokers")
     }
     state.controllers = {row["controller_id"]: row["incarnation_id"] for row in rows("controllers")}
-    state.configs = {
-        (row["resource_type"], row["resource_name"], row["name"]): row["value"] for row in rows("configs")
-    }
+    state.configs = {(row["resource_type"], row["resource_name"], row["name"]): row["value"] for row in rows("configs")}
     state.features = {row["name"]: row["feature_level"] for row in rows("features")}
     state.quotas = {
         (tuple(sorted((one["entity_type"], one["entity_name"]) for one in row["entity"])), row["key"]): row["quota"]
@@ -124,7 +122,9 @@ def test_the_state_is_right_at_every_offset(scenario, gold):
 
 
 @pytest.mark.parametrize(
-    "path", sorted((GOLDEN / "dynamic").glob("c?/dump/*-*.checkpoint.txt")), ids=lambda path: f"{path.parts[-3]}-{path.stem}"
+    "path",
+    sorted((GOLDEN / "dynamic").glob("c?/dump/*-*.checkpoint.txt")),
+    ids=lambda path: f"{path.parts[-3]}-{path.stem}",
 )
 def test_kafkas_snapshots_hold_the_same_state(path, gold):
     end = int(path.name[:20])
@@ -144,7 +144,8 @@ def test_kafkas_snapshots_hold_the_same_state(path, gold):
 def test_kafkas_tools_said_the_same_about_the_quorum(scenario, gold):
     text = (GOLDEN / scenario / "tools.txt").read_text()
     answers = re.findall(
-        r"^ClusterId: +(\S+)\nLeaderId: +(\d+)\nLeaderEpoch: +(\d+)\nHighWatermark: +(\d+)\n(?:.*\n){2}CurrentVoters: +(.*)$",
+        r"^ClusterId: +(\S+)\nLeaderId: +(\d+)\nLeaderEpoch: +(\d+)\nHighWatermark: +(\d+)\n"
+        r"(?:.*\n){2}CurrentVoters: +(.*)$",
         text,
         re.MULTILINE,
     )
@@ -161,7 +162,9 @@ def test_kafkas_tools_said_the_same_about_topics(gold):
         r"^\tTopic: (\S+)\tPartition: (\d+)\tLeader: (\S+)\tReplicas: (\S+)\tIsr: (\S*)\tElr: (\S*)", text, re.MULTILINE
     )
     assert lines
-    printed = {(topic, int(number)): (leader, replicas, isr, elr) for topic, number, leader, replicas, isr, elr in lines}
+    printed = {
+        (topic, int(number)): (leader, replicas, isr, elr) for topic, number, leader, replicas, isr, elr in lines
+    }
     ids = [row["from_offset"] for row in gold["gold_partition_history"]]
     matching = []
     for offset in sorted(set(ids)):

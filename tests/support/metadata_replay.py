@@ -12,7 +12,9 @@ from typing import Any
 
 _LINE = re.compile(r"\| offset: (\d+) CreateTime: (-?\d+) .*?headerKeys: \[\] (?:payload: )?(.*)")
 _CONTROL = re.compile(r"(LeaderChange|KRaftVersion|KRaftVoters|SnapshotHeader|SnapshotFooter):? (\{.*\})")
-_BATCH = re.compile(r"baseOffset: (\d+) .*partitionLeaderEpoch: (\d+) .*isControl: (\w+) .*position: (\d+) .*size: (\d+)")
+_BATCH = re.compile(
+    r"baseOffset: (\d+) .*partitionLeaderEpoch: (\d+) .*isControl: (\w+) .*position: (\d+) .*size: (\d+)"
+)
 
 
 @dataclass(frozen=True)
@@ -43,9 +45,7 @@ def printed_records(path: Path) -> Iterator[Printed]:
             yield Printed(int(found[1]), int(found[2]), epoch, name, data["version"], data)
         else:
             payload = json.loads(found[3])
-            yield Printed(
-                int(found[1]), int(found[2]), epoch, payload["type"], payload["version"], payload["data"]
-            )
+            yield Printed(int(found[1]), int(found[2]), epoch, payload["type"], payload["version"], payload["data"])
 
 
 def printed_log(node: Path) -> list[Printed]:
