@@ -5,10 +5,18 @@ class                      what to do
 =========================  ===========================================================================================
 ``LocalError``             fix the call: an argument is out of range, or the object is in a state that forbids it
 ``RemoteProtocolError``    distrust the bytes or the peer that sent them; nothing of them was taken over
+``RefusedError``           read Kafka's error name in it: the request does not fit the quorum's present state
 ``CorruptDataError``       bytes on disk are damaged: see the position; recover from a replica or a snapshot
 ``StorageError``           the disk or the file system failed; what was not acknowledged may be lost
 ``LockedError``            another process owns the directory: stop it, or use another directory
+``NotLeaderError``         ask the leader that the error names; nothing was appended
+``OutcomeUnknownError``    it may be committed or lost: read back, or retry with the same client id and sequence
+``ConflictError``          read anew and decide again: what a transaction relied on has changed; nothing was done
+``LeaseLostError``         stop what the lock protected: the lease ended, another may hold it now
+``OverloadedError``        wait for what is in flight, then try again; nothing was appended
+``NodeStoppedError``       the node is gone: see its ``__cause__``; what was in flight has an unknown outcome
 ``TransportError``         give another address, or mend the TLS settings that the message names
+``UnreachableError``       see that the named nodes run and can be reached, then call again
 ``MissingDependencyError`` install the extra that the message names
 ``InvariantError``         a bug in kraftcore: stop, keep the data, report it
 =========================  ===========================================================================================
@@ -116,8 +124,72 @@ class LockedError(KraftError):
     """Another process owns the directory."""
 
 
+class NotLeaderError(KraftError):
+    """Only the leader can do this; nothing was done.
+
+    Attributes:
+        leader_id: the leader as far as this node knows, or None.
+        leader_endpoint: ``NAME://host:port`` where it listens, or None.
+    """
+
+    def __init__(self, leader_id: int | None = None, leader_endpoint: str | None = None, reason: str = "") -> None:
+        self.leader_id = leader_id
+        self.leader_endpoint = leader_endpoint
+        who = "no leader is known now" if leader_id is None else f"node {leader_id} leads"
+        where = f" at {leader_endpoint}" if leader_endpoint else ""
+        super().__init__(f"this node does not lead: {who}{where}{f' ({reason})' if reason else ''}")
+
+
+class OutcomeUnknownError(KraftError):
+    """A proposal was appended, and leadership was lost before it was known to be committed."""
+
+
+class RefusedError(KraftError):
+    """The quorum refused a request for a reason of its own.
+
+    Attributes:
+        error: Kafka's name of the error, for example ``DUPLICATE_VOTER``.
+        message: the text that came with it; empty if there was none.
+    """
+
+    def __init__(self, error: str, message: str) -> None:
+        self.error = error
+        self.message = message
+        super().__init__(f"{error}: {message}" if message else error)
+
+
+class ConflictError(KraftError):
+    """A condition of a transaction does not hold; nothing was changed."""
+
+
+class LeaseLostError(KraftError):
+    """A lock's lease ended before its holder released it, or it could not be renewed in time."""
+
+
+class OverloadedError(KraftError):
+    """Too much is in flight; nothing was appended."""
+
+
+class NodeStoppedError(KraftError):
+    """The node stopped, by request or because of its ``__cause__``."""
+
+
 class TransportError(KraftError, OSError):
     """A transport cannot listen, or was set up wrongly; the message names the address or setting."""
+
+
+class UnreachableError(KraftError):
+    """No node answered in time.
+
+    Attributes:
+        last_failure: what went wrong at the last try, with the address.
+        outcome_unknown: the request was sent at least once, so it may have been carried out.
+    """
+
+    def __init__(self, message: str, *, last_failure: str, outcome_unknown: bool) -> None:
+        self.last_failure = last_failure
+        self.outcome_unknown = outcome_unknown
+        super().__init__(message)
 
 
 class MissingDependencyError(KraftError, ImportError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 from functools import cache
 from importlib import import_module
-from typing import cast
+from typing import NamedTuple, cast
 
 from kraftcore.errors import UnsupportedVersionError
 from kraftcore.protocol.schema import Message, MetadataRecord, Request, Response
@@ -194,3 +194,24 @@ def _api_name(api_key: int) -> str:
 def apis_on(listener: str) -> list[ApiKey]:
     """Apis that Kafka 4.3.1 serves on a kind of listener, ``broker`` or ``controller``; imports all of them."""
     return [key for key in ApiKey if listener in request_class(key).schema.listeners]
+
+
+class Api(NamedTuple):
+    """What a request or response class is on the wire."""
+
+    key: int
+    min_version: int
+    max_version: int
+
+
+@cache
+def api_of(cls: type[Request | Response]) -> Api:
+    """The api key of a class, and the first and last version that Kafka 4.3.1 speaks.
+
+    Raises:
+        UnsupportedVersionError: no version of it is spoken any more.
+    """
+    schema = cls.schema
+    if schema.api_key is None or schema.versions is None:
+        raise UnsupportedVersionError(f"{cls.__name__} is not spoken by Kafka 4.3.1")
+    return Api(schema.api_key, *schema.versions)

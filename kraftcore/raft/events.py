@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from kraftcore.core.struct import Struct
+from kraftcore.protocol.election_state import ElectionState, ReplicaKey
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.failure import Failure
-from kraftcore.raft.quorum import Endpoint, ReplicaKey, VoterSet
+from kraftcore.raft.quorum import Endpoint, VoterSet
 
 # --- in ---------------------------------------------------------------------------------------------------------------
 
@@ -104,10 +105,17 @@ class Transfer:
 
 @dataclass(frozen=True, slots=True)
 class Upgrade:
-    """Raise kraft.version."""
+    """Raise kraft.version.
+
+    Attributes:
+        ticket: comes back with the outcome, when the new version is committed or refused.
+        level: the new one; the present one is fine and changes nothing.
+        validate_only: only say whether it would be refused.
+    """
 
     ticket: Any
     level: int
+    validate_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,25 +144,6 @@ Event: TypeAlias = (
 )
 
 # --- out --------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class ElectionState:
-    """What a replica must never forget; goes to the ``quorum-state`` file.
-
-    Attributes:
-        epoch: the leader epoch it is in.
-        leader_id: the leader of that epoch, or None.
-        voted_key: whom it voted for in that epoch, or None.
-        kraft_version: the latest in the log, committed or not; chooses the file's data version.
-        voter_ids: written at kraft.version 0 only.
-    """
-
-    epoch: int = 0
-    leader_id: int | None = None
-    voted_key: ReplicaKey | None = None
-    kraft_version: int = 0
-    voter_ids: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,6 +268,8 @@ class RaftConfig:
         topic: name of the partition's topic.
         supported_versions: kraft.version levels spoken.
         discovery_pause_ms: between two questions to bootstrap servers that did not help.
+        high_watermark_linger_ms: a Fetch that lacks nothing but the latest high watermark is answered after this; 0: at
+            once, as Kafka does.
         fast_failover: start a pre-vote when the leader's connection is refused or reset.
     """
 
@@ -301,4 +292,5 @@ class RaftConfig:
     fetch_max_bytes: int = 1 << 20
     fetch_snapshot_max_bytes: int = 1 << 20
     max_supported_version: int = 1
+    high_watermark_linger_ms: int = 0
     fast_failover: bool = True

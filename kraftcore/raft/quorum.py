@@ -12,34 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from kraftcore.core.uuid import ZERO_UUID, Uuid
+from kraftcore.core.uuid import Uuid
 from kraftcore.errors import InvariantError, LocalError
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicaKey:
-    """Who a replica is: its id, and the directory that holds its log.
-
-    Attributes:
-        id: replica id, >= 0; -1 for a replica that must stay nameless (an anonymous observer).
-        directory_id: the zero uuid while unknown.
-    """
-
-    id: int
-    directory_id: Uuid = ZERO_UUID
-
-    @property
-    def has_directory(self) -> bool:
-        """Whether the directory id is known."""
-        return self.directory_id != ZERO_UUID
-
-    def matches(self, other: ReplicaKey) -> bool:
-        """Whether an entry with this key stands for ``other``: same id, and same or unknown directory."""
-        return self.id == other.id and (not self.has_directory or self.directory_id == other.directory_id)
-
-    def __str__(self) -> str:
-        # As Kafka prints it in the messages of AddRaftVoter and RemoveRaftVoter.
-        return f"ReplicaKey(id={self.id}, directoryId={self.directory_id if self.has_directory else '<undefined>'})"
+from kraftcore.protocol.election_state import ReplicaKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +61,6 @@ class Voter:
     endpoints: tuple[Endpoint, ...] = ()
     supported: VersionRange = VersionRange()
 
-    def endpoint(self, listener: str) -> Endpoint | None:
-        """Its endpoint for a listener name, or None."""
-        return next((endpoint for endpoint in self.endpoints if endpoint.name == listener), None)
-
 
 @dataclass(frozen=True, slots=True)
 class VoterSet:
@@ -111,6 +82,9 @@ class VoterSet:
             raise LocalError(f"two voters share an id: {[str(voter.key) for voter in self.voters]}")
         object.__setattr__(self, "voters", tuple(by_id.values()))
         object.__setattr__(self, "_by_id", MappingProxyType(by_id))
+
+    def __reduce__(self) -> tuple[type[VoterSet], tuple[tuple[Voter, ...]]]:
+        return VoterSet, (self.voters,)
 
     def __len__(self) -> int:
         return len(self.voters)
@@ -165,13 +139,18 @@ class VoterSet:
             raise LocalError(f"cannot remove {key} from {self}")
         return VoterSet(tuple(voter for voter in self.voters if voter is not entry))
 
-    def with_updated(self, voter: Voter) -> VoterSet:
+    def with_updated(self, voter: Voter, *, any_directory: bool = False) -> VoterSet:
         """This set with the entry of the same replica replaced.
+
+        Args:
+            voter: the new entry.
+            any_directory: the entry may be another directory's. Only for sets that are not in force, as before the
+                upgrade to kraft.version 1; elsewhere a replaced disk is another voter.
 
         Raises:
             LocalError: no entry matches the key.
         """
-        if not self.is_voter(voter.key):
+        if voter.key.id not in self._by_id or not (any_directory or self.is_voter(voter.key)):
             raise LocalError(f"cannot update {voter.key} in {self}")
         return VoterSet(tuple(voter if old.key.id == voter.key.id else old for old in self.voters))
 

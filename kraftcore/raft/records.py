@@ -13,8 +13,9 @@ from kraftcore.protocol import control
 from kraftcore.protocol.control import ControlRecordType, KeyAndValue, decode_control_record
 from kraftcore.protocol.data.kraft_version_record import KRaftVersionRecord
 from kraftcore.protocol.data.voters_record import VotersRecord
+from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.raft.ports import LogPort, SnapshotPort
-from kraftcore.raft.quorum import Endpoint, ReplicaKey, VersionRange, Voter, VoterSet
+from kraftcore.raft.quorum import Endpoint, VersionRange, Voter, VoterSet
 
 ControlEntry = KeyAndValue
 

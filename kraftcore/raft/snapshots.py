@@ -16,11 +16,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kraftcore.errors import KraftError, StorageError
+from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
 from kraftcore.raft import partition
 from kraftcore.raft.events import Received, SnapshotWritten
-from kraftcore.raft.quorum import ReplicaKey
 from kraftcore.raft.roles import Follower, Leader, SnapshotFetch
 from kraftcore.raft.state import InFlight
 
@@ -138,7 +138,7 @@ class Snapshots:
             self._replica.replication.fetched_well(role)
             return
         if answer.error_code != ErrorCode.NONE:
-            self._replica.refuse_answer(source, response)
+            self._replica.refuse_answer(source, response, answer)
             return
         if told != (fetch.end_offset, fetch.epoch) or answer.position != fetch.position:
             state.note(f"refused a chunk of snapshot {told} at {answer.position}: not the one asked for")

@@ -16,11 +16,11 @@ from kraftcore.core.epochs import OffsetAndEpoch
 from kraftcore.core.history import BOOTSTRAP_OFFSET, History
 from kraftcore.core.struct import Struct
 from kraftcore.errors import InvariantError
+from kraftcore.protocol.election_state import ElectionState, ReplicaKey
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.raft.events import (
     Destination,
     Effects,
-    ElectionState,
     Leadership,
     Outcome,
     RaftConfig,
@@ -28,7 +28,7 @@ from kraftcore.raft.events import (
     Send,
 )
 from kraftcore.raft.ports import LogPort, RandomPort, SnapshotPort
-from kraftcore.raft.quorum import Endpoint, ReplicaKey, VoterSet
+from kraftcore.raft.quorum import Endpoint, VoterSet
 from kraftcore.raft.records import control_batches, first_batch, voter_changes
 from kraftcore.raft.roles import TRANSITIONS, Cause, Follower, Leader, Prospective, Role, RoleState, Unattached
 
@@ -84,6 +84,7 @@ class ReplicaState:
         self._busy: dict[Destination, int] = {}
         self._backing_off: dict[Destination, int] = {}
         self._announced: Leadership | None = None
+        self._announced_role: RoleState | None = None
 
     # --- voters -------------------------------------------------------------------------------------------------------
 
@@ -234,9 +235,8 @@ class ReplicaState:
 
     def save_election_state(self) -> None:
         """Have epoch, vote and leader saved before anything of this event gets out."""
-        self.out.election_state = ElectionState(
-            self.epoch, self.leader_id, self.voted_key, self.version, tuple(sorted(self.voters.ids))
-        )
+        voter_ids = tuple(sorted(self.voters.ids)) if self.version == 0 else ()
+        self.out.election_state = ElectionState(self.epoch, self.leader_id, self.voted_key, self.version, voter_ids)
 
     @property
     def leader_id(self) -> int | None:
@@ -261,6 +261,9 @@ class ReplicaState:
     def announce(self) -> None:
         """Tell listeners about the leader when that changed."""
         role = self.role
+        if role is self._announced_role:  # the epoch changes with the role only
+            return
+        self._announced_role = role
         if role.role in (Role.PROSPECTIVE, Role.CANDIDATE, Role.RESIGNED):
             now = Leadership(self.epoch, None)
         elif isinstance(role, Leader):
@@ -329,13 +332,6 @@ class ReplicaState:
     def note(self, text: str) -> None:
         """Leave a line for the operator."""
         self.out.notes.append(text)
-
-    def voter_destination(self, voter_id: int) -> Destination | None:
-        """Where to reach a voter on this replica's default listener."""
-        voter = self.voters.get(voter_id)
-        if voter is None:
-            return None
-        return self.destination(voter_id, voter.endpoints)
 
     def destination(self, node_id: int, endpoints: Sequence[Endpoint]) -> Destination | None:
         """Where to reach a node: its endpoint for our default listener's name."""

@@ -28,17 +28,31 @@ def parse_properties(data: bytes, *, path: str | None = None) -> dict[str, str]:
     Raises:
         CorruptDataError: a ``\\u`` escape without four hex digits, or half of a surrogate pair. Nothing else is.
     """
-    found = {}
-    for line in _logical_lines(data.decode("latin-1")):
+    return {key: value for _, key, value in read_properties(data, path=path)}
+
+
+def read_properties(data: bytes, *, path: str | None = None) -> Iterator[tuple[int, str, str]]:
+    """Read a properties file entry by entry, for those who want to say where something stands.
+
+    Args:
+        data: as in ``parse_properties``.
+        path: for the error text.
+
+    Yields:
+        Number of the line an entry begins in, from 1, then key and value.
+
+    Raises:
+        CorruptDataError: as ``parse_properties`` does.
+    """
+    for number, line in _logical_lines(data.decode("latin-1")):
         key_end = _find_key_end(line)
         rest = line[key_end:].lstrip(_BLANK)
         if rest[:1] in ("=", ":"):
             rest = rest[1:].lstrip(_BLANK)
         try:
-            found[_unescape(line[:key_end])] = _unescape(rest)
+            yield number, _unescape(line[:key_end]), _unescape(rest)
         except ValueError:
             raise CorruptDataError(f"broken \\u escape in the line {line!r}", path=path) from None
-    return found
 
 
 def format_properties(values: Mapping[str, str], comments: tuple[str, ...] = ()) -> bytes:
@@ -59,17 +73,17 @@ def format_properties(values: Mapping[str, str], comments: tuple[str, ...] = ())
     return "".join(line + "\n" for line in lines).encode("ascii")
 
 
-def _logical_lines(text: str) -> Iterator[str]:
-    natural = iter(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"))
-    for line in natural:
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    natural = enumerate(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"), 1)
+    for number, line in natural:
         start = line.lstrip(_BLANK)
         if not start or start[0] in "#!":
             continue
         joined = [start]
         while (len(joined[-1]) - len(joined[-1].rstrip("\\"))) % 2:
             joined[-1] = joined[-1][:-1]
-            joined.append(next(natural, "").lstrip(_BLANK))
-        yield "".join(joined)
+            joined.append(next(natural, (0, ""))[1].lstrip(_BLANK))
+        yield number, "".join(joined)
 
 
 def _find_key_end(line: str) -> int:

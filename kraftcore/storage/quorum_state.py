@@ -8,102 +8,78 @@ from __future__ import annotations
 
 import errno
 import json
-from dataclasses import dataclass
 
 from kraftcore.core.files import Files
 from kraftcore.core.uuid import ZERO_UUID, Uuid
 from kraftcore.errors import CorruptDataError, LocalError, StorageError
+from kraftcore.protocol.election_state import ElectionState, ReplicaKey
 
 QUORUM_STATE = "quorum-state"
-NONE_ID = -1  # no leader known, no vote given
+_NONE_ID = -1  # no leader known, no vote given
 
 _BYTES_MAX = 1 << 20  # a sane file has a few hundred bytes
 
 
-@dataclass(frozen=True, slots=True)
-class ElectionState:
-    """What a node remembers of elections.
-
-    Attributes:
-        leader_epoch: >= 0.
-        leader_id: -1 while unknown.
-        voted_id: the candidate that got this node's vote in ``leader_epoch``, -1 if none.
-        voted_directory_id: of that candidate; the zero uuid if unknown. Not stored in version 0.
-        voters: known voter ids; only stored in version 0.
+def decode_election_state(data: bytes, *, path: str | None = None) -> ElectionState:
+    """Read the file's first line. Unknown keys are ignored.
 
     Raises:
-        LocalError: a number out of range.
+        CorruptDataError: not JSON, another ``data_version``, a missing key, or a value of the wrong type or range.
     """
-
-    leader_epoch: int = 0
-    leader_id: int = NONE_ID
-    voted_id: int = NONE_ID
-    voted_directory_id: Uuid = ZERO_UUID
-    voters: tuple[int, ...] = ()
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.leader_epoch < 1 << 31:
-            raise LocalError(f"leader_epoch {self.leader_epoch} is not in 0 to 2147483647")
-        for name, value in (("leader_id", self.leader_id), ("voted_id", self.voted_id)):
-            if not NONE_ID <= value < 1 << 31:
-                raise LocalError(f"{name} {value} is not in -1 to 2147483647")
-        for voter in self.voters:
-            if not 0 <= voter < 1 << 31:
-                raise LocalError(f"voter id {voter} is not in 0 to 2147483647")
-
-    @classmethod
-    def decode(cls, data: bytes, *, path: str | None = None) -> ElectionState:
-        """Read the file's first line. Unknown keys are ignored.
-
-        Raises:
-            CorruptDataError: not JSON, another ``data_version``, a missing key, or a value of the wrong type or range.
-        """
+    try:
+        fields = json.loads(data.split(b"\n", 1)[0].decode())
+    except (ValueError, RecursionError) as error:
+        raise CorruptDataError(f"not a line of JSON: {error}", path=path) from None
+    if not isinstance(fields, dict):
+        raise CorruptDataError(f"holds a JSON {type(fields).__name__}, not an object", path=path)
+    reader = _Fields(fields, path)
+    version = reader.integer("data_version", 32)
+    if version not in (0, 1):
+        raise CorruptDataError(f"data_version {version} is unknown: kraftcore knows 0 and 1", path=path)
+    epoch, leader_id, voted_id = (reader.integer(name, 32) for name in ("leaderEpoch", "leaderId", "votedId"))
+    directory_id = ZERO_UUID
+    voter_ids: tuple[int, ...] = ()
+    if version == 0:
+        reader.text("clusterId")
+        reader.integer("appliedOffset", 64)
+        voter_ids = reader.voters()
+    else:
         try:
-            fields = json.loads(data.split(b"\n", 1)[0].decode())
-        except (ValueError, RecursionError) as error:
-            raise CorruptDataError(f"not a line of JSON: {error}", path=path) from None
-        if not isinstance(fields, dict):
-            raise CorruptDataError(f"holds a JSON {type(fields).__name__}, not an object", path=path)
-        reader = _Fields(fields, path)
-        version = reader.integer("data_version", 32)
-        if version not in (0, 1):
-            raise CorruptDataError(f"data_version {version} is unknown: kraftcore knows 0 and 1", path=path)
-        epoch, leader, voted = (reader.integer(name, 32) for name in ("leaderEpoch", "leaderId", "votedId"))
-        directory_id = ZERO_UUID
-        voters: tuple[int, ...] = ()
-        if version == 0:
-            reader.text("clusterId")
-            reader.integer("appliedOffset", 64)
-            voters = reader.voters()
-        else:
-            try:
-                directory_id = Uuid.from_string(reader.text("votedDirectoryId"))
-            except LocalError as error:
-                raise CorruptDataError(f"votedDirectoryId: {error}", path=path) from None
-        try:
-            return cls(epoch, leader, voted, directory_id, voters)
+            directory_id = Uuid.from_string(reader.text("votedDirectoryId"))
         except LocalError as error:
-            raise CorruptDataError(str(error), path=path) from None
+            raise CorruptDataError(f"votedDirectoryId: {error}", path=path) from None
+    try:
+        return ElectionState(
+            epoch,
+            None if leader_id == _NONE_ID else leader_id,
+            None if voted_id == _NONE_ID else ReplicaKey(voted_id, directory_id),
+            version,
+            voter_ids,
+        )
+    except LocalError as error:
+        raise CorruptDataError(str(error), path=path) from None
 
-    def encode(self, version: int) -> bytes:
-        """The file's content, byte for byte as Kafka writes it.
 
-        Args:
-            version: 0 (without the voted directory id) or 1 (without the voters).
+def encode_election_state(state: ElectionState) -> bytes:
+    """The file's content, byte for byte as Kafka writes it.
 
-        Raises:
-            LocalError: another version.
-        """
-        common = {"leaderId": self.leader_id, "leaderEpoch": self.leader_epoch, "votedId": self.voted_id}
-        fields: dict[str, object]
-        if version == 0:
-            voters = [{"voterId": voter} for voter in self.voters]
-            fields = {"clusterId": "", **common, "appliedOffset": 0, "currentVoters": voters}
-        elif version == 1:
-            fields = {**common, "votedDirectoryId": str(self.voted_directory_id)}
-        else:
-            raise LocalError(f"quorum-state version {version} is unknown: kraftcore knows 0 and 1")
-        return json.dumps({**fields, "data_version": version}, separators=(",", ":")).encode()
+    Version 0 leaves out the directory id of the vote.
+
+    Raises:
+        LocalError: kraft.version above 1.
+    """
+    leader_id = _NONE_ID if state.leader_id is None else state.leader_id
+    voted = ReplicaKey(_NONE_ID) if state.voted_key is None else state.voted_key
+    common = {"leaderId": leader_id, "leaderEpoch": state.epoch, "votedId": voted.id}
+    fields: dict[str, object]
+    if state.kraft_version == 0:
+        voters = [{"voterId": voter_id} for voter_id in state.voter_ids]
+        fields = {"clusterId": "", **common, "appliedOffset": 0, "currentVoters": voters}
+    elif state.kraft_version == 1:
+        fields = {**common, "votedDirectoryId": str(voted.directory_id)}
+    else:
+        raise LocalError(f"no quorum-state version is known for kraft.version {state.kraft_version}, only for 0 and 1")
+    return json.dumps({**fields, "data_version": state.kraft_version}, separators=(",", ":")).encode()
 
 
 class _Fields:
@@ -162,7 +138,7 @@ class QuorumStateFile:
         """The stored state; None if there is no file yet, which means epoch 0, no leader, no vote.
 
         Raises:
-            CorruptDataError: see ``ElectionState.decode``. A node must not start then: it may have voted.
+            CorruptDataError: see `decode_election_state`. A node must not start then: it may have voted.
             StorageError: the file cannot be read.
         """
         try:
@@ -174,17 +150,13 @@ class QuorumStateFile:
             if error.errno == errno.ENOENT:
                 return None
             raise
-        return ElectionState.decode(data, path=self.path)
+        return decode_election_state(data, path=self.path)
 
-    def write(self, state: ElectionState, version: int) -> None:
+    def write(self, state: ElectionState) -> None:
         """Replace the file; durable when this returns.
 
-        Args:
-            state: what to remember.
-            version: 0 or 1, from the last kraft.version in the log.
-
         Raises:
-            LocalError: another version.
+            LocalError: kraft.version above 1.
             StorageError: the old or the new state is on disk; do not act on the new one.
         """
-        self._files.replace_file(self.path, state.encode(version))
+        self._files.replace_file(self.path, encode_election_state(state))

@@ -94,6 +94,17 @@ class SnapshotWriter:
             if full is not None:
                 self._write(full)
 
+    def append_numbered(self, value: bytes, timestamp_ms: int, producer_id: int, sequence: int) -> None:
+        """Add a data record as a batch of its own, with a producer's id and sequence in its header.
+
+        Raises:
+            LocalError, StorageError: see ``append``.
+        """
+        if self.raw.is_frozen:
+            raise ClosedError(f"snapshot {self.raw.id.file_name} is frozen")
+        for batch in self._batches.add_numbered(value, timestamp_ms, producer_id, sequence):
+            self._write(batch)
+
     def freeze(self, now_ms: int) -> None:
         """Write the footer, make the snapshot durable and give it its name.
 
@@ -164,6 +175,22 @@ class BatchSequence:
         self._values.append(value)
         self._bytes += size
         return full
+
+    def add_numbered(self, value: bytes, timestamp_ms: int, producer_id: int, sequence: int) -> Iterator[bytearray]:
+        """A producer's batch, after what was gathered before it."""
+        if self._values:
+            yield self._flush()
+        batch = build_batch(
+            (value,),
+            timestamp_ms=timestamp_ms,
+            base_offset=self._next_offset,
+            leader_epoch=self._epoch,
+            producer_id=producer_id,
+            producer_epoch=0,
+            base_sequence=sequence,
+        )
+        self._next_offset += 1
+        yield batch
 
     def finish(self, now_ms: int) -> Iterator[bytearray]:
         """The last batches."""

@@ -281,6 +281,15 @@ class RawSnapshotWriter:
         self._file.write_at(self.size, data)
         self.size += len(memoryview(data).cast("B")) if isinstance(data, memoryview) else len(data)
 
+    def sync(self) -> None:
+        """Make durable what was written so far, so that ``freeze`` has little left to do; may run in another thread.
+
+        Raises:
+            StorageError: the disk failed; close the writer and start again.
+        """
+        self._require_open()
+        self._file.sync(whole=True)
+
     def freeze(self) -> None:
         """Make it durable and read-only, and give it its name.
 

@@ -15,14 +15,35 @@ MAY_IMPORT: dict[str, set[str]] = {
     "transports": {"core", "protocol"},
     # The simulator is no mere transport: it drives whole replicas on simulated disks, as a node does on real ones.
     "transports.simulation": {"core", "protocol", "storage", "raft"},
-    "cli": {"core", "protocol", "storage", "raft", "transports", "transports.simulation", "plugins", "node", "config"},
-    "plugins": {"core", "protocol", "storage", "raft", "node", "config"},
+    "state_machine": {"core"},
+    "node": {"core", "protocol", "storage", "raft", "transports", "config", "state_machine"},
+    "config": {"core", "protocol", "storage", "raft", "transports"},
+    # Beside node: of raft it needs only the values in raft.quorum.
+    "admin": {"core", "protocol", "raft", "transports", "config"},
+    "cli": {
+        "core",
+        "protocol",
+        "storage",
+        "raft",
+        "transports",
+        "transports.simulation",
+        "plugins",
+        "node",
+        "state_machine",
+        "config",
+        "admin",
+    },
+    "plugins": {"core", "protocol", "storage", "raft", "node", "config", "state_machine", "admin"},
+    "testing": {"core", "protocol", "storage", "raft", "transports", "node", "config", "state_machine"},
+    "aio": {"core", "node", "config", "state_machine", "transports", "raft"},
+    "blocking": {"core", "node", "config", "state_machine", "transports", "raft"},
 }
 # What the inner layers must not reach for: tasks, sockets, clocks, hidden randomness, logging.
 FORBIDDEN: dict[str, set[str]] = {
     "core": {"asyncio", "logging", "random", "socket", "threading", "time", "trio"},
     "protocol": {"asyncio", "logging", "os", "random", "socket", "threading", "time", "trio"},
     "storage": {"asyncio", "logging", "random", "socket", "threading", "trio"},
+    "transports": {"asyncio", "threading", "time"},  # time is trio's, so that a MockClock moves it
     "raft": {"asyncio", "logging", "os", "random", "socket", "threading", "time", "trio"},
     "transports.simulation": {"asyncio", "logging", "socket", "threading", "trio"},
 }

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import InvariantError, LocalError
+from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.raft.quorum import (
     Endpoint,
-    ReplicaKey,
     Tally,
     Voter,
     VoterSet,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from scenario import Stage
 
+from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.messages.fetch import FetchRequest
 from kraftcore.raft import replication
-from kraftcore.raft.events import Failed, Failure
+from kraftcore.raft.events import Failed
 
 
 def test_made_up_observers_do_not_fill_the_memory(monkeypatch):

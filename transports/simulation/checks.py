@@ -23,9 +23,10 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from kraftcore.core.batch import RecordBatch, iter_batches
+from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.protocol.messages.vote import VoteRequest, VoteResponse
 from kraftcore.raft.events import Effects
-from kraftcore.raft.quorum import ReplicaKey, VoterSet
+from kraftcore.raft.quorum import VoterSet
 from kraftcore.raft.records import voter_changes
 from kraftcore.raft.roles import Candidate, Role
 
@@ -179,7 +180,8 @@ class Checker:
         asked, told = request.topics[0].partitions[0], response.topics[0].partitions[0]
         if told.vote_granted and not asked.pre_vote:
             saved = host.quorum_file.read()
-            if saved is None or (saved.leader_epoch, saved.voted_id) != (asked.replica_epoch, asked.replica_id):
+            voted_id = None if saved is None or saved.voted_key is None else saved.voted_key.id
+            if saved is None or (saved.epoch, voted_id) != (asked.replica_epoch, asked.replica_id):
                 raise Violation("votes kept", f"host {host.number} grants a vote that is not on its disk: {saved}")
             self._voted(host.key, asked.replica_epoch, ReplicaKey(asked.replica_id, asked.replica_directory_id))
 

@@ -16,19 +16,19 @@ from kraftcore.core.log import Log
 from kraftcore.core.log_config import LogConfig
 from kraftcore.core.simdisk import SimulatedDisk
 from kraftcore.core.struct import Struct
-from kraftcore.core.uuid import METADATA_TOPIC_ID, ZERO_UUID, Uuid
+from kraftcore.core.uuid import METADATA_TOPIC_ID, Uuid
 from kraftcore.errors import InvariantError, StorageError
+from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.frames import decode_request, decode_response, encode_request, encode_response
 from kraftcore.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kraftcore.raft.cleaning import Cleaner, CleaningConfig, SnapshotSchedule
 from kraftcore.raft.events import (
     Answered,
     Effects,
-    ElectionState,
     Event,
     Failed,
-    Failure,
     Flushed,
     Propose,
     RaftConfig,
@@ -38,12 +38,11 @@ from kraftcore.raft.events import (
     SnapshotWritten,
     Tick,
 )
-from kraftcore.raft.quorum import Endpoint, ReplicaKey, VoterSet
+from kraftcore.raft.quorum import Endpoint, VoterSet
 from kraftcore.raft.records import voter_entries
 from kraftcore.raft.replica import Replica
 from kraftcore.raft.roles import Role
-from kraftcore.storage.quorum_state import NONE_ID, QuorumStateFile
-from kraftcore.storage.quorum_state import ElectionState as SavedState
+from kraftcore.storage.quorum_state import QuorumStateFile
 from kraftcore.storage.snapshot_batches import SnapshotReader, SnapshotWriter, verify_snapshot
 from kraftcore.storage.snapshots import SnapshotId, SnapshotStore
 from kraftcore.transports.simulation.machine import Machine
@@ -181,8 +180,7 @@ class Host:
         self._tick_at = 0
         self._flushing = False
         self._stopping = False
-        stored = self.quorum_file.read()
-        saved = ElectionState() if stored is None else _saved(stored)
+        saved = self.quorum_file.read()
         self.replica = Replica(
             self.world.raft_config(self), self.log, self.store, self.rng, saved, verify_snapshot=_verify
         )
@@ -238,8 +236,7 @@ class Host:
     def _carry_out(self, effects: Effects) -> None:
         self._burn()
         if effects.election_state is not None:
-            state = effects.election_state
-            self.quorum_file.write(_stored(state), min(state.kraft_version, 1))
+            self.quorum_file.write(effects.election_state)
         self._burn()
         self.world.checker.before_sending(self, effects)
         for send in effects.sends:
@@ -487,22 +484,6 @@ class Host:
         else:
             done: Callable[[ErrorCode, int], None] = ticket
             done(error, offset)
-
-
-def _saved(state: SavedState) -> ElectionState:
-    voted = None if state.voted_id == NONE_ID else ReplicaKey(state.voted_id, state.voted_directory_id)
-    return ElectionState(state.leader_epoch, None if state.leader_id == NONE_ID else state.leader_id, voted)
-
-
-def _stored(state: ElectionState) -> SavedState:
-    voted = state.voted_key
-    return SavedState(
-        state.epoch,
-        NONE_ID if state.leader_id is None else state.leader_id,
-        NONE_ID if voted is None else voted.id,
-        ZERO_UUID if voted is None else voted.directory_id,
-        state.voter_ids if state.kraft_version == 0 else (),
-    )
 
 
 def _verify(reader: Any) -> None:

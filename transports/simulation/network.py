@@ -6,7 +6,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, Protocol
 
-from kraftcore.raft.events import Failure
+from kraftcore.protocol.failure import Failure
 from kraftcore.transports.simulation.agenda import Agenda
 from kraftcore.transports.simulation.options import Options
 

@@ -13,12 +13,14 @@ from typing import Any
 
 from kraftcore.core.struct import Struct
 from kraftcore.errors import InvariantError, KraftError
+from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.frames import encode_request
 from kraftcore.protocol.messages.add_raft_voter import AddRaftVoterRequest
 from kraftcore.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
-from kraftcore.raft.events import Barrier, Failure, RaftConfig, Resign, Transfer, Upgrade
-from kraftcore.raft.quorum import ReplicaKey, VersionRange, Voter, VoterSet, static_voters
+from kraftcore.raft.events import Barrier, RaftConfig, Resign, Transfer, Upgrade
+from kraftcore.raft.quorum import VersionRange, Voter, VoterSet, static_voters
 from kraftcore.raft.roles import Role
 from kraftcore.transports.simulation.agenda import Agenda
 from kraftcore.transports.simulation.checks import Checker, Violation

@@ -1,0 +1,7 @@
+"""Settings of a node: from keyword arguments, a Kafka ``.properties`` file, or the environment."""
+
+from kraftcore.config.errors import ConfigError
+from kraftcore.config.node import NodeConfig
+from kraftcore.config.tls import TlsConfig
+
+__all__ = ["ConfigError", "NodeConfig", "TlsConfig"]

@@ -1,0 +1,30 @@
+"""What is wrong with a configuration, and where."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+from kraftcore.errors import LocalError
+
+
+class ConfigError(LocalError):
+    """A setting is unknown, out of range, or contradicts another one; nothing was started.
+
+    Attributes:
+        reason: what is wrong and what is allowed.
+        settings: fields of ``NodeConfig``, or property names, that it is about; the first one is the culprit.
+        where: ``FILE:LINE`` or the environment variable it stands in; None for keyword arguments.
+    """
+
+    def __init__(self, reason: str, settings: Iterable[str] = (), where: str | None = None) -> None:
+        self.reason = reason
+        self.settings = tuple(settings)
+        self.where = where
+        super().__init__(reason if where is None else f"{where}: {reason}")
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """A question to put behind an unknown name: the known one that looks most like it, or nothing."""
+    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.75)
+    return f"; did you mean {close[0]}?" if close else ""

@@ -1,0 +1,347 @@
+"""Settings from Kafka's ``.properties`` files and from environment variables.
+
+Both are properties in the end: names and texts. What Kafka knows and a node has no use for is set aside, for the server
+to name; everything else that is unknown is an error.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from kraftcore.config.addresses import parse_endpoint, split_list
+from kraftcore.config.errors import ConfigError, suggestion
+from kraftcore.config.kafka_properties import IGNORED_PREFIXES, KAFKA_PROPERTIES
+from kraftcore.config.node import NodeConfig, known_settings, label
+from kraftcore.config.settings import FLAGS, INT32_MAX, INT64_MAX, KEYS, NUMBERS
+from kraftcore.config.tls import CLIENT_AUTH, TlsConfig
+from kraftcore.core.files import OsFiles
+from kraftcore.core.uuid import Uuid
+from kraftcore.errors import LocalError
+from kraftcore.raft.quorum import Endpoint
+from kraftcore.storage.properties import read_properties
+
+ROLES = ("broker", "controller")
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
+_LISTENER_PREFIX = "listener.name."
+# Read here besides those in `KEYS`.
+_ALSO_READ = frozenset(
+    {
+        "process.roles",
+        "controller.listener.names",
+        "listener.security.protocol.map",
+        "log.dirs",
+        "log.dir",
+        "broker.id",
+        "internal.metadata.log.segment.bytes",
+        "ssl.client.auth",
+        "ssl.endpoint.identification.algorithm",
+        "ssl.key.password",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.keystore.type",
+        "ssl.truststore.certificates",
+        "ssl.truststore.location",
+        "ssl.truststore.type",
+    }
+)
+
+
+class Properties:
+    """Properties and where they stand.
+
+    Args:
+        values: text by key.
+        places: where a key was found, for messages; what is missing was given by the caller.
+        source: what to name in messages about nothing in particular.
+    """
+
+    def __init__(self, values: Mapping[str, str], places: Mapping[str, str], source: str | None) -> None:
+        self._values = values
+        self._places = places
+        self._source = source
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._values
+
+    @property
+    def names(self) -> list[str]:
+        """All keys, in order of appearance."""
+        return list(self._values)
+
+    def get(self, key: str) -> str | None:
+        """The text without blanks around it; None if it is missing."""
+        value = self._values.get(key)
+        return None if value is None else value.strip()
+
+    def list(self, key: str) -> list[str]:
+        """The entries of a list; none if it is missing."""
+        return split_list(self._values.get(key, ""))
+
+    def where(self, *keys: str) -> str | None:
+        """Where the first of these keys stands, that stands anywhere."""
+        return next((self._places[key] for key in keys if key in self._places), self._source)
+
+    def error(self, reason: str, *keys: str) -> ConfigError:
+        """An error that names the place."""
+        return ConfigError(reason, keys, self.where(*keys))
+
+
+def load_properties(path: str, replaced: Mapping[str, str]) -> Properties:
+    """Read a file; ``replaced`` wins over what is in it.
+
+    Raises:
+        CorruptDataError: the file holds a broken escape.
+        StorageError: it cannot be read.
+    """
+    values: dict[str, str] = {}
+    places: dict[str, str] = {}
+    for number, key, value in read_properties(OsFiles().read_file(path), path=path):
+        values[key] = value
+        places[key] = f"{path}:{number}"
+    for key, value in replaced.items():
+        values[key] = value
+        places.pop(key, None)
+    return Properties(values, places, path)
+
+
+def config_from_properties(path: str, replaced: Mapping[str, str], overrides: Mapping[str, Any]) -> NodeConfig:
+    """See ``NodeConfig.from_properties``."""
+    properties = load_properties(path, replaced)
+    known_settings(overrides)
+    ignored = []
+    for key in properties.names:
+        if key in KAFKA_PROPERTIES or key.startswith(IGNORED_PREFIXES):
+            ignored.append(key)
+        elif not _is_read(key):
+            known = (*KEYS.values(), *_ALSO_READ, *KAFKA_PROPERTIES)
+            own = KEYS.get(key.replace(".", "_"))
+            close = f"; did you mean {own}?" if own else suggestion(key, known)
+            raise properties.error(f"there is no property {key}{close}", key)
+    return _make(properties, ignored, overrides)
+
+
+def config_from_environment(prefix: str, environment: Mapping[str, str], overrides: Mapping[str, Any]) -> NodeConfig:
+    """See ``NodeConfig.from_environment``."""
+    known_settings(overrides)
+    names = {_variable(key): key for key in (*KAFKA_PROPERTIES, *_ALSO_READ, *KEYS.values())}
+    names |= {_variable(key.removeprefix("kraftcore.")): key for key in KEYS.values()}
+    names |= {field.upper(): key for field, key in KEYS.items() if field != "can_become_voter"}
+    values: dict[str, str] = {}
+    places: dict[str, str] = {}
+    ignored = []
+    for variable, text in environment.items():
+        if not prefix or not variable.startswith(prefix):
+            continue
+        name = variable.removeprefix(prefix)
+        key = names.get(name)
+        if key is None:
+            close = suggestion(name, names)
+            if close:
+                raise ConfigError(
+                    f"there is no such setting{close.replace('mean ', 'mean ' + prefix)}", [name], variable
+                )
+            ignored.append(variable)
+        elif key in KAFKA_PROPERTIES:
+            ignored.append(variable)
+        elif key in values and values[key] != text:
+            raise ConfigError(f"contradicts {places[key]}, which is {key} as well", [key], variable)
+        else:
+            values[key] = text
+            places[key] = variable
+    return _make(Properties(values, places, f"environment {prefix}*"), ignored, overrides)
+
+
+def _make(properties: Properties, ignored: list[str], overrides: Mapping[str, Any]) -> NodeConfig:
+    settings = _settings(properties, ignored, overrides)
+    for name in ("node_id", "directory"):
+        if name not in settings:
+            raise properties.error(f"{label(name)} is missing", KEYS[name])
+    try:
+        return NodeConfig(**settings)
+    except ConfigError as error:
+        keys = [KEYS.get(name, name) for name in error.settings if name not in overrides]
+        raise ConfigError(error.reason, error.settings, properties.where(*keys)) from None
+
+
+def _settings(properties: Properties, ignored: list[str], overrides: Mapping[str, Any]) -> dict[str, Any]:
+    settings: dict[str, Any] = {}
+    for field, number in NUMBERS.items():
+        if number.key in properties:
+            low = number.low if number.low_in_file is None else number.low_in_file
+            settings[field] = read_integer(properties, number.key, low, number.high)
+    if settings.get("idle_timeout_ms", 1) <= 0:  # never, for Kafka
+        settings["idle_timeout_ms"] = INT64_MAX
+    if "internal.metadata.log.segment.bytes" in properties:
+        settings["segment_bytes"] = read_integer(properties, "internal.metadata.log.segment.bytes", 64, INT32_MAX)
+    if "node_id" not in settings and "broker.id" in properties:
+        settings["node_id"] = read_integer(properties, "broker.id", 0, INT32_MAX)
+    for field, key in FLAGS.items():
+        if key in properties:
+            settings[field] = read_flag(properties, key)
+    directory = properties.get("metadata.log.dir") or next(
+        iter(properties.list("log.dirs") or properties.list("log.dir")), None
+    )
+    if directory:
+        settings["directory"] = directory
+    for field in ("cluster_id", "topic", "create"):
+        text = properties.get(KEYS[field])
+        if text is not None:
+            settings[field] = text
+    if KEYS["topic_id"] in properties:
+        settings["topic_id"] = _uuid(properties, KEYS["topic_id"])
+    if KEYS["plugins"] in properties:
+        settings["plugins"] = tuple(properties.list(KEYS["plugins"]))
+    voters = properties.get(KEYS["voters"])
+    if voters:
+        settings["voters"] = voters
+    settings["bootstrap_servers"] = properties.list(KEYS["bootstrap_servers"])
+    settings.update(_network_settings(properties, ignored, overrides))
+    settings["ignored"] = tuple(ignored)
+    return {**settings, **overrides}
+
+
+def _network_settings(properties: Properties, ignored: list[str], overrides: Mapping[str, Any]) -> dict[str, Any]:
+    roles = properties.list("process.roles") or ["controller"]
+    for role in roles:
+        if role not in ROLES:
+            close = suggestion(role, ROLES)
+            raise properties.error(
+                f"process.roles has {role!r}: it may have broker and controller{close}", "process.roles"
+            )
+    bound = _endpoints(properties, "listeners")
+    names = [name.upper() for name in properties.list("controller.listener.names")]
+    own = names or [endpoint.name for endpoint in bound]
+    found: dict[str, Any] = {"can_become_voter": "controller" in roles}
+    if "controller" in roles:
+        if "listeners" not in overrides:
+            found["listeners"] = _own_listeners(properties, bound, own, ignored)
+            if "advertised_listeners" not in overrides:
+                advertised = _endpoints(properties, "advertised.listeners")
+                found["advertised_listeners"] = [endpoint for endpoint in advertised if endpoint.name in own]
+    else:
+        ignored.extend(key for key in ("listeners", "advertised.listeners") if key in properties)
+    if "tls" not in overrides:
+        found["tls"] = _tls(properties, own)
+    return found
+
+
+def _own_listeners(properties: Properties, bound: list[Endpoint], own: list[str], ignored: list[str]) -> list[Endpoint]:
+    by_name = {endpoint.name: endpoint for endpoint in bound}
+    missing = [name for name in own if name not in by_name]
+    if missing:
+        raise properties.error(
+            f"controller.listener.names has {', '.join(missing)}, but listeners has only "
+            f"{', '.join(by_name) or 'none'}{suggestion(missing[0], by_name)}",
+            "controller.listener.names",
+            "listeners",
+        )
+    others = [endpoint.name for endpoint in bound if endpoint.name not in own]
+    ignored.extend(f"listeners={name}" for name in others)
+    return [by_name[name] for name in dict.fromkeys(own)]
+
+
+def _endpoints(properties: Properties, key: str) -> list[Endpoint]:
+    try:
+        return [parse_endpoint(text) for text in properties.list(key)]
+    except ConfigError as error:
+        raise properties.error(f"{key}: {error.reason}", key) from None
+
+
+def _tls(properties: Properties, listeners: list[str]) -> TlsConfig | None:
+    protocols: dict[str, str] = {}
+    for entry in properties.list("listener.security.protocol.map"):
+        name, colon, protocol = entry.partition(":")
+        if not colon:
+            raise properties.error(
+                f"listener.security.protocol.map has {entry!r}: write NAME:PROTOCOL", "listener.security.protocol.map"
+            )
+        protocols[name.strip().upper()] = protocol.strip().upper()
+    used = {protocols.get(name, "SSL" if name == "SSL" else "PLAINTEXT") for name in listeners}
+    key = "listener.security.protocol.map"
+    if used - {"SSL", "PLAINTEXT"}:
+        text = f"{key}: {', '.join(sorted(used))} for {', '.join(listeners)}: a node speaks PLAINTEXT and SSL"
+        raise properties.error(text, key)
+    if len(used) > 1:
+        text = f"{key}: {', '.join(listeners)} must all be SSL or all PLAINTEXT"
+        raise properties.error(text, key)
+    return _tls_config(properties, listeners[0].lower()) if "SSL" in used else None
+
+
+def _tls_config(properties: Properties, listener: str) -> TlsConfig:
+    def find(name: str) -> str | None:
+        # What stands for one listener goes before what stands for all.
+        specific = f"{_LISTENER_PREFIX}{listener}.{name}"
+        return properties.get(specific if specific in properties else name)
+
+    for name in ("ssl.keystore.key", "ssl.keystore.certificate.chain", "ssl.truststore.certificates"):
+        if find(name):
+            instead = "ssl.truststore.location" if "trust" in name else "ssl.keystore.location"
+            raise properties.error(f"{name}: put the PEM text into a file and name it in {instead}", name)
+    for kind in ("keystore", "truststore"):
+        name = f"ssl.{kind}.type"
+        if find(f"ssl.{kind}.location") and (find(name) or "JKS").upper() != "PEM":
+            raise properties.error(
+                f"{name} is {find(name) or 'JKS'}: a node reads PEM; convert the store (keytool -importkeystore to "
+                f"PKCS12, then openssl pkcs12) and set {name}=PEM",
+                name,
+                f"ssl.{kind}.location",
+            )
+    certificate = find("ssl.keystore.location")
+    if not certificate:
+        raise properties.error("ssl.keystore.location is missing: an SSL listener needs one", "ssl.keystore.location")
+    auth = find("ssl.client.auth") or "none"
+    if auth not in CLIENT_AUTH:
+        close = suggestion(auth, CLIENT_AUTH)
+        raise properties.error(
+            f"ssl.client.auth is {auth!r}: it may be {', '.join(CLIENT_AUTH)}{close}", "ssl.client.auth"
+        )
+    algorithm = find("ssl.endpoint.identification.algorithm")
+    return TlsConfig(
+        certificate=certificate,
+        key_password=find("ssl.key.password"),
+        ca=find("ssl.truststore.location"),
+        client_auth=auth,  # type: ignore[arg-type]  # checked above
+        check_host_name=algorithm != "",
+    )
+
+
+def read_integer(properties: Properties, key: str, low: int, high: int) -> int:
+    """A whole number in a range; ``ConfigError`` for anything else."""
+    text = properties.get(key) or ""
+    if not _INTEGER.fullmatch(text):
+        raise properties.error(f"{key} is {text!r}: it must be a whole number", key)
+    if not low <= int(text) <= high:
+        raise properties.error(f"{key} is {text}: it must be between {low} and {high}", key)
+    return int(text)
+
+
+def read_flag(properties: Properties, key: str) -> bool:
+    """``true`` or ``false``; ``ConfigError`` for anything else."""
+    text = (properties.get(key) or "").lower()
+    if text not in ("true", "false"):
+        raise properties.error(f"{key} is {text!r}: it must be true or false", key)
+    return text == "true"
+
+
+def _uuid(properties: Properties, key: str) -> Uuid:
+    try:
+        return Uuid.from_string(properties.get(key) or "")
+    except LocalError as error:
+        raise properties.error(f"{key}: {error}", key) from None
+
+
+def _is_read(key: str) -> bool:
+    if key.startswith(_LISTENER_PREFIX):
+        # listener.name.controller.ssl.client.auth; other listeners' and other settings are Kafka's to read.
+        return True
+    return key in _ALSO_READ or key in _KEYS_READ
+
+
+def _variable(key: str) -> str:
+    return key.replace(".", "_").replace("-", "_").upper()
+
+
+_KEYS_READ = frozenset(KEYS.values())

@@ -1,0 +1,50 @@
+"""How a node proves who it is and checks others, with Kafka's ``ssl.*`` names."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import Literal
+
+from kraftcore.config.errors import ConfigError, suggestion
+
+CLIENT_AUTH = ("none", "requested", "required")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TlsConfig:
+    """TLS settings. The files are PEM and are read when the node starts and when it is told to reload them.
+
+    Attributes:
+        certificate: the node's certificate and its chain: ``ssl.keystore.location`` with ``ssl.keystore.type=PEM``.
+        key: its private key; None: in the same file as the certificate, as Kafka has it.
+        key_password: of an encrypted key, ``ssl.key.password``; never printed.
+        ca: certificates of the authorities that peers' certificates are checked against, ``ssl.truststore.location``
+            with ``ssl.truststore.type=PEM``; None: the system's.
+        client_auth: ``ssl.client.auth``: whether those who connect must show a certificate.
+        check_host_name: ``ssl.endpoint.identification.algorithm`` is ``https`` (true) or empty (false): whether a
+            server's certificate must name the host that was connected to.
+
+    Raises:
+        ConfigError: ``client_auth`` is something else, or the certificate is missing.
+    """
+
+    certificate: str
+    key: str | None = None
+    key_password: str | None = field(default=None, repr=False)
+    ca: str | None = None
+    client_auth: Literal["none", "requested", "required"] = "none"
+    check_host_name: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("certificate", "key", "ca"):
+            value = getattr(self, name)
+            object.__setattr__(self, name, None if value is None else os.fspath(value))
+        if not self.certificate:
+            raise ConfigError("tls.certificate (ssl.keystore.location) is missing: name a PEM file", ["tls"])
+        if self.client_auth not in CLIENT_AUTH:
+            close = suggestion(str(self.client_auth), CLIENT_AUTH)
+            raise ConfigError(
+                f"tls.client_auth (ssl.client.auth) is {self.client_auth!r}: it may be {', '.join(CLIENT_AUTH)}{close}",
+                ["ssl.client.auth"],
+            )

@@ -1,0 +1,6 @@
+"""The driver: one node of a quorum in this process, on trio."""
+
+from kraftcore.node.node import Node
+from kraftcore.node.opening import open_node
+
+__all__ = ["Node", "open_node"]

@@ -1,0 +1,25 @@
+"""The time a replica is told."""
+
+from __future__ import annotations
+
+import time
+
+import trio
+
+
+class Clock:
+    """Milliseconds since 1970 that never fall: the wall clock at the start, from there on trio's clock.
+
+    With trio's mock clock the time stands still until a test moves it.
+    """
+
+    def __init__(self) -> None:
+        self._offset = time.time() - trio.current_time()
+
+    def now_ms(self) -> int:
+        """The time now."""
+        return int((trio.current_time() + self._offset) * 1000)
+
+    def trio_time(self, time_ms: int) -> float:
+        """When trio's clock reaches ``time_ms``, and a hair later, so that ``now_ms`` shows it."""
+        return (time_ms + 0.01) / 1000 - self._offset

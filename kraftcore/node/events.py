@@ -1,0 +1,115 @@
+"""What a node tells whoever listens: plugins, and ``Node.events``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from kraftcore.raft.quorum import VoterSet
+from kraftcore.raft.roles import Role
+
+
+@dataclass(frozen=True, slots=True)
+class RoleChanged:
+    """This node is in another role now, or in the same role in another epoch."""
+
+    role: Role
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderChanged:
+    """Another leader, or none (``leader_id`` is None), as far as this node knows."""
+
+    leader_id: int | None
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class VotersChanged:
+    """Another voter set is in force; it may not be committed yet."""
+
+    voters: VoterSet
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """Everything below ``high_watermark`` is committed, and applied here."""
+
+    high_watermark: int
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotTaken:
+    """This node wrote a snapshot of its state machine; it holds everything below ``end_offset``."""
+
+    end_offset: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotRestored:
+    """The state machine was loaded from this snapshot, at start or because the leader has no older records."""
+
+    end_offset: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """A line for the operator's log: a contradiction or refusal that is nobody's normal day."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """The node ends. ``error`` is None for a stop that was asked for."""
+
+    error: BaseException | None
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A batch proposed here was committed and applied; only made when somebody is interested in it.
+
+    Attributes:
+        latency_s: seconds from the batch's append to its records' results.
+        records: how many.
+    """
+
+    latency_s: float
+    records: int
+
+
+@dataclass(frozen=True, slots=True)
+class Elected:
+    """An election that this node took part in as a candidate ended with a leader.
+
+    Attributes:
+        latency_s: seconds since it began to ask for votes.
+    """
+
+    latency_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Missed:
+    """``Node.events`` only: the listener was slow, and so many older events were dropped."""
+
+    count: int
+
+
+NodeEvent: TypeAlias = (
+    RoleChanged
+    | LeaderChanged
+    | VotersChanged
+    | Committed
+    | SnapshotTaken
+    | SnapshotRestored
+    | Noted
+    | Stopped
+    | Measured
+    | Elected
+    | Missed
+)

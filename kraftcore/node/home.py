@@ -1,0 +1,122 @@
+"""A node's directory: locked, formatted if asked to, opened."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from kraftcore.config import NodeConfig
+from kraftcore.core.files import Files
+from kraftcore.core.log import Log
+from kraftcore.core.uuid import Uuid
+from kraftcore.errors import LocalError
+from kraftcore.protocol.election_state import ReplicaKey
+from kraftcore.raft.quorum import VersionRange, Voter, VoterSet
+from kraftcore.raft.records import voter_entries
+from kraftcore.storage.bootstrap import write_initial_voters
+from kraftcore.storage.lock import FolderLocks, lock_folders
+from kraftcore.storage.meta_properties import (
+    MetaProperties,
+    ensure_directory_ids,
+    load_folders,
+    read_meta_properties,
+    write_meta_properties,
+)
+from kraftcore.storage.quorum_state import QUORUM_STATE, QuorumStateFile
+from kraftcore.storage.snapshots import SnapshotStore
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """What a node keeps on disk.
+
+    Attributes:
+        key: the node's id and its directory's.
+        cluster_id: from ``meta.properties``.
+        log: open and recovered.
+        store: the log's snapshots.
+        quorum_state: epoch and vote.
+    """
+
+    key: ReplicaKey
+    cluster_id: str
+    log: Log
+    store: SnapshotStore
+    quorum_state: QuorumStateFile
+    locks: FolderLocks
+
+    def close(self) -> None:
+        """Close the log, and let others have the directory. Idempotent."""
+        try:
+            self.log.close()
+        finally:
+            self.locks.release()
+
+
+def open_home(files: Files, config: NodeConfig) -> Home:
+    """Open a node's directory; recovering its log may take a while.
+
+    Raises:
+        LocalError: it is not formatted, or another node's or cluster's.
+        LockedError: another process owns it.
+        CorruptDataError, StorageError: it cannot be read.
+    """
+    directory = config.directory
+    if config.create is not None:
+        files.make_folder(directory)
+    locks = lock_folders(files, [directory])
+    try:
+        if config.create is not None and read_meta_properties(files, directory) is None:
+            _create(files, config)
+        found = load_folders(files, [directory], metadata_folder=directory)
+        found.verify(cluster_id=config.cluster_id, node_id=config.node_id)
+        found = ensure_directory_ids(files, found, datetime.now(UTC))
+        directory_id, cluster_id = found.properties[directory].directory_id, found.cluster_id
+        if directory_id is None or cluster_id is None:
+            raise LocalError(f"{directory}: meta.properties names no directory id or cluster id: format it again")
+        folder = _folder(config)
+        files.make_folder(folder)
+        store = SnapshotStore(files, folder)
+        log = Log.open(files, folder, config.log_config(), now_ms=_now_ms())
+        quorum_state = QuorumStateFile(files, os.path.join(folder, QUORUM_STATE))
+    except BaseException:
+        locks.release()
+        raise
+    return Home(ReplicaKey(config.node_id, directory_id), cluster_id, log, store, quorum_state, locks)
+
+
+def _folder(config: NodeConfig) -> str:
+    return os.path.join(config.directory, f"{config.topic}-0")
+
+
+def format_home(files: Files, config: NodeConfig, key: ReplicaKey, cluster_id: str, voters: VoterSet) -> None:
+    """Make an empty directory a node's own.
+
+    Args:
+        files: where it is.
+        config: of the node.
+        key: the node's id, and the id its directory gets.
+        cluster_id: of its quorum.
+        voters: the quorum's first voters, the same for each of them; empty for a node that joins a quorum.
+
+    Raises:
+        StorageError: the disk failed; the directory still counts as empty.
+    """
+    if voters:
+        write_initial_voters(SnapshotStore(files, _folder(config)), voter_entries(voters), _now_ms)
+    # Last: a directory without it counts as empty, and is begun anew.
+    properties = MetaProperties(cluster_id, key.id, key.directory_id)
+    write_meta_properties(files, config.directory, properties, datetime.now(UTC))
+
+
+def _create(files: Files, config: NodeConfig) -> None:
+    key = ReplicaKey(config.node_id, Uuid.random(os.urandom))
+    alone = (Voter(key, config.advertise(config.listeners), VersionRange(0, 1)),)
+    voters = VoterSet(alone if config.create == "standalone" else ())
+    format_home(files, config, key, config.cluster_id or str(Uuid.random(os.urandom)), voters)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,118 @@
+"""From a configuration to a running node."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import trio
+
+from kraftcore.config import NodeConfig
+from kraftcore.core.files import Files, OsFiles
+from kraftcore.errors import NodeStoppedError
+from kraftcore.node.home import open_home
+from kraftcore.node.node import Node
+from kraftcore.node.plugin import Plugin, load_plugins
+from kraftcore.raft.quorum import Endpoint
+from kraftcore.state_machine import StateMachine
+from kraftcore.transports.base import Address, Origin, Reply, Transport
+from kraftcore.transports.tcp import TcpTransport
+
+
+@asynccontextmanager
+async def open_node(
+    config: NodeConfig,
+    state_machine: StateMachine,
+    *,
+    transport: Transport | None = None,
+    plugins: Sequence[Plugin] = (),
+    files: Files | None = None,
+) -> AsyncIterator[Node]:
+    """Run a node for as long as the block runs.
+
+    Args:
+        config: see `NodeConfig`.
+        state_machine: gets what is committed. It may be empty: snapshot and log are replayed into it.
+        transport: carries the frames; None: TCP as configured. It stays open after the block if it was given.
+        plugins: beside those that ``config.plugins`` names.
+        files: where the directory is; None: the operating system's.
+
+    Yields:
+        The node; it listens, and takes part in elections. No leader need be known yet: ``node.wait_leader()``.
+
+    Raises:
+        LocalError: the directory is not formatted, or belongs to another node or cluster.
+        LockedError: another process owns the directory.
+        CorruptDataError, StorageError: the directory cannot be read.
+        TransportError: a listener cannot be opened.
+        NodeStoppedError: the node failed while the block ran; ``__cause__`` says why.
+    """
+    disk = OsFiles() if files is None else files
+    async with AsyncExitStack() as stack:
+        home = await trio.to_thread.run_sync(open_home, disk, config)
+        stack.callback(home.close)
+        if transport is None:
+            transport = await stack.enter_async_context(tcp_transport(config))
+        gate = _Gate()
+        endpoints = await _listen(transport, config, gate)
+        raised: BaseException | None = None
+        async with trio.open_nursery() as nursery:
+            with trio.CancelScope() as body:
+                chosen = [*plugins, *load_plugins(config.plugins)]
+                node = Node(config, home, endpoints, state_machine, transport, chosen, nursery, body.cancel)
+                gate.node = node
+                try:
+                    node.begin()
+                    yield node
+                except BaseException as error:
+                    # Raised again outside the nursery, which would wrap it in a group.
+                    raised = error
+            with trio.CancelScope(shield=True):
+                await node.shut_down()
+            gate.node = None
+            node.close()
+            nursery.cancel_scope.cancel()
+        if node.error is not None:
+            raise NodeStoppedError(f"node {config.node_id} stopped: {node.error}") from node.error
+        if raised is not None and not (isinstance(raised, trio.Cancelled) and body.cancel_called):
+            raise raised
+
+
+def tcp_transport(config: NodeConfig) -> TcpTransport:
+    """The transport that ``open_node`` uses when it is given none, for those who want to hold it (``reload_tls``).
+
+    Raises:
+        TransportError: the TLS files do not work.
+    """
+    return TcpTransport(
+        tls=config.tls,
+        max_frame_bytes=config.max_frame_bytes,
+        max_connections=config.max_connections,
+        max_connections_per_peer=config.max_connections_per_peer,
+        connection_memory_bytes=config.connection_memory_bytes,
+        handshake_timeout_ms=config.handshake_timeout_ms,
+        idle_timeout_ms=config.idle_timeout_ms,
+        reconnect_backoff_ms=config.reconnect_backoff_ms,
+        reconnect_backoff_max_ms=config.reconnect_backoff_max_ms,
+    )
+
+
+class _Gate:
+    """Where listeners deliver to while the node is made, and after it ended."""
+
+    def __init__(self) -> None:
+        self.node: Node | None = None
+
+    def serve(self, frame: bytes, origin: Origin, reply: Reply) -> None:
+        if self.node is None:
+            reply(None)
+        else:
+            self.node.inbox.serve(frame, origin, reply)
+
+
+async def _listen(transport: Transport, config: NodeConfig, gate: _Gate) -> tuple[Endpoint, ...]:
+    bound = []
+    for endpoint in config.listeners:
+        address = await transport.listen(endpoint.name, Address(endpoint.host, endpoint.port), gate.serve)
+        bound.append(Endpoint(endpoint.name, endpoint.host, address.port))
+    return tuple(bound)

@@ -1,0 +1,151 @@
+"""Requests on their way out: which version each peer speaks, and who waits for the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeAlias
+
+from kraftcore.core.struct import Struct
+from kraftcore.errors import RemoteProtocolError
+from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.failure import Failure
+from kraftcore.protocol.frames import decode_response, encode_request_parts
+from kraftcore.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kraftcore.protocol.registry import api_of
+from kraftcore.protocol.schema import Request
+from kraftcore.transports.base import Address, Transport
+
+Done: TypeAlias = Callable[[Any], None]
+"""Gets the response's body, or a `Failure`."""
+
+_API_VERSIONS = 18
+_NEWEST = 4  # of ApiVersions; who does not know it answers in version 0 (KIP-511)
+_CORRELATION_MASK = 2**31 - 1
+SOFTWARE = "kraftcore"
+
+
+@dataclass(slots=True)
+class _Waiting:
+    message: Request
+    timeout_ms: int
+    min_version: int
+    done: Done
+
+
+@dataclass(slots=True)
+class _Peer:
+    """What is known of the process behind an address, until its connection breaks."""
+
+    address: Address
+    versions: dict[int, tuple[int, int]] | None = None
+    waiting: list[_Waiting] = field(default_factory=list)
+    chosen: dict[int, int] = field(default_factory=dict)  # api key -> version
+
+
+class Outbox:
+    """Encodes requests in the highest version both sides speak.
+
+    Args:
+        transport: carries the frames.
+        client_id: goes into every request's header.
+        software_version: told to peers by ApiVersions.
+        note: gets a line for people when a peer breaks the protocol.
+    """
+
+    def __init__(
+        self, transport: Transport, client_id: str, software_version: str, note: Callable[[str], None]
+    ) -> None:
+        self._transport = transport
+        self._client_id = client_id
+        self._software_version = software_version
+        self._note = note
+        self._peers: dict[tuple[str, int], _Peer] = {}
+        self._correlation_id = 0
+
+    def send(self, host: str, port: int, message: Request, timeout_ms: int, done: Done, min_version: int = 0) -> None:
+        """Send a request; ``done`` is called later, exactly once.
+
+        Args:
+            host: where to.
+            port: where to.
+            message: the request's body.
+            timeout_ms: from now.
+            done: gets the response's body, or a `Failure`.
+            min_version: below this the request would lose its meaning.
+        """
+        peer = self._peers.get((host, port))
+        if peer is None:
+            peer = self._peers[host, port] = _Peer(Address(host, port))
+        if isinstance(message, ApiVersionsRequest):
+            message.client_software_name = SOFTWARE
+            message.client_software_version = self._software_version
+            self._ask_versions(peer, message, timeout_ms, done)
+        elif peer.versions is not None:
+            self._transmit(peer, _Waiting(message, timeout_ms, min_version, done))
+        else:
+            peer.waiting.append(_Waiting(message, timeout_ms, min_version, done))
+            if len(peer.waiting) == 1:
+                self.send(host, port, ApiVersionsRequest(), timeout_ms, partial(self._learned, peer))
+
+    def _transmit(self, peer: _Peer, item: _Waiting) -> None:
+        key, oldest, newest = api_of(type(item.message))
+        version = peer.chosen.get(key)
+        if version is None:
+            low, high = (peer.versions or {}).get(key, (0, -1))
+            version = min(high, newest)
+            if version < max(low, oldest):
+                version = -1
+            peer.chosen[key] = version
+        if version < item.min_version or version < 0:
+            item.done(Failure.UNSUPPORTED_VERSION)
+            return
+        self._request(peer, item.message, version, item.timeout_ms, item.done)
+
+    def _request(self, peer: _Peer, message: Request, version: int, timeout_ms: int, done: Done) -> None:
+        self._correlation_id = correlation_id = (self._correlation_id + 1) & _CORRELATION_MASK
+        parts = encode_request_parts(message, version, correlation_id, self._client_id)
+        answer = partial(self._answered, peer, api_of(type(message)).key, version, done)
+        self._transport.request(peer.address, parts, timeout_ms, answer)
+
+    def _answered(self, peer: _Peer, key: int, version: int, done: Done, frame: bytes | Failure) -> None:
+        if isinstance(frame, Failure):
+            if frame is not Failure.TIMED_OUT:
+                peer.versions = None  # whoever answers next may be another process
+                peer.chosen.clear()
+            done(frame)
+            return
+        try:
+            message: Struct = decode_response(frame, key, version)[1]
+        except RemoteProtocolError as error:
+            self._note(f"an answer of {peer.address} cannot be read: {error}")
+            done(Failure.OTHER)
+            return
+        done(message)
+
+    # --- versions -----------------------------------------------------------------------------------------------------
+
+    def _ask_versions(self, peer: _Peer, message: Request, timeout_ms: int, done: Done) -> None:
+        def answered(frame: bytes | Failure) -> None:
+            if not isinstance(frame, Failure) and int.from_bytes(frame[4:6]) == ErrorCode.UNSUPPORTED_VERSION:
+                self._request(peer, message, 0, timeout_ms, done)
+            else:
+                self._answered(peer, _API_VERSIONS, _NEWEST, done, frame)
+
+        self._correlation_id = correlation_id = (self._correlation_id + 1) & _CORRELATION_MASK
+        parts = encode_request_parts(message, _NEWEST, correlation_id, self._client_id)
+        self._transport.request(peer.address, parts, timeout_ms, answered)
+
+    def _learned(self, peer: _Peer, found: ApiVersionsResponse | Failure) -> None:
+        if isinstance(found, ApiVersionsResponse) and found.error_code != ErrorCode.NONE:
+            self._note(f"{peer.address} does not say what it speaks: {ErrorCode.of(found.error_code).name}")
+            found = Failure.OTHER
+        waiting, peer.waiting = peer.waiting, []
+        if isinstance(found, Failure):
+            for item in waiting:
+                item.done(found)
+            return
+        peer.versions = {item.api_key: (item.min_version, item.max_version) for item in found.api_keys}
+        for item in waiting:
+            self._transmit(peer, item)

@@ -1,0 +1,67 @@
+"""A node's events as an async iterator."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Self, get_args
+
+import trio
+
+from kraftcore.node.events import Measured, Missed, NodeEvent, Stopped
+from kraftcore.node.plugin import Listeners
+
+_ALL = frozenset(get_args(NodeEvent)) - {Measured, Missed}
+
+
+class Subscription:
+    """What ``Node.events`` returns. Closed by ``close``, by the node's end, or when it is garbage.
+
+    Args:
+        listeners: the node's.
+        kinds: event classes; none means all that cost nothing.
+        max_buffered: how many events wait for a slow reader, > 0.
+    """
+
+    def __init__(self, listeners: Listeners, kinds: Iterable[type], max_buffered: int) -> None:
+        wanted = frozenset(kinds) or _ALL
+        self._wanted = wanted
+        self._events: deque[NodeEvent] = deque()
+        self._max = max_buffered
+        self._missed = 0
+        self._ready = trio.Event()
+        self._ended = False
+        self._end = listeners.subscribe(wanted | {Stopped}, self._take)
+
+    def _take(self, event: NodeEvent) -> None:
+        if type(event) is Stopped:
+            self._ended = True
+        if type(event) in self._wanted:
+            if len(self._events) >= self._max:
+                self._events.popleft()
+                self._missed += 1
+            self._events.append(event)
+        self._ready.set()
+
+    def close(self) -> None:
+        """Take nothing more. Idempotent."""
+        self._end()
+        self._ended = True
+        self._ready.set()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> NodeEvent:
+        await trio.lowlevel.checkpoint()
+        while True:
+            if self._missed:
+                count, self._missed = self._missed, 0
+                return Missed(count)
+            if self._events:
+                return self._events.popleft()
+            if self._ended:
+                self._end()
+                raise StopAsyncIteration
+            self._ready = trio.Event()
+            await self._ready.wait()

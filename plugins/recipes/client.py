@@ -1,0 +1,187 @@
+"""From an object in a program to its state in the log: commands that are applied once, and reads that are not stale."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import trio
+
+from kraftcore.errors import (
+    ConflictError,
+    LocalError,
+    NodeStoppedError,
+    NotLeaderError,
+    OutcomeUnknownError,
+    OverloadedError,
+)
+from kraftcore.node.node import Node
+from kraftcore.plugins.recipes.machine import OK, UNKNOWN_CLIENT, RecipeMachine, Watcher, encode_command
+from kraftcore.plugins.recipes.objects import CONFLICT, ObjectState
+from kraftcore.plugins.recipes.sessions import WINDOW, Reply
+
+_RETRY_S = 0.02
+_clients: WeakKeyDictionary[Node, Client] = WeakKeyDictionary()
+
+
+class Client:
+    """A node's session with the recipes in its log; one a node, made by ``Client.of``.
+
+    Attributes:
+        node: through which everything goes.
+        machine: the node's own replica of the state.
+    """
+
+    def __init__(self, node: Node, machine: RecipeMachine) -> None:
+        self.node = node
+        self.machine = machine
+        self._id: int | None = None
+        self._opening = trio.Lock()
+        self._room = trio.lowlevel.ParkingLot()
+        self._last_number = 0
+        self._under_way: dict[int, None] = {}  # ascending; never reused, not even in another session
+
+    @staticmethod
+    def of(node: Node) -> Client:
+        """The node's client.
+
+        Raises:
+            LocalError: the node was opened with another state machine.
+        """
+        client = _clients.get(node)
+        if client is None:
+            machine = node.state_machine
+            if not isinstance(machine, RecipeMachine):
+                raise LocalError(f"recipes need a node with a RecipeMachine, not {type(machine).__name__}")
+            client = _clients[node] = Client(node, machine)
+        return client
+
+    async def call(self, *operations: Sequence[Any]) -> list[Any]:
+        """Have operations applied, together, once; returns what each returned.
+
+        Waits, through changes of leaders, until it is done; a cancelled call may be applied or not.
+
+        Raises:
+            ConflictError: a check of a transaction failed.
+            OutcomeUnknownError: it was cut off for longer than the session lasts, or the node stopped.
+            LocalError: an argument is out of range, or too large.
+            NodeStoppedError: the node stopped; the outcome is unknown.
+        """
+        while True:
+            client = self._id if self._id is not None else await self._open()
+            while self._last_number - next(iter(self._under_way), self._last_number) >= WINDOW - 1:
+                await self._room.park()
+            self._last_number += 1
+            number = self._last_number
+            self._under_way[number] = None
+            try:
+                reply, tries = await self._append(client, number, operations)
+            finally:
+                del self._under_way[number]
+                self._room.unpark_all()
+            if reply.status != UNKNOWN_CLIENT:
+                return _payload(reply)
+            if self._id == client:
+                self._id = None
+            if tries > 1:
+                raise OutcomeUnknownError("the client's session ended meanwhile: the command may be applied or not")
+
+    async def _append(self, client: int, number: int, operations: Sequence[Sequence[Any]]) -> tuple[Reply, int]:
+        """Append until there is a reply; it, and how many appends may have reached the log."""
+        node = self.node
+        tries = 1
+        while True:
+            value = encode_command(client, number, next(iter(self._under_way), number), operations)
+            try:
+                reply = (await node.append(value, forward=not node.is_leader)).result
+                if reply is not None:
+                    return reply, tries
+                tries += 1  # applied, but this node learned of it from a snapshot: the session has the reply
+            except OutcomeUnknownError:
+                tries += 1
+                await trio.sleep(_RETRY_S)
+            except (NotLeaderError, OverloadedError):
+                await trio.sleep(_RETRY_S)
+
+    async def _open(self) -> int:
+        async with self._opening:
+            if self._id is None:
+                client = int.from_bytes(os.urandom(8)) >> 1
+                await self._append(client, 0, ())
+                self._id = client
+            return self._id
+
+    async def barrier(self) -> None:
+        """After it, the machine here shows everything that was committed before the call."""
+        while True:
+            try:
+                await self.node.read_barrier()
+            except NotLeaderError:
+                await trio.sleep(_RETRY_S)
+            else:
+                return
+
+    async def wait(self, event: trio.Event) -> None:
+        """Wait for an event that a watcher sets.
+
+        Raises:
+            NodeStoppedError: it will not come any more.
+        """
+        stopped = self.node.stopped
+        async with trio.open_nursery() as nursery:
+
+            async def end() -> None:
+                await stopped.wait()
+                nursery.cancel_scope.cancel()
+
+            nursery.start_soon(end)
+            await event.wait()
+            nursery.cancel_scope.cancel()
+        if not event.is_set():
+            raise NodeStoppedError(f"node {self.node.key.id} stopped")
+
+
+class Recipe:
+    """Base class of the objects: a name, and a node through which it is reached.
+
+    Objects of one kind and name are the same, on every node. All calls are from the node's trio loop.
+
+    Args:
+        node: opened with a `RecipeMachine`.
+        name: of the object.
+
+    Raises:
+        LocalError: the node has another state machine.
+    """
+
+    kind: str
+
+    def __init__(self, node: Node, name: str) -> None:
+        self.client = Client.of(node)
+        self.name = name
+
+    def operation(self, verb: str, *arguments: Any) -> list[Any]:
+        """A part of a command."""
+        return [self.kind, self.name, verb, *arguments]
+
+    async def _call(self, verb: str, *arguments: Any) -> Any:
+        (result,) = await self.client.call(self.operation(verb, *arguments))
+        return result
+
+    @property
+    def _state(self) -> ObjectState | None:
+        return self.client.machine.find(self.kind, self.name)
+
+    def _watch(self, callback: Any) -> Watcher:
+        return self.client.machine.watch((self.kind, self.name), callback)
+
+
+def _payload(reply: Reply) -> list[Any]:
+    if reply.status == OK:
+        payload: list[Any] = reply.payload
+        return payload
+    if reply.status == CONFLICT:
+        raise ConflictError(reply.payload)
+    raise LocalError(reply.payload)

@@ -1,0 +1,49 @@
+"""Values, commands and snapshots as bytes: MessagePack, the same bytes for the same value."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from kraftcore.errors import LocalError, MissingDependencyError
+
+
+@cache
+def _msgpack() -> Any:
+    try:
+        import msgpack
+    except ImportError as error:
+        raise MissingDependencyError("recipes need msgpack: pip install 'kraftcore[recipes]'") from error
+    return msgpack
+
+
+def pack(value: Any) -> bytes:
+    """Encode a value.
+
+    Args:
+        value: None, a bool, an int of 64 bits, a float, str, bytes, or lists, tuples and dicts of these. A dict is
+            encoded in its own order; a tuple comes back as a list.
+
+    Raises:
+        LocalError: something else.
+    """
+    try:
+        packed: bytes = _msgpack().packb(value)
+    except (TypeError, ValueError, OverflowError) as error:
+        kinds = "None, bools, 64-bit ints, floats, str, bytes, lists and dicts"
+        raise LocalError(f"recipes hold {kinds}: {error}") from error
+    return packed
+
+
+def unpack(data: bytes) -> Any:
+    """Decode what ``pack`` made.
+
+    Raises:
+        ValueError: the bytes are no such thing.
+    """
+    try:
+        return _msgpack().unpackb(data, strict_map_key=False)
+    except MissingDependencyError:
+        raise
+    except Exception as error:  # msgpack has no common base class, and unhashable keys are a TypeError
+        raise ValueError(f"no MessagePack: {error}") from error

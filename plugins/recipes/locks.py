@@ -1,0 +1,277 @@
+"""Locks that end by themselves, and leaders chosen by them.
+
+A lease is granted by the log's time, that is by the clocks of the quorum's leaders. A program that is paused, or cut
+off, learns too late that its lease ended: nothing can prevent that. What must never be done twice at a time is to be
+fenced with the lease's token: each grant of a lock has a larger one. Store it with what you write elsewhere and refuse
+smaller ones there; what is written to recipes, write in a ``Transaction`` with ``check_lock``.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from math import inf
+from types import TracebackType
+from typing import Any, Self
+
+import trio
+
+from kraftcore.errors import KraftError, LeaseLostError
+from kraftcore.node.node import Node
+from kraftcore.plugins.recipes.client import Recipe
+from kraftcore.plugins.recipes.codec import pack, unpack
+from kraftcore.plugins.recipes.objects import LockState
+
+_RELEASE_S = 2.0
+_MARGIN = 0.1  # of a lease: what the clocks of the quorum's leaders may differ by
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who holds a lock.
+
+    Attributes:
+        info: what the holder gave as its ``info``.
+        token: its fencing token.
+    """
+
+    info: Any
+    token: int
+
+
+class Lease:
+    """A lock held until its time is up; made by a `Lock`.
+
+    Attributes:
+        lock: the lock.
+        token: the fencing token, > 0; larger than that of any earlier grant.
+    """
+
+    def __init__(self, lock: Lock, owner: bytes, token: int, since: float) -> None:
+        self.lock = lock
+        self.token = token
+        self._owner = owner
+        self._ends_at = 0.0
+        self._prolonged(since)
+
+    def _prolonged(self, since: float) -> None:
+        self._ends_at = since + self.lock.lease_ms / 1000 * (1 - _MARGIN)
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether it is held, by this process's clock; it errs on the safe side by a tenth of the lease."""
+        return trio.current_time() < self._ends_at
+
+    @property
+    def ends_at(self) -> float:
+        """When ``is_valid`` ends, in seconds of trio's clock."""
+        return self._ends_at
+
+    async def renew(self) -> None:
+        """Begin the lease's time anew.
+
+        Raises:
+            LeaseLostError: it ended before.
+        """
+        asked_at = trio.current_time()
+        token = await self.lock._call("renew", self._owner, self.token)
+        if token != self.token:
+            self._ends_at = 0.0
+            raise LeaseLostError(f"the lease of lock {self.lock.name!r} with token {self.token} ended")
+        self._prolonged(asked_at)
+
+    async def release(self) -> bool:
+        """End it; returns whether it was still held. Idempotent."""
+        self._ends_at = 0.0
+        was_held: bool = await self.lock._call("release", self._owner)
+        return was_held
+
+
+class Lock(Recipe):
+    """One holder at a time; those who wait get it in the order they came.
+
+    Args:
+        node: see `Recipe`.
+        name: likewise.
+        lease_ms: how long it is held without being renewed, > 0. A holder that dies holds it so long.
+        info: what ``holder`` tells others of whoever holds it through this object; any packable value.
+    """
+
+    kind = LockState.kind
+
+    def __init__(self, node: Node, name: str, *, lease_ms: int = 10_000, info: Any = None) -> None:
+        super().__init__(node, name)
+        self.lease_ms = lease_ms
+        self.info = info
+
+    async def acquire(self) -> Lease:
+        """Wait until it is ours. The lease must be renewed, or use ``hold``.
+
+        Raises:
+            LocalError: the lease's time is out of range.
+            NodeStoppedError: the node stopped.
+        """
+        owner = os.urandom(16)
+        try:
+            asked_at = trio.current_time()
+            token = await self._call("acquire", owner, self.lease_ms, pack(self.info), True)
+            while not token:
+                await self._wait_turn(min(self._left_s() + 0.01, self.lease_ms / 3000))
+                asked_at = trio.current_time()
+                # Also keeps our place in line, and lets the holder's time pass.
+                token = await self._call("acquire", owner, self.lease_ms, pack(self.info), True)
+        except BaseException:
+            await self._give_up(owner)
+            raise
+        return Lease(self, owner, token, asked_at)
+
+    async def try_acquire(self) -> Lease | None:
+        """Take it if it is free; None if not."""
+        owner = os.urandom(16)
+        asked_at = trio.current_time()
+        try:
+            token = await self._call("acquire", owner, self.lease_ms, pack(self.info), False)
+        except trio.Cancelled:
+            await self._give_up(owner)
+            raise
+        return Lease(self, owner, token, asked_at) if token else None
+
+    def hold(self) -> Held:
+        """Hold it for a block: acquired, renewed in the background, released.
+
+            async with lock.hold() as lease:
+                ...
+
+        When the lease is lost the block is cancelled, and `LeaseLostError` raised.
+        """
+        return Held(self)
+
+    async def holder(self) -> Holder | None:
+        """Who holds it, or None."""
+        await self._call("poke")
+        return self.peek_holder()
+
+    def peek_holder(self) -> Holder | None:
+        """Who holds it, on this replica as it is."""
+        state = self._state
+        claim = state.holder if isinstance(state, LockState) else None
+        if claim is None or claim.deadline_ms <= self.client.machine.now_ms:
+            return None
+        return Holder(unpack(claim.info), claim.token)
+
+    def observe(self) -> Observation:
+        """The holder now, and each later one (or None) as this replica learns of it: an async iterator."""
+        return Observation(self)
+
+    def _left_s(self) -> float:
+        """Until the holder's lease ends, at most."""
+        state = self._state
+        holder = state.holder if isinstance(state, LockState) else None
+        return 0.0 if holder is None else max(holder.deadline_ms - self.client.machine.now_ms, 0) / 1000
+
+    async def _wait_turn(self, timeout_s: float) -> bool:
+        """Until the lock changes hands; returns whether time was up before."""
+        changed = trio.Event()
+        watcher = self._watch(lambda _: changed.set())
+        try:
+            with trio.move_on_after(timeout_s) as scope:
+                await self.client.wait(changed)
+        finally:
+            self.client.machine.unwatch(watcher)
+        return scope.cancelled_caught
+
+    async def _give_up(self, owner: bytes) -> None:
+        """Leave nothing behind, if that can be had soon; else time does it."""
+        with trio.move_on_after(min(_RELEASE_S, self.lease_ms / 1000), shield=True):
+            try:
+                await self._call("release", owner)
+            except KraftError:
+                return
+
+
+class Observation:
+    """What ``Lock.observe`` returns. `NodeStoppedError` ends it."""
+
+    def __init__(self, lock: Lock) -> None:
+        self._lock = lock
+        self._last: tuple[Holder | None] | None = None
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Holder | None:
+        lock = self._lock
+        if self._last is None:
+            self._last = (await lock.holder(),)
+            return self._last[0]
+        await trio.lowlevel.checkpoint()
+        while (now := lock.peek_holder()) == self._last[0]:
+            # A holder that died says nothing: somebody has to let time pass.
+            if await lock._wait_turn(inf if now is None else lock._left_s() + _MARGIN):
+                await lock._call("poke")
+        self._last = (now,)
+        return now
+
+
+class Held:
+    """What ``Lock.hold`` returns: an asynchronous context manager."""
+
+    def __init__(self, lock: Lock) -> None:
+        self._lock = lock
+        self._lost: BaseException | None = None
+
+    async def __aenter__(self) -> Lease:
+        self._lease = await self._lock.acquire()
+        self._manager = trio.open_nursery()
+        self._nursery = await self._manager.__aenter__()
+        self._nursery.start_soon(self._renew)
+        return self._lease
+
+    async def _renew(self) -> None:
+        lease, pause_s = self._lease, self._lock.lease_ms / 3000
+        while self._lost is None:
+            with trio.move_on_at(min(trio.current_time() + pause_s, lease.ends_at)):
+                await trio.sleep_forever()
+            try:
+                with trio.move_on_at(lease.ends_at):
+                    await lease.renew()
+            except KraftError as error:
+                self._lost = error
+            if not lease.is_valid and self._lost is None:
+                self._lost = TimeoutError("it was not renewed in time")
+        self._nursery.cancel_scope.cancel()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        by_us = self._lost is not None and isinstance(error, trio.Cancelled | BaseExceptionGroup)
+        self._nursery.cancel_scope.cancel()
+        try:
+            # What the block raised on its own is not given to the nursery, which would wrap it in a group.
+            if by_us:
+                await self._manager.__aexit__(kind, error, trace)
+            else:
+                await self._manager.__aexit__(None, None, None)
+        finally:
+            if self._lost is None:
+                await self._lock._give_up(self._lease._owner)
+        if self._lost is not None and (error is None or by_us):
+            raise LeaseLostError(
+                f"the lease of lock {self._lock.name!r} with token {self._lease.token} was lost: {self._lost}"
+            ) from self._lost
+
+
+class Election(Lock):
+    """A leader among programs: whoever holds the lock of this name.
+
+    async with recipes.Election(node, "scheduler", info="host-a").hold() as term:
+        ...                                         # leads; fence what it writes with term.token
+    """
+
+    def campaign(self) -> Held:
+        """As ``hold``: lead for a block."""
+        return self.hold()
+
+    async def leader(self) -> Holder | None:
+        """As ``holder``: who leads, or None."""
+        return await self.holder()

@@ -1,0 +1,241 @@
+"""The state machine that holds all recipes' objects of a log.
+
+A command is a MessagePack array ``[1, client, number, done_below, [[kind, name, operation, argument...], ...]]``: one
+operation, or several that happen together or not at all. Number 0 opens the client's session. Commands come from
+whoever can append: one that makes no sense is answered with an error, and changes nothing. The time is that of the
+batches, which the leader of the moment stamps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+from weakref import WeakSet
+
+from kraftcore.core.batch import RecordBatch
+from kraftcore.errors import CorruptDataError
+from kraftcore.plugins.recipes.codec import pack, unpack
+from kraftcore.plugins.recipes.objects import ALONE, BAD, INT_MAX, KINDS, Moment, ObjectState, Refusal
+from kraftcore.plugins.recipes.sessions import WINDOW, ClientSessions, Reply
+from kraftcore.state_machine import SnapshotSink, StateMachine
+
+FORMAT = 1
+OK = 0
+UNKNOWN_CLIENT = 3
+STALE = 4
+SESSION_EXPIRY_MS = 24 * 3_600_000
+_CHUNK_BYTES = 1 << 16
+_CHUNK_ROWS = 1024
+
+
+def encode_command(client: int, number: int, done_below: int, operations: Sequence[Sequence[Any]]) -> bytes:
+    """A command's record value.
+
+    Raises:
+        LocalError: an argument cannot be encoded.
+    """
+    return pack([FORMAT, client, number, done_below, operations])
+
+
+class Watcher:
+    """Told of changes to one object, in the task that applies them.
+
+    Args:
+        key: kind and name.
+        callback: called with the change's detail; must not raise or wait.
+    """
+
+    def __init__(self, key: tuple[str, str], callback: Callable[[Any], None]) -> None:
+        self.key = key
+        self.callback = callback
+
+
+class RecipeMachine(StateMachine):
+    """Replicated dicts, counters, queues, sets and locks, by name; give it to ``open_node``.
+
+    The objects of this package work on it; its own methods are the node's.
+
+    Args:
+        session_expiry_ms: a client silent for so long is forgotten, > 0; the same on every replica.
+    """
+
+    def __init__(self, *, session_expiry_ms: int = SESSION_EXPIRY_MS) -> None:
+        self._session_expiry_ms = session_expiry_ms
+        self.now_ms = 0
+        self._objects: dict[tuple[str, str], ObjectState] = {}
+        self._sessions = ClientSessions(session_expiry_ms)
+        self._moment = Moment(1)
+        self._watchers: dict[tuple[str, str], WeakSet[Watcher]] = {}
+
+    def find(self, kind: str, name: str) -> ObjectState | None:
+        """An object's state as applied here, not to be changed; None if it is as new."""
+        return self._objects.get((kind, name))
+
+    def names(self, kind: str) -> list[str]:
+        """The names of the objects of a kind that are not as new."""
+        return [name for found, name in self._objects if found == kind]
+
+    # --- commands -----------------------------------------------------------------------------------------------------
+
+    def apply(self, batch: RecordBatch) -> Sequence[Any]:
+        """Take over commands; returns a `Reply` for each."""
+        moment = self._moment
+        self.now_ms = moment.now_ms = max(self.now_ms, batch.max_timestamp_ms)
+        replies = []
+        for offset, value in enumerate(batch.values(), batch.base_offset):
+            moment.offset = offset
+            replies.append(self._command(value or b"", moment))
+        if moment.changes:
+            changes, moment.changes = moment.changes, []
+            for key, detail in changes:
+                self._tell(key, detail)
+        return replies
+
+    def _command(self, value: bytes, moment: Moment) -> Reply:
+        try:
+            version, client, number, done_below, operations = unpack(value)
+        except (ValueError, TypeError) as error:
+            return Reply(BAD, f"no command of recipes: {error}")
+        if version != FORMAT:
+            return Reply(BAD, f"a command of version {version!r}; this replica knows {FORMAT}")
+        if not all(type(one) is int and 0 <= one <= INT_MAX for one in (client, number, done_below)):
+            return Reply(BAD, "client and numbers of a command are integers from 0")
+        if number == 0:
+            self._sessions.open(client, moment.now_ms)
+            return Reply(OK, [])
+        session = self._sessions.find(client, moment.now_ms)
+        if session is None:
+            return Reply(UNKNOWN_CLIENT, "the client has no session, or was silent for too long")
+        known = session.replies.get(number)
+        if known is not None:
+            return known
+        if number < session.done_below:
+            return Reply(STALE, "the client has this command's reply, or gave it up")
+        session.forget_below(min(done_below, number))
+        if number >= session.done_below + WINDOW:
+            return Reply(BAD, f"a client may have {WINDOW} commands under way")
+        reply = session.replies[number] = self._perform(operations, moment)
+        return reply
+
+    def _perform(self, operations: Any, moment: Moment) -> Reply:
+        if type(operations) is not list or not operations:
+            return Reply(BAD, "a command has operations")
+        alone = len(operations) == 1
+        undo = moment.undo = None if alone else []
+        told = len(moment.changes)
+        touched: list[ObjectState] = []
+        try:
+            reply = Reply(OK, [self._operate(one, moment, alone, touched) for one in operations])
+        except Refusal as refusal:
+            for inverse, arguments in reversed(undo or ()):
+                inverse(*arguments)
+            del moment.changes[told:]
+            reply = Reply(refusal.status, refusal.text)
+        for state in touched:
+            if state.is_empty:
+                self._objects.pop((state.kind, state.name), None)
+        return reply
+
+    def _operate(self, one: Any, moment: Moment, alone: bool, touched: list[ObjectState]) -> Any:
+        if type(one) is not list or len(one) < 3 or not all(type(part) is str for part in one[:3]):
+            raise Refusal(BAD, "an operation has a kind, a name, a verb and arguments")
+        kind, name, verb, *arguments = one
+        made = KINDS.get(kind)
+        operation = None if made is None else made.operations.get(verb)
+        if made is None or operation is None:
+            raise Refusal(BAD, f"unknown operation {kind}.{verb}")
+        if not alone and (kind, verb) in ALONE:
+            raise Refusal(BAD, f"{kind}.{verb} cannot be part of a transaction")
+        function, wanted = operation
+        if len(arguments) != len(wanted) or not all(map(_fits, arguments, wanted)):
+            raise Refusal(BAD, f"wrong arguments for {kind}.{verb}")
+        state = self._objects.get((kind, name))
+        if state is None:
+            state = self._objects[kind, name] = made(name)
+        touched.append(state)
+        return function(state, moment, *arguments)
+
+    # --- watching -----------------------------------------------------------------------------------------------------
+
+    def watch(self, key: tuple[str, str], callback: Callable[[Any], None]) -> Watcher:
+        """Tell ``callback`` of every change, for as long as the returned object is kept."""
+        watcher = Watcher(key, callback)
+        self._watchers.setdefault(key, WeakSet()).add(watcher)
+        return watcher
+
+    def unwatch(self, watcher: Watcher) -> None:
+        """Tell it nothing more."""
+        watchers = self._watchers.get(watcher.key)
+        if watchers is not None:
+            watchers.discard(watcher)
+            if not watchers:
+                del self._watchers[watcher.key]
+
+    def _tell(self, key: tuple[str, str], detail: Any) -> None:
+        watchers = self._watchers.get(key)
+        if watchers is not None:
+            for watcher in list(watchers):
+                watcher.callback(detail)
+            if not watchers:
+                del self._watchers[key]
+
+    # --- snapshots ----------------------------------------------------------------------------------------------------
+
+    def snapshot(self, sink: SnapshotSink) -> None:
+        """See the base class."""
+        sink.append([pack(["recipes", FORMAT, self.now_ms, self._moment.next_token])])
+        for row in self._sessions.rows():
+            sink.append([pack(["session", row])])
+        for (kind, name), state in self._objects.items():
+            for chunk in _chunks(state.rows()):
+                sink.append([pack([kind, name, chunk])])
+
+    def restore(self, values: Iterable[bytes]) -> None:
+        """See the base class.
+
+        Raises:
+            CorruptDataError: this is no snapshot of recipes.
+        """
+        before = self._objects
+        self._objects = {}
+        self._sessions = ClientSessions(self._session_expiry_ms)
+        found = iter(values)
+        try:
+            mark, version, self.now_ms, next_token = unpack(next(found, b""))
+            if mark != "recipes" or version != FORMAT:
+                raise ValueError(f"it begins with {mark!r}, version {version!r}")
+            self._moment = Moment(next_token)
+            for value in found:
+                kind, *rest = unpack(value)
+                if kind == "session":
+                    self._sessions.load(rest[0])
+                else:
+                    name, rows = rest
+                    state = self._objects.setdefault((kind, name), KINDS[kind](name))
+                    state.load(rows)
+        except (ValueError, TypeError, KeyError, IndexError) as error:
+            raise CorruptDataError(f"the snapshot is not one of recipes: {error!r}") from error
+        for key in list(self._watchers):
+            now = self._objects.get(key) or KINDS[key[0]](key[1])
+            for detail in now.differences(before.get(key)):
+                self._tell(key, detail)
+
+
+def _fits(argument: Any, wanted: type | tuple[type, ...]) -> bool:
+    kind = type(argument)
+    if kind is int and not -INT_MAX - 1 <= argument <= INT_MAX:
+        return False
+    return kind in wanted if isinstance(wanted, tuple) else kind is wanted
+
+
+def _chunks(rows: Iterator[list[Any]]) -> Iterator[list[list[Any]]]:
+    chunk: list[list[Any]] = []
+    size = 0
+    for row in rows:
+        chunk.append(row)
+        size += sum(len(part) for part in row if isinstance(part, bytes | str)) + 16
+        if size >= _CHUNK_BYTES or len(chunk) >= _CHUNK_ROWS:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk

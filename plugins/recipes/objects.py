@@ -1,0 +1,568 @@
+"""The replicated objects themselves: state, and what each operation does to it.
+
+Rules of this file:
+
+* Nothing here knows a clock, a node or chance. `Moment` says when and where; all replicas see the same.
+* An operation checks its arguments' meaning before it changes anything, or raises `Refusal`.
+* In a transaction every change leaves its inverse in ``Moment.undo``.
+* Values are opaque bytes: what an application stored cannot upset a replica.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, ClassVar, NamedTuple, TypeAlias
+
+INT_MAX = 2**63 - 1
+INT_MIN = -(2**63)
+LEASE_MAX_MS = 366 * 24 * 3_600_000
+
+CONFLICT = 1
+BAD = 2
+
+
+class Refusal(Exception):
+    """An operation cannot be done now; the state is unchanged.
+
+    Attributes:
+        status: `CONFLICT` or `BAD`.
+        text: why.
+    """
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+        self.text = text
+
+
+class Moment:
+    """Where in the log an operation stands, and what it leaves behind.
+
+    Attributes:
+        offset: of the record.
+        now_ms: the log's time: the largest timestamp of any batch so far.
+        undo: inverses, latest last; None when nothing can fail after a change.
+        changes: what watchers are told: (kind, name) and a detail.
+        next_token: the next fencing token.
+    """
+
+    __slots__ = ("changes", "next_token", "now_ms", "offset", "undo")
+
+    def __init__(self, next_token: int) -> None:
+        self.offset = -1
+        self.now_ms = 0
+        self.undo: list[tuple[Callable[..., object], tuple[Any, ...]]] | None = None
+        self.changes: list[tuple[tuple[str, str], Any]] = []
+        self.next_token = next_token
+
+    def reversible(self, inverse: Callable[..., object], *arguments: Any) -> None:
+        """Note how to undo a change."""
+        if self.undo is not None:
+            self.undo.append((inverse, arguments))
+
+
+Operation: TypeAlias = tuple[Callable[..., Any], tuple[type | tuple[type, ...], ...]]
+
+
+class ObjectState:
+    """Base class: one named object.
+
+    Attributes:
+        name: its name among those of its kind.
+    """
+
+    kind: ClassVar[str]
+    operations: ClassVar[Mapping[str, Operation]]
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it is as if it had never been used, so that nothing need be kept."""
+        raise NotImplementedError
+
+    def rows(self) -> Iterator[list[Any]]:
+        """The state for a snapshot."""
+        raise NotImplementedError
+
+    def load(self, rows: Iterable[list[Any]]) -> None:
+        """Add rows that ``rows`` gave."""
+        raise NotImplementedError
+
+    def differences(self, before: ObjectState | None) -> list[Any]:
+        """What watchers of ``before`` are told when this state takes its place."""
+        return [None]
+
+    def changed(self, at: Moment, detail: Any = None) -> None:
+        """Tell watchers."""
+        at.changes.append(((self.kind, self.name), detail))
+
+
+class Entry(NamedTuple):
+    """A key's packed value, and the offset of the record that set it."""
+
+    value: bytes
+    version: int
+
+
+class DictState(ObjectState):
+    """Keys and values, each with a version."""
+
+    kind = "dict"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.entries: dict[str, Entry] = {}
+
+    @property
+    def is_empty(self) -> bool:
+        """See the base class."""
+        return not self.entries
+
+    def _put(self, at: Moment, key: str, entry: Entry | None) -> None:
+        before = self.entries.get(key)
+        at.reversible(self._revert, key, before)
+        self._revert(key, entry)
+        self.changed(at, (key, entry, at.offset))
+
+    def _revert(self, key: str, entry: Entry | None) -> None:
+        if entry is None:
+            self.entries.pop(key, None)
+        else:
+            self.entries[key] = entry
+
+    def _version(self, key: str) -> int:
+        entry = self.entries.get(key)
+        return -1 if entry is None else entry.version
+
+    def set(self, at: Moment, key: str, value: bytes) -> int:
+        """Returns the new version."""
+        self._put(at, key, Entry(value, at.offset))
+        return at.offset
+
+    def set_if(self, at: Moment, key: str, value: bytes, version: int) -> int | None:
+        """Only if the key is at ``version`` (-1: absent); returns the new version, or None."""
+        if self._version(key) != version:
+            return None
+        return self.set(at, key, value)
+
+    def replace(self, at: Moment, key: str, expected: bytes | None, value: bytes) -> bool:
+        """Only if the key has the expected value (None: is absent)."""
+        entry = self.entries.get(key)
+        if (None if entry is None else entry.value) != expected:
+            return False
+        self.set(at, key, value)
+        return True
+
+    def set_default(self, at: Moment, key: str, value: bytes) -> bytes:
+        """Set unless it is there; returns what is there then."""
+        entry = self.entries.get(key)
+        if entry is not None:
+            return entry.value
+        self.set(at, key, value)
+        return value
+
+    def pop(self, at: Moment, key: str) -> bytes | None:
+        """Delete; returns what was there, or None."""
+        entry = self.entries.get(key)
+        if entry is None:
+            return None
+        self._put(at, key, None)
+        return entry.value
+
+    def delete_if(self, at: Moment, key: str, version: int) -> bool:
+        """Delete only at this version."""
+        if key not in self.entries or self._version(key) != version:
+            return False
+        self._put(at, key, None)
+        return True
+
+    def update(self, at: Moment, pairs: dict[Any, Any]) -> int:
+        """Set several; returns their version."""
+        if not all(type(key) is str and type(value) is bytes for key, value in pairs.items()):
+            raise Refusal(BAD, "update takes packed values by text keys")
+        for key, value in pairs.items():
+            self._put(at, key, Entry(value, at.offset))
+        return at.offset
+
+    def clear(self, at: Moment) -> int:
+        """Delete all; returns how many."""
+        keys = list(self.entries)
+        for key in keys:
+            self._put(at, key, None)
+        return len(keys)
+
+    def check(self, at: Moment, key: str, version: int) -> None:
+        """Refuse unless the key is at ``version`` (-1: absent)."""
+        found = self._version(key)
+        if found != version:
+            raise Refusal(CONFLICT, f"{key!r} in {self.name!r} is at version {found}, not {version}")
+
+    def rows(self) -> Iterator[list[Any]]:
+        """See the base class."""
+        for key, entry in self.entries.items():
+            yield [key, entry.value, entry.version]
+
+    def load(self, rows: Iterable[list[Any]]) -> None:
+        """See the base class."""
+        for key, value, version in rows:
+            self.entries[key] = Entry(value, version)
+
+    def differences(self, before: ObjectState | None) -> list[Any]:
+        """See the base class."""
+        old = before.entries if isinstance(before, DictState) else {}
+        gone = [(key, None, -1) for key in old if key not in self.entries]
+        return gone + [(key, entry, entry.version) for key, entry in self.entries.items() if old.get(key) != entry]
+
+    operations = {
+        "set": (set, (str, bytes)),
+        "set_if": (set_if, (str, bytes, int)),
+        "replace": (replace, (str, (bytes, type(None)), bytes)),
+        "set_default": (set_default, (str, bytes)),
+        "pop": (pop, (str,)),
+        "delete_if": (delete_if, (str, int)),
+        "update": (update, (dict,)),
+        "clear": (clear, ()),
+        "check": (check, (str, int)),
+    }
+
+
+class CounterState(ObjectState):
+    """A 64-bit number."""
+
+    kind = "counter"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.value = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """See the base class."""
+        return self.value == 0
+
+    def _restore(self, value: int) -> None:
+        self.value = value
+
+    def set(self, at: Moment, value: int) -> int:
+        """Returns the value before."""
+        before = self.value
+        at.reversible(self._restore, before)
+        self.value = value
+        self.changed(at)
+        return before
+
+    def add(self, at: Moment, delta: int) -> int:
+        """Returns the sum."""
+        total = self.value + delta
+        if not INT_MIN <= total <= INT_MAX:
+            raise Refusal(BAD, f"counter {self.name!r} would leave 64 bits")
+        self.set(at, total)
+        return total
+
+    def replace(self, at: Moment, expected: int, value: int) -> bool:
+        """Only from the expected value."""
+        if self.value != expected:
+            return False
+        self.set(at, value)
+        return True
+
+    def check(self, at: Moment, expected: int) -> None:
+        """Refuse unless it has this value."""
+        if self.value != expected:
+            raise Refusal(CONFLICT, f"counter {self.name!r} is {self.value}, not {expected}")
+
+    def rows(self) -> Iterator[list[Any]]:
+        """See the base class."""
+        yield [self.value]
+
+    def load(self, rows: Iterable[list[Any]]) -> None:
+        """See the base class."""
+        for (value,) in rows:
+            self.value = value
+
+    operations = {
+        "set": (set, (int,)),
+        "add": (add, (int,)),
+        "replace": (replace, (int, int)),
+        "check": (check, (int,)),
+    }
+
+
+class QueueState(ObjectState):
+    """First in, first out."""
+
+    kind = "queue"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.items: deque[bytes] = deque()
+
+    @property
+    def is_empty(self) -> bool:
+        """See the base class."""
+        return not self.items
+
+    def put(self, at: Moment, item: bytes, limit: int) -> bool:
+        """Append, unless there are ``limit`` already (0: no limit)."""
+        if 0 < limit <= len(self.items):
+            return False
+        at.reversible(self.items.pop)
+        self.items.append(item)
+        self.changed(at)
+        return True
+
+    def get(self, at: Moment) -> bytes | None:
+        """Take the oldest, or None."""
+        if not self.items:
+            return None
+        item = self.items.popleft()
+        at.reversible(self.items.appendleft, item)
+        self.changed(at)
+        return item
+
+    def clear(self, at: Moment) -> int:
+        """Drop all; returns how many."""
+        before = list(self.items)
+        at.reversible(self.items.extend, before)
+        self.items.clear()
+        self.changed(at)
+        return len(before)
+
+    def rows(self) -> Iterator[list[Any]]:
+        """See the base class."""
+        for item in self.items:
+            yield [item]
+
+    def load(self, rows: Iterable[list[Any]]) -> None:
+        """See the base class."""
+        self.items.extend(item for (item,) in rows)
+
+    operations = {"put": (put, (bytes, int)), "get": (get, ()), "clear": (clear, ())}
+
+
+class SetState(ObjectState):
+    """Members, told apart by their packed bytes, in the order they came."""
+
+    kind = "set"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.members: dict[bytes, int] = {}  # member -> number of its insertion, ascending
+        self._inserted = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """See the base class."""
+        return not self.members
+
+    def _insert(self, member: bytes) -> None:
+        self._inserted += 1
+        self.members[member] = self._inserted
+
+    def _put_back(self, member: bytes, number: int) -> None:
+        self.members[member] = number
+        self.members = dict(sorted(self.members.items(), key=lambda item: item[1]))
+
+    def _take_out(self, member: bytes) -> None:
+        del self.members[member]
+
+    def add(self, at: Moment, member: bytes) -> bool:
+        """Returns whether it was new."""
+        if member in self.members:
+            return False
+        at.reversible(self._take_out, member)
+        self._insert(member)
+        self.changed(at)
+        return True
+
+    def discard(self, at: Moment, member: bytes) -> bool:
+        """Returns whether it was there."""
+        if member not in self.members:
+            return False
+        at.reversible(self._put_back, member, self.members[member])
+        del self.members[member]
+        self.changed(at)
+        return True
+
+    def update(self, at: Moment, members: list[Any]) -> int:
+        """Add several; returns how many were new."""
+        if not all(type(member) is bytes for member in members):
+            raise Refusal(BAD, "update takes packed members")
+        return sum(self.add(at, member) for member in members)
+
+    def pop(self, at: Moment) -> bytes | None:
+        """Take the oldest member, or None."""
+        member = next(iter(self.members), None)
+        if member is not None:
+            self.discard(at, member)
+        return member
+
+    def clear(self, at: Moment) -> int:
+        """Drop all; returns how many."""
+        members = list(self.members)
+        for member in members:
+            self.discard(at, member)
+        return len(members)
+
+    def check(self, at: Moment, member: bytes, present: bool) -> None:
+        """Refuse unless the member is there, or is not."""
+        if (member in self.members) != present:
+            raise Refusal(CONFLICT, f"the set {self.name!r} {'lacks' if present else 'holds'} the member")
+
+    def rows(self) -> Iterator[list[Any]]:
+        """See the base class."""
+        for member in self.members:
+            yield [member]
+
+    def load(self, rows: Iterable[list[Any]]) -> None:
+        """See the base class."""
+        for (member,) in rows:
+            self._insert(member)
+
+    operations = {
+        "add": (add, (bytes,)),
+        "discard": (discard, (bytes,)),
+        "update": (update, (list,)),
+        "pop": (pop, ()),
+        "clear": (clear, ()),
+        "check": (check, (bytes, bool)),
+    }
+
+
+class Claim(NamedTuple):
+    """Who holds a lock, or waits for it.
+
+    Attributes:
+        owner: the claim's own id.
+        token: the fencing token; 0 while waiting.
+        deadline_ms: the log's time at which it lapses, unless renewed.
+        lease_ms: how long a grant lasts.
+        info: packed; whatever the owner wants to be known by.
+    """
+
+    owner: bytes
+    token: int
+    deadline_ms: int
+    lease_ms: int
+    info: bytes
+
+
+class LockState(ObjectState):
+    """One holder at a time, by lease; the others wait in order.
+
+    A lease ends by the log's time. A lock looks at it whenever an operation touches it, so that somebody has to: those
+    who wait renew their places.
+    """
+
+    kind = "lock"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.holder: Claim | None = None
+        self.waiting: dict[bytes, Claim] = {}
+
+    @property
+    def is_empty(self) -> bool:
+        """See the base class."""
+        return self.holder is None and not self.waiting
+
+    def _pass_time(self, at: Moment) -> None:
+        """Drop who lapsed, and grant to the first in line."""
+        lapsed = [owner for owner, claim in self.waiting.items() if claim.deadline_ms <= at.now_ms]
+        for owner in lapsed:
+            del self.waiting[owner]
+        if self.holder is not None and self.holder.deadline_ms <= at.now_ms:
+            self.holder = None
+            self.changed(at)
+        if self.holder is None and self.waiting:
+            owner = next(iter(self.waiting))
+            self._grant(at, self.waiting.pop(owner))
+
+    def _grant(self, at: Moment, claim: Claim) -> None:
+        self.holder = claim._replace(token=at.next_token, deadline_ms=at.now_ms + claim.lease_ms)
+        at.next_token += 1
+        self.changed(at)
+
+    def _token_of(self, owner: bytes) -> int:
+        holder = self.holder
+        return holder.token if holder is not None and holder.owner == owner else 0
+
+    def acquire(self, at: Moment, owner: bytes, lease_ms: int, info: bytes, wait: bool) -> int:
+        """Take it, or a place in line; returns the token, 0 if it is another's."""
+        if not 0 < lease_ms <= LEASE_MAX_MS:
+            raise Refusal(BAD, f"a lease lasts 1 to {LEASE_MAX_MS} ms, not {lease_ms}")
+        self._pass_time(at)
+        claim = Claim(owner, 0, at.now_ms + lease_ms, lease_ms, info)
+        if self.holder is None:
+            self._grant(at, claim)
+        elif self.holder.owner == owner:
+            self.holder = self.holder._replace(deadline_ms=claim.deadline_ms, lease_ms=lease_ms, info=info)
+        elif wait:
+            self.waiting[owner] = claim  # one that waits already keeps its place
+        return self._token_of(owner)
+
+    def renew(self, at: Moment, owner: bytes, token: int) -> int:
+        """Prolong a lease (with its token) or a place in line (token 0); returns as ``acquire``."""
+        self._pass_time(at)
+        holder = self.holder
+        if holder is not None and holder.owner == owner and token in (0, holder.token):
+            self.holder = holder._replace(deadline_ms=at.now_ms + holder.lease_ms)
+        elif owner in self.waiting:
+            claim = self.waiting[owner]
+            self.waiting[owner] = claim._replace(deadline_ms=at.now_ms + claim.lease_ms)
+        return self._token_of(owner)
+
+    def release(self, at: Moment, owner: bytes) -> bool:
+        """Give up the lease or the place in line; returns whether it was held."""
+        self._pass_time(at)
+        self.waiting.pop(owner, None)
+        if self.holder is None or self.holder.owner != owner:
+            return False
+        self.holder = None
+        self.changed(at)
+        self._pass_time(at)
+        return True
+
+    def poke(self, at: Moment) -> None:
+        """Let time pass."""
+        self._pass_time(at)
+
+    def check(self, at: Moment, token: int) -> None:
+        """Refuse unless the lock is held with this token."""
+        holder = self.holder
+        if holder is None or holder.token != token or holder.deadline_ms <= at.now_ms:
+            raise Refusal(CONFLICT, f"the lock {self.name!r} is not held with token {token}")
+
+    def rows(self) -> Iterator[list[Any]]:
+        """See the base class."""
+        if self.holder is not None:
+            yield list(self.holder)
+        for claim in self.waiting.values():
+            yield list(claim)
+
+    def load(self, rows: Iterable[list[Any]]) -> None:
+        """See the base class."""
+        for row in rows:
+            claim = Claim(*row)
+            if claim.token:
+                self.holder = claim
+            else:
+                self.waiting[claim.owner] = claim
+
+    operations = {
+        "acquire": (acquire, (bytes, int, bytes, bool)),
+        "renew": (renew, (bytes, int)),
+        "release": (release, (bytes,)),
+        "poke": (poke, ()),
+        "check": (check, (int,)),
+    }
+
+
+# A lock's time must pass even in a transaction that is refused: there only its check may be used.
+ALONE = frozenset({(LockState.kind, name) for name in LockState.operations if name != "check"})
+KINDS: dict[str, type[ObjectState]] = {
+    kind.kind: kind for kind in (DictState, CounterState, QueueState, SetState, LockState)
+}

@@ -1,0 +1,96 @@
+"""Which commands of which client were applied, with their replies: what makes a retry apply once, and answer as before.
+
+Part of the state: in every replica, in every snapshot. A client opens a session, numbers its commands, and says with
+each below which number it wants no reply any more. It may have many commands under way. Source: the sessions of
+Raft's dissertation, 6.3.
+
+The node's own numbering (``Node.append`` with a client id) is for one proposal at a time and keeps results in memory
+only; recipes need both, so they have their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+WINDOW = 4096
+"""Commands that a client may have under way."""
+
+
+class Reply(NamedTuple):
+    """What a command is answered: 0 and its results, or why it was refused."""
+
+    status: int
+    payload: Any
+
+
+class Session:
+    """One client.
+
+    Attributes:
+        last_ms: the log's time of its last command.
+        done_below: it knows the outcome of every command below.
+        replies: of applied commands from there on.
+    """
+
+    __slots__ = ("done_below", "last_ms", "replies")
+
+    def __init__(self, last_ms: int, done_below: int = 1) -> None:
+        self.last_ms = last_ms
+        self.done_below = done_below
+        self.replies: dict[int, Reply] = {}
+
+    def forget_below(self, number: int) -> None:
+        """The client has these replies."""
+        if number > self.done_below:
+            gap = range(self.done_below, number)
+            # As many steps as it takes, however far a client that gave up much jumps.
+            old = gap if len(gap) <= len(self.replies) else [known for known in self.replies if known < number]
+            for known in old:
+                self.replies.pop(known, None)
+            self.done_below = number
+
+
+class ClientSessions:
+    """All clients, the longest silent first.
+
+    Args:
+        expiry_ms: silence after which a client is forgotten, by the log's time.
+    """
+
+    def __init__(self, expiry_ms: int) -> None:
+        self._expiry_ms = expiry_ms
+        self._by_client: dict[int, Session] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_client)
+
+    def open(self, client: int, now_ms: int) -> None:
+        """Begin a session; one that there is goes on. Forgets the silent ones."""
+        for other, session in list(self._by_client.items()):
+            if now_ms - session.last_ms <= self._expiry_ms:
+                break
+            del self._by_client[other]
+        if self.find(client, now_ms) is None:
+            self._by_client[client] = Session(now_ms)
+
+    def find(self, client: int, now_ms: int) -> Session | None:
+        """A client's session, which thereby is the least silent; None if there is none, or no longer."""
+        session = self._by_client.pop(client, None)
+        if session is None or now_ms - session.last_ms > self._expiry_ms:
+            return None
+        session.last_ms = now_ms
+        self._by_client[client] = session
+        return session
+
+    def rows(self) -> Iterator[list[Any]]:
+        """For a snapshot."""
+        for client, session in self._by_client.items():
+            replies = [[number, *reply] for number, reply in session.replies.items()]
+            yield [client, session.last_ms, session.done_below, replies]
+
+    def load(self, row: list[Any]) -> None:
+        """Add one that ``rows`` gave."""
+        client, last_ms, done_below, replies = row
+        session = self._by_client[client] = Session(last_ms, done_below)
+        session.replies = {number: Reply(status, payload) for number, status, payload in replies}

@@ -1,0 +1,476 @@
+"""The state machine alone: commands in, replies and state out, without a node."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kraftcore.core.batch import build_batch, stamp_batch, validate_batch
+from kraftcore.errors import CorruptDataError, LocalError
+from kraftcore.plugins.recipes.codec import pack, unpack
+from kraftcore.plugins.recipes.machine import OK, STALE, UNKNOWN_CLIENT, RecipeMachine, encode_command
+from kraftcore.plugins.recipes.objects import BAD, CONFLICT
+from kraftcore.plugins.recipes.sessions import WINDOW
+
+CLIENT = 7
+
+
+class Replica:
+    """A machine, and a client that numbers its commands."""
+
+    def __init__(self, **settings):
+        self.machine = RecipeMachine(**settings)
+        self.offset = 0
+        self.now_ms = 1_000
+        self.number = 0
+        self.raw(encode_command(CLIENT, 0, 0, ()))
+
+    def raw(self, *values):
+        data = build_batch(values, timestamp_ms=self.now_ms)
+        stamp_batch(data, self.offset, 1)
+        self.offset += len(values)
+        replies = self.machine.apply(validate_batch(data))
+        return replies[0] if len(values) == 1 else replies
+
+    def do(self, *operations):
+        self.number += 1
+        return self.raw(encode_command(CLIENT, self.number, self.number, operations))
+
+    def ok(self, *operation):
+        status, payload = self.do(operation)
+        assert status == OK, payload
+        return payload[0]
+
+    def snapshot(self):
+        class Sink(list):
+            append = list.extend
+
+        sink = Sink()
+        self.machine.snapshot(sink)
+        return list(sink)
+
+    def restored(self):
+        other = Replica()
+        other.machine.restore(self.snapshot())
+        other.offset, other.now_ms, other.number = self.offset, self.now_ms, self.number
+        return other
+
+
+KEYS = st.sampled_from(["a", "b", "c"])
+VALUES = st.sampled_from([pack(value) for value in (None, 0, 1, "x", [1, 2], {"k": b"v"})])
+ACTIONS = st.one_of(
+    st.tuples(st.just("dict"), st.just("set"), KEYS, VALUES),
+    st.tuples(st.just("dict"), st.just("pop"), KEYS),
+    st.tuples(st.just("dict"), st.just("replace"), KEYS, st.none() | VALUES, VALUES),
+    st.tuples(st.just("dict"), st.just("set_default"), KEYS, VALUES),
+    st.tuples(st.just("dict"), st.just("update"), st.dictionaries(KEYS, VALUES)),
+    st.tuples(st.just("dict"), st.just("clear")),
+    st.tuples(st.just("counter"), st.just("add"), st.integers(-5, 5)),
+    st.tuples(st.just("counter"), st.just("replace"), st.integers(-2, 2), st.integers(-2, 2)),
+    st.tuples(st.just("queue"), st.just("put"), VALUES, st.sampled_from([0, 1, 3])),
+    st.tuples(st.just("queue"), st.just("get")),
+    st.tuples(st.just("queue"), st.just("clear")),
+    st.tuples(st.just("set"), st.just("add"), VALUES),
+    st.tuples(st.just("set"), st.just("discard"), VALUES),
+    st.tuples(st.just("set"), st.just("pop")),
+    st.tuples(st.just("set"), st.just("update"), st.lists(VALUES, max_size=3)),
+    st.tuples(st.just("counter"), st.just("check"), st.integers(-2, 2)),
+    st.tuples(st.just("dict"), st.just("check"), KEYS, st.just(-1)),
+)
+
+
+class Model:
+    """The same objects as plain Python ones."""
+
+    def __init__(self):
+        self.dict, self.counter, self.queue, self.set = {}, 0, [], {}
+
+    def copy(self):
+        other = Model()
+        other.dict, other.counter = dict(self.dict), self.counter
+        other.queue, other.set = list(self.queue), dict(self.set)
+        return other
+
+    def state(self):
+        return self.dict, self.counter, self.queue, list(self.set)
+
+    def act(self, kind, verb, *arguments):
+        return getattr(self, f"{kind}_{verb}")(*arguments)
+
+    def dict_set(self, key, value):
+        self.dict[key] = value
+        return ...
+
+    def dict_pop(self, key):
+        return self.dict.pop(key, None)
+
+    def dict_replace(self, key, expected, value):
+        if self.dict.get(key) != expected:
+            return False
+        self.dict[key] = value
+        return True
+
+    def dict_set_default(self, key, value):
+        return self.dict.setdefault(key, value)
+
+    def dict_update(self, pairs):
+        self.dict.update(pairs)
+        return ...
+
+    def dict_clear(self):
+        count = len(self.dict)
+        self.dict.clear()
+        return count
+
+    def dict_check(self, key, version):
+        if key in self.dict:
+            raise LookupError
+
+    def counter_add(self, delta):
+        self.counter += delta
+        return self.counter
+
+    def counter_replace(self, expected, value):
+        if self.counter != expected:
+            return False
+        self.counter = value
+        return True
+
+    def counter_check(self, expected):
+        if self.counter != expected:
+            raise LookupError
+
+    def queue_put(self, item, limit):
+        if limit and len(self.queue) >= limit:
+            return False
+        self.queue.append(item)
+        return True
+
+    def queue_get(self):
+        return self.queue.pop(0) if self.queue else None
+
+    def queue_clear(self):
+        count = len(self.queue)
+        self.queue.clear()
+        return count
+
+    def set_add(self, member):
+        new = member not in self.set
+        self.set[member] = None
+        return new
+
+    def set_discard(self, member):
+        return self.set.pop(member, ...) is None
+
+    def set_pop(self):
+        member = next(iter(self.set), None)
+        self.set.pop(member, None)
+        return member
+
+    def set_update(self, members):
+        return sum([self.set_add(member) for member in members])
+
+
+def state_of(machine):
+    def found(kind, attribute, default):
+        state = machine.find(kind, "x")
+        return default if state is None else getattr(state, attribute)
+
+    entries = {key: entry.value for key, entry in found("dict", "entries", {}).items()}
+    return entries, found("counter", "value", 0), list(found("queue", "items", ())), list(found("set", "members", ()))
+
+
+@settings(max_examples=100)
+@given(st.lists(st.lists(ACTIONS, min_size=1, max_size=4), max_size=25), st.randoms(use_true_random=False))
+def test_objects_are_as_python_has_them(commands, random):
+    """Single operations and transactions, with retries and restarts from snapshots in between."""
+    replica, model = Replica(), Model()
+    for actions in commands:
+        operations = [(kind, "x", verb, *arguments) for kind, verb, *arguments in actions]
+        reply = replica.do(*operations)
+        tried = model.copy()
+        try:
+            wanted = [tried.act(*action) for action in actions]
+        except LookupError:
+            assert reply.status == CONFLICT
+        else:
+            model = tried
+            assert reply.status == OK
+            assert [(... if want is ... else got) for got, want in zip(reply.payload, wanted, strict=True)] == wanted
+        assert state_of(replica.machine) == model.state()
+        if random.random() < 0.2:
+            replica = replica.restored()
+            assert state_of(replica.machine) == model.state()
+        if random.random() < 0.3:
+            assert replica.raw(encode_command(CLIENT, replica.number, replica.number, operations)) == reply
+            assert state_of(replica.machine) == model.state()
+    assert replica.restored().snapshot() == replica.snapshot()
+
+
+def test_what_is_as_new_takes_no_room():
+    replica = Replica()
+    empty = replica.snapshot()
+    for verbs in (("put", pack(1), 0), ("get",)):
+        replica.ok("queue", "q", *verbs)
+    replica.ok("counter", "c", "add", 3)
+    replica.ok("counter", "c", "add", -3)
+    replica.ok("dict", "d", "pop", "nothing")
+    token = replica.ok("lock", "l", "acquire", b"me", 10, pack(None), True)
+    assert token == 1
+    assert replica.ok("lock", "l", "release", b"me")
+    assert [replica.machine.names(kind) for kind in ("queue", "counter", "dict", "lock")] == [[]] * 4
+    assert len(replica.snapshot()) == len(empty)
+
+
+# --- hostile commands -------------------------------------------------------------------------------------------------
+
+BAD_COMMANDS = [
+    b"\x00",
+    b"\xc1",
+    b"hello",
+    pack("hello"),
+    pack([1, 2, 3]),
+    pack([2, CLIENT, 1, 1, [["dict", "d", "clear"]]]),
+    pack([1, CLIENT, -1, 1, [["dict", "d", "clear"]]]),
+    pack([1, CLIENT, 1.5, 1, [["dict", "d", "clear"]]]),
+    pack([1, True, 1, 1, [["dict", "d", "clear"]]]),
+    pack([1, [], 1, 1, [["dict", "d", "clear"]]]),
+    pack([1, CLIENT, 1, 1, None]),
+    pack([1, CLIENT, 1, 1, []]),
+    pack([1, CLIENT, 1, 1, "dict"]),
+    pack([1, CLIENT, 1, 1, [["dict"]]]),
+    pack([1, CLIENT, 1, 1, [["dict", "d", "nothing"]]]),
+    pack([1, CLIENT, 1, 1, [["dict", "d", "__init__"]]]),
+    pack([1, CLIENT, 1, 1, [["dict", 5, "clear"]]]),
+    pack([1, CLIENT, 1, 1, [[["dict"], "d", "clear"]]]),
+    pack([1, CLIENT, 1, 1, [["dict", "d", "set", "k"]]]),
+    pack([1, CLIENT, 1, 1, [["dict", "d", "set", "k", "not packed"]]]),
+    pack([1, CLIENT, 1, 1, [["dict", "d", "update", {"k": 1}]]]),
+    pack([1, CLIENT, 1, 1, [["set", "s", "update", [1]]]]),
+    pack([1, CLIENT, 1, 1, [["counter", "c", "add", True]]]),
+    pack([1, CLIENT, 1, 1, [["counter", "c", "set", 2**64 - 1]]]),
+    pack([1, CLIENT, 1, 1, [["lock", "l", "acquire", b"me", 0, b"", True]]]),
+    pack([1, CLIENT, 1, 1, [["lock", "l", "acquire", b"me", 2**62, b"", True]]]),
+    pack([1, CLIENT, 1, 1, [["lock", "l", "poke"], ["lock", "l", "poke"]]]),
+    pack([1, CLIENT, WINDOW + 1, 1, [["dict", "d", "clear"]]]),
+    b"\x81\x90\x01",  # a map with a list as key
+    b"\x91" * 2000,
+    b"\xdd\xff\xff\xff\xff",
+]
+
+
+@pytest.mark.parametrize("value", BAD_COMMANDS, ids=lambda value: value[:24].hex())
+def test_commands_without_sense_are_answered_and_change_nothing(value):
+    replica = Replica()
+    replica.ok("dict", "d", "set", "k", pack(1))
+    replica.number = 0
+    fresh = Replica()
+    status, text = fresh.raw(value)
+    assert status == BAD and isinstance(text, str) and text
+    assert not any(fresh.machine.names(kind) for kind in ("dict", "counter", "queue", "set", "lock"))
+    assert fresh.restored().snapshot() == fresh.snapshot()
+    assert len({status for status, _ in replica.raw(value, value, b"\x01")} - {OK, BAD, STALE}) == 0
+    assert state_of(fresh.machine) == ({}, 0, [], [])
+
+
+@given(st.binary(min_size=1, max_size=60))
+def test_any_bytes_are_answered(value):
+    replica = Replica()
+    command = encode_command(CLIENT, 1, 1, [["dict", "x", "set", "k", pack(1)]])
+    cut = command[: len(value) % len(command)] or b"\x01"
+    flipped = bytes(a ^ b for a, b in zip(command, value.ljust(len(command), b"\x00"), strict=False))
+    for reply in replica.raw(value, cut, flipped):
+        assert reply.status in (OK, BAD, UNKNOWN_CLIENT, STALE)
+    assert replica.restored().snapshot() == replica.snapshot()
+
+
+def test_a_counter_stays_within_64_bits():
+    replica = Replica()
+    replica.ok("counter", "c", "set", 2**63 - 1)
+    assert replica.do(["counter", "c", "add", 1]).status == BAD
+    assert replica.machine.find("counter", "c").value == 2**63 - 1
+
+
+def test_values_that_cannot_be_packed_are_named():
+    for value in (object(), 2**64, {1: {2, 3}}, "\ud800"):
+        with pytest.raises(LocalError, match="recipes hold"):
+            pack(value)
+    assert unpack(pack({"a": [1, (2,), None, b"x", 1.5]})) == {"a": [1, [2], None, b"x", 1.5]}
+
+
+def test_a_foreign_snapshot_is_refused():
+    for values in ([], [b"x"], [pack(["other", 1, 0, 1])], [pack(["recipes", 1, 0, 1]), pack(["dict", "d"])]):
+        with pytest.raises(CorruptDataError, match="recipes"):
+            RecipeMachine().restore(values)
+
+
+# --- sessions ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_retry_out_of_order_is_answered_as_before():
+    replica = Replica()
+    commands = [encode_command(CLIENT, number, 1, [["counter", "c", "add", 1]]) for number in range(1, 6)]
+    first = replica.raw(*(commands[at] for at in (3, 0, 4, 2, 1)))
+    assert [reply.payload for reply in first] == [[1], [2], [3], [4], [5]]
+    replica = replica.restored()
+    again = replica.raw(*(commands[at] for at in (3, 0, 4, 2, 1)))
+    assert again == first
+    assert replica.machine.find("counter", "c").value == 5
+    replica.raw(encode_command(CLIENT, 6, 4, [["counter", "c", "add", 1]]))
+    assert [replica.raw(command).status for command in commands] == [STALE, STALE, STALE, OK, OK]
+    assert replica.machine.find("counter", "c").value == 6
+
+
+def test_a_silent_client_is_forgotten_by_the_logs_time():
+    replica = Replica(session_expiry_ms=100)
+    replica.ok("counter", "c", "add", 1)
+    replica.now_ms += 101
+    assert replica.do(["counter", "c", "add", 1]).status == UNKNOWN_CLIENT
+    assert replica.machine.find("counter", "c").value == 1
+    sessions = replica.snapshot()
+    replica.raw(encode_command(CLIENT + 1, 0, 0, ()))
+    assert len(replica.snapshot()) == len(sessions) + 1  # the counter, the new client
+    assert replica.do(["counter", "c", "add", 1]).status == UNKNOWN_CLIENT
+
+
+def test_time_never_falls():
+    replica = Replica()
+    replica.ok("lock", "l", "acquire", b"me", 100, pack(None), False)
+    replica.now_ms -= 500
+    assert replica.ok("lock", "l", "acquire", b"you", 100, pack(None), False) == 0
+    assert replica.machine.now_ms == 1_000
+
+
+# --- transactions -----------------------------------------------------------------------------------------------------
+
+
+def test_a_transaction_is_all_or_nothing():
+    replica = Replica()
+    version = replica.ok("dict", "d", "set", "k", pack(1))
+    seen = []
+    watcher = replica.machine.watch(("dict", "d"), seen.append)
+    operations = [
+        ["dict", "d", "set", "k", pack(2)],
+        ["queue", "q", "put", pack("item"), 0],
+        ["set", "s", "add", pack("member")],
+        ["counter", "c", "add", 5],
+        ["dict", "d", "pop", "k"],
+        ["queue", "q", "get"],
+    ]
+    before = replica.snapshot()[2:]
+    assert replica.do(*operations, ["dict", "d", "check", "k", version]).status == CONFLICT
+    assert replica.snapshot()[2:] == before
+    assert seen == []
+    assert replica.do(["dict", "d", "check", "k", version], *operations).status == OK
+    assert state_of(replica.machine) == ({}, 0, [], [])
+    assert replica.machine.find("counter", "c").value == 5
+    assert [key for key, _, _ in seen] == ["k", "k"]
+    assert watcher.key == ("dict", "d")
+
+
+# --- locks ------------------------------------------------------------------------------------------------------------
+
+
+def acquire(replica, owner, lease_ms=100, wait=True):
+    return replica.ok("lock", "l", "acquire", owner, lease_ms, pack(owner), wait)
+
+
+def test_a_lock_goes_on_in_line():
+    replica = Replica()
+    assert acquire(replica, b"a") == 1
+    assert acquire(replica, b"b") == 0
+    assert acquire(replica, b"c") == 0
+    assert acquire(replica, b"a") == 1  # asks again: the same grant
+    assert replica.ok("lock", "l", "release", b"a") is True
+    assert replica.ok("lock", "l", "release", b"a") is False
+    replica = replica.restored()
+    assert acquire(replica, b"b") == 2
+    assert replica.ok("lock", "l", "release", b"b") is True
+    assert acquire(replica, b"c") == 3
+
+
+def test_a_lease_ends_unless_renewed():
+    replica = Replica()
+    assert acquire(replica, b"a") == 1
+    replica.now_ms += 60
+    assert replica.ok("lock", "l", "renew", b"a", 1) == 1
+    replica.now_ms += 60
+    assert replica.ok("lock", "l", "renew", b"a", 1) == 1
+    assert acquire(replica, b"b", wait=False) == 0
+    replica.now_ms += 100
+    assert replica.ok("lock", "l", "renew", b"a", 1) == 0
+    assert acquire(replica, b"a") == 2  # another grant, another token
+    assert replica.ok("lock", "l", "renew", b"a", 1) == 2  # nobody prolongs it with the old one
+    replica.now_ms += 100
+    assert acquire(replica, b"b") == 3
+
+
+def test_who_waits_and_falls_silent_loses_its_place():
+    replica = Replica()
+    assert acquire(replica, b"a", lease_ms=1000) == 1
+    assert acquire(replica, b"b", lease_ms=50) == 0
+    assert acquire(replica, b"c", lease_ms=5000) == 0
+    replica.now_ms += 60
+    replica.ok("lock", "l", "release", b"a")
+    assert acquire(replica, b"c", lease_ms=5000) == 2
+
+
+def test_a_check_fences_a_holder_whose_lease_ended():
+    replica = Replica()
+    token = acquire(replica, b"a")
+    write = ["dict", "d", "set", "k", pack(1)]
+    assert replica.do(["lock", "l", "check", token], write).status == OK
+    replica.now_ms += 100
+    assert replica.do(["lock", "l", "check", token], write).status == CONFLICT
+    assert acquire(replica, b"b") == token + 1
+    assert replica.do(["lock", "l", "check", token], write).status == CONFLICT
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["acquire", "try", "renew", "release", "poke"]), st.integers(0, 2), st.integers(0, 80)
+        ),
+        max_size=40,
+    )
+)
+def test_one_holder_and_growing_tokens(steps):
+    replica = Replica()
+    tokens, last = {}, 0
+    for verb, who, passed in steps:
+        replica.now_ms += passed
+        owner = b"%d" % who
+        if verb in ("acquire", "try"):
+            token = acquire(replica, owner, wait=verb == "acquire")
+        elif verb == "renew":
+            token = replica.ok("lock", "l", "renew", owner, tokens.get(who, 0))
+        else:
+            replica.ok("lock", "l", verb, *([owner] if verb == "release" else []))
+            token = 0
+        if token:
+            assert token >= last
+            assert token not in [held for other, held in tokens.items() if other != who]
+            tokens[who] = last = token
+        assert replica.restored().snapshot() == replica.snapshot()
+
+
+# --- watching ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_snapshot_tells_watchers_what_differs():
+    ahead, behind = Replica(), Replica()
+    for key in "abc":
+        ahead.ok("dict", "d", "set", key, pack(1))
+        behind.ok("dict", "d", "set", key, pack(1))
+    seen = []
+    watcher = behind.machine.watch(("dict", "d"), seen.append)
+    ahead.ok("dict", "d", "pop", "a")
+    ahead.ok("dict", "d", "set", "b", pack(2))
+    ahead.ok("dict", "d", "set", "d", pack(3))
+    behind.machine.restore(ahead.snapshot())
+    assert [(key, entry and unpack(entry.value)) for key, entry, _ in seen] == [("a", None), ("b", 2), ("d", 3)]
+    behind.machine.unwatch(watcher)
+    behind.machine.restore(Replica().snapshot())
+    assert len(seen) == 3

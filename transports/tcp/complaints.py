@@ -1,0 +1,37 @@
+"""Log lines about peers: hostile ones must not fill the disk with them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+Log = Callable[[str], None]
+
+logger = logging.getLogger("kraftcore.transports.tcp")
+
+_PERIOD_S = 10.0
+_LINES_A_PERIOD = 5
+_KINDS = 1000  # addresses are part of some; forgetting what was said costs a few lines
+
+
+class Complaints:
+    """At most five lines of one kind in ten seconds; the next one says how many were left out."""
+
+    def __init__(self, log: Log | None, now: Callable[[], float]) -> None:
+        self._log = logger.warning if log is None else log
+        self._now = now
+        self._kinds: dict[str, tuple[float, int]] = {}
+
+    def __call__(self, kind: str, text: str) -> None:
+        """Log ``text`` unless too many of its ``kind`` (a few words; there are few kinds) came before."""
+        now = self._now()
+        began, count = self._kinds.get(kind, (now, 0))
+        left_out = 0
+        if now - began >= _PERIOD_S:
+            left_out = max(0, count - _LINES_A_PERIOD)
+            began, count = now, 0
+        if len(self._kinds) >= _KINDS:
+            self._kinds.clear()
+        self._kinds[kind] = (began, count + 1)
+        if count < _LINES_A_PERIOD:
+            self._log(text if not left_out else f"{text} (and {left_out} more like it before)")

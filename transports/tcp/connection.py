@@ -1,0 +1,448 @@
+"""One TCP connection, either end: frames in, frames out.
+
+Writing happens in the task that calls: what the kernel takes at once is gone when ``write`` returns. Only the rest
+waits for a writer task, which exists as long as there is a rest. Reading happens in one task a connection, which hands
+out all frames that have arrived before it waits again; what their receivers write meanwhile to the same connection
+leaves together at the end, when there was more than one.
+
+TLS goes through memory buffers (``TlsPipe``), so that both hold for it, too.
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+from collections import deque
+from dataclasses import dataclass
+from itertools import islice
+from math import inf
+from struct import Struct
+
+import trio
+from trio.lowlevel import notify_closing, wait_readable, wait_writable
+
+from kraftcore.errors import LocalError
+from kraftcore.protocol.failure import Failure
+from kraftcore.transports.base import Parts
+from kraftcore.transports.tcp.complaints import Complaints
+from kraftcore.transports.tcp.limits import Limits
+from kraftcore.transports.tcp.tls import TlsPipe
+from kraftcore.transports.tcp.watch import Watch
+
+Buffers = list[bytes | bytearray | memoryview]
+
+_SIZE = Struct(">i")
+_pack_size = _SIZE.pack
+_unpack_size = _SIZE.unpack_from
+
+_BUFFER_BYTES = 64 * 1024  # read at once; longer frames are gathered beside the buffer
+_FIRST_BUFFER_BYTES = 4096  # while an accepted connection has sent no more
+_JOIN_BYTES = 16 * 1024  # up to here one copy is cheaper than gathering
+_CORK_BYTES = 64 * 1024
+_GATHER = 256  # buffers in one system call (Linux allows 1024)
+_READS_IN_A_ROW = 16  # then other connections get their turn
+
+_BROKEN_BY_PEER = {errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED, errno.ENOTCONN}
+
+
+def failure_of(error: OSError) -> Failure:
+    """What an error on an established connection means to those who wait for answers."""
+    if error.errno in _BROKEN_BY_PEER:
+        return Failure.RESET
+    return Failure.TIMED_OUT if error.errno == errno.ETIMEDOUT else Failure.OTHER
+
+
+@dataclass(slots=True)
+class Shared:
+    """What all connections of one transport have in common.
+
+    Attributes:
+        connections: all that are open, oldest first.
+        partial: connections that hold part of a long frame, in the order in which those began; with the bytes.
+        partial_bytes: their sum.
+    """
+
+    limits: Limits
+    watch: Watch
+    complain: Complaints
+    nursery: trio.Nursery
+    connections: dict[Connection, None]
+    partial: dict[Connection, int]
+    partial_bytes: int = 0
+
+
+class Connection:
+    """See the module. Subclasses take the frames (``on_frame``) and are told of the end (``on_broken``).
+
+    Attributes:
+        is_open: False as soon as it is broken, by whomever.
+        peer: the other side's address, for people.
+        arrivals: how often something was read.
+    """
+
+    min_frame_bytes = 8
+    is_server = False
+
+    def __init__(self, shared: Shared, sock: socket.socket, peer: str, tls: TlsPipe | None) -> None:
+        self.is_open = True
+        self.peer = peer
+        self.arrivals = 0
+        shared.connections[self] = None
+        self._shared = shared
+        self._sock = sock
+        self._fd = sock.fileno()
+        self._tls = tls
+        self._max_frame_bytes = shared.limits.max_frame_bytes
+        self._buffer = memoryview(bytearray(_FIRST_BUFFER_BYTES if self.is_server else _BUFFER_BYTES))
+        self._end = 0  # bytes in the buffer
+        self._long: bytearray | None = None  # the frame under way, if the buffer is too small for it
+        self._long_bytes = 0  # its length, once it is here
+        self._outbox: deque[memoryview] = deque()
+        self._outbox_bytes = 0
+        self._cork: Buffers | None = None
+        self._cork_bytes = 0
+        self._frame_began = inf
+        self._frame_due = inf
+        self._write_due = inf
+        self._idle_due = 0.0
+        self._arrivals_swept = -1
+
+    # ---- for subclasses
+
+    def on_frame(self, frame: bytes) -> None:
+        """A whole frame is here."""
+        raise NotImplementedError
+
+    def on_broken(self, failure: Failure, why: str) -> None:
+        """Called once. The socket is closed already; ``why`` is for people."""
+        raise NotImplementedError
+
+    def must_pause(self) -> bool:
+        """Whether to stop reading until ``resume`` is called."""
+        return False
+
+    async def paused(self) -> None:
+        """Wait until reading may go on."""
+
+    def on_drained(self) -> None:
+        """The other side took something of what was queued."""
+
+    def is_busy(self) -> bool:
+        """Whether somebody waits for something here, so that silence is no idleness."""
+        return False
+
+    # ---- reading
+
+    async def read(self) -> None:
+        """Read until the connection is broken."""
+        fd, take = self._fd, self._take
+        more = self._tls is not None  # it may have come along with the end of the handshake
+        while self.is_open:
+            try:
+                # What is here already, in a buffer of ours, makes no socket readable.
+                await (trio.lowlevel.checkpoint() if more else wait_readable(fd))
+            except trio.ClosedResourceError:
+                return
+            for _ in range(_READS_IN_A_ROW):
+                more = self.is_open and take()
+                while self.is_open and self.must_pause():
+                    await self.paused()
+                    if self.is_open:
+                        self._hand_out()
+                if not more:
+                    break
+
+    async def shake_hands(self) -> None:
+        """Do what TLS needs before ``read``, if there is TLS."""
+        tls = self._tls
+        if tls is None:
+            self.on_established()
+            return
+        while self.is_open:
+            try:
+                done = tls.shake_hands()
+                self._push_tls(tls)
+                if done:
+                    self.on_established()
+                    return
+                await wait_readable(self._fd)
+                tls.feed(self._sock)
+            except trio.ClosedResourceError:
+                return
+            except (BlockingIOError, InterruptedError):
+                continue
+            except OSError as error:  # ssl.SSLError is one
+                self._push_tls(tls)  # the alert
+                self.break_(Failure.OTHER, f"TLS handshake failed: {error}", "TLS")
+
+    def on_established(self) -> None:
+        """Frames may be written."""
+
+    def _take(self) -> bool:
+        """Read once and hand out every whole frame. Returns whether more may have arrived."""
+        end = self._end
+        space = self._buffer[end:] if end else self._buffer
+        tls = self._tls
+        try:
+            if tls is None:
+                got = self._sock.recv_into(space)
+                more = got == len(space)
+            else:
+                got = tls.read_into(self._sock, space)
+                more = tls.has_more()
+                self._push_tls(tls)
+        except (BlockingIOError, InterruptedError):
+            if tls is not None:
+                self._push_tls(tls)
+            return False
+        except OSError as error:
+            self.break_(failure_of(error), f"connection broke: {error}")
+            return False
+        if not got:
+            self.break_(Failure.RESET, "the other side closed the connection")
+            return False
+        self._end = end + got
+        self.arrivals += 1
+        self._hand_out()
+        return more
+
+    def _hand_out(self) -> None:
+        buffer, end, start = self._buffer, self._end, 0
+        if self._long is not None:
+            start = self._gather(self._long)
+            if not self.is_open:
+                return
+        while end - start >= 4:
+            (size,) = _unpack_size(buffer, start)
+            if not self.min_frame_bytes <= size <= self._max_frame_bytes:
+                self._uncork()
+                self._refuse_size(size)
+                return
+            stop = start + 4 + size
+            if stop > end or self.must_pause():
+                break
+            frame = bytes(buffer[start + 4 : stop])
+            if stop != end and self._cork is None:
+                self._cork = []
+            start = stop
+            self.on_frame(frame)
+            if not self.is_open:
+                return
+        if self._cork is not None:
+            self._uncork()
+        if start == end:
+            self._end = 0
+            if self._long is None:
+                self._frame_began = self._frame_due = inf
+        else:
+            self._keep(start, end)
+
+    def _gather(self, long: bytearray) -> int:
+        """Move what belongs to the long frame out of the buffer, and hand it out when it is whole. Returns how much."""
+        shared, end = self._shared, self._end
+        taken = min(end, self._long_bytes - len(long))
+        long += self._buffer[:taken]
+        if len(long) == self._long_bytes:
+            shared.partial_bytes -= shared.partial.pop(self)
+            self._long = None
+            self.on_frame(bytes(long))
+            return taken
+        shared.partial[self] += taken  # keeps its place among the others
+        shared.partial_bytes += taken
+        if end == len(self._buffer) < _BUFFER_BYTES:
+            self._buffer = memoryview(bytearray(_BUFFER_BYTES))
+        while shared.partial_bytes > shared.limits.receive_memory_bytes:
+            slowest = next(iter(shared.partial))
+            slowest.break_(Failure.OTHER, "memory for frames under way ran out and its frame began first", "memory")
+        return taken
+
+    def _refuse_size(self, size: int) -> None:
+        first = _SIZE.pack(size)
+        if first[:2] == b"\x16\x03":
+            text = "it speaks TLS, this side does not"
+        elif first[:2] == b"\x15\x03":
+            text = "it answers with a TLS alert: it expects TLS, which this side does not use"
+        else:
+            text = (
+                f"a frame of {size} bytes was announced; {self.min_frame_bytes} to {self._max_frame_bytes} are allowed"
+            )
+        self.break_(Failure.OTHER, text, "garbage")
+
+    def _keep(self, start: int, end: int) -> None:
+        """Bytes ``start`` to ``end`` are left over: part of a frame, or more when reading is to pause."""
+        rest = end - start
+        buffer = self._buffer
+        if start:
+            buffer[:rest] = buffer[start:end]
+        self._end = rest
+        if self.must_pause():
+            self._frame_began = self._frame_due = inf
+            return
+        size = _unpack_size(buffer)[0] if rest >= 4 else 0
+        shared = self._shared
+        if start or self._frame_began == inf:
+            self._frame_began = shared.watch.now()
+        limits = shared.limits
+        self._frame_due = self._frame_began + limits.frame_timeout_ms / 1000 + size / limits.min_bytes_per_second
+        shared.watch.by(self._frame_due)
+        if 4 + size > _BUFFER_BYTES:
+            # It grows with what arrives: a length alone reserves nothing.
+            self._long, self._long_bytes = bytearray(buffer[4:rest]), size
+            self._end = 0
+            shared.partial[self] = rest
+            shared.partial_bytes += rest
+        elif rest == len(buffer):
+            self._buffer = memoryview(bytearray(_BUFFER_BYTES))
+            self._buffer[:rest] = buffer
+
+    # ---- writing
+
+    def write(self, parts: Parts) -> None:
+        """Send a frame, or queue what the kernel does not take. Never fails: a broken connection is told later.
+
+        Raises:
+            LocalError: the frame is longer than ``max_frame_bytes``; nothing was sent.
+        """
+        size = 0
+        for part in parts:
+            size += len(part)
+        if size > self._max_frame_bytes:
+            raise LocalError(f"a frame of {size} bytes exceeds max_frame_bytes ({self._max_frame_bytes})")
+        cork = self._cork
+        if cork is None:
+            self._push([_pack_size(size), *parts], size + 4)
+            return
+        cork.append(_pack_size(size))
+        cork.extend(parts)
+        self._cork_bytes += size + 4
+        if self._cork_bytes > _CORK_BYTES:
+            self._uncork()
+            self._cork = []
+
+    def _uncork(self) -> None:
+        cork, size = self._cork, self._cork_bytes
+        self._cork, self._cork_bytes = None, 0
+        if cork:
+            self._push(cork, size)
+
+    def _push(self, buffers: Buffers, size: int) -> None:
+        tls = self._tls
+        if tls is not None:
+            try:
+                data = tls.encrypt(b"".join(buffers))
+            except OSError as error:
+                self._shared.watch.later(self.break_, failure_of(error), f"connection broke: {error}")
+                return
+            buffers, size = [data], len(data)
+        self._push_raw(buffers, size)
+
+    def _push_tls(self, tls: TlsPipe) -> None:
+        data = tls.outgoing()
+        if data:
+            self._push_raw([data], len(data))
+
+    def _push_raw(self, buffers: Buffers, size: int) -> None:
+        if not self.is_open:
+            return
+        if not self._outbox:
+            if size <= _JOIN_BYTES or len(buffers) > _GATHER:
+                buffers = [b"".join(buffers)]
+            try:
+                sent = self._sock.send(buffers[0]) if len(buffers) == 1 else self._sock.sendmsg(buffers)
+            except (BlockingIOError, InterruptedError):
+                sent = 0
+            except OSError as error:
+                self._shared.watch.later(self.break_, failure_of(error), f"connection broke: {error}")
+                return
+            if sent == size:
+                return
+            self._write_due = self._shared.watch.now() + self._shared.limits.frame_timeout_ms / 1000
+            self._shared.watch.by(self._write_due)
+            self._shared.nursery.start_soon(self._drain)
+            size -= sent
+            buffers = _without(buffers, sent)
+        elif self.is_server and self._outbox_bytes + size > self._shared.limits.connection_memory_bytes:
+            self._shared.watch.later(self.break_, Failure.TIMED_OUT, "it does not read its responses", "slow reader")
+            return
+        self._outbox.extend(map(memoryview, buffers))
+        self._outbox_bytes += size
+
+    async def _drain(self) -> None:
+        """The writer task."""
+        outbox = self._outbox
+        while self.is_open and outbox:
+            try:
+                await wait_writable(self._fd)
+                if not self.is_open:
+                    return  # type: ignore[unreachable]  # it was broken meanwhile
+                sent = self._sock.sendmsg(list(islice(outbox, _GATHER)))
+            except (BlockingIOError, InterruptedError):
+                continue
+            except trio.ClosedResourceError:
+                return
+            except OSError as error:
+                self.break_(failure_of(error), f"connection broke: {error}")
+                return
+            self._outbox_bytes -= sent
+            self._write_due = self._shared.watch.now() + self._shared.limits.frame_timeout_ms / 1000
+            while sent:
+                first = outbox[0]
+                if sent < len(first):
+                    outbox[0] = first[sent:]
+                    break
+                sent -= len(first)
+                outbox.popleft()
+            self.on_drained()
+        self._write_due = inf
+
+    # ---- time and end
+
+    def sweep(self, now: float) -> float:
+        """Break it if one of its deadlines has passed. Returns the next one."""
+        if now >= self._frame_due:
+            self.break_(Failure.TIMED_OUT, "a frame began and did not arrive in time", "slow sender")
+            return inf
+        if now >= self._write_due:
+            self.break_(Failure.TIMED_OUT, "it does not read", "slow reader")
+            return inf
+        idle_s = self._shared.limits.idle_timeout_ms / 1000 * (1 if self.is_server else 0.9)
+        if self.arrivals != self._arrivals_swept or self.is_busy():
+            self._arrivals_swept = self.arrivals
+            self._idle_due = now + idle_s
+        elif now >= self._idle_due:
+            self.break_(Failure.OTHER, "idle")
+            return inf
+        return min(self._frame_due, self._write_due, self._idle_due)
+
+    def break_(self, failure: Failure, why: str, kind: str = "") -> None:
+        """Close the socket and tell the subclass; further calls do nothing.
+
+        Args:
+            failure: for those who wait for answers.
+            why: for people.
+            kind: when given, ``why`` is logged, rate-limited by kind.
+        """
+        if not self.is_open:
+            return
+        self.is_open = False
+        shared = self._shared
+        shared.connections.pop(self, None)
+        shared.partial_bytes -= shared.partial.pop(self, 0)
+        notify_closing(self._fd)
+        self._sock.close()
+        self._buffer = memoryview(b"")
+        self._end = 0
+        self._long = None
+        self._outbox.clear()
+        if kind:
+            shared.complain(kind, f"{'connection from' if self.is_server else 'connection to'} {self.peer}: {why}")
+        self.on_broken(failure, why)
+
+
+def _without(buffers: Buffers, sent: int) -> Buffers:
+    """What is left of ``buffers`` after their first ``sent`` bytes."""
+    for index, buffer in enumerate(buffers):
+        if sent < len(buffer):
+            return [memoryview(buffer)[sent:], *buffers[index + 1 :]]
+        sent -= len(buffer)
+    return []

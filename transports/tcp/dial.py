@@ -1,0 +1,135 @@
+"""From a name and a port to a connected socket."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeAlias
+
+import trio
+
+from kraftcore.protocol.failure import Failure
+from kraftcore.transports.base import Address
+
+Target: TypeAlias = tuple[int, tuple[Any, ...]]
+"""Address family and the address as ``socket.connect`` takes it."""
+
+Resolve: TypeAlias = Callable[[Address], Awaitable[Sequence[Target]]]
+"""All addresses of a peer, best first. OSError: there are none."""
+
+# The next address gets its chance when the one before has not answered for so long (RFC 8305, section 5).
+_HEAD_START_S = 0.25
+# This machine has no such addresses: says nothing about the peer.
+NOT_FROM_HERE = {errno.ENETUNREACH, errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
+
+
+# Peers may name hosts that are no names and ports that are none: ValueError and OverflowError.
+_UNUSABLE = (OSError, ValueError, OverflowError)
+
+
+async def resolve_name(address: Address) -> list[Target]:
+    """Ask the system; numbers are not looked up."""
+    found = await trio.socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys((int(family), target) for family, _, _, _, target in found))
+
+
+class DialError(Exception):
+    """No connection came about.
+
+    Attributes:
+        failure: what to tell those who wait for it.
+    """
+
+    def __init__(self, failure: Failure, why: str) -> None:
+        super().__init__(why)
+        self.failure = failure
+
+
+async def dial(address: Address, resolve: Resolve, timeout_s: float) -> socket.socket:
+    """Connect to whichever of the peer's addresses answers first.
+
+    Raises:
+        DialError: none did; REFUSED when nobody listens at any that can be reached from here.
+    """
+    errors: list[Exception] = []
+    with trio.move_on_after(timeout_s):
+        try:
+            targets = list(await resolve(address))
+        except _UNUSABLE as error:
+            raise DialError(Failure.OTHER, f"cannot resolve {address.host}: {error}") from error
+        if len(targets) == 1:
+            try:
+                return await _connect(targets[0])
+            except _UNUSABLE as error:
+                errors.append(error)
+        else:
+            winner = await _race(targets, errors)
+            if winner is not None:
+                return winner
+        numbers = {getattr(error, "errno", None) for error in errors}
+        refused = errno.ECONNREFUSED in numbers and numbers <= {errno.ECONNREFUSED} | NOT_FROM_HERE
+        text = "; ".join(dict.fromkeys(map(str, errors))) or f"{address.host} has no address"
+        raise DialError(Failure.REFUSED if refused else Failure.OTHER, text)
+    raise DialError(Failure.OTHER, f"no answer within {timeout_s:g} s")
+
+
+async def _race(targets: list[Target], errors: list[Exception]) -> socket.socket | None:
+    winners: list[socket.socket] = []
+
+    async def attempt(target: Target, failed: trio.Event) -> None:
+        try:
+            sock = await _connect(target)
+        except _UNUSABLE as error:
+            errors.append(error)
+            failed.set()
+            return
+        winners.append(sock)
+        nursery.cancel_scope.cancel()
+
+    try:
+        async with trio.open_nursery() as nursery:
+            for target in targets:
+                failed = trio.Event()
+                nursery.start_soon(attempt, target, failed)
+                with trio.move_on_after(_HEAD_START_S):
+                    await failed.wait()
+    except BaseException:
+        _close_all(winners)
+        raise
+    _close_all(winners[1:])
+    return winners[0] if winners else None
+
+
+def _close_all(sockets: list[socket.socket]) -> None:
+    for sock in sockets:
+        sock.close()
+
+
+async def _connect(target: Target) -> socket.socket:
+    family, address = target
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setblocking(False)
+        tune(sock)
+        code = sock.connect_ex(address)
+        if code == errno.EINPROGRESS:
+            await trio.lowlevel.wait_writable(sock.fileno())
+            code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if code == 0 and sock.getsockname() == sock.getpeername():
+            code = errno.ECONNREFUSED  # the kernel picked that very port as ours and connected us to ourselves
+        if code:
+            raise OSError(code, errno.errorcode.get(code, "?") + f" from {address[0]} port {address[1]}")
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def tune(sock: socket.socket) -> None:
+    """Small frames leave at once; a peer whose machine vanished is noticed within a minute."""
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
+        if hasattr(socket, name):
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

@@ -1,0 +1,281 @@
+"""The accepting side: bounded, and quick to let go of whoever does not speak Kafka."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import socket
+from math import inf
+from typing import Any
+
+import trio
+
+from kraftcore.errors import LocalError, TransportError
+from kraftcore.protocol.failure import Failure
+from kraftcore.transports.base import Address, Origin, Parts, Serve
+from kraftcore.transports.exchange import Responses
+from kraftcore.transports.tcp.connection import Connection, Shared
+from kraftcore.transports.tcp.dial import NOT_FROM_HERE, tune
+from kraftcore.transports.tcp.tls import TlsContexts
+
+_BACKLOG = 1024
+_ACCEPTS_IN_A_ROW = 8  # then the connections there are get their turn
+_PORTS_TRIED = 5
+_OUT_OF_RESOURCES = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS}
+_OUT_OF_RESOURCES_PAUSE_S = 0.1
+
+
+class ServerConnection(Connection):
+    """An accepted connection.
+
+    Attributes:
+        ip: the other side's address without its port.
+        is_proven: it sent a request that got a response.
+    """
+
+    is_server = True
+
+    def __init__(self, server: Server, listener: Listener, sock: socket.socket, peer: Address) -> None:
+        tls = listener.tls.server_pipe() if listener.tls is not None else None
+        super().__init__(server.shared, sock, str(peer), tls)
+        self.ip = peer.host
+        self.is_proven = False
+        self._server = server
+        self._serve = listener.serve
+        self._listener = listener.name
+        self._origin = Origin(listener.name, self.peer)
+        self._responses = Responses(self._respond, self._refuse_request)
+        self._pause: trio.Event | None = None
+        self._first_due = server.shared.watch.now() + server.shared.limits.handshake_timeout_ms / 1000
+        server.shared.watch.by(self._first_due)
+
+    async def run(self) -> None:
+        """Until broken."""
+        await self.shake_hands()
+        await self.read()
+
+    def on_established(self) -> None:
+        """Who it is."""
+        if self._tls is not None:
+            self._origin = Origin(self._listener, self.peer, self._tls.principal())
+
+    def on_frame(self, frame: bytes) -> None:
+        """Have it served."""
+        self._first_due = inf
+        self._serve(frame, self._origin, self._responses.ticket())
+
+    def _respond(self, parts: Parts) -> None:
+        try:
+            self.write(parts)
+        except LocalError:
+            self.break_(Failure.OTHER, "its response was too long", "long response")
+            raise
+        if not self.is_proven:
+            self._server.proven(self)
+        if self._pause is not None:
+            self.on_drained()
+
+    def _refuse_request(self) -> None:
+        self.break_(Failure.OTHER, "what it sends is no Kafka request", "garbage")
+
+    def must_pause(self) -> bool:
+        """Whether it has enough unanswered requests and untaken responses for now."""
+        limits = self._shared.limits
+        return (
+            len(self._responses) >= limits.max_in_flight
+            or self._responses.early_bytes + self._outbox_bytes > limits.connection_memory_bytes // 2
+        )
+
+    async def paused(self) -> None:
+        """Wait until a response left."""
+        self._pause = trio.Event()
+        await self._pause.wait()
+        self._pause = None
+
+    def on_drained(self) -> None:
+        """Read on if there is room again."""
+        if self._pause is not None and not self.must_pause():
+            self._pause.set()
+
+    def is_busy(self) -> bool:
+        """Whether a request is being served."""
+        return bool(self._responses)
+
+    def sweep(self, now: float) -> float:
+        """As in the base class; also: the first request must come soon."""
+        if now >= self._first_due:
+            self.break_(Failure.TIMED_OUT, "no request came in time", "silent")
+            return inf
+        return min(self._first_due, super().sweep(now))
+
+    def on_broken(self, failure: Failure, why: str) -> None:
+        """Forget it. Replies that come later go nowhere."""
+        self._responses.close()
+        if self._pause is not None:
+            self._pause.set()
+        self._server.gone(self)
+
+
+class Listener:
+    """A name, the sockets bound for it, and who serves what comes in."""
+
+    def __init__(self, name: str, serve: Serve, sockets: list[socket.socket], tls: TlsContexts | None) -> None:
+        self.name = name
+        self.serve = serve
+        self.sockets = sockets
+        self.tls = tls
+
+    def close(self) -> None:
+        """No more connections."""
+        for sock in self.sockets:
+            if sock.fileno() >= 0:
+                trio.lowlevel.notify_closing(sock.fileno())
+                sock.close()
+
+
+class Server:
+    """All accepted connections of a transport, whichever listener they came in on."""
+
+    def __init__(self, shared: Shared) -> None:
+        self.shared = shared
+        self._unproven: dict[ServerConnection, None] = {}  # oldest first
+        self._by_ip: dict[str, int] = {}
+        self._count = 0
+        self._credit = 0.0  # connections that may be accepted now
+        self._credited = 0.0  # when that was reckoned
+
+    async def accept(self, listener: Listener, sock: socket.socket) -> None:
+        """Accept until the socket is closed."""
+        while sock.fileno() >= 0:
+            try:
+                await trio.lowlevel.wait_readable(sock.fileno())
+                await self._has_credit()
+                for _ in range(min(_ACCEPTS_IN_A_ROW, int(self._credit))):
+                    self._accepted(listener, *sock.accept())
+                    self._credit -= 1
+            except BlockingIOError:
+                continue
+            except trio.ClosedResourceError:
+                return
+            except OSError as error:
+                if error.errno == errno.EBADF:
+                    return
+                if error.errno in _OUT_OF_RESOURCES:
+                    self.shared.complain("accept", f"listener {listener.name} cannot accept connections: {error}")
+                    self._push_out(None)
+                    await trio.sleep(_OUT_OF_RESOURCES_PAUSE_S)
+                # Anything else is about the connection that was to be accepted: it is gone.
+
+    async def _has_credit(self) -> None:
+        """Wait until a connection may be accepted."""
+        rate = self.shared.limits.max_connection_creation_rate
+        while True:
+            now = self.shared.watch.now()
+            burst = max(1.0, rate / 10)
+            self._credit = min(burst, self._credit + (now - self._credited) * rate)
+            self._credited = now
+            if self._credit >= 1:
+                return
+            await trio.sleep(max(1 / rate, 0.01))
+
+    def _accepted(self, listener: Listener, sock: socket.socket, peer: tuple[str, int]) -> None:
+        limits = self.shared.limits
+        ip = peer[0]
+        if self._by_ip.get(ip, 0) >= limits.max_connections_per_peer and not self._push_out(ip):
+            self._turn_away(sock, f"{ip} has {self._by_ip[ip]} connections, no more are allowed from one address")
+            return
+        if self._count >= limits.max_connections and not self._push_out(None):
+            self._turn_away(sock, f"connection from {ip}: there are {self._count} already, no more are allowed")
+            return
+        try:
+            sock.setblocking(False)
+            tune(sock)
+        except OSError:  # it is gone already
+            sock.close()
+            return
+        connection = ServerConnection(self, listener, sock, Address(ip, peer[1]))
+        self._unproven[connection] = None
+        self._by_ip[ip] = self._by_ip.get(ip, 0) + 1
+        self._count += 1
+        self.shared.nursery.start_soon(connection.run)
+
+    def _turn_away(self, sock: socket.socket, why: str) -> None:
+        sock.close()
+        self.shared.complain("too many connections", why)
+
+    def _push_out(self, ip: str | None) -> bool:
+        """Break the oldest connection (from ``ip``, if given) that never sent a request; False: there is none."""
+        for connection in self._unproven:
+            if ip is None or connection.ip == ip:
+                connection.break_(
+                    Failure.OTHER, "its place was needed before it sent a request", "too many connections"
+                )
+                return True
+        return False
+
+    def proven(self, connection: ServerConnection) -> None:
+        """It had a request answered."""
+        connection.is_proven = True
+        self._unproven.pop(connection, None)
+
+    def gone(self, connection: ServerConnection) -> None:
+        """It was broken."""
+        self._unproven.pop(connection, None)
+        self._count -= 1
+        left = self._by_ip[connection.ip] - 1
+        if left:
+            self._by_ip[connection.ip] = left
+        else:
+            del self._by_ip[connection.ip]
+
+
+async def bind(address: Address) -> tuple[list[socket.socket], int]:
+    """Sockets that listen on all addresses of a host, and their port; an empty host means every interface.
+
+    Raises:
+        TransportError: one of them cannot be bound.
+    """
+    try:
+        found = await trio.socket.getaddrinfo(
+            address.host or None, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+    except (OSError, ValueError, OverflowError) as error:
+        raise TransportError(f"cannot listen on {address}: {error}") from error
+    targets = list(dict.fromkeys((family, target) for family, _, _, _, target in found))
+    tries_left = _PORTS_TRIED if address.port == 0 and len(targets) > 1 else 1
+    while True:
+        tries_left -= 1
+        try:
+            return _bind_all(targets, address.port)
+        except (OSError, OverflowError) as error:
+            # The port that was free on the first address is taken on another: try the next free one.
+            if not tries_left or getattr(error, "errno", None) != errno.EADDRINUSE:
+                raise TransportError(f"cannot listen on {address}: {error}") from error
+
+
+def _bind_all(targets: list[Any], port: int) -> tuple[list[socket.socket], int]:
+    """Sockets bound to the same port, and that port."""
+    missing = None
+    with contextlib.ExitStack() as undo:
+        sockets: list[socket.socket] = []
+        for family, target in targets:
+            sock = undo.enter_context(socket.socket(family, socket.SOCK_STREAM))
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            try:
+                sock.bind((target[0], port, *target[2:]))
+            except OSError as error:
+                sock.close()
+                if error.errno not in NOT_FROM_HERE:
+                    raise
+                missing = error  # a name may have addresses of a family that this machine does not speak
+                continue
+            sock.listen(_BACKLOG)
+            sock.setblocking(False)
+            sockets.append(sock)
+            port = sock.getsockname()[1]
+        if missing is not None and not sockets:
+            raise missing
+        undo.pop_all()
+    return sockets, port

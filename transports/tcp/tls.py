@@ -1,0 +1,209 @@
+"""TLS without a stream: the handshake, encryption and decryption as plain calls over memory buffers."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from kraftcore.errors import TransportError
+
+_READ_BYTES = 64 * 1024
+
+
+class TlsSettings(Protocol):
+    """What a transport wants to know about TLS; any object with these attributes will do. See ``TlsFiles``."""
+
+    @property
+    def certificate(self) -> str | None: ...  # noqa: D102
+    @property
+    def key(self) -> str | None: ...  # noqa: D102
+    @property
+    def ca(self) -> str | None: ...  # noqa: D102
+    @property
+    def client_auth(self) -> str: ...  # noqa: D102
+    @property
+    def key_password(self) -> str | None: ...  # noqa: D102
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """Paths of PEM files, and what is asked of clients.
+
+    Attributes:
+        certificate: our certificate with its chain; shown to clients, and to servers that ask (mutual TLS). None: this
+            side only connects, without a certificate of its own.
+        key: its private key; None when it is in the same file.
+        ca: certificates of the authorities that peers' certificates must come from; None: the system's.
+        client_auth: "none", "requested" (those who show a certificate must show a good one) or "required": Kafka's
+            ssl.client.auth.
+        key_password: of an encrypted key.
+    """
+
+    certificate: str | None = None
+    key: str | None = None
+    ca: str | None = None
+    client_auth: str = "none"
+    key_password: str | None = None
+
+
+_CLIENT_AUTH = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
+
+
+class TlsContexts:
+    """Both ends' contexts; ``reload`` reads the files anew, for connections made from then on.
+
+    TLS 1.2 at least. A client checks the server's certificate and that it names the host it connected to.
+
+    Raises:
+        TransportError: a file cannot be read or does not fit the others, or ``client_auth`` is unknown.
+    """
+
+    def __init__(self, settings: TlsSettings) -> None:
+        self._settings = settings
+        self.reload()
+
+    def reload(self) -> None:
+        """Read the files again. When that fails the old ones stay in use.
+
+        Raises:
+            TransportError: see the class.
+        """
+        client = self._context(ssl.PROTOCOL_TLS_CLIENT, ssl.CERT_REQUIRED)
+        verify = _CLIENT_AUTH.get(self._settings.client_auth)
+        if verify is None:
+            raise TransportError(
+                f"TLS setting client_auth: {self._settings.client_auth!r} is none of {', '.join(_CLIENT_AUTH)}"
+            )
+        server = self._context(ssl.PROTOCOL_TLS_SERVER, verify)
+        self._client, self._server = client, server
+
+    def _context(self, protocol: int, verify: ssl.VerifyMode) -> ssl.SSLContext:
+        settings = self._settings
+        context = ssl.SSLContext(protocol)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
+        context.verify_mode = verify
+        setting, path = "certificate", settings.certificate
+        try:
+            if path is not None:
+                context.load_cert_chain(path, settings.key, settings.key_password or "")
+            setting, path = "ca", settings.ca
+            if path is not None:
+                context.load_verify_locations(path)
+            elif verify != ssl.CERT_NONE:
+                context.load_default_certs()
+        except OSError as error:  # ssl.SSLError is one
+            beside = f" (key {settings.key})" if setting == "certificate" and settings.key else ""
+            raise TransportError(f"TLS setting {setting}: cannot use {path}{beside}: {error}") from error
+        return context
+
+    def server_pipe(self) -> TlsPipe:
+        """For an accepted connection."""
+        return TlsPipe(self._server, None)
+
+    def client_pipe(self, host: str) -> TlsPipe:
+        """For a connection to ``host``, which the server's certificate must name."""
+        return TlsPipe(self._client, host)
+
+    def check_server(self) -> None:
+        """Whether it is possible to listen.
+
+        Raises:
+            TransportError: there is no certificate.
+        """
+        if self._settings.certificate is None:
+            raise TransportError("TLS setting certificate: a listener needs one")
+
+
+class TlsPipe:
+    """One connection's TLS. ``server_host`` None: the server's end.
+
+    Errors are ``ssl.SSLError`` and ``OSError`` of the socket.
+    """
+
+    def __init__(self, context: ssl.SSLContext, server_host: str | None) -> None:
+        self._in = ssl.MemoryBIO()
+        self._out = ssl.MemoryBIO()
+        server = server_host is None
+        self._object = context.wrap_bio(self._in, self._out, server_side=server, server_hostname=server_host)
+        self._read: Callable[[int, memoryview], int] = self._object.read  # type: ignore[assignment]  # with a buffer
+
+    def shake_hands(self) -> bool:
+        """Go on with what has been fed; True when the handshake is done. Send ``outgoing`` either way."""
+        try:
+            self._object.do_handshake()
+        except ssl.SSLWantReadError:
+            return False
+        return True
+
+    def feed(self, sock: socket.socket) -> None:
+        """Read ciphertext once."""
+        data = sock.recv(_READ_BYTES)
+        if not data:
+            raise ConnectionResetError("the other side closed the connection during the handshake")
+        self._in.write(data)
+
+    def read_into(self, sock: socket.socket, space: memoryview) -> int:
+        """Decrypt into ``space``, as much as there is. Returns bytes; 0 when the other side closed."""
+        got, size = 0, len(space)
+        while got < size:
+            try:
+                got += self._read(size - got, space[got:])
+            except ssl.SSLWantReadError:
+                if got:
+                    break
+                data = sock.recv(_READ_BYTES)
+                if not data:
+                    break
+                self._in.write(data)
+            except ssl.SSLZeroReturnError:
+                break
+        return got
+
+    def has_more(self) -> bool:
+        """Whether decrypted or received bytes wait here."""
+        return self._in.pending > 0 or self._object.pending() > 0
+
+    def encrypt(self, data: bytes) -> bytes:
+        """The ciphertext to send, with whatever else is due."""
+        self._object.write(data)
+        return self._out.read()
+
+    def outgoing(self) -> bytes:
+        """What TLS itself wants sent: handshake, alerts, new keys."""
+        return self._out.read() if self._out.pending else b""
+
+    def principal(self) -> str | None:
+        """The peer's verified certificate's subject as in RFC 2253, last part first: ``CN=a,OU=b``; None without."""
+        certificate = self._object.getpeercert()
+        if not certificate:
+            return None
+        names = [
+            "+".join(f"{_SHORT.get(name, name)}={_escaped(value)}" for name, value in part)
+            for part in reversed(certificate.get("subject", ()))
+        ]
+        return ",".join(names)
+
+
+# The attribute names of RFC 2253, section 2.3; Kafka's default principal has them, too.
+_SHORT = {
+    "commonName": "CN",
+    "localityName": "L",
+    "stateOrProvinceName": "ST",
+    "organizationName": "O",
+    "organizationalUnitName": "OU",
+    "countryName": "C",
+    "streetAddress": "STREET",
+    "domainComponent": "DC",
+    "userId": "UID",
+}
+
+
+def _escaped(value: str) -> str:
+    text = "".join(f"\\{letter}" if letter in ',+"\\<>;' else letter for letter in value)
+    if text[:1] in {"#", " "}:
+        text = "\\" + text
+    return f"{text[:-1]}\\ " if text.endswith(" ") and len(text) > 1 and text[-2] != "\\" else text

@@ -1,0 +1,186 @@
+"""The transport itself: what a node holds in its hands."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from math import inf
+from struct import Struct
+from types import TracebackType
+from typing import Self
+
+import trio
+
+from kraftcore.errors import LocalError
+from kraftcore.protocol.failure import Failure
+from kraftcore.transports.base import Address, Answer, Parts, Serve
+from kraftcore.transports.exchange import answer_after_end
+from kraftcore.transports.tcp.client import Peer, Pending
+from kraftcore.transports.tcp.complaints import Complaints, Log
+from kraftcore.transports.tcp.connection import Shared
+from kraftcore.transports.tcp.dial import Resolve, resolve_name
+from kraftcore.transports.tcp.limits import Limits
+from kraftcore.transports.tcp.server import Listener, Server, bind
+from kraftcore.transports.tcp.tls import TlsContexts, TlsSettings
+from kraftcore.transports.tcp.watch import Watch
+
+_unpack_id = Struct(">i").unpack_from
+
+
+class TcpTransport:
+    """Kafka's framing over TCP, plain or TLS. Use it as ``async with TcpTransport(...) as transport``.
+
+    One connection a peer, made when it is first needed and made anew, after a growing and jittered pause, when it
+    broke; names are resolved each time and all their addresses tried. Bytes that were handed over leave at once or are
+    queued, up to ``connection_memory_bytes`` a connection.
+
+    ``serve`` and the callbacks must not raise: what they raise comes out of the ``async with``, like any error of a
+    background task, in an ExceptionGroup.
+
+    Args:
+        tls: files, as ``TlsFiles`` or any object with its attributes; None: no TLS. For listeners and connections
+            alike.
+        resolve: finds the addresses behind a name.
+        log: takes a line about a peer that misbehaves or cannot be reached; default: a warning of the logger
+            ``kraftcore.transports.tcp``. Rate-limited.
+        limits: what peers may use up: the fields of ``Limits`` (``max_frame_bytes=...``).
+
+    Raises:
+        LocalError: a limit is out of range.
+        TransportError: the TLS files do not work.
+    """
+
+    def __init__(
+        self,
+        *,
+        tls: TlsSettings | None = None,
+        resolve: Resolve = resolve_name,
+        log: Log | None = None,
+        **limits: int,
+    ) -> None:
+        self._tls = None if tls is None else TlsContexts(tls)
+        self._limits = Limits(**limits)
+        self._resolve = resolve
+        self._log = log
+        self._listeners: list[Listener] = []
+        self._peers: dict[Address, Peer] = {}
+        self._is_open = False
+
+    async def __aenter__(self) -> Self:
+        # Two nurseries: closing cancels the inner one, and whoever closes goes on inside the outer one.
+        self._manager = trio.open_nursery()
+        outer = await self._manager.__aenter__()
+        ready = trio.Event()
+        outer.start_soon(self._keep_nursery, ready)
+        await ready.wait()
+        self._watch = Watch(self._sweep)
+        complain = Complaints(self._log, self._watch.now)
+        self._shared = Shared(self._limits, self._watch, complain, self._nursery, {}, {})
+        self._server = Server(self._shared)
+        self._token = trio.lowlevel.current_trio_token()
+        self._is_open = True
+        self._nursery.start_soon(self._watch.run)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._close()
+        finally:
+            # Not given to the nursery: it would wrap what the body raised in a group.
+            await self._manager.__aexit__(None, None, None)
+
+    async def listen(self, listener: str, address: Address, serve: Serve) -> Address:
+        """See ``base.Transport``. A name is bound on all its addresses; an empty host means every interface."""
+        self._check_open()
+        if self._tls is not None:
+            self._tls.check_server()
+        sockets, port = await bind(address)
+        self._check_open()
+        one = Listener(listener, serve, sockets, self._tls)
+        self._listeners.append(one)
+        for sock in sockets:
+            self._nursery.start_soon(self._server.accept, one, sock)
+        return Address(address.host, port)
+
+    def request(self, address: Address, parts: Parts, timeout_ms: int, answer: Answer) -> None:
+        """See ``base.Transport``.
+
+        Raises:
+            LocalError: the frame is too short or too long, its correlation id is on its way to that peer already, or
+                the transport was never opened; ``answer`` is not called.
+        """
+        size = 0
+        for part in parts:
+            size += len(part)
+        if not 8 <= size <= self._limits.max_frame_bytes:
+            raise LocalError(f"a request of {size} bytes: 8 to {self._limits.max_frame_bytes} are allowed")
+        first = parts[0]
+        (correlation_id,) = _unpack_id(first if len(first) >= 8 else b"".join(parts), 4)
+        if not self._is_open:
+            if not hasattr(self, "_token"):
+                raise LocalError("the transport was never opened: use it as `async with TcpTransport(...)`")
+            answer_after_end(self._token, answer, Failure.OTHER)
+            return
+        watch = self._watch
+        now = watch.now()
+        due = now + timeout_ms / 1000
+        peer = self._peers.get(address)
+        if peer is None:
+            peer = self._peers[address] = Peer(self._shared, address, self._resolve, self._tls)
+        peer.request(correlation_id, parts, Pending(answer, now, due, size))
+        if due < watch.next:
+            watch.by(due)
+
+    async def aclose(self) -> None:
+        """See ``base.Transport``; leaving the ``async with`` does it."""
+        self._close()
+        await trio.lowlevel.checkpoint()
+
+    def reload_tls(self) -> None:
+        """Read the TLS files again; connections there are stay as they are.
+
+        Raises:
+            TransportError: the files do not work; the old ones stay in use.
+            LocalError: this transport uses no TLS.
+        """
+        if self._tls is None:
+            raise LocalError("this transport uses no TLS")
+        self._tls.reload()
+
+    def _check_open(self) -> None:
+        if not self._is_open:
+            raise LocalError("the transport is not open: use it as `async with TcpTransport(...)`, before it is closed")
+
+    def _sweep(self, now: float) -> float:
+        following = inf
+        for connection in list(self._shared.connections):
+            if connection.is_open:
+                following = min(following, connection.sweep(now))
+        for address, peer in list(self._peers.items()):
+            following = min(following, peer.sweep(now))
+            if peer.is_unused(now):
+                del self._peers[address]
+        return following
+
+    def _close(self) -> None:
+        if not self._is_open:
+            return
+        self._is_open = False
+        with ExitStack() as stack:  # last first, and all of them, even when a callback raises
+            stack.callback(self._nursery.cancel_scope.cancel)
+            stack.callback(self._watch.run_later)
+            for peer in self._peers.values():
+                stack.callback(peer.close)
+            for connection in self._shared.connections:
+                stack.callback(connection.break_, Failure.OTHER, "this side closes")
+            for listener in self._listeners:
+                stack.callback(listener.close)
+
+    async def _keep_nursery(self, ready: trio.Event) -> None:
+        try:
+            async with trio.open_nursery() as self._nursery:
+                ready.set()
+                await trio.sleep_forever()
+        finally:
+            self._close()

@@ -1,0 +1,61 @@
+"""The one timer of a transport, and the place for calls that must not happen inside another one."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from math import inf
+from typing import Any
+
+import trio
+
+# Looking through everything that has a deadline costs time: not more often than this.
+_GRAIN_S = 0.005
+
+
+class Watch:
+    """Calls ``sweep(now)`` when the earliest deadline is due; it returns the next one.
+
+    Attributes:
+        next: when the timer goes off, seconds of trio's clock.
+        now: trio's clock.
+    """
+
+    def __init__(self, sweep: Callable[[float], float]) -> None:
+        self.next = inf
+        self.now = trio.lowlevel.current_clock().current_time
+        self._sweep = sweep
+        self._later: deque[tuple[Callable[..., object], tuple[Any, ...]]] = deque()
+        self._wake = trio.Event()
+
+    def by(self, moment: float) -> None:
+        """Have ``sweep`` called at ``moment`` at the latest."""
+        if moment < self.next:
+            self.next = moment
+            self._wake.set()
+
+    def later(self, action: Callable[..., object], *arguments: Any) -> None:
+        """Call ``action`` soon, but not now."""
+        self._later.append((action, arguments))
+        self._wake.set()
+
+    def run_later(self) -> None:
+        """Make the calls that wait; those that they ask for wait for the next time."""
+        for _ in range(len(self._later)):
+            action, arguments = self._later.popleft()
+            action(*arguments)
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            if not self._later:
+                with trio.move_on_at(self.next):
+                    await self._wake.wait()
+            self._wake = trio.Event()
+            await trio.lowlevel.checkpoint()
+            self.run_later()
+            now = self.now()
+            if now >= self.next:
+                self.next = inf  # what the sweep itself sets in motion may bring it forward again
+                following = max(self._sweep(now), now + _GRAIN_S)
+                self.next = min(self.next, following)
