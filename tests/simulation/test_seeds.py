@@ -94,6 +94,12 @@ def test_a_run_can_be_had_again():
     assert (one.events, one.commits, one.simulated_s) == (two.events, two.commits, two.simulated_s)
 
 
+@pytest.mark.parametrize("nodes", [1, 2, 7])
+def test_other_sizes(nodes):
+    for seed in range(1, 9):
+        check(seed, nodes)
+
+
 def test_without_faults_there_is_one_leader_and_everything_is_committed():
     result = check(3, 3, faults=())
     assert result.epochs == 1
