@@ -19,7 +19,7 @@ import trio
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
-from faults.rounds import Broken, run_round  # noqa: E402
+from faults.rounds import Broken, run_round
 
 
 def main() -> int:
@@ -29,6 +29,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=8.0, help="how long things go wrong in a round")
     options = parser.parse_args()
     total: Counter[str] = Counter()
+    recoveries: list[float] = []
     for seed in range(options.seed, options.seed + options.rounds):
         folder = Path(tempfile.mkdtemp(prefix=f"kraftcore-faults-{seed}-"))
         begin = time.monotonic()
@@ -39,8 +40,10 @@ def main() -> int:
             return 1
         shutil.rmtree(folder)
         total += report.counts
+        recoveries.append(report.recovery_s)
         print(f"{report}; {time.monotonic() - begin:.0f} s", flush=True)
-    print(f"{options.rounds} rounds, 0 broken: " + ", ".join(f"{name} {count}" for name, count in sorted(total.items())))
+    counts = ", ".join(f"{name} {count}" for name, count in sorted(total.items()))
+    print(f"{options.rounds} rounds, 0 broken: {counts}; slowest recovery {max(recoveries):.1f} s")
     return 0
 
 

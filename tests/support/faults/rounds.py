@@ -26,10 +26,10 @@ from random import Random
 from socket import socket
 
 import trio
-from faults.client import Client, Outcomes
-from faults.proxy import Links, Proxy
 from linearizability import Operation, check, counter_step, register_step
 
+from faults.client import Client, Outcomes
+from faults.proxy import Links, Proxy
 from kraftcore.config import NodeConfig
 from kraftcore.core.batch import iter_batches
 from kraftcore.core.files import OsFiles
@@ -55,15 +55,16 @@ class Broken(Exception):
 
 @dataclass
 class Report:
-    """What happened in a round."""
+    """What happened in a round; ``recovery_s`` is how long the calm had to last for 120 further answers."""
 
     seed: int
     nodes: int
     counts: Counter[str] = field(default_factory=Counter)
+    recovery_s: float = 0.0
 
     def __str__(self) -> str:
         counts = ", ".join(f"{name} {count}" for name, count in sorted(self.counts.items()))
-        return f"seed {self.seed}: {self.nodes} nodes; {counts}"
+        return f"seed {self.seed}: {self.nodes} nodes; {counts}; recovered in {self.recovery_s:.1f} s"
 
 
 class Member:
@@ -301,8 +302,10 @@ class Round:
                 await self.torment(trouble)
             self.links.cut.clear()
             self.links.change()
+            calm = trio.current_time()
             goal = self.outcomes.answered + 20 * CLIENTS
             await self._until(lambda: self.outcomes.answered >= goal, "answers when all was calm again")
+            self.report.recovery_s = trio.current_time() - calm
             nursery.cancel_scope.cancel()
         return await self._applied_by_all()
 
@@ -353,10 +356,9 @@ class Round:
                 raise Broken(f"node {number} applied other writes than node {next(iter(applied))}")
         counts["acknowledged writes"] = len(self.outcomes.acknowledged)
         counts["leader changes"] = self._compare_logs()
-        check(
-            [operation for operation in history if operation.arguments[0][0] == "r"], register_step, None, partition=_key
-        )
-        check([operation for operation in history if operation.arguments[0][0] == "c"], _count, 0, partition=_key)
+        for kind, step, initial in (("r", register_step, None), ("c", _count, 0)):
+            theirs = [operation for operation in history if operation.arguments[0][0] == kind]
+            check(theirs, step, initial, partition=_key)
 
     def _compare_logs(self) -> int:
         """Compare; returns how many epochs began in what they share."""
@@ -367,7 +369,8 @@ class Round:
                 log = logs[member.number] = Log.open(OsFiles(), folder, LogConfig(), now_ms=0)
                 stack.callback(log.close)
             # While they stop, another one may lead for a moment and write that down.
-            start, end = (max(log.log_start_offset for log in logs.values()), min(log.log_end_offset for log in logs.values()))
+            start = max(log.log_start_offset for log in logs.values())
+            end = min(log.log_end_offset for log in logs.values())
             if end < self._everywhere:
                 raise Broken(f"a log ends at {end}, all had {self._everywhere}")
             digests, epochs = set(), set()
