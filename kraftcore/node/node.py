@@ -118,12 +118,15 @@ class Node:
         self.stopped = trio.Event()
         self.applier = Applier(machine, log, self._queue, config.session_expiry_ms, self._group_settled)
         self._replica = _replica(config, home, endpoints)
-        self._outbox = Outbox(transport, f"kraftcore-{home.key.id}", __version__, self._note)
+        client_id = f"kraftcore-{home.key.id}"
+        outbox = Outbox(transport, client_id, __version__, self._note)
+        # What waits for a commit must not hold up the fetches that bring the commit about.
+        self._questions = Outbox(transport, client_id, __version__, self._note, lane=1)
         self._driver = Driver(
             self._replica,
             log,
             home.quorum_state,
-            self._outbox,
+            outbox,
             self._clock,
             config.inline_flush_bytes,
             self._settle,
@@ -506,7 +509,7 @@ class Node:
     async def ask(self, host: str, port: int, request: Request, timeout_ms: int) -> Any:
         """Send any request to any node; returns the response, or a `Failure`."""
         future = Proposal(None, 0, False)
-        self._outbox.send(host, port, request, timeout_ms, future.succeed)
+        self._questions.send(host, port, request, timeout_ms, future.succeed)
         return await future.wait()
 
     # --- looking ------------------------------------------------------------------------------------------------------
