@@ -13,8 +13,8 @@ on leading instead.
 Source: Raft 3.10, with EndQuorumEpoch in place of TimeoutNow.
 
 **Reluctance.** A voter among Kafka's controllers must not lead for long: brokers need one that knows their requests. It
-may be the only one with all that is committed, though, so it cannot refuse for good, either. So a reluctant replica lets
-the others' timers run out before its own counts, and as a leader hands over to the first voter that keeps up.
+may be the only one with all that is committed, though, so it cannot refuse for good. So a reluctant replica lets the
+others' timers run out before its own counts, and as a leader hands over to the first voter that keeps up.
 Source: ours; safe because only timing differs, and when a leader resigns.
 """
 
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 UNKNOWN = -1
 # An observer that has not fetched for this long is forgotten. Source: Kafka 4.3.1 LeaderState.
 OBSERVER_TIMEOUT_MS = 300_000
-# In fetch timeouts: how long a reluctant leader leaves a voter alone that it handed over to before. Two reluctant voters
-# without a third would pass leadership to and fro without it.
+# In fetch timeouts: how long a reluctant leader leaves a voter alone that it handed over to before. Without it, two
+# reluctant voters and no third would pass leadership to and fro.
 HAND_OVER_AGAIN = 30
 
 
