@@ -36,7 +36,7 @@ TOOLS = {
     "topics": "org.apache.kafka.tools.TopicCommand",
     "elect": "org.apache.kafka.tools.LeaderElectionCommand",
 }
-OURS = [sys.executable, "-m", "kraftcore"]
+OURS = [sys.executable, "-P", "-c", "import sys; from kraftcore.cli import main; sys.exit(main())"]
 HOST = "127.0.0.1"
 JVM = ["java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xss512k"]
 PATIENCE_S = 60
@@ -248,7 +248,8 @@ class KafkaLab:
 
     def broker(self, node_id: int, **properties: object) -> KafkaNode:
         """A broker, not yet formatted or started."""
-        return self._add(KafkaNode, node_id, "broker", "PLAINTEXT", {"offsets_topic_replication_factor": 1, **properties})
+        known = {"offsets_topic_replication_factor": 1, **properties}
+        return self._add(KafkaNode, node_id, "broker", "PLAINTEXT", known)
 
     def _add(self, kind: type[N], node_id: int, role: str, listener: str, properties: dict[str, object]) -> N:
         port = free_port()
