@@ -9,10 +9,10 @@ ones there; what is written to recipes, write in a ``Transaction`` with ``check_
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from math import inf
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Self
 
 import trio
 
@@ -116,7 +116,7 @@ class Lock(Recipe):
             asked_at = trio.current_time()
             token = await self._call("acquire", owner, self.lease_ms, pack(self.info), True)
             while not token:
-                await self._wait_turn()
+                await self._wait_turn(min(self._left_s() + 0.01, self.lease_ms / 3000))
                 asked_at = trio.current_time()
                 # Also keeps our place in line, and lets the holder's time pass.
                 token = await self._call("acquire", owner, self.lease_ms, pack(self.info), True)
@@ -159,30 +159,9 @@ class Lock(Recipe):
             return None
         return Holder(unpack(claim.info), claim.token)
 
-    async def observe(self) -> AsyncIterator[Holder | None]:
-        """The holder now, and each later one (or None) as this replica learns of it.
-
-        Raises:
-            NodeStoppedError: the node stopped.
-        """
-        last: Holder | None | Literal[False] = False
-        while True:
-            changed = trio.Event()
-            watcher = self._watch(lambda _, changed=changed: changed.set())
-            try:
-                now = self.peek_holder() if last is not False else await self.holder()
-                if now != last:
-                    last = now
-                    yield now
-                elif now is None:
-                    await self.client.wait(changed)
-                else:
-                    with trio.move_on_after(self._left_s() + _MARGIN):
-                        await self.client.wait(changed)
-                        continue
-                    await self._call("poke")
-            finally:
-                self.client.machine.unwatch(watcher)
+    def observe(self) -> Observation:
+        """The holder now, and each later one (or None) as this replica learns of it: an async iterator."""
+        return Observation(self)
 
     def _left_s(self) -> float:
         """Until the holder's lease ends, at most."""
@@ -190,15 +169,16 @@ class Lock(Recipe):
         holder = state.holder if isinstance(state, LockState) else None
         return 0.0 if holder is None else max(holder.deadline_ms - self.client.machine.now_ms, 0) / 1000
 
-    async def _wait_turn(self) -> None:
-        """Until the lock changes hands, may have lapsed, or our place in line wants renewal."""
+    async def _wait_turn(self, timeout_s: float) -> bool:
+        """Until the lock changes hands; returns whether time was up before."""
         changed = trio.Event()
         watcher = self._watch(lambda _: changed.set())
         try:
-            with trio.move_on_after(min(self._left_s() + 0.01, self.lease_ms / 3000)):
+            with trio.move_on_after(timeout_s) as scope:
                 await self.client.wait(changed)
         finally:
             self.client.machine.unwatch(watcher)
+        return scope.cancelled_caught
 
     async def _give_up(self, owner: bytes) -> None:
         """Leave nothing behind, if that can be had soon; else time does it."""
@@ -207,6 +187,30 @@ class Lock(Recipe):
                 await self._call("release", owner)
             except KraftError:
                 return
+
+
+class Observation:
+    """What ``Lock.observe`` returns. `NodeStoppedError` ends it."""
+
+    def __init__(self, lock: Lock) -> None:
+        self._lock = lock
+        self._last: tuple[Holder | None] | None = None
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Holder | None:
+        lock = self._lock
+        if self._last is None:
+            self._last = (await lock.holder(),)
+            return self._last[0]
+        await trio.lowlevel.checkpoint()
+        while (now := lock.peek_holder()) == self._last[0]:
+            # A holder that died says nothing: somebody has to let time pass.
+            if await lock._wait_turn(inf if now is None else lock._left_s() + _MARGIN):
+                await lock._call("poke")
+        self._last = (now,)
+        return now
 
 
 class Held:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import trio
 
 from kraftcore import Node, NodeConfig, StateMachine, open_node
-from kraftcore.errors import NodeStoppedError
+from kraftcore.errors import NodeStoppedError, NotLeaderError, OutcomeUnknownError
 from kraftcore.node.plugin import Plugin
 from kraftcore.raft.roles import Role
 from kraftcore.transports.memory import MemoryNetwork
@@ -40,7 +40,7 @@ class MemoryQuorum:
         while True:
             for node in self.nodes.values():
                 if node.status().role is Role.LEADER:
-                    with trio.move_on_after(0.5):
+                    with trio.move_on_after(0.5), suppress(NotLeaderError, OutcomeUnknownError):
                         await node.append(b"\x00", forward=False)
                         return node
             await trio.sleep(0.01)
