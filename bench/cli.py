@@ -5,20 +5,26 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import os
 import shutil
+import signal
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from bench import report
 from bench.harness import FULL, OURS, QUICK, SMOKE, Case, Effort, Missing, Outcome, Sum, add_up, measure
+from bench.suites.nodes import NodeCase
 
-SUITES = ("core",)
-"""Modules of bench.suites; each has ``cases(folder, effort) -> list[Case | Sum]``."""
+SUITES = ("core", "nodes")
+"""Modules of bench.suites."""
+
+MEMORY_ONLY = ("tmpfs", "ramfs")
+Chosen = Case | Sum | NodeCase
 
 
 def parser() -> argparse.ArgumentParser:
@@ -31,20 +37,24 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--save", metavar="FILE", type=Path, help="also write the rows, and the machine, to FILE")
     result.add_argument("--dir", metavar="DIR", type=Path, help="put log files here (default: the temporary folder)")
     result.add_argument("--list", action="store_true", help="name the cases and what they do")
+    nodes = result.add_argument_group("nodes")
+    nodes.add_argument("--build", action="store_true", help="build the peers and run nothing")
+    nodes.add_argument("--rounds", metavar="N", type=int, help="how often each peer takes its turn")
+    nodes.add_argument("--minutes", metavar="M", type=float, help="length of the soak, which runs when --only names it")
     amount = result.add_mutually_exclusive_group()
     amount.add_argument("--quick", action="store_true", help="fewer and shorter rounds")
     amount.add_argument("--smoke", action="store_true", help="one call each on small input: only proves that it runs")
     return result
 
 
-def choose(cases: Sequence[Case | Sum], only: str | None) -> list[Case | Sum]:
+def choose(cases: Sequence[Chosen], only: str | None) -> list[Chosen]:
     """Pick cases by name; a name also stands for its sub-cases, a sum brings its parts.
 
     Raises:
         ValueError: a name fits no case.
     """
     if only is None:
-        return list(cases)
+        return [case for case in cases if not (isinstance(case, NodeCase) and case.on_request)]
     chosen: set[str] = set()
     for name in filter(None, (part.strip() for part in only.split(","))):
         fits = [case for case in cases if case.name == name or case.name.startswith(name + "-")]
@@ -55,23 +65,40 @@ def choose(cases: Sequence[Case | Sum], only: str | None) -> list[Case | Sum]:
     return [case for case in cases if case.name in chosen]
 
 
-def with_peers(case: Case | Sum, peers: str | None) -> Case | Sum:
-    """Keep only the contenders asked for, and ourselves."""
-    if peers is None or isinstance(case, Sum):
-        return case
+def with_peers(cases: Sequence[Chosen], peers: str | None) -> list[Chosen]:
+    """Keep only the contenders asked for, and ourselves.
+
+    Raises:
+        ValueError: a text is in no contender's name.
+    """
+    if peers is None:
+        return list(cases)
     wanted = [part.strip().lower() for part in peers.split(",")]
-    kept = {
-        name: factory
-        for name, factory in case.contenders.items()
-        if name == OURS or any(part in name.lower() for part in wanted)
-    }
-    return replace(case, contenders=kept)
+    names = sorted({name for case in cases if not isinstance(case, Sum) for name in case.contenders})
+    for part in wanted:
+        if not any(part in name.lower() for name in names):
+            raise ValueError(f"no peer {part!r}; there are {', '.join(name for name in names if name != OURS)}")
+
+    def kept(name: str) -> bool:
+        return name == OURS or any(part in name.lower() for part in wanted)
+
+    return [
+        case
+        if isinstance(case, Sum)
+        else replace(case, contenders={name: each for name, each in case.contenders.items() if kept(name)})  # type: ignore[arg-type]
+        for case in cases
+    ]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; 0 when every chosen case has a figure of ours and no peer disagreed with our result."""
     options = parser().parse_args(arguments)
     effort = QUICK if options.quick else SMOKE if options.smoke else FULL
+    if options.suite != "nodes" and (options.build or options.rounds or options.minutes):
+        print("python -m bench: --build, --rounds and --minutes belong to the suite nodes", file=sys.stderr)
+        return 2
+    # As a signal that merely ends the process would leave files and nodes behind.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     folder = Path(tempfile.mkdtemp(prefix="kraftcore-bench-", dir=options.dir))
     try:
         try:
@@ -80,54 +107,68 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"python -m bench: {error}; run pip install '.[bench]' in the repository", file=sys.stderr)
             return 2
         try:
-            cases = choose(suite.cases(folder, effort), options.only)
+            cases: list[Any] = with_peers(choose(suite.cases(folder, effort), options.only), options.peers)
         except ValueError as error:
             print(f"python -m bench: {error}", file=sys.stderr)
             return 2
         if options.list:
-            for case in cases:
+            for case in suite.cases(folder, effort):
                 print(f"{case.name:<30} {case.about}")
             return 0
-        return run([with_peers(case, options.peers) for case in cases], effort, folder, options)
+        if options.build:
+            return 0 if suite.build(cases, print) else 1
+        status = report.Status()
+        facts = report.environment(folder)
+        if options.suite == "nodes":
+            if facts["files_in"] in MEMORY_ONLY:
+                print(f"files are in {facts['files_in']}, where nothing is durable: see --dir", file=sys.stderr)
+            plan = suite.plan_for(effort, options.rounds, options.minutes)
+            outcomes = suite.measure(cases, plan, folder, facts, status)
+        else:
+            outcomes = one_by_one(cases, effort, status)
+        return run(outcomes, facts, status, options)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def run(cases: Sequence[Case | Sum], effort: Effort, folder: Path, options: argparse.Namespace) -> int:
-    """Measure the cases and print them as they come."""
-    facts = report.environment(folder)
-    status = report.Status()
-    outcomes: list[Outcome] = []
+def one_by_one(cases: Sequence[Case | Sum], effort: Effort, status: report.Status) -> Iterator[Outcome]:
+    """Measure case after case; a case that we cannot run gives an outcome without a figure of ours."""
+    done: list[Outcome] = []
+    begin = time.monotonic()
+    for number, case in enumerate(cases, 1):
+        prefix = f"[{number}/{len(cases)}, {time.monotonic() - begin:.0f} s] {case.name}: "
+        try:
+            if isinstance(case, Sum):
+                outcome = add_up(case, done)
+            else:
+                outcome = measure(case, effort, lambda text, prefix=prefix: status(prefix + text))  # type: ignore[misc]
+        except Missing as reason:
+            outcome = Outcome(case.name, case.unit, case.higher_is_better, case.figure, missing={OURS: str(reason)})  # type: ignore[union-attr]
+        done.append(outcome)
+        yield outcome
+
+
+def run(outcomes: Iterator[Outcome], facts: dict[str, Any], status: report.Status, options: argparse.Namespace) -> int:
+    """Print what is measured as it comes."""
     saved: list[dict[str, Any]] = []
     failed = False
     begin = time.monotonic()
     if not options.json:
         print(report.heading(facts))
-        print(report.HEAD)
-    for number, case in enumerate(cases, 1):
-        prefix = f"[{number}/{len(cases)}, {time.monotonic() - begin:.0f} s] {case.name}: "
-        try:
-            if isinstance(case, Sum):
-                outcome = add_up(case, outcomes)
-                if outcome is None:
-                    raise Missing("a part was not measured")
-            else:
-                outcome = measure(case, effort, lambda text, prefix=prefix: status(prefix + text))  # type: ignore[misc]
-        except Missing as reason:
-            status.clear()
-            print(f"{case.name}: not measured: {reason}", file=sys.stderr)
-            failed = True
-            continue
-        outcomes.append(outcome)
-        failed = failed or any("differs" in reason for reason in outcome.missing.values())
+        print(report.HEAD, flush=True)
+    for outcome in outcomes:
         status.clear()
+        if OURS not in outcome.timings:
+            print(f"{outcome.name}: not measured: {outcome.missing.get(OURS)}", file=sys.stderr)
+            failed = True
+        failed = failed or any("differs" in reason for reason in outcome.missing.values())
         for row in report.rows(outcome):
             saved.append(row)
             print(json.dumps(row) if options.json else report.line(row), flush=True)
-    facts["load_after"] = report.environment(folder)["load"]
+    facts["load_after"] = [round(load, 2) for load in os.getloadavg()]
     facts["seconds"] = round(time.monotonic() - begin, 1)
     if not options.json:
-        print(f"\n{facts['seconds']} s; load after {' '.join(map(str, facts['load_after']))}")
+        print(report.footer(facts))
     if options.save:
         report.save(options.save, facts, saved)
     return 1 if failed else 0

@@ -143,6 +143,9 @@ class Timing:
     def median(self) -> float:
         return statistics.median(self.seconds)
 
+    def headline(self, kind: Literal["best", "median"]) -> float:
+        return self.best if kind == "best" else self.median
+
 
 @dataclass
 class Outcome:
@@ -155,6 +158,8 @@ class Outcome:
     timings: dict[str, Timing] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
     digest: str = ""
+    headline: Literal["best", "median"] = "best"
+    """Which of the rounds the figure is."""
 
 
 Progress = Callable[[str], None]
@@ -243,11 +248,9 @@ def _slice(operation: Operation, calls: int) -> float:
         gc.enable()
 
 
-def add_up(total: Sum, outcomes: Sequence[Outcome]) -> Outcome | None:
-    """Build the outcome of a Sum from those of its parts; None when a part was not measured."""
+def add_up(total: Sum, outcomes: Sequence[Outcome]) -> Outcome:
+    """Build the outcome of a Sum from those of its parts, all of them among ``outcomes``."""
     parts = [outcome for outcome in outcomes if outcome.name in total.parts]
-    if len(parts) != len(total.parts):
-        return None
     first = parts[0]
     result = Outcome(total.name, first.unit, first.higher_is_better, first.figure)
     for part in parts:

@@ -11,10 +11,10 @@ import sys
 from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from bench import inputs
-from bench.harness import OURS, Outcome
+from bench.harness import OURS, Outcome, Timing
 
 PACKAGES = (
     "kraftcore",
@@ -30,32 +30,51 @@ PACKAGES = (
 
 
 def rows(outcome: Outcome) -> list[dict[str, Any]]:
-    """One row for each peer of a case; ``peer`` and ``ratio`` are None for a peer that was not measured."""
-    ours = outcome.timings[OURS]
-    peers = [name for name in outcome.timings if name != OURS]
-    result = []
-    for name in [*peers, *outcome.missing]:
-        timing = outcome.timings.get(name)
-        row: dict[str, Any] = {
-            "case": outcome.name,
-            "ours": _rounded(outcome.figure(ours.best)),
-            "unit": outcome.unit,
-            "peer_name": name,
-            "peer": None if timing is None else _rounded(outcome.figure(timing.best)),
-            "ratio": None if timing is None else _rounded(timing.best / ours.best),
-            "ours_median": _rounded(outcome.figure(ours.median)),
-            "peer_median": None if timing is None else _rounded(outcome.figure(timing.median)),
-            "ratio_median": None if timing is None else _rounded(timing.median / ours.median),
-            "better": "higher" if outcome.higher_is_better else "lower",
-            "rounds": len(ours.seconds),
-            "peer_rounds": None if timing is None else len(timing.seconds),
-            "calls": ours.calls,
-            "peer_calls": None if timing is None else timing.calls,
-            "digest": outcome.digest,
-            "note": outcome.missing[name] if timing is None else "; ".join(filter(None, (ours.note, timing.note))),
-        }
-        result.append(row)
-    return result
+    """One row for each peer of a case.
+
+    ``peer`` and ``ratio`` are None for a peer that was not measured, ``ours`` and ``ratio`` if we were not. Without any
+    peer there is one row, whose ``peer_name`` is None.
+    """
+    ours = outcome.timings.get(OURS)
+    peers = [name for name in [*outcome.timings, *outcome.missing] if name != OURS]
+    return [_row(outcome, ours, name) for name in peers] or [_row(outcome, ours, None)]
+
+
+def _row(outcome: Outcome, ours: Timing | None, name: str | None) -> dict[str, Any]:
+    peer = outcome.timings.get(name or "")
+    better = "higher" if outcome.higher_is_better else "lower"
+
+    def figure(timing: Timing | None, kind: Literal["best", "median"]) -> float | None:
+        return None if timing is None else _rounded(outcome.figure(timing.headline(kind)))
+
+    def ratio(kind: Literal["best", "median"]) -> float | None:
+        return None if ours is None or peer is None else _rounded(peer.headline(kind) / ours.headline(kind))
+
+    return {
+        "case": outcome.name,
+        "ours": figure(ours, outcome.headline),
+        "unit": outcome.unit,
+        "peer_name": name,
+        "peer": figure(peer, outcome.headline),
+        "ratio": ratio(outcome.headline),
+        "ours_median": figure(ours, "median"),
+        "peer_median": figure(peer, "median"),
+        "ratio_median": ratio("median"),
+        "better": better,
+        "rounds": ours and len(ours.seconds),
+        "peer_rounds": peer and len(peer.seconds),
+        "calls": ours and ours.calls,
+        "peer_calls": peer and peer.calls,
+        "digest": outcome.digest,
+        "note": outcome.missing.get(name or "") or _notes(outcome, ours, peer),
+    }
+
+
+def _notes(outcome: Outcome, ours: Timing | None, peer: Timing | None) -> str:
+    if outcome.digest:  # both did the same work: what is to be said is about the figure of either
+        return "; ".join(timing.note for timing in (ours, peer) if timing and timing.note)
+    named = (("ours", ours), ("peer", peer))
+    return "; ".join(f"{name}: {timing.note}" for name, timing in named if timing and timing.note)
 
 
 def _rounded(figure: float) -> float:
@@ -143,8 +162,16 @@ def heading(facts: dict[str, Any]) -> str:
         f"Python {facts['python']}, {facts['java'] or 'no Java'}; {packages}\n"
         f"measured: {facts['measured']}; files in {facts['files_in']}\n"
         f"load {' '.join(map(str, facts['load']))}, CPU pressure {facts['cpu_pressure']} %, seed {facts['seed']}\n"
-        "Figures are the best round of each, contenders taking turns; ratio above 1: kraftcore is better.\n"
+        "Figures are the best round of each (failover: the median), contenders taking turns; "
+        "ratio above 1: kraftcore is better.\n"
     )
+
+
+def footer(facts: dict[str, Any]) -> str:
+    """Say below the table how long it took, and what the peers' figures stand for."""
+    settings = "".join(f"\n{name}: {text}" for name, text in facts.get("settings", {}).items())
+    limits = f"\n{facts['limits']}" if "limits" in facts else ""
+    return f"\n{facts['seconds']} s; load after {' '.join(map(str, facts['load_after']))}{limits}{settings}"
 
 
 HEAD = f"{'case':<30} {'ours':>9} {'unit':<12} {'peer':<30} {'peer':>9} {'ratio':>8} {'(median)':>9}"
@@ -152,10 +179,12 @@ HEAD = f"{'case':<30} {'ours':>9} {'unit':<12} {'peer':<30} {'peer':>9} {'ratio'
 
 def line(row: dict[str, Any]) -> str:
     """Format one row of the table."""
-    start = f"{row['case']:<30} {_short(row['ours']):>9} {row['unit']:<12} {row['peer_name']:<30}"
+    ours = "missing" if row["ours"] is None else _short(row["ours"])
+    start = f"{row['case']:<30} {ours:>9} {row['unit']:<12} {row['peer_name'] or 'none':<30}"
     if row["peer"] is None:
-        return f"{start} {'missing':>9}          {row['note']}"
-    return f"{start} {_short(row['peer']):>9} {_short(row['ratio']):>8} {_short(row['ratio_median']):>9}"
+        return f"{start} {'missing':>9}          {row['note']}" if row["peer_name"] else f"{start} {row['note']}"
+    ratios = ["" if row[name] is None else _short(row[name]) for name in ("ratio", "ratio_median")]
+    return f"{start} {_short(row['peer']):>9} {ratios[0]:>8} {ratios[1]:>9}"
 
 
 def _short(figure: float) -> str:

@@ -16,6 +16,7 @@ class                      what to do
 ``OverloadedError``        wait for what is in flight, then try again; nothing was appended
 ``NodeStoppedError``       the node is gone: see its ``__cause__``; what was in flight has an unknown outcome
 ``TransportError``         give another address, or mend the TLS settings that the message names
+``UnreachableError``       see that the named nodes run and can be reached, then call again
 ``MissingDependencyError`` install the extra that the message names
 ``InvariantError``         a bug in kraftcore: stop, keep the data, report it
 =========================  ===========================================================================================
@@ -148,10 +149,12 @@ class RefusedError(KraftError):
 
     Attributes:
         error: Kafka's name of the error, for example ``DUPLICATE_VOTER``.
+        message: the text that came with it; empty if there was none.
     """
 
     def __init__(self, error: str, message: str) -> None:
         self.error = error
+        self.message = message
         super().__init__(f"{error}: {message}" if message else error)
 
 
@@ -173,6 +176,20 @@ class NodeStoppedError(KraftError):
 
 class TransportError(KraftError, OSError):
     """A transport cannot listen, or was set up wrongly; the message names the address or setting."""
+
+
+class UnreachableError(KraftError):
+    """No node answered in time.
+
+    Attributes:
+        last_failure: what went wrong at the last try, with the address.
+        outcome_unknown: the request was sent at least once, so it may have been carried out.
+    """
+
+    def __init__(self, message: str, *, last_failure: str, outcome_unknown: bool) -> None:
+        self.last_failure = last_failure
+        self.outcome_unknown = outcome_unknown
+        super().__init__(message)
 
 
 class MissingDependencyError(KraftError, ImportError):

@@ -6,6 +6,7 @@ import os
 
 import pytest
 from hypothesis import settings
+from kafka_tools import KafkaMissingError, KafkaTools
 
 settings.register_profile("quick", deadline=None)
 settings.register_profile("deep", deadline=None, max_examples=3000)
@@ -14,3 +15,18 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rewrite", action="store_true", help="write the transcripts of tests/scenarios anew")
+    parser.addoption(
+        "--target",
+        choices=["kafka", "kraftcore"],
+        default="kafka",
+        help="what tests/conformance tests",
+    )
+
+
+@pytest.fixture(scope="session")
+def kafka() -> KafkaTools:
+    """Real Kafka. Its absence is a failure, not a skip: a green run means that Kafka agreed."""
+    try:
+        return KafkaTools()
+    except KafkaMissingError as error:
+        pytest.fail(str(error), pytrace=False)

@@ -8,49 +8,26 @@ just-in-time compiler learned from one case would slow down the next.
 from __future__ import annotations
 
 import atexit
-import fcntl
 import hashlib
 import os
 import shutil
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-from bench import inputs
+from bench import builds, inputs
 from bench.harness import APPENDS_MIN, Missing, Operation
 
 VERSION = "4.3.1"
 NAME = f"Java kafka-clients {VERSION}"
 LOG_NAME = f"Java KafkaRaftLog {VERSION}"
 SOURCES = Path(__file__).with_name("java")
-CACHE = Path(os.environ.get("KRAFTCORE_CACHE") or Path(__file__).resolve().parents[2] / ".cache") / "bench"
-BUILD_TIMEOUT_S = 300
 ANSWER_TIMEOUT_S = 120
 # A fixed heap keeps the collector from resizing it in the middle of a slice.
 JVM_OPTIONS = ("-Xms1g", "-Xmx1g", "-XX:+UseParallelGC")
 WARM_S = 1.0
 """The just-in-time compiler needs some thousand calls before a figure means anything."""
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-
-
-def _run(command: list[str], what: str) -> None:
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_TIMEOUT_S, check=False)
-    except subprocess.TimeoutExpired as error:
-        raise Missing(f"{what} took more than {BUILD_TIMEOUT_S} s") from error
-    if done.returncode:
-        lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-        raise Missing(f"{what} failed: {' | '.join(lines[-3:])[:300]}")
 
 
 _class_path: list[str | Missing] = []
@@ -76,34 +53,15 @@ def build() -> str:
 
 
 def _build() -> str:
-    absent = [tool for tool in ("java", "javac", "mvn") if shutil.which(tool) is None]
-    if absent:
-        raise Missing(f"{' and '.join(absent)} not found: install a JDK (17 or newer) and Maven")
+    _, javac, _ = builds.tools(["java", "javac", "mvn"], "install a JDK (17 or newer) and Maven")
     sources = sorted(SOURCES.glob("*.java"))
     pom = SOURCES / "pom.xml"
-    # Keyed by content: a changed pom or source builds anew, beside what another run may be using.
-    jars = CACHE / f"jars-{hashlib.sha256(pom.read_bytes()).hexdigest()[:12]}"
-    content = b"".join(path.read_bytes() for path in [pom, *sources])
-    classes = CACHE / f"classes-{hashlib.sha256(content).hexdigest()[:12]}"
-    with _locked(CACHE / "build.lock"):
-        if not jars.is_dir():
-            part = Path(tempfile.mkdtemp(dir=CACHE, prefix="part-"))
-            goal = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
-            command = ["mvn", "-q", "-B", "-f", str(pom), goal, f"-DoutputDirectory={part}", "-DincludeScope=runtime"]
-            try:
-                _run(command, "mvn dependency:copy-dependencies")
-            except Missing:
-                shutil.rmtree(part)
-                raise
-            part.rename(jars)
-        if not classes.is_dir():
-            part = Path(tempfile.mkdtemp(dir=CACHE, prefix="part-"))
-            try:
-                _run(["javac", "-nowarn", "-d", str(part), "-cp", f"{jars}/*", *map(str, sources)], "javac")
-            except Missing:
-                shutil.rmtree(part)
-                raise
-            part.rename(classes)
+    jars = builds.make("jars", [pom], lambda folder: builds.copy_jars(pom, folder))
+    classes = builds.make(
+        "classes",
+        [pom, *sources],
+        lambda folder: builds.run([javac, "-nowarn", "-d", folder, "-cp", f"{jars}/*", *sources], "javac"),
+    )
     return f"{classes}{os.pathsep}{jars}/*"
 
 

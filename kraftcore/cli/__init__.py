@@ -21,9 +21,15 @@ if TYPE_CHECKING:
 
 # Command -> (module and function, what it is for). Adding a command takes a line here and a module.
 COMMANDS = {
+    "cluster": ("kraftcore.cli.cluster:cluster", "Show a cluster's id and nodes."),
     "completion": ("kraftcore.cli.completion:completion", "Print a script that completes commands with the tab key."),
+    "demo": ("kraftcore.cli.demo:demo", "Run a quorum here, kill its leader, check that nothing is lost."),
     "dump-log": ("kraftcore.cli.dump_log:dump_log", "Print segments, snapshots and index files as text or JSON."),
+    "features": ("kraftcore.cli.features:features", "Describe and change the feature levels of a cluster."),
+    "quorum": ("kraftcore.cli.quorum:quorum", "Describe the metadata quorum and change its voters."),
+    "server": ("kraftcore.cli.server:server", "Run a node on its own."),
     "simulate": ("kraftcore.cli.simulate:simulate", "Run quorums in a simulation and try to break them."),
+    "storage": ("kraftcore.cli.storage:storage", "Format a server's directories and look at them."),
 }
 EXIT_INTERRUPTED = 130  # as a shell reports SIGINT
 EXIT_PIPE = 141  # as a shell reports SIGPIPE

@@ -14,9 +14,10 @@ from kraftcore.config.settings import FLAGS, KEYS, NUMBERS
 from kraftcore.config.tls import TlsConfig
 from kraftcore.core.log_config import LogConfig
 from kraftcore.core.uuid import METADATA_TOPIC_ID, ZERO_UUID, Uuid
+from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.raft.cleaning import CleaningConfig
 from kraftcore.raft.events import RaftConfig
-from kraftcore.raft.quorum import Endpoint, ReplicaKey, VoterSet
+from kraftcore.raft.quorum import Endpoint, VoterSet
 from kraftcore.transports.base import Address
 
 _Given = TypeVar("_Given")
@@ -82,6 +83,8 @@ class NodeConfig:
         fetch_max_wait_ms: ``kraftcore.fetch.max.wait.ms``, 500 as in Kafka: how long a leader holds a Fetch.
         fetch_max_bytes: ``controller.quorum.fetch.max.bytes``, 1 MiB.
         fetch_snapshot_max_bytes: ``controller.quorum.fetch.snapshot.max.bytes``, 1 MiB.
+        high_watermark_linger_ms: ``kraftcore.high.watermark.linger.ms``, 1: how long a follower that lacks nothing but
+            the latest high watermark is kept waiting for records to come along with it; 0: not at all, as Kafka.
         fast_failover: ``kraftcore.fast.failover``, true: an election begins when the leader's connection breaks,
             not only at ``fetch_timeout_ms``.
         segment_bytes: ``metadata.log.segment.bytes``, 1 GiB; in a file at least 8 MiB, as in Kafka
@@ -105,11 +108,11 @@ class NodeConfig:
         inline_flush_bytes: ``kraftcore.inline.flush.bytes``, 256 KiB: a larger flush goes to a thread.
         shutdown_timeout_ms: ``kraftcore.shutdown.timeout.ms``, 5000 as in Kafka, to hand leadership over.
         max_frame_bytes: ``socket.request.max.bytes``, 100 MiB.
-        max_connections: ``max.connections``, 4096 (Kafka: no limit).
-        max_connections_per_peer: ``max.connections.per.ip``, 1024 (Kafka: no limit).
+        max_connections: ``max.connections``, 1000 (Kafka: no limit).
+        max_connections_per_peer: ``max.connections.per.ip``, 1000 (Kafka: no limit).
         connection_memory_bytes: ``kraftcore.connection.memory.bytes``, 128 MiB: most that one connection may buffer.
         handshake_timeout_ms: ``kraftcore.handshake.timeout.ms``, 10000, for TLS and the first request.
-        idle_timeout_ms: ``connections.max.idle.ms``, 600000; negative: never.
+        idle_timeout_ms: ``connections.max.idle.ms``, 600000; negative in a file: never.
         reconnect_backoff_ms: ``kraftcore.reconnect.backoff.ms``, 50 as in Kafka.
         reconnect_backoff_max_ms: ``kraftcore.reconnect.backoff.max.ms``, 1000 (Kafka: 500).
         ignored: properties of Kafka in the file that mean nothing to a node, for the server to say so.
@@ -142,6 +145,7 @@ class NodeConfig:
     fetch_max_wait_ms: int = 500
     fetch_max_bytes: int = 1024**2
     fetch_snapshot_max_bytes: int = 1024**2
+    high_watermark_linger_ms: int = 1
     fast_failover: bool = True
 
     segment_bytes: int = 1024**3
@@ -165,8 +169,8 @@ class NodeConfig:
     shutdown_timeout_ms: int = 5000
 
     max_frame_bytes: int = 100 * 1024**2
-    max_connections: int = 4096
-    max_connections_per_peer: int = 1024
+    max_connections: int = 1000
+    max_connections_per_peer: int = 1000
     connection_memory_bytes: int = 128 * 1024**2
     handshake_timeout_ms: int = 10_000
     idle_timeout_ms: int = 600_000
@@ -270,6 +274,7 @@ class NodeConfig:
             fetch_max_wait_ms=self.fetch_max_wait_ms,
             fetch_max_bytes=self.fetch_max_bytes,
             fetch_snapshot_max_bytes=self.fetch_snapshot_max_bytes,
+            high_watermark_linger_ms=self.high_watermark_linger_ms,
             fast_failover=self.fast_failover,
         )
 

@@ -19,7 +19,7 @@ class Number:
         key: property name.
         low: least value.
         high: greatest value.
-        low_in_file: least value in a file, where Kafka would refuse a smaller one; None: ``low``.
+        low_in_file: least value in a file, where Kafka refuses more or less than that; None: ``low``.
     """
 
     key: str
@@ -55,6 +55,7 @@ NUMBERS: dict[str, Number] = {
     "retention_ms": Number("metadata.max.retention.ms", -INT64_MAX, INT64_MAX),
     "cleaning_period_ms": Number(OWN + "cleaning.period.ms", 1),
     "append_linger_ms": Number(QUORUM + "append.linger.ms"),
+    "high_watermark_linger_ms": Number(OWN + "high.watermark.linger.ms"),
     "max_bytes_in_flight": Number(OWN + "max.bytes.in.flight", 1, INT64_MAX),
     "session_expiry_ms": Number(OWN + "session.expiry.ms", 1, INT64_MAX),
     "inline_flush_bytes": Number(OWN + "inline.flush.bytes", 0, INT64_MAX),
@@ -64,9 +65,9 @@ NUMBERS: dict[str, Number] = {
     "max_connections_per_peer": Number("max.connections.per.ip", 1),
     "connection_memory_bytes": Number(OWN + "connection.memory.bytes", 64 * 1024, INT64_MAX),
     "handshake_timeout_ms": Number(OWN + "handshake.timeout.ms", 1),
-    "idle_timeout_ms": Number("connections.max.idle.ms", -1, INT64_MAX),
-    "reconnect_backoff_ms": Number(OWN + "reconnect.backoff.ms"),
-    "reconnect_backoff_max_ms": Number(OWN + "reconnect.backoff.max.ms"),
+    "idle_timeout_ms": Number("connections.max.idle.ms", 1, INT64_MAX, low_in_file=-INT64_MAX),
+    "reconnect_backoff_ms": Number(OWN + "reconnect.backoff.ms", 1),
+    "reconnect_backoff_max_ms": Number(OWN + "reconnect.backoff.max.ms", 1),
 }
 FLAGS: dict[str, str] = {
     "auto_join": QUORUM + "auto.join.enable",

@@ -14,7 +14,7 @@ from kraftcore.config.addresses import parse_endpoint, split_list
 from kraftcore.config.errors import ConfigError, suggestion
 from kraftcore.config.kafka_properties import IGNORED_PREFIXES, KAFKA_PROPERTIES
 from kraftcore.config.node import NodeConfig, known_settings, label
-from kraftcore.config.settings import FLAGS, INT32_MAX, KEYS, NUMBERS
+from kraftcore.config.settings import FLAGS, INT32_MAX, INT64_MAX, KEYS, NUMBERS
 from kraftcore.config.tls import CLIENT_AUTH, TlsConfig
 from kraftcore.core.files import OsFiles
 from kraftcore.core.uuid import Uuid
@@ -171,14 +171,16 @@ def _settings(properties: Properties, ignored: list[str], overrides: Mapping[str
     for field, number in NUMBERS.items():
         if number.key in properties:
             low = number.low if number.low_in_file is None else number.low_in_file
-            settings[field] = _integer(properties, number.key, low, number.high)
+            settings[field] = read_integer(properties, number.key, low, number.high)
+    if settings.get("idle_timeout_ms", 1) <= 0:  # never, for Kafka
+        settings["idle_timeout_ms"] = INT64_MAX
     if "internal.metadata.log.segment.bytes" in properties:
-        settings["segment_bytes"] = _integer(properties, "internal.metadata.log.segment.bytes", 64, INT32_MAX)
+        settings["segment_bytes"] = read_integer(properties, "internal.metadata.log.segment.bytes", 64, INT32_MAX)
     if "node_id" not in settings and "broker.id" in properties:
-        settings["node_id"] = _integer(properties, "broker.id", 0, INT32_MAX)
+        settings["node_id"] = read_integer(properties, "broker.id", 0, INT32_MAX)
     for field, key in FLAGS.items():
         if key in properties:
-            settings[field] = _flag(properties, key)
+            settings[field] = read_flag(properties, key)
     directory = properties.get("metadata.log.dir") or next(
         iter(properties.list("log.dirs") or properties.list("log.dir")), None
     )
@@ -306,7 +308,8 @@ def _tls_config(properties: Properties, listener: str) -> TlsConfig:
     )
 
 
-def _integer(properties: Properties, key: str, low: int, high: int) -> int:
+def read_integer(properties: Properties, key: str, low: int, high: int) -> int:
+    """A whole number in a range; ``ConfigError`` for anything else."""
     text = properties.get(key) or ""
     if not _INTEGER.fullmatch(text):
         raise properties.error(f"{key} is {text!r}: it must be a whole number", key)
@@ -315,7 +318,8 @@ def _integer(properties: Properties, key: str, low: int, high: int) -> int:
     return int(text)
 
 
-def _flag(properties: Properties, key: str) -> bool:
+def read_flag(properties: Properties, key: str) -> bool:
+    """``true`` or ``false``; ``ConfigError`` for anything else."""
     text = (properties.get(key) or "").lower()
     if text not in ("true", "false"):
         raise properties.error(f"{key} is {text!r}: it must be true or false", key)

@@ -5,8 +5,8 @@ Rules of this file:
 * ``feed`` is a plain call, made by whichever task has news: the reader of a connection, the timer, an append. So a
   record needs no task switch between the socket and the log. It never runs inside itself: news that arise meanwhile
   are queued.
-* Election state, requests, answers and the flush are carried out event by event. What concerns the application
-  (restore, apply, outcomes, news) follows when the queue is empty: acknowledging to peers goes before applying.
+* Election state, requests and answers are carried out event by event; one flush follows the last event. What concerns
+  the application (restore, apply, outcomes, news) comes after that: acknowledging to peers goes before applying.
 * A failed disk, a state machine that raises, a broken rule: the node fails. Nothing is sent any more.
 """
 
@@ -91,16 +91,17 @@ class Driver:
         self._queue: deque[Event] = deque()
         self._aftermath = Aftermath()
         self._busy = False
+        self._flush_due = False
         self._due_ms: int | None = None
         self._alarm = trio.CancelScope()
         self.stopped = False
         self.flusher = Flusher(log, inline_flush_bytes, self._flushed, self.fail)
 
-    def feed(self, event: Event) -> None:
+    def feed(self, *events: Event) -> None:
         """Take news in; returns when all that follows from them is done, unless it was called from within."""
         if self.stopped:
             return
-        self._queue.append(event)
+        self._queue.extend(events)
         if self._busy:
             return
         self._busy = True
@@ -109,6 +110,9 @@ class Driver:
             while queue:
                 while queue:
                     self._step(queue.popleft())
+                    if self._flush_due and not queue:
+                        self._flush_due = False
+                        self.flusher.flush()
                 aftermath = self._aftermath
                 self._aftermath = Aftermath()
                 self._settle(aftermath)
@@ -133,7 +137,7 @@ class Driver:
         for reply in effects.replies:
             reply.ticket.answer(reply.message)
         if effects.flush:
-            self.flusher.flush()
+            self._flush_due = True
         aftermath = self._aftermath
         if effects.restore is not None:
             aftermath.restore = effects.restore

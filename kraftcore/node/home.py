@@ -49,8 +49,10 @@ class Home:
 
     def close(self) -> None:
         """Close the log, and let others have the directory. Idempotent."""
-        self.log.close()
-        self.locks.release()
+        try:
+            self.log.close()
+        finally:
+            self.locks.release()
 
 
 def open_home(files: Files, config: NodeConfig) -> Home:
@@ -89,15 +91,31 @@ def _folder(config: NodeConfig) -> str:
     return os.path.join(config.directory, f"{config.topic}-0")
 
 
+def format_home(files: Files, config: NodeConfig, key: ReplicaKey, cluster_id: str, voters: VoterSet) -> None:
+    """Make an empty directory a node's own.
+
+    Args:
+        files: where it is.
+        config: of the node.
+        key: the node's id, and the id its directory gets.
+        cluster_id: of its quorum.
+        voters: the quorum's first voters, the same for each of them; empty for a node that joins a quorum.
+
+    Raises:
+        StorageError: the disk failed; the directory still counts as empty.
+    """
+    if voters:
+        write_initial_voters(SnapshotStore(files, _folder(config)), voter_entries(voters), _now_ms)
+    # Last: a directory without it counts as empty, and is begun anew.
+    properties = MetaProperties(cluster_id, key.id, key.directory_id)
+    write_meta_properties(files, config.directory, properties, datetime.now(UTC))
+
+
 def _create(files: Files, config: NodeConfig) -> None:
     key = ReplicaKey(config.node_id, Uuid.random(os.urandom))
-    if config.create == "standalone":
-        voter = Voter(key, config.advertise(config.listeners), VersionRange(0, 1))
-        write_initial_voters(SnapshotStore(files, _folder(config)), voter_entries(VoterSet((voter,))), _now_ms)
-    cluster_id = config.cluster_id or str(Uuid.random(os.urandom))
-    properties = MetaProperties(cluster_id, key.id, key.directory_id)
-    # Last: a directory without it counts as empty, and is begun anew.
-    write_meta_properties(files, config.directory, properties, datetime.now(UTC))
+    alone = (Voter(key, config.advertise(config.listeners), VersionRange(0, 1)),)
+    voters = VoterSet(alone if config.create == "standalone" else ())
+    format_home(files, config, key, config.cluster_id or str(Uuid.random(os.urandom)), voters)
 
 
 def _now_ms() -> int:

@@ -22,7 +22,9 @@ from kraftcore.errors import (
     OutcomeUnknownError,
     OverloadedError,
     RefusedError,
+    StorageError,
 )
+from kraftcore.node.administration import Administration
 from kraftcore.node.applier import Applier
 from kraftcore.node.clock import Clock
 from kraftcore.node.driver import Aftermath, Driver
@@ -40,22 +42,23 @@ from kraftcore.node.events import (
 )
 from kraftcore.node.forwarding import Forwarder, LeaderSide
 from kraftcore.node.home import Home
-from kraftcore.node.inbox import Inbox
+from kraftcore.node.inbox import Inbox, Respond
 from kraftcore.node.outbox import Outbox
 from kraftcore.node.plugin import Handler, Listeners, Plugin
 from kraftcore.node.proposals import RECORD_OVERHEAD, Appended, AppendedMany, Group, Proposal, ProposalQueue
 from kraftcore.node.pump import Pump
 from kraftcore.node.sessions import SEQUENCE_MAX, producer_id_of
 from kraftcore.node.snapshotting import Snapshotting
-from kraftcore.node.status import ReplicaStatus, Status
+from kraftcore.node.status import Status, describe
 from kraftcore.node.subscription import Subscription
 from kraftcore.node.wishes import Wishes
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.add_raft_voter import AddRaftVoterRequest
-from kraftcore.protocol.messages.api_versions import ApiVersionsResponse
+from kraftcore.protocol.messages.describe_cluster import DescribeClusterRequest
 from kraftcore.protocol.messages.list_offsets import ListOffsetsRequest
 from kraftcore.protocol.messages.produce import ProduceRequest
 from kraftcore.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
+from kraftcore.protocol.messages.update_features import UpdateFeaturesRequest
 from kraftcore.protocol.schema import Request
 from kraftcore.raft.events import Barrier, Effects, Event, Outcome, Shutdown, Tick, Transfer, Upgrade
 from kraftcore.raft.quorum import Endpoint
@@ -68,7 +71,6 @@ from kraftcore.transports.base import Transport
 _logger = logging.getLogger("kraftcore.node")
 
 APPLY_BYTES = 4 << 20  # applied in one go; then everybody else gets a turn
-KRAFT_VERSION = "kraft.version"
 _POLL_S = 0.005
 
 
@@ -115,15 +117,7 @@ class Node:
         self.state_machine = machine
         self.stopped = trio.Event()
         self.applier = Applier(machine, log, self._queue, config.session_expiry_ms, self._group_settled)
-        raft_config = config.raft_config(home.key, home.cluster_id, config.advertise(endpoints))
-        self._replica = Replica(
-            raft_config,
-            log,
-            home.store,
-            random.Random(int.from_bytes(os.urandom(16))),
-            home.quorum_state.read(),
-            verify_snapshot=_verify,
-        )
+        self._replica = _replica(config, home, endpoints)
         self._outbox = Outbox(transport, f"kraftcore-{home.key.id}", __version__, self._note)
         self._driver = Driver(
             self._replica,
@@ -142,8 +136,16 @@ class Node:
         handlers: dict[type[Request], Handler] = {}
         for plugin in plugins:
             handlers.update(plugin.handlers)
-        own = {ProduceRequest: leader_side.on_produce, ListOffsetsRequest: leader_side.on_list_offsets}
-        self.inbox = Inbox(self._driver, own, handlers, nursery, self._describe_features, self._note)
+        administration = Administration(self)
+        own: dict[type[Request], Respond] = {
+            DescribeClusterRequest: administration.on_describe_cluster,
+            ListOffsetsRequest: leader_side.on_list_offsets,
+            ProduceRequest: leader_side.on_produce,
+            UpdateFeaturesRequest: administration.on_update_features,
+        }
+        for kind in handlers:
+            own.pop(kind, None)  # a plugin knows better
+        self.inbox = Inbox(self._driver, own, handlers, nursery, administration.describe_features, self._note)
         self.is_leader = False
         self._role: tuple[Role, int] | None = None
         self._leader: tuple[int | None, int] | None = None
@@ -193,8 +195,8 @@ class Node:
             client_id: who asks, with ``sequence``: a retry with the same two is applied once. A client has one
                 proposal in flight at a time.
             sequence: 0 to 2**31 - 1, larger in each of a client's new proposals.
-            forward: on a node that does not lead, have the leader append it, and keep asking until it is done. A
-                retry that finds its record applied before this node knew of it has no result.
+            forward: have the leader append it, whoever that is and becomes, and keep asking until it is done, applied
+                once. A record that came here inside a snapshot has no result.
 
         Returns:
             The record's offset, and what the state machine returned for it here.
@@ -205,7 +207,7 @@ class Node:
             LocalError: the value is empty or too large, or the client's number is out of range.
             NodeStoppedError: the node stopped; the outcome is unknown.
         """
-        if client_id is None and not forward:
+        if client_id is None and sequence is None and not forward:
             queue = self._queue
             if queue.is_full:
                 await queue.wait_for_room()
@@ -237,10 +239,11 @@ class Node:
         client = _client(client_id, sequence, len(values))
         if not values or not all(values):
             raise _empty_record()
-        if forward and not self.is_leader:
+        if forward:  # numbered also where this node leads: it may lose that before the record is committed
             return await self._forwarder.append(list(values), client)
         number, first = client if client is not None else (-1, -1)
-        return await self.propose(Proposal(values, self.size_of(values), True, number, first))
+        found: AppendedMany = await self.propose(Proposal(values, self.size_of(values), True, number, first))
+        return found
 
     def append_nowait(self, value: bytes) -> Proposal:
         """Append a record without waiting for its end.
@@ -545,37 +548,7 @@ class Node:
 
     def status(self) -> Status:
         """The node at this moment."""
-        replica, log = self._replica, self._log
-        end = log.log_end_offset
-        replicas = tuple(
-            ReplicaStatus(
-                seen.key,
-                replica.voters.is_voter(seen.key),
-                seen.log_end_offset,
-                None if seen.log_end_offset is None else max(end - seen.log_end_offset, 0),
-                seen.last_fetch_ms,
-                seen.last_caught_up_ms,
-            )
-            for seen in replica.progress
-        )
-        return Status(
-            self.key.id,
-            self.key.directory_id,
-            self.cluster_id,
-            replica.role,
-            replica.epoch,
-            replica.leader_id,
-            replica.voters,
-            replica.kraft_version,
-            log.log_start_offset,
-            end,
-            log.flushed_offset,
-            replica.high_watermark,
-            self.applier.offset,
-            replicas,
-            tuple((found.end_offset, found.epoch) for found in self._store.ids),
-            self._queue.bytes_in_flight,
-        )
+        return describe(self._replica, self._home, self.applier.offset, self._queue.bytes_in_flight)
 
     def events(self, *kinds: type, max_buffered: int = 1024) -> Subscription:
         """What happens from now on, as an async iterator; ends when the node stops.
@@ -595,29 +568,21 @@ class Node:
         await trio.lowlevel.checkpoint()
         return self._replica.leader_id
 
-    def _describe_features(self, response: ApiVersionsResponse) -> None:
-        feature = ApiVersionsResponse.SupportedFeatureKey
-        finalized = ApiVersionsResponse.FinalizedFeatureKey
-        level = self._replica.kraft_version
-        response.supported_features = [feature(name=KRAFT_VERSION, min_version=0, max_version=1)]
-        response.finalized_features_epoch = max(self._high_watermark - 1, 0)
-        if level:
-            response.finalized_features = [
-                finalized(name=KRAFT_VERSION, max_version_level=level, min_version_level=level)
-            ]
-
     # --- the end ------------------------------------------------------------------------------------------------------
 
     def stop(self) -> None:
         """Begin to stop; ``async with open_node(...)`` then ends as if its block had."""
         self._end()
 
+    def abort(self) -> None:
+        """Stop at once and tell nobody, as if the process had died. ``kraftcore.testing`` kills nodes so."""
+        self._driver.stopped = True
+        self._end()
+
     async def shut_down(self) -> None:
         """Leave the quorum in good order: hand leadership over if held, make the log durable."""
-        if self._driver.stopped or self._stopping:
-            return
         with trio.move_on_after(self.config.shutdown_timeout_ms / 1000):
-            if self.is_leader:
+            if self.is_leader and not self._driver.stopped:
                 heir = self._heir()
                 if heir is not None:
                     try:
@@ -650,8 +615,10 @@ class Node:
         self._applied.unpark_all()
         self._has_changed()
         self._listeners.tell(Stopped(self._error))
-        if self._error is None:
+        try:
             self._home.close()
+        except (LocalError, StorageError) as error:  # a flush that never ends, or a disk that failed
+            self._error = self._error or error
 
     def _fail(self, error: BaseException) -> None:
         if not self._closed:
@@ -703,6 +670,17 @@ def _client(client_id: str | int | None, sequence: int | None, count: int) -> tu
 
 def _empty_record() -> LocalError:
     return LocalError("a record may not be empty, nor may there be none: Kafka's readers refuse that")
+
+
+def _replica(config: NodeConfig, home: Home, endpoints: tuple[Endpoint, ...]) -> Replica:
+    return Replica(
+        config.raft_config(home.key, home.cluster_id, config.advertise(endpoints)),
+        home.log,
+        home.store,
+        random.Random(int.from_bytes(os.urandom(16))),
+        home.quorum_state.read(),
+        verify_snapshot=_verify,
+    )
 
 
 def _verify(reader: Any) -> None:

@@ -52,7 +52,7 @@ async def open_node(
         home = await trio.to_thread.run_sync(open_home, disk, config)
         stack.callback(home.close)
         if transport is None:
-            transport = await stack.enter_async_context(_tcp(config))
+            transport = await stack.enter_async_context(tcp_transport(config))
         gate = _Gate()
         endpoints = await _listen(transport, config, gate)
         raised: BaseException | None = None
@@ -78,7 +78,12 @@ async def open_node(
             raise raised
 
 
-def _tcp(config: NodeConfig) -> TcpTransport:
+def tcp_transport(config: NodeConfig) -> TcpTransport:
+    """The transport that ``open_node`` uses when it is given none, for those who want to hold it (``reload_tls``).
+
+    Raises:
+        TransportError: the TLS files do not work.
+    """
     return TcpTransport(
         tls=config.tls,
         max_frame_bytes=config.max_frame_bytes,

@@ -23,6 +23,7 @@ from kraftcore.errors import KraftError, LocalError, OutcomeUnknownError
 
 RECORD_OVERHEAD = 24  # at most, around a value in a batch
 BATCH_OVERHEAD = 61
+GROUP_BYTES = 512 * 1024  # proposals are gathered up to this: followers work on one batch while the next is built
 
 
 class Appended(NamedTuple):
@@ -189,6 +190,7 @@ class ProposalQueue:
         self.pending: deque[Proposal] = deque()
         self.groups: deque[Group] = deque()
         self.bytes_in_flight = 0
+        self.pending_bytes = 0
         self.last_settled = 0  # proposals that ended together; what comes back at once was probably waiting for them
 
     @property
@@ -212,6 +214,7 @@ class ProposalQueue:
                 f"{proposal.size} bytes do not fit a batch of at most {self._max_batch_bytes}: append less at once"
             )
         self.bytes_in_flight += proposal.size
+        self.pending_bytes += proposal.size
         self.pending.append(proposal)
 
     def next_group(self, appended_at: float) -> Group | None:
@@ -223,10 +226,11 @@ class ProposalQueue:
         chosen = [first]
         size = first.size
         if first.producer_id < 0:
-            limit = self._max_batch_bytes - BATCH_OVERHEAD
+            limit = min(self._max_batch_bytes, GROUP_BYTES) - BATCH_OVERHEAD
             while pending and pending[0].producer_id < 0 and size + pending[0].size <= limit:
                 size += pending[0].size
                 chosen.append(pending.popleft())
+        self.pending_bytes -= size
         return Group(chosen, size, appended_at)
 
     def appended(self, group: Group, offset: int, epoch: int) -> None:
@@ -264,6 +268,7 @@ class ProposalQueue:
     def fail_pending(self, make_error: Callable[[], KraftError]) -> None:
         """Nothing of what is pending was appended, and nothing will be."""
         pending, self.pending = self.pending, deque()
+        self.pending_bytes = 0
         for proposal in pending:
             self.forget(proposal.size)
             proposal.fail(make_error())
@@ -271,7 +276,7 @@ class ProposalQueue:
     def fail_groups(self, make_error: Callable[[], KraftError], before_epoch: int | None = None) -> None:
         """What was appended (in epochs below ``before_epoch``) has an unknown outcome."""
         kept: deque[Group] = deque()
-        failed = []
+        failed: list[Group] = []
         for group in self.groups:
             (kept if before_epoch is not None and group.epoch >= before_epoch else failed).append(group)
         self.groups = kept

@@ -1,8 +1,9 @@
 """When pending proposals become a batch.
 
-No timer decides (unless ``append_linger_ms`` is set): whatever arrived while the node was busy with the batch before
-becomes the next one. A proposal that finds the node idle goes at once. Of many callers that one commit woke together,
-the first must not go alone: it waits until the others, which run in the same turn of the loop, have added theirs.
+No timer decides (unless ``append_linger_ms`` is set): whatever arrives while a batch is on its way to being committed
+becomes the next one, or goes earlier once it is worth a batch by itself. A proposal that finds nothing on its way goes
+at once. Of many callers that one commit woke together, the first must not go alone: it waits until the others, which
+run in the same turn of the loop, have added theirs.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from kraftcore.node.clock import Clock
 from kraftcore.node.driver import Driver
 from kraftcore.node.proposals import Proposal, ProposalQueue
 from kraftcore.raft.events import Propose, Tick
+
+ENOUGH_BYTES = 256 * 1024  # pending: more would not make a batch cheaper, only later
 
 
 class Pump:
@@ -49,10 +52,15 @@ class Pump:
         """Take a proposal in; propose it now if that is best."""
         queue = self._queue
         queue.add(proposal)
-        if queue.last_settled <= 1 and not self._driver.flusher.is_running and not self._linger_s:
+        if queue.last_settled <= 1 and not queue.groups and not self._linger_s:
             self._propose()
-        elif self._task is not None:
+        elif self._task is not None and self._is_time:
             self.wake()
+
+    @property
+    def _is_time(self) -> bool:
+        queue = self._queue
+        return bool(queue.pending) and (not queue.groups or queue.pending_bytes >= ENOUGH_BYTES)
 
     def wake(self) -> None:
         """There may be something to do."""
@@ -62,21 +70,22 @@ class Pump:
 
     def _propose(self) -> None:
         queue = self._queue
+        proposed = []
         while (group := queue.next_group(perf_counter())) is not None:
             batch = group.build(self._clock.now_ms())
             self._driver.flusher.note_bytes(len(batch))
-            self._driver.feed(Propose(group, batch))
+            proposed.append(Propose(group, batch))
+        self._driver.feed(*proposed)
 
     async def run(self) -> None:
         """Work whenever there is something to do, until cancelled."""
         while True:
-            if not self._queue.pending and not self._has_backlog():
+            if not self._is_time and not self._has_backlog():
                 await self._park()
             if self._linger_s:
                 await trio.sleep(self._linger_s)
-            if self._driver.flusher.is_running:
-                await self._park()  # what arrives meanwhile joins the batch; woken when the flush is done
-            self._propose()
+            if self._is_time:
+                self._propose()
             if self._has_backlog():
                 self._driver.feed(Tick())
                 await trio.lowlevel.checkpoint()

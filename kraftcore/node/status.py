@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kraftcore.core.uuid import Uuid
+from kraftcore.node.home import Home
 from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.raft.quorum import VoterSet
+from kraftcore.raft.replica import Replica
 from kraftcore.raft.roles import Role
 
 
@@ -70,3 +72,38 @@ class Status:
     replicas: tuple[ReplicaStatus, ...]
     snapshots: tuple[tuple[int, int], ...]
     bytes_in_flight: int
+
+
+def describe(replica: Replica, home: Home, applied_offset: int, bytes_in_flight: int) -> Status:
+    """Gather a node's status."""
+    log = home.log
+    end = log.log_end_offset
+    replicas = tuple(
+        ReplicaStatus(
+            seen.key,
+            replica.voters.is_voter(seen.key),
+            seen.log_end_offset,
+            None if seen.log_end_offset is None else max(end - seen.log_end_offset, 0),
+            seen.last_fetch_ms,
+            seen.last_caught_up_ms,
+        )
+        for seen in replica.progress
+    )
+    return Status(
+        home.key.id,
+        home.key.directory_id,
+        home.cluster_id,
+        replica.role,
+        replica.epoch,
+        replica.leader_id,
+        replica.voters,
+        replica.kraft_version,
+        log.log_start_offset,
+        end,
+        log.flushed_offset,
+        replica.high_watermark,
+        applied_offset,
+        replicas,
+        tuple((found.end_offset, found.epoch) for found in home.store.ids),
+        bytes_in_flight,
+    )

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from kraftcore.core.uuid import ZERO_UUID, Uuid
 from kraftcore.errors import LocalError
 
+EPOCH_MAX = (1 << 31) - 1  # a leader epoch is an int32 everywhere
+
 
 @dataclass(frozen=True, slots=True)
 class ReplicaKey:

@@ -6,11 +6,13 @@ Who may grant what (Kafka 4.3.1; "up to date": the asker's (last epoch, log end 
     Unattached            up to date                                     our earlier choice again; or, without one: no
     Prospective           up to date                                     leader known in this epoch, and up to date
     Follower              up to date, and this leader has not answered   never
-                          a Fetch yet, or is gone (*)
+                          a Fetch yet, is gone or silent (*)
     Candidate, Resigned   up to date                                     never
     Leader                never                                          never
 
-(*) Fast failover, ours: granting a pre-vote promises nothing, so this is safe beside replicas that do not know it.
+(*) Ours: granting a pre-vote promises nothing, so this is safe beside replicas that do not know it. Gone: fast
+failover. Silent for a fetch timeout: a replica that does not know yet that it was made a voter has no timer that would
+end its following; in Kafka 4.3.1 it refuses for ever, and the one that needs its pre-vote cannot win.
 
 A vote is in the quorum-state file before the answer leaves (effects order); pre-votes are never stored. Membership of
 either side is not checked (KIP-853 "Leader election"). The leader of an epoch is whoever won it; that two claim the
@@ -24,7 +26,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kraftcore.core.watermark import Watermark
-from kraftcore.protocol.election_state import ReplicaKey
+from kraftcore.protocol.election_state import EPOCH_MAX, ReplicaKey
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
@@ -85,7 +87,7 @@ class Election:
             else:
                 state.role = Unattached(deadline if state.is_voter else None, saved_leader_id)
         state.save_election_state()
-        if isinstance(state.role, Unattached) and state.voters.is_only_voter(me):
+        if isinstance(state.role, Unattached | Follower | Resigned) and state.voters.is_only_voter(me):
             self.become_prospective(Cause.ELECTION_TIMEOUT)
 
     def follow(self, epoch: int, leader_id: int, endpoints: tuple[Endpoint, ...]) -> None:
@@ -153,12 +155,22 @@ class Election:
             deadline = state.random_election_deadline()
             state.become(Unattached(deadline if state.is_voter else None, role.leader_id), Cause.PRE_VOTE_LOST)
 
-    def _become_candidate(self) -> None:
+    def _become_candidate(self, role: Prospective) -> None:
         state = self._state
+        if self._out_of_epochs():
+            self._lose_pre_vote(role)
+            return
         tally = self._own_tally()
         deadline = state.random_election_deadline()
         state.become(Candidate(tally, deadline), Cause.PRE_VOTE_WON, state.epoch + 1, vote=state.config.key)
         self._count_votes()
+
+    def _out_of_epochs(self) -> bool:
+        # Only a peer that lies about its epoch can bring us here; what is committed stays, and can be read.
+        if self._state.epoch < EPOCH_MAX:
+            return False
+        self._state.note(f"no election is possible any more: {EPOCH_MAX} is the last leader epoch there is")
+        return True
 
     def _become_leader(self, role: Candidate) -> None:
         state = self._state
@@ -193,10 +205,6 @@ class Election:
     def advance_unattached(self, role: Unattached) -> int | None:
         """Start a pre-vote when the timer ran out; else the time it will."""
         state = self._state
-        if not state.is_voter:
-            role.election_deadline_ms = None
-        elif role.election_deadline_ms is None:  # became a voter while it waited
-            role.election_deadline_ms = state.random_election_deadline()
         if role.election_deadline_ms is None or state.shutting_down:
             return None
         if role.election_deadline_ms <= state.now_ms:
@@ -233,14 +241,16 @@ class Election:
     def advance_resigned(self, role: Resigned) -> int | None:
         """Tell the voters; move to the next epoch when the timer ran out."""
         state = self._state
-        if role.election_deadline_ms <= state.now_ms and not state.shutting_down:
+        if role.election_deadline_ms <= state.now_ms and not state.shutting_down and self._out_of_epochs():
+            role.election_deadline_ms = state.random_election_deadline()
+        elif role.election_deadline_ms <= state.now_ms and not state.shutting_down:
             deadline = state.random_election_deadline() if state.is_voter else None
             state.become(Unattached(deadline), Cause.ELECTION_TIMEOUT, state.epoch + 1)
             return deadline
         due = role.election_deadline_ms if not state.shutting_down else None
-        for voter_id in sorted(role.unacknowledged):
-            to = state.voter_destination(voter_id)
-            if to is None:
+        for voter in state.voters:
+            to = state.destination(voter.key.id, voter.endpoints)
+            if to is None or voter.key.id not in role.unacknowledged:
                 continue
             if state.is_ready(to):
                 state.send(to, partition.end_quorum_epoch_request(state, role.preferred))
@@ -318,7 +328,8 @@ class Election:
             return False
         if pre_vote:
             if isinstance(role, Follower):
-                return up_to_date and (not role.has_fetched or role.leader_gone)
+                silent = not state.is_voter and role.fetch_deadline_ms <= state.now_ms
+                return up_to_date and (not role.has_fetched or role.leader_gone or silent)
             return up_to_date
         if not isinstance(role, Unattached | Prospective):
             return False
@@ -338,51 +349,57 @@ class Election:
 
     def on_begin_quorum_epoch(self, received: Received, request: BeginQuorumEpochRequest) -> None:
         """A leader presents itself."""
-        state = self._state
-        error = partition.check(state, request.cluster_id, partition.names_our_partition(state, request.topics))
-        if error is not ErrorCode.NONE:
-            state.reply(received.ticket, BeginQuorumEpochResponse(error_code=error))
+        error = self._hear_leader(received, request, BeginQuorumEpochResponse)
+        if error is None:
             return
         told = request.topics[0].partitions[0]
-        if told.leader_epoch < state.epoch:
-            error = ErrorCode.FENCED_LEADER_EPOCH
-        elif told.leader_id < 0:
-            error = ErrorCode.INVALID_REQUEST
-        else:
-            endpoints = tuple(Endpoint(item.name, item.host, item.port) for item in request.leader_endpoints)
-            if not self._replica.meet_leader(told.leader_epoch, told.leader_id, endpoints):
-                error = ErrorCode.INVALID_REQUEST
-            elif not partition.is_for_us(state, request.voter_id, told.voter_directory_id):
-                error = ErrorCode.INVALID_VOTER_KEY
-        state.reply(received.ticket, partition.begin_quorum_epoch_response(state, received, error))
+        if error is ErrorCode.NONE and not partition.is_for_us(self._state, request.voter_id, told.voter_directory_id):
+            error = ErrorCode.INVALID_VOTER_KEY
+        self._reply_to_leader(received, BeginQuorumEpochResponse, error)
 
     def on_end_quorum_epoch(self, received: Received, request: EndQuorumEpochRequest) -> None:
         """The leader steps down: start an election soon, sooner the better we stand in its list."""
+        error = self._hear_leader(received, request, EndQuorumEpochResponse)
+        if error is None:
+            return
+        state = self._state
+        told = request.topics[0].partitions[0]
+        role = state.role
+        if error is ErrorCode.NONE and isinstance(role, Follower) and role.leader_id == told.leader_id:
+            keys = [ReplicaKey(item.candidate_id, item.candidate_directory_id) for item in told.preferred_candidates]
+            if received.version == 0:
+                keys = [ReplicaKey(replica_id) for replica_id in told.preferred_successors]
+            backoff_ms = end_epoch_backoff(keys, state.config.key, state.config.election_backoff_max_ms)
+            role.fetch_deadline_ms = state.now_ms + backoff_ms
+            role.leader_gone = True
+        self._reply_to_leader(received, EndQuorumEpochResponse, error)
+
+    def _hear_leader(
+        self,
+        received: Received,
+        request: BeginQuorumEpochRequest | EndQuorumEpochRequest,
+        kind: type[BeginQuorumEpochResponse | EndQuorumEpochResponse],
+    ) -> ErrorCode | None:
+        """The checks both requests share; a leader that passes them is followed. None: answered at top level."""
         state = self._state
         error = partition.check(state, request.cluster_id, partition.names_our_partition(state, request.topics))
         if error is not ErrorCode.NONE:
-            state.reply(received.ticket, EndQuorumEpochResponse(error_code=error))
-            return
+            state.reply(received.ticket, kind(error_code=error))
+            return None
         told = request.topics[0].partitions[0]
         if told.leader_epoch < state.epoch:
-            error = ErrorCode.FENCED_LEADER_EPOCH
-        elif told.leader_id < 0:
-            error = ErrorCode.INVALID_REQUEST
-        else:
-            endpoints = tuple(Endpoint(item.name, item.host, item.port) for item in request.leader_endpoints)
-            if not self._replica.meet_leader(told.leader_epoch, told.leader_id, endpoints):
-                error = ErrorCode.INVALID_REQUEST
-            elif isinstance(role := state.role, Follower) and role.leader_id == told.leader_id:
-                keys = [
-                    ReplicaKey(item.candidate_id, item.candidate_directory_id) for item in told.preferred_candidates
-                ]
-                if received.version == 0:
-                    keys = [ReplicaKey(replica_id) for replica_id in told.preferred_successors]
-                role.fetch_deadline_ms = state.now_ms + end_epoch_backoff(
-                    keys, state.config.key, state.config.election_backoff_max_ms
-                )
-                role.leader_gone = True
-        state.reply(received.ticket, partition.end_quorum_epoch_response(state, received, error))
+            return ErrorCode.FENCED_LEADER_EPOCH
+        if told.leader_id < 0:
+            return ErrorCode.INVALID_REQUEST
+        endpoints = tuple(Endpoint(item.name, item.host, item.port) for item in request.leader_endpoints)
+        met = self._replica.meet_leader(told.leader_epoch, told.leader_id, endpoints)
+        return ErrorCode.NONE if met else ErrorCode.INVALID_REQUEST
+
+    def _reply_to_leader(
+        self, received: Received, kind: type[BeginQuorumEpochResponse | EndQuorumEpochResponse], error: ErrorCode
+    ) -> None:
+        state = self._state
+        state.reply(received.ticket, partition.quorum_epoch_response(kind, state, received, error))
 
     # --- answers ------------------------------------------------------------------------------------------------------
 
@@ -391,7 +408,7 @@ class Election:
         state = self._state
         role = state.role
         if response.error_code == ErrorCode.UNSUPPORTED_VERSION and isinstance(role, Prospective):
-            self._become_candidate()
+            self._become_candidate(role)
             return
         found = self._replica.single_partition(response, source)
         if found is None or not self._replica.meet_answer(found[0], response.node_endpoints, source):
@@ -405,7 +422,7 @@ class Election:
         role = self._state.role
         if isinstance(role, Prospective):
             if role.tally.won:
-                self._become_candidate()
+                self._become_candidate(role)
             elif role.tally.lost:
                 self._lose_pre_vote(role)
         elif isinstance(role, Candidate) and role.tally.won:
@@ -413,8 +430,9 @@ class Election:
 
     def on_vote_failed(self, failure: Failure) -> None:
         """A voter that cannot be asked for a pre-vote does not know them: KIP-996 then goes straight to the vote."""
-        if failure is Failure.UNSUPPORTED_VERSION and isinstance(self._state.role, Prospective):
-            self._become_candidate()
+        role = self._state.role
+        if failure is Failure.UNSUPPORTED_VERSION and isinstance(role, Prospective):
+            self._become_candidate(role)
 
     def leader_unreachable(self, role: Follower) -> None:
         """The leader's process refused or reset a connection: its election need not wait for the fetch timeout.

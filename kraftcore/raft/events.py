@@ -105,10 +105,17 @@ class Transfer:
 
 @dataclass(frozen=True, slots=True)
 class Upgrade:
-    """Raise kraft.version."""
+    """Raise kraft.version.
+
+    Attributes:
+        ticket: comes back with the outcome, when the new version is committed or refused.
+        level: the new one; the present one is fine and changes nothing.
+        validate_only: only say whether it would be refused.
+    """
 
     ticket: Any
     level: int
+    validate_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,6 +268,8 @@ class RaftConfig:
         topic: name of the partition's topic.
         supported_versions: kraft.version levels spoken.
         discovery_pause_ms: between two questions to bootstrap servers that did not help.
+        high_watermark_linger_ms: a Fetch that lacks nothing but the latest high watermark is answered after this; 0: at
+            once, as Kafka does.
         fast_failover: start a pre-vote when the leader's connection is refused or reset.
     """
 
@@ -283,4 +292,5 @@ class RaftConfig:
     fetch_max_bytes: int = 1 << 20
     fetch_snapshot_max_bytes: int = 1 << 20
     max_supported_version: int = 1
+    high_watermark_linger_ms: int = 0
     fast_failover: bool = True

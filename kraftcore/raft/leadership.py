@@ -193,13 +193,11 @@ class Leadership:
     def _observers(self, role: Leader) -> list[ReplicaKey]:
         state = self._state
         oldest = state.now_ms - OBSERVER_TIMEOUT_MS
-        for key in [key for key, seen in role.replicas.items() if seen.last_fetch_ms < oldest]:
-            if not state.voters.is_voter(key):
-                del role.replicas[key]
-        return sorted(
-            (key for key in role.replicas if not state.voters.is_voter(key)),
-            key=lambda key: (key.id, key.directory_id),
-        )
+        observers = [(key, seen) for key, seen in role.replicas.items() if not state.voters.is_voter(key)]
+        for key in [key for key, seen in observers if seen.last_fetch_ms < oldest]:
+            del role.replicas[key]
+        found = [key for key, _ in observers if key in role.replicas]
+        return sorted(found, key=lambda key: (key.id, key.directory_id))
 
     def _described(self, role: Leader, key: ReplicaKey) -> ReplicaState:
         state = self._state

@@ -116,7 +116,7 @@ class Membership:
             return
         deadline = state.now_ms + state.config.request_timeout_ms
         role.change = VoterChange("remove", received.ticket, key, deadline)
-        role.change.offset = self._append_voters(state.voters.without(key))
+        role.change.offset = self._append_voters(role, state.voters.without(key))
 
     def on_update(self, received: Received, request: UpdateRaftVoterRequest) -> None:
         """UpdateRaftVoter: a voter tells its endpoints and versions; answered without waiting for the commit."""
@@ -141,25 +141,24 @@ class Membership:
         supported = VersionRange(
             request.kraft_version_feature.min_supported_version, request.kraft_version_feature.max_supported_version
         )
-        if (
-            state.destination(key.id, endpoints) is None
-            or supported.min < 0
-            or supported.max < supported.min
-            or (state.version not in supported)
-        ):
+        if state.destination(key.id, endpoints) is None or supported.min < 0 or supported.max < supported.min:
             raise Refusal(ErrorCode.INVALID_REQUEST)
         if role.change is not None or role.watermark.value is None or self._uncommitted_voters(role):
             raise Refusal(ErrorCode.REQUEST_TIMED_OUT)
+        if state.version not in supported:
+            raise Refusal(ErrorCode.INVALID_REQUEST)
         entry = state.voters.get(key.id)
-        if entry is None or not entry.key.matches(key):
+        # Nobody else speaks for the leader's own entry, which at kraft.version 0 would match any directory.
+        if entry is None or not entry.key.matches(key) or (key.id == state.config.key.id and key != state.config.key):
             raise Refusal(ErrorCode.VOTER_NOT_FOUND)
         voter = Voter(key, endpoints, supported)
         self._replica.replication.heard_from(role, key.id)
         if state.version >= 1:
             if voter != entry:
-                self._append_voters(state.voters.with_updated(voter))
-        else:
-            role.updated_voters = (role.updated_voters or self.voters_with_own_entry()).with_updated(voter)
+                self._append_voters(role, state.voters.with_updated(voter))
+        else:  # the last directory heard of counts, as in Kafka 4.3.1 (updateVoterIgnoringDirectoryId)
+            known = role.updated_voters or self.voters_with_own_entry()
+            role.updated_voters = known.with_updated(voter, any_directory=True)
 
     # --- the checks they share ----------------------------------------------------------------------------------------
 
@@ -231,7 +230,9 @@ class Membership:
             self._end_change(role, refusal)
             return
         change.request_id = None
-        change.offset = self._append_voters(state.voters.with_voter(Voter(change.key, change.endpoints, supported)))
+        change.offset = self._append_voters(
+            role, state.voters.with_voter(Voter(change.key, change.endpoints, supported))
+        )
         if not change.ack_when_committed:
             state.reply(change.ticket, AddRaftVoterResponse(error_message=None))
             change.ticket = None
@@ -258,15 +259,12 @@ class Membership:
             and progress.last_fetch_ms >= self._state.now_ms - CAUGHT_UP_WITHIN_MS
         )
 
-    def _append_voters(self, voters: VoterSet) -> int:
-        return self._replica.replication.append_control([records.kraft_voters(voters)])
+    def _append_voters(self, role: Leader, voters: VoterSet) -> int:
+        return self._replica.replication.append_control(role, [records.kraft_voters(voters)])
 
-    def voters_changed(self) -> None:
+    def voters_changed(self, role: Leader) -> None:
         """The voter set in force may have changed: count by the new one from now on."""
         state = self._state
-        role = state.role
-        if not isinstance(role, Leader):
-            return
         if state.voters.is_only_voter(state.config.key):
             role.check_quorum_deadline_ms = None
         elif role.check_quorum_deadline_ms is None:
@@ -282,9 +280,10 @@ class Membership:
         if change is not None and change.offset is not None and change.offset < high_watermark:
             self._end_change(role, None)
         if role.upgrade is not None and role.upgrade[0] < high_watermark:
-            offset, ticket = role.upgrade
+            offset, tickets = role.upgrade
             role.upgrade = None
-            state.finish(ticket, ErrorCode.NONE, offset)
+            for ticket in tickets:
+                state.finish(ticket, ErrorCode.NONE, offset)
         if state.role is role and not state.is_voter and not self._uncommitted_voters(role):
             self._replica.election.resign(Cause.STEP_DOWN)
 
@@ -302,7 +301,8 @@ class Membership:
         if role.change is not None:
             self._end_change(role, Refusal(error, ""))
         if role.upgrade is not None:
-            self._state.finish(role.upgrade[1], error)
+            for ticket in role.upgrade[1]:
+                self._state.finish(ticket, error)
             role.upgrade = None
 
     def _end_change(self, role: Leader, refusal: Refusal | None) -> None:
@@ -325,27 +325,38 @@ class Membership:
         if not isinstance(role, Leader):
             state.finish(event.ticket, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return
-        if event.level == state.version and role.upgrade is None:
-            state.finish(event.ticket, ErrorCode.NONE, state.log.log_end_offset)
+        if event.level == state.version:
+            if role.upgrade is None or event.validate_only:
+                state.finish(event.ticket, ErrorCode.NONE)
+            else:
+                role.upgrade[1].append(event.ticket)
             return
-        why = f"Invalid upgrade of {KRAFT_VERSION} from version {state.version} to {event.level}"
         known = role.updated_voters or self.voters_with_own_entry()
-        if role.upgrade is not None or role.change is not None:
-            why = f"Invalid concurrent upgrade of {KRAFT_VERSION} to {event.level}"
-        elif event.level < state.version:
-            why += " because the new version is a downgrade"
-        elif role.watermark.value is None:
-            why += " because the leader has not committed a record of its epoch yet"
-        elif any(event.level not in voter.supported or not voter.key.has_directory for voter in known):
-            why = f"Invalid upgrade of {KRAFT_VERSION} to KRAFT_VERSION_{event.level} because not all of the voters "
-            why += "support it"
-        elif not 0 <= event.level <= state.config.max_supported_version:
-            why += " because this node does not support it"
+        why = self._why_no_upgrade(role, event.level, known)
+        if why:
+            state.finish(event.ticket, ErrorCode.INVALID_UPDATE_VERSION, message=why)
+        elif event.validate_only:
+            state.finish(event.ticket, ErrorCode.NONE)
         else:
             entries = [records.kraft_version(event.level), records.kraft_voters(known)]
-            role.upgrade = (self._replica.replication.append_control(entries) + 1, event.ticket)
-            return
-        state.finish(event.ticket, ErrorCode.INVALID_UPDATE_VERSION, message=why)
+            role.upgrade = (self._replica.replication.append_control(role, entries) + 1, [event.ticket])
+
+    def _why_no_upgrade(self, role: Leader, level: int, known: VoterSet) -> str:
+        old, new = (f"KRAFT_VERSION_{version}" for version in (self._state.version, level))
+        if role.upgrade is not None:
+            return f"Invalid concurrent upgrade of {KRAFT_VERSION} from version {old} to {new}"
+        if level < self._state.version:
+            return (
+                f"Invalid upgrade of {KRAFT_VERSION} from version {old} to {new} because the new version is a downgrade"
+            )
+        if any(level not in voter.supported or not voter.key.has_directory for voter in known):
+            return f"Invalid upgrade of {KRAFT_VERSION} to {new} because not all of the voters support it"
+        if role.watermark.value is None:
+            return (
+                f"Invalid upgrade of {KRAFT_VERSION} from version {old} to {new} because the leader has not committed "
+                "a record of its epoch yet"
+            )
+        return ""
 
     # --- a follower's own requests ------------------------------------------------------------------------------------
 

@@ -15,8 +15,8 @@ from kraftcore.core.uuid import ZERO_UUID, Uuid
 from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.add_raft_voter import AddRaftVoterRequest
-from kraftcore.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
-from kraftcore.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
+from kraftcore.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest
+from kraftcore.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest
 from kraftcore.protocol.messages.fetch import FetchRequest, FetchResponse
 from kraftcore.protocol.messages.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
 from kraftcore.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
@@ -304,26 +304,16 @@ def vote_response(state: ReplicaState, received: Received, error: ErrorCode, gra
     )
 
 
-def begin_quorum_epoch_response(state: ReplicaState, received: Received, error: ErrorCode) -> BeginQuorumEpochResponse:
-    """Our epoch and leader, after BeginQuorumEpoch."""
-    response: BeginQuorumEpochResponse = _quorum_epoch_response(BeginQuorumEpochResponse, state, received, error)
-    return response
-
-
-def end_quorum_epoch_response(state: ReplicaState, received: Received, error: ErrorCode) -> EndQuorumEpochResponse:
-    """Our epoch and leader, after EndQuorumEpoch."""
-    response: EndQuorumEpochResponse = _quorum_epoch_response(EndQuorumEpochResponse, state, received, error)
-    return response
-
-
-def _quorum_epoch_response(kind: Any, state: ReplicaState, received: Received, error: ErrorCode) -> Any:
+def quorum_epoch_response(kind: Any, state: ReplicaState, received: Received, error: ErrorCode) -> Struct:
+    """Our epoch and leader, after BeginQuorumEpoch or EndQuorumEpoch; ``kind`` is the answer's class."""
     told = kind.TopicData.PartitionData(
         partition_index=PARTITION, error_code=error, leader_id=_leader_id(state), leader_epoch=state.epoch
     )
-    return kind(
+    response: Struct = kind(
         topics=[kind.TopicData(topic_name=state.config.topic, partitions=[told])],
         node_endpoints=_endpoints(state, kind.NodeEndpoint, received.listener, received.version >= _ENDPOINTS),
     )
+    return response
 
 
 def update_voter_response(state: ReplicaState, received: Received, error: ErrorCode) -> UpdateRaftVoterResponse:

@@ -61,10 +61,6 @@ class Voter:
     endpoints: tuple[Endpoint, ...] = ()
     supported: VersionRange = VersionRange()
 
-    def endpoint(self, listener: str) -> Endpoint | None:
-        """Its endpoint for a listener name, or None."""
-        return next((endpoint for endpoint in self.endpoints if endpoint.name == listener), None)
-
 
 @dataclass(frozen=True, slots=True)
 class VoterSet:
@@ -143,13 +139,18 @@ class VoterSet:
             raise LocalError(f"cannot remove {key} from {self}")
         return VoterSet(tuple(voter for voter in self.voters if voter is not entry))
 
-    def with_updated(self, voter: Voter) -> VoterSet:
+    def with_updated(self, voter: Voter, *, any_directory: bool = False) -> VoterSet:
         """This set with the entry of the same replica replaced.
+
+        Args:
+            voter: the new entry.
+            any_directory: the entry may be another directory's. Only for sets that are not in force, as before the
+                upgrade to kraft.version 1; elsewhere a replaced disk is another voter.
 
         Raises:
             LocalError: no entry matches the key.
         """
-        if not self.is_voter(voter.key):
+        if voter.key.id not in self._by_id or not (any_directory or self.is_voter(voter.key)):
             raise LocalError(f"cannot update {voter.key} in {self}")
         return VoterSet(tuple(voter if old.key.id == voter.key.id else old for old in self.voters))
 

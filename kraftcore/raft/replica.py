@@ -300,7 +300,7 @@ class Replica:
     def _on_update_answer(self, source: Destination, response: UpdateRaftVoterResponse) -> None:
         leader = response.current_leader
         if leader.leader_id >= 0:
-            endpoints = self._endpoints(leader.leader_id, leader.host, leader.port)
+            endpoints = self._endpoints(leader.host, leader.port)
             answer = partition.Answer(response.error_code, leader.leader_id, leader.leader_epoch)
             if not self._meet(answer, endpoints, source):
                 return
@@ -365,18 +365,22 @@ class Replica:
         endpoints: tuple[Endpoint, ...] = ()
         for item in node_endpoints:
             if item.node_id == answer.leader_id:
-                endpoints = self._endpoints(item.node_id, item.host, item.port)
+                endpoints = self._endpoints(item.host, item.port)
         return self._meet(answer, endpoints, source)
 
     def _meet(self, answer: partition.Answer, endpoints: tuple[Endpoint, ...], source: Destination) -> bool:
         state = self.state
         error = answer.error_code
-        if answer.leader_epoch < state.epoch or error == ErrorCode.UNKNOWN_LEADER_EPOCH:
+        if error == ErrorCode.UNKNOWN_LEADER_EPOCH:  # it has yet to hear of this epoch
+            state.back_off(source)
+            return False
+        if answer.leader_epoch < state.epoch:
             return False
         behind = answer.leader_epoch > state.epoch
         if answer.leader_id is not None:
             unknown = state.leader_id is None
             if not self.meet_leader(answer.leader_epoch, answer.leader_id, endpoints):
+                state.back_off(source)
                 return False
             if unknown and not behind:
                 return bool(error == ErrorCode.NONE)
@@ -394,7 +398,9 @@ class Replica:
             state.back_off(source)
         return not behind and error not in expected
 
-    def _endpoints(self, node_id: int, host: str, port: int) -> tuple[Endpoint, ...]:
+    def _endpoints(self, host: str, port: int) -> tuple[Endpoint, ...]:
+        if not host or not 0 < port <= 0xFFFF:  # an int32 on the wire
+            return ()
         listeners = self.state.config.listeners
         return (Endpoint(listeners[0].name if listeners else "", host, port),)
 
@@ -406,11 +412,18 @@ class Replica:
             return None
         return found
 
-    def refuse_answer(self, source: Destination, response: Any) -> None:
-        """An answer nobody expects: say so, and leave the peer alone for a moment."""
+    def refuse_answer(self, source: Destination, response: Any, told: Any = None) -> None:
+        """An answer nobody expects: say so, and leave the peer alone for a moment.
+
+        Args:
+            source: whom we asked.
+            response: the answer.
+            told: its part about our partition, if it has one.
+        """
         state = self.state
-        name = ErrorCode.of(response.error_code).name
-        state.note(f"{type(response).__name__} from {source.host}:{source.port} is refused: {name}")
+        code = ErrorCode.of((response if told is None else told).error_code)
+        why = "it is not about our partition" if code is ErrorCode.NONE else code.name
+        state.note(f"{type(response).__name__} from {source.host}:{source.port} is refused: {why}")
         state.back_off(source)
 
 

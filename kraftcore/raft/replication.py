@@ -26,7 +26,7 @@ from kraftcore.protocol.messages.fetch import FetchRequest, FetchResponse
 from kraftcore.raft import partition, records
 from kraftcore.raft.events import Destination, Propose, Received
 from kraftcore.raft.roles import Follower, Leader, ParkedFetch, Progress, Unattached
-from kraftcore.raft.state import InFlight
+from kraftcore.raft.state import InFlight, ReplicaState
 
 if TYPE_CHECKING:
     from kraftcore.raft.replica import Replica
@@ -41,6 +41,7 @@ class Replication:
         self._replica = replica
         self._state = replica.state
         self._ask_again_ms = 0
+        self._bootstrap_servers = _bootstrap_servers(replica.state)
 
     # --- the leader appends -------------------------------------------------------------------------------------------
 
@@ -58,11 +59,11 @@ class Replication:
             from_checkpoint = (state.voter_sets.latest_offset or 0) < 0
             if from_checkpoint or voters != state.voters:
                 entries += [records.kraft_version(state.version), records.kraft_voters(voters)]
-        self.append_control(entries)
+        self.append_control(leader, entries)
 
-    def append_control(self, entries: list[records.ControlEntry]) -> int:
+    def append_control(self, role: Leader, entries: list[records.ControlEntry]) -> int:
         """Append one control batch; its voters and version are in force at once. Returns its first offset."""
-        return self._append(records.control_batch(entries, self._state.now_ms))
+        return self._append(role, records.control_batch(entries, self._state.now_ms))
 
     def propose(self, event: Propose) -> None:
         """Append a client's batch, or say why not."""
@@ -74,24 +75,26 @@ class Replication:
             state.finish(event.ticket, ErrorCode.NOT_LEADER_OR_FOLLOWER, message="leadership is being handed over")
         else:
             try:
-                offset = self._append(event.batch)
+                if RecordBatch(event.batch, verify=False).is_control:
+                    raise LocalError("control batches are written by the consensus alone")
+                offset = self._append(role, event.batch)
             except ClosedError:
                 raise
-            except LocalError as error:
+            except (LocalError, CorruptBatchError) as error:
                 state.finish(event.ticket, ErrorCode.INVALID_RECORD, message=str(error))
             else:
                 state.finish(event.ticket, ErrorCode.NONE, offset)
 
-    def _append(self, batch: bytearray) -> int:
+    def _append(self, role: Leader, batch: bytearray) -> int:
         state = self._state
         is_control = RecordBatch(batch, verify=False).is_control
         offset = state.log.append_as_leader(batch, state.epoch, state.now_ms)
         if is_control:
             state.learn_from([RecordBatch(batch, verify=False)])
-            self._replica.membership.voters_changed()
+            self._replica.membership.voters_changed(role)
         state.out.flush = True
         # Before our own flush is done: the followers' disks shall work at the same time as ours.
-        self._wake_parked()
+        role.parked = [parked for parked in role.parked if not self._answer_if_enough(role, parked)]
         return offset
 
     def flushed(self, offset: int) -> None:
@@ -138,18 +141,20 @@ class Replication:
             key,
             asked.fetch_offset,
             max(request.min_bytes, 1),
-            request.max_bytes,
+            max(request.max_bytes, 0),
             state.now_ms + request.max_wait_ms,
             received.version,
             received.listener,
         )
         known = role.watermark.value
         behind = known is not None and asked.high_watermark < known
-        if request.max_wait_ms == 0 or behind or not self._answer_if_enough(parked):
-            if request.max_wait_ms == 0 or behind:
-                self._answer(role, parked)
-            else:
-                role.parked.append(parked)
+        linger_ms = state.config.high_watermark_linger_ms
+        if request.max_wait_ms == 0 or (behind and not linger_ms):
+            self._answer(role, parked)
+        elif not self._answer_if_enough(role, parked):
+            role.parked.append(parked)
+            if behind and role.news_due_ms is None:
+                role.news_due_ms = state.now_ms + linger_ms
 
     def _place(self, offset: int, epoch: int) -> partition.Elsewhere | None:
         """None if a replica at (offset, epoch) can go on from there; else where it must go."""
@@ -209,16 +214,14 @@ class Replication:
             role.heard.clear()
             role.check_quorum_deadline_ms = self._replica.election.check_quorum_deadline()
 
-    def _answer_if_enough(self, parked: ParkedFetch) -> bool:
+    def _answer_if_enough(self, role: Leader, parked: ParkedFetch) -> bool:
         state = self._state
         if state.log.log_end_offset <= parked.fetch_offset:
             return False
         data = state.log.read(parked.fetch_offset, parked.max_bytes)
         if len(data) < min(parked.min_bytes, parked.max_bytes):
             return False
-        role = state.role
-        if isinstance(role, Leader):
-            state.reply(parked.ticket, partition.fetch_records(state, parked, role, data))
+        state.reply(parked.ticket, partition.fetch_records(state, parked, role, data))
         return True
 
     def _answer(self, role: Leader, parked: ParkedFetch) -> None:
@@ -228,17 +231,18 @@ class Replication:
             data = state.log.read(parked.fetch_offset, parked.max_bytes)
         state.reply(parked.ticket, partition.fetch_records(state, parked, role, data))
 
-    def _wake_parked(self) -> None:
-        role = self._state.role
-        if isinstance(role, Leader) and role.parked:
-            role.parked = [parked for parked in role.parked if not self._answer_if_enough(parked)]
-
     def expire_parked(self, role: Leader) -> int | None:
         """Answer what has waited long enough; when the next one will have."""
-        due: int | None = None
+        due = role.news_due_ms
+        now = self._state.now_ms
+        all_due = due is not None and due <= now
+        if all_due:
+            due = role.news_due_ms = None
+        elif not role.parked:
+            return due
         waiting = []
         for parked in role.parked:
-            if parked.deadline_ms <= self._state.now_ms:
+            if all_due or parked.deadline_ms <= now:
                 self._answer(role, parked)
             else:
                 waiting.append(parked)
@@ -269,14 +273,13 @@ class Replication:
             self._high_watermark_moved(role)
 
     def _high_watermark_moved(self, role: Leader) -> None:
-        value = role.watermark.value
-        if value is None:
-            return
+        value = role.watermark.value or 0  # known, for it moved
         self.raise_high_watermark(value)
-        # Everyone who waits learns at once: their state machines wait for it too.
-        waiting, role.parked = role.parked, []
-        for parked in waiting:
-            self._answer(role, parked)
+        # Everyone who waits learns of it: their state machines wait for it too. If records follow within the linger
+        # time, as they do under load, they bring it along.
+        if role.news_due_ms is None:
+            role.news_due_ms = self._state.now_ms + self._state.config.high_watermark_linger_ms
+        self.expire_parked(role)
         self._replica.membership.committed(role, value)
 
     def raise_high_watermark(self, value: int) -> None:
@@ -298,8 +301,9 @@ class Replication:
             at = self._fetch_from_bootstrap()
             ready = state.ready_at(leader)
             return ready if at is None else at if ready is None else min(at, ready)
-        # One Fetch at a time in an epoch; what is still out to an earlier leader does not keep us from asking this one.
-        if self._fetching():
+        # One Fetch at a time to this leader; what is still out to an earlier one, or to a bootstrap server that may be
+        # dead, does not keep us from asking it.
+        if self._fetching(leader):
             return None
         if not state.is_ready(leader):
             return state.ready_at(leader)
@@ -313,24 +317,18 @@ class Replication:
         """Ask a bootstrap server for records, and so for the leader."""
         return None if self._state.shutting_down or not self._state.is_flushed else self._fetch_from_bootstrap()
 
-    def _fetching(self) -> bool:
+    def _fetching(self, leader: Destination | None = None) -> bool:
         epoch = self._state.epoch
         return any(
-            request.epoch == epoch and partition.is_fetch(request.message) for request in self._state.in_flight.values()
+            request.epoch == epoch
+            and (leader is None or request.destination.node_id == leader.node_id)
+            and partition.is_fetch(request.message)
+            for request in self._state.in_flight.values()
         )
 
     def _fetch_from_bootstrap(self) -> int | None:
         state = self._state
-        servers = [Destination(None, host, port) for host, port in state.config.bootstrap_servers]
-        if not servers:
-            servers = [
-                to
-                for voter in state.config.static_voters
-                if voter.key.id != state.config.key.id
-                and (to := state.destination(voter.key.id, voter.endpoints)) is not None
-            ]
-        own = {(endpoint.host, endpoint.port) for endpoint in state.config.listeners}
-        servers = [server for server in servers if (server.host, server.port) not in own]
+        servers = self._bootstrap_servers
         if not servers or self._fetching():
             return None
         if self._ask_again_ms > state.now_ms:
@@ -367,19 +365,21 @@ class Replication:
             # that are replaced by now would take back what was acknowledged.
             return
         if answer.error_code != ErrorCode.NONE:
-            self._replica.refuse_answer(source, response)
+            self._replica.refuse_answer(source, response, answer)
             return
         if answer.diverging_epoch.epoch >= 0:
-            if not self._truncate(answer.diverging_epoch.epoch, answer.diverging_epoch.end_offset):
-                return
+            taken = self._truncate(answer.diverging_epoch.epoch, answer.diverging_epoch.end_offset)
         elif answer.snapshot_id.epoch >= 0 or answer.snapshot_id.end_offset >= 0:
             snapshot_id = (answer.snapshot_id.end_offset, answer.snapshot_id.epoch)
-            if not self._replica.snapshots.begin_fetch(role, snapshot_id):
-                return
+            taken = self._replica.snapshots.begin_fetch(role, snapshot_id)
         else:
-            self._append_fetched(role, answer.records or b"", source)
-            self._follow_high_watermark(answer.high_watermark)
-        self.fetched_well(role)
+            taken = self._append_fetched(answer.records or b"", source)
+            if taken:
+                self._follow_high_watermark(answer.high_watermark)
+        if taken:
+            self.fetched_well(role)
+        else:  # the same answer would come again at once
+            state.back_off(source)
 
     def fetched_well(self, role: Follower) -> None:
         """The leader answered: it lives, and we can serve it."""
@@ -387,23 +387,25 @@ class Replication:
         role.has_fetched = True
         role.leader_gone = False
 
-    def _append_fetched(self, role: Follower, data: bytes, source: Destination) -> None:
+    def _append_fetched(self, data: bytes, source: Destination) -> bool:
         state = self._state
         if not data:
-            return
+            return True
         before = state.log.log_end_offset
         try:
             state.log.append_as_follower(data, state.now_ms, max_epoch=state.epoch)
         except CorruptBatchError as error:
-            state.note(f"dropped a damaged batch from {source}: {error}")
-            return
+            state.note(f"dropped a damaged batch from {source.host}:{source.port}: {error}")
+            return False
         end = state.log.log_end_offset
         if end == before:
-            return
+            state.note(f"dropped records from {source.host}:{source.port}: none is of our epoch or an earlier one")
+            return False
         state.learn_from(
             [batch for batch in iter_batches(data, verify=False, allow_partial=True) if batch.last_offset < end]
         )
         state.out.flush = True
+        return True
 
     def _follow_high_watermark(self, told: int) -> None:
         if told >= 0:
@@ -423,3 +425,14 @@ class Replication:
             return False
         state.forget_history_from(log.truncate_to(offset))
         return True
+
+
+def _bootstrap_servers(state: ReplicaState) -> list[Destination]:
+    config = state.config
+    servers = [Destination(None, host, port) for host, port in config.bootstrap_servers]
+    if not servers:
+        others = [voter for voter in config.static_voters if voter.key.id != config.key.id]
+        found = [state.destination(voter.key.id, voter.endpoints) for voter in others]
+        servers = [server for server in found if server is not None]
+    own = {(endpoint.host, endpoint.port) for endpoint in config.listeners}
+    return [server for server in servers if (server.host, server.port) not in own]

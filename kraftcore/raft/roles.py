@@ -65,7 +65,8 @@ TRANSITIONS: Mapping[tuple[Role, Cause], frozenset[Role]] = {
     (_C, Cause.ELECTION_TIMEOUT): frozenset({_P}),
     (_L, Cause.QUORUM_LOST): frozenset({_R}),
     (_L, Cause.STEP_DOWN): frozenset({_R}),
-    (_R, Cause.ELECTION_TIMEOUT): frozenset({_U}),  # in the next epoch: its own can have no other leader
+    # In the next epoch: its own can have no other leader. A sole voter that starts again asks itself at once.
+    (_R, Cause.ELECTION_TIMEOUT): frozenset({_U, _P}),
 }
 
 
@@ -269,8 +270,9 @@ class Leader:
         check_quorum_deadline_ms: when it resigns unless a majority fetched; None for a sole voter.
         heard: voters heard since that timer last restarted.
         parked: fetches waiting.
+        news_due_ms: when they are answered because of the high watermark alone.
         change: the voter change in flight.
-        upgrade_offset: a kraft.version record not yet committed, with the ticket that waits for it.
+        upgrade: offset of a kraft.version record not yet committed, and the tickets that wait for it.
         updated_voters: kraft.version 0: what voters told with UpdateRaftVoter.
         barrier: the confirmation round under way, and the next one's reads.
         transfer: see `PendingTransfer`.
@@ -284,8 +286,9 @@ class Leader:
     begin_due_ms: dict[int, int] = field(default_factory=dict)
     heard: set[int] = field(default_factory=set)
     parked: list[ParkedFetch] = field(default_factory=list)
+    news_due_ms: int | None = None
     change: VoterChange | None = None
-    upgrade: tuple[int, Any] | None = None
+    upgrade: tuple[int, list[Any]] | None = None
     updated_voters: VoterSet | None = None
     barrier: PendingBarrier | None = None
     next_barrier: list[Any] = field(default_factory=list)

@@ -138,7 +138,7 @@ class Snapshots:
             self._replica.replication.fetched_well(role)
             return
         if answer.error_code != ErrorCode.NONE:
-            self._replica.refuse_answer(source, response)
+            self._replica.refuse_answer(source, response, answer)
             return
         if told != (fetch.end_offset, fetch.epoch) or answer.position != fetch.position:
             state.note(f"refused a chunk of snapshot {told} at {answer.position}: not the one asked for")

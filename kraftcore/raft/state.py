@@ -84,6 +84,7 @@ class ReplicaState:
         self._busy: dict[Destination, int] = {}
         self._backing_off: dict[Destination, int] = {}
         self._announced: Leadership | None = None
+        self._announced_role: RoleState | None = None
 
     # --- voters -------------------------------------------------------------------------------------------------------
 
@@ -260,6 +261,9 @@ class ReplicaState:
     def announce(self) -> None:
         """Tell listeners about the leader when that changed."""
         role = self.role
+        if role is self._announced_role:  # the epoch changes with the role only
+            return
+        self._announced_role = role
         if role.role in (Role.PROSPECTIVE, Role.CANDIDATE, Role.RESIGNED):
             now = Leadership(self.epoch, None)
         elif isinstance(role, Leader):
@@ -328,13 +332,6 @@ class ReplicaState:
     def note(self, text: str) -> None:
         """Leave a line for the operator."""
         self.out.notes.append(text)
-
-    def voter_destination(self, voter_id: int) -> Destination | None:
-        """Where to reach a voter on this replica's default listener."""
-        voter = self.voters.get(voter_id)
-        if voter is None:
-            return None
-        return self.destination(voter_id, voter.endpoints)
 
     def destination(self, node_id: int, endpoints: Sequence[Endpoint]) -> Destination | None:
         """Where to reach a node: its endpoint for our default listener's name."""

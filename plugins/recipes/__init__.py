@@ -8,7 +8,17 @@
 See docs/recipes.md. Needs the extra ``recipes``.
 """
 
-from kraftcore.plugins.recipes.containers import ABSENT, Change, Counter, Dict, Queue, Set, Transaction, Versioned, Watch
+from kraftcore.plugins.recipes.containers import (
+    ABSENT,
+    Change,
+    Counter,
+    Dict,
+    Queue,
+    Set,
+    Transaction,
+    Versioned,
+    Watch,
+)
 from kraftcore.plugins.recipes.locks import Election, Held, Holder, Lease, Lock
 from kraftcore.plugins.recipes.machine import RecipeMachine
 

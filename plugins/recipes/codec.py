@@ -30,7 +30,8 @@ def pack(value: Any) -> bytes:
     try:
         packed: bytes = _msgpack().packb(value)
     except (TypeError, ValueError, OverflowError) as error:
-        raise LocalError(f"recipes hold None, bools, 64-bit ints, floats, str, bytes, lists and dicts: {error}") from error
+        kinds = "None, bools, 64-bit ints, floats, str, bytes, lists and dicts"
+        raise LocalError(f"recipes hold {kinds}: {error}") from error
     return packed
 
 

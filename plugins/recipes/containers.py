@@ -1,14 +1,13 @@
 """What programs hold: `Dict`, `Counter`, `Queue`, `Set`, and `Transaction` over several of them.
 
-What changes or reads returns when it is committed and applied here, and is linearizable; ``peek...`` answers at once from
-this replica, which may lag.
+What changes or reads returns when it is committed and applied here, and is linearizable; ``peek...`` answers at once
+from this replica, which may lag.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
@@ -341,7 +340,7 @@ class Set(Recipe):
         return self.peek_members()
 
     @property
-    def _members(self) -> dict[bytes, None]:
+    def _members(self) -> dict[bytes, int]:
         state = self._state
         return state.members if isinstance(state, SetState) else {}
 

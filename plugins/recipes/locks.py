@@ -2,8 +2,8 @@
 
 A lease is granted by the log's time, that is by the clocks of the quorum's leaders. A program that is paused, or cut
 off, learns too late that its lease ended: nothing can prevent that. What must never be done twice at a time is to be
-fenced with the lease's token: each grant of a lock has a larger one. Store it with what you write elsewhere and refuse smaller
-ones there; what is written to recipes, write in a ``Transaction`` with ``check_lock``.
+fenced with the lease's token: each grant of a lock has a larger one. Store it with what you write elsewhere and refuse
+smaller ones there; what is written to recipes, write in a ``Transaction`` with ``check_lock``.
 """
 
 from __future__ import annotations
@@ -264,8 +264,8 @@ class Held:
 class Election(Lock):
     """A leader among programs: whoever holds the lock of this name.
 
-        async with recipes.Election(node, "scheduler", info="host-a").hold() as term:
-            ...                                         # leads; fence what it writes with term.token
+    async with recipes.Election(node, "scheduler", info="host-a").hold() as term:
+        ...                                         # leads; fence what it writes with term.token
     """
 
     def campaign(self) -> Held:

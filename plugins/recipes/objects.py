@@ -350,7 +350,8 @@ class SetState(ObjectState):
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
-        self.members: dict[bytes, None] = {}
+        self.members: dict[bytes, int] = {}  # member -> number of its insertion, ascending
+        self._inserted = 0
 
     @property
     def is_empty(self) -> bool:
@@ -358,13 +359,21 @@ class SetState(ObjectState):
         return not self.members
 
     def _insert(self, member: bytes) -> None:
-        self.members[member] = None
+        self._inserted += 1
+        self.members[member] = self._inserted
+
+    def _put_back(self, member: bytes, number: int) -> None:
+        self.members[member] = number
+        self.members = dict(sorted(self.members.items(), key=lambda item: item[1]))
+
+    def _take_out(self, member: bytes) -> None:
+        del self.members[member]
 
     def add(self, at: Moment, member: bytes) -> bool:
         """Returns whether it was new."""
         if member in self.members:
             return False
-        at.reversible(self.members.pop, member)
+        at.reversible(self._take_out, member)
         self._insert(member)
         self.changed(at)
         return True
@@ -373,7 +382,7 @@ class SetState(ObjectState):
         """Returns whether it was there."""
         if member not in self.members:
             return False
-        at.reversible(self._insert, member)
+        at.reversible(self._put_back, member, self.members[member])
         del self.members[member]
         self.changed(at)
         return True
@@ -411,7 +420,7 @@ class SetState(ObjectState):
     def load(self, rows: Iterable[list[Any]]) -> None:
         """See the base class."""
         for (member,) in rows:
-            self.members[member] = None
+            self._insert(member)
 
     operations = {
         "add": (add, (bytes,)),

@@ -18,8 +18,25 @@ MAY_IMPORT: dict[str, set[str]] = {
     "state_machine": {"core"},
     "node": {"core", "protocol", "storage", "raft", "transports", "config", "state_machine"},
     "config": {"core", "protocol", "storage", "raft", "transports"},
-    "cli": {"core", "protocol", "storage", "raft", "transports", "transports.simulation", "plugins", "node", "config"},
-    "plugins": {"core", "protocol", "storage", "raft", "node", "config", "state_machine"},
+    # Beside node: of raft it needs only the values in raft.quorum.
+    "admin": {"core", "protocol", "raft", "transports", "config"},
+    "cli": {
+        "core",
+        "protocol",
+        "storage",
+        "raft",
+        "transports",
+        "transports.simulation",
+        "plugins",
+        "node",
+        "state_machine",
+        "config",
+        "admin",
+    },
+    "plugins": {"core", "protocol", "storage", "raft", "node", "config", "state_machine", "admin"},
+    "testing": {"core", "protocol", "storage", "raft", "transports", "node", "config", "state_machine"},
+    "aio": {"core", "node", "config", "state_machine", "transports", "raft"},
+    "blocking": {"core", "node", "config", "state_machine", "transports", "raft"},
 }
 # What the inner layers must not reach for: tasks, sockets, clocks, hidden randomness, logging.
 FORBIDDEN: dict[str, set[str]] = {

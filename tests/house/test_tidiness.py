@@ -86,6 +86,7 @@ PUBLIC_MODULES: set[str] = {
     "kraftcore.storage.quorum_state",
     "kraftcore.storage.snapshot_batches",
     "kraftcore.storage.snapshots",
+    "kraftcore.transports.conformance",
 }
 
 

@@ -126,7 +126,6 @@ class Model:
     def dict_check(self, key, version):
         if key in self.dict:
             raise LookupError
-        return None
 
     def counter_add(self, delta):
         self.counter += delta
@@ -431,7 +430,9 @@ def test_a_check_fences_a_holder_whose_lease_ended():
 @settings(max_examples=60)
 @given(
     st.lists(
-        st.tuples(st.sampled_from(["acquire", "try", "renew", "release", "poke"]), st.integers(0, 2), st.integers(0, 80)),
+        st.tuples(
+            st.sampled_from(["acquire", "try", "renew", "release", "poke"]), st.integers(0, 2), st.integers(0, 80)
+        ),
         max_size=40,
     )
 )

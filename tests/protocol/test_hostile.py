@@ -280,8 +280,10 @@ def test_failed_decoding_leaks_nothing():
     tracemalloc.start()
     attack()
     before = tracemalloc.get_traced_memory()[0]
-    for _ in range(5):
+    rounds = 5
+    for _ in range(rounds):
         attack()
     grown = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
-    assert grown < 5_000
+    # Threads that earlier tests left behind allocate a little as well; the smallest object takes 16 bytes.
+    assert grown < 16 * rounds * len(damaged)

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import random
 
+import pytest
+
 from kraftcore.core.batch import build_batch
 from kraftcore.core.log import Log
 from kraftcore.core.log_config import LogConfig
 from kraftcore.core.simdisk import SimulatedDisk
+from kraftcore.errors import CorruptDataError
+from kraftcore.raft import cleaning
 from kraftcore.raft.cleaning import Cleaner, CleaningConfig, SnapshotSchedule
 from kraftcore.storage.snapshot_batches import SnapshotWriter
 from kraftcore.storage.snapshots import SnapshotId, SnapshotStore
@@ -89,3 +93,11 @@ def test_a_log_is_not_cut_above_what_is_durable():
     assert cleaner.clean(0) == 0
     log.flush()
     assert cleaner.clean(0) == 1
+
+
+def test_a_snapshot_without_a_header_cannot_be_judged(monkeypatch):
+    log, store = make(3, [1, 2])
+    monkeypatch.setattr(cleaning, "first_batch", lambda snapshots, snapshot_id: [])
+    with pytest.raises(CorruptDataError, match="does not begin with a SnapshotHeader"):
+        Cleaner(CleaningConfig(retention_bytes=-1, retention_ms=1), log, store).clean(1000)
+    assert len(store.ids) == 2

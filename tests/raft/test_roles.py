@@ -25,6 +25,7 @@ candidate ELECTION_TIMEOUT prospective
 leader QUORUM_LOST resigned
 leader STEP_DOWN resigned
 resigned ELECTION_TIMEOUT unattached
+resigned ELECTION_TIMEOUT prospective
 """
 
 

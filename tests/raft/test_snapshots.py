@@ -142,6 +142,50 @@ def test_an_impossible_snapshot_is_refused():
     assert role.snapshot is None
 
 
+@pytest.mark.parametrize(
+    "message",
+    [answer(top=ErrorCode.INCONSISTENT_CLUSTER_ID), answer(error=ErrorCode.INVALID_REQUEST)],
+    ids=["top level", "partition"],
+)
+def test_an_unexpected_error_is_noted_and_the_chunk_asked_for_again(message):
+    stage, node, request = asking()
+    stage.lines = []
+    stage.handle(node, events.Answered(request, message))
+    assert any("FetchSnapshotResponse from n1:9093 is refused" in line for line in stage.lines)
+    assert len(parts(node)) == 1
+    stage.run("pass 300")
+    assert node.store.ids == ((4, 1),)
+
+
+def test_a_chunk_that_nobody_waits_for_is_ignored():
+    stage, node, request = asking()
+    node.replica.snapshots.drop(node.replica.state.role)
+    stage.lines = []
+    stage.handle(node, events.Answered(request, answer()))
+    assert node.store.ids == ()
+    assert not any("note" in line for line in stage.lines)
+
+
+def test_a_snapshot_that_is_here_already_is_not_copied_again():
+    stage = Stage()
+    for command in ("add-nodes 3", "campaign 1", "stabilize", "append 1 a", "stabilize", "snapshot 2"):
+        stage.run(command)
+    node = stage.nodes[2]
+    role = node.replica.state.role
+    assert node.replica.snapshots.begin_fetch(role, (4, 1))
+    assert role.snapshot is None
+    assert node.replica.state.out.restore == (4, 1)
+
+
+def test_no_room_for_a_snapshot_is_noted():
+    _, node, _ = asking()
+    role = node.replica.state.role
+    node.replica.snapshots.drop(role)
+    node.disk.inject("open", path=".part")
+    assert not node.replica.snapshots.begin_fetch(role, (4, 1))
+    assert "cannot receive snapshot 4-1" in node.replica.state.out.notes[-1]
+
+
 def test_our_own_snapshot_makes_older_voter_sets_superfluous():
     stage = Stage()
     for command in ("add-nodes 3", "campaign 1", "stabilize", "update-voter 1 2 epoch=1 port=9", "stabilize"):

@@ -91,16 +91,19 @@ class KafkaTools:
                 _make(classes, command, "{}", RUN_TIMEOUT_S)
         self.class_path = f"{classes}{os.pathsep}{jars}/*"
 
+    def command(self) -> list[str]:
+        """The command that runs a class, up to the class."""
+        # Short runs: no optimising compiler, no second collector thread.
+        return ["java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx512m", "-cp", self.class_path]
+
     def java(self, main: str, *arguments: object, cwd: Path | None = None) -> str:
         """Run a class and return what it printed.
 
         Raises:
             AssertionError: it failed; the text holds its output.
         """
-        # Short runs: no optimising compiler, no second collector thread.
-        options = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx512m"]
         done = subprocess.run(
-            ["java", *options, "-cp", self.class_path, main, *map(str, arguments)],
+            [*self.command(), main, *map(str, arguments)],
             capture_output=True,
             text=True,
             timeout=RUN_TIMEOUT_S,

@@ -2,7 +2,8 @@
 
 Commands (words; ``key=value`` options in any order):
 
-    add-nodes COUNT [version=0|1] [observers=N] [logID=EPOCHS]    start a quorum; a log may hold a batch per epoch named
+    add-nodes COUNT [version=0|1] [observers=N] [logID=EPOCHS] [hidden=ID]    start a quorum; a log may hold a batch per
+                                 epoch named; the entry of the hidden voter has no endpoint for the others' listener
     tick MS                      let time pass for everyone, timer by timer; nothing sent arrives
     pass MS                      let time pass, and everything arrive and be flushed at once
     timeout ID                   let exactly this node's next timer run out
@@ -10,18 +11,20 @@ Commands (words; ``key=value`` options in any order):
     append ID VALUE...           propose a batch
     deliver [FROM->TO] [n=N]     deliver what is queued (of that link; at most so many)
     drop [FROM->TO]              lose it instead
-    refuse FROM->TO              the connection is refused: the sender is told so of all it asked
-    flush ID | hold-flush ID     let the flush that was asked for end; stop doing so by itself
+    refuse FROM->TO [why=UNSUPPORTED_VERSION]    the connection is refused: the sender is told so of all it asked
+    flush ID | hold-flush ID | let-flush ID    let the flush that was asked for end; stop, go on doing so by itself
     crash ID [lost]              power cut; with ``lost`` nothing unflushed survives
-    restart ID | replace-disk ID
+    restart ID | replace-disk ID | move ID PORT    the last: it listens elsewhere once it restarts
+    supports ID LOW-HIGH|none|ERROR    what it answers to ApiVersions
     isolate ID | join ID         cut all links of a node; mend them
     stabilize                    deliver and flush until nothing moves, without time passing
+    quietly COMMAND...           carry it out and leave its transcript away: it is told elsewhere
     add-voter|remove-voter|update-voter LEADER VOTER [dir=OTHER] [ack=0]
     vote TO from=ID epoch=N last=OFFSET@EPOCH [pre=1] [voter=ID] [dir=ID|new|zero] [cluster=X]
-    begin TO leader=ID epoch=N [voter=ID] [dir=...] [cluster=X] | end TO leader=ID epoch=N
-    fetch TO from=ID epoch=N at=OFFSET@EPOCH [wait=MS]
+    begin TO leader=ID epoch=N [voter=ID] [dir=...] [cluster=X] [endpoint=0] | end TO leader=ID epoch=N [v=0]
+    fetch TO from=ID epoch=N at=OFFSET@EPOCH [wait=MS] [min=BYTES] [hw=OFFSET]
     fetch-snapshot TO epoch=N snapshot=END-EPOCH [position=N] [size=N] [cluster=X] [topic=X] | describe TO [topic=X]
-    transfer LEADER TO | barrier ID | upgrade ID | resign ID | snapshot ID | shutdown ID
+    transfer LEADER TO | barrier ID | upgrade ID [LEVEL] [validate=1] | resign ID | snapshot ID | shutdown ID
     state [ID...] | log ID | voters ID | snapshots ID
 """
 
@@ -59,6 +62,7 @@ from kraftcore.storage.snapshots import SnapshotId, SnapshotStore
 from kraftcore.transports.simulation.timeline import summary
 
 FOLDER = "/n/__cluster_metadata-0"
+NOWHERE = -1  # where no node listens
 OUTSIDE = 0  # whoever sends the raw requests of a scenario
 
 
@@ -91,6 +95,7 @@ class Node:
         self.flush_wanted = False
         self.sent: dict[int, tuple[int, int]] = {}
         self.life = 0
+        self.supports = "0-1"
 
     def open(self, now: int) -> None:
         self.log = Log.open(self.disk, FOLDER, LogConfig(), now_ms=now)
@@ -172,7 +177,8 @@ class Stage:
         node.deadline = effects.deadline_ms
 
     def send(self, node: Node, send) -> None:
-        target = next(n for n, other in self.nodes.items() if other.config.listeners[0].host == send.destination.host)
+        hosts = {other.config.listeners[0].host: n for n, other in self.nodes.items()}
+        target = hosts.get(send.destination.host, NOWHERE)
         schema = type(send.message).schema
         node.sent[send.request_id] = (schema.api_key, schema.versions[1], target, self.now + send.timeout_ms)
         frame = encode_request(send.message, schema.versions[1], send.request_id)
@@ -188,8 +194,8 @@ class Stage:
 
     def arrive(self, item: tuple) -> None:
         source, target, life, correlation, frame, is_answer = item
-        node = self.nodes[target]
-        if not node.up or source in self.cut or target in self.cut:
+        node = self.nodes.get(target)
+        if node is None or not node.up or source in self.cut or target in self.cut:
             self.say(f"lost {source} -> {target}")
             return
         if is_answer:
@@ -203,25 +209,24 @@ class Stage:
         header, message = decode_request(frame)
         ticket = (source, life, correlation, header.request_api_version)
         if isinstance(message, ApiVersionsRequest):
-            feature = ApiVersionsResponse.SupportedFeatureKey(name="kraft.version", min_version=0, max_version=1)
-            answer = ApiVersionsResponse(supported_features=[feature])
-            self.reply(node, events.Reply(ticket, answer))
+            self.reply(node, events.Reply(ticket, _api_versions(node.supports)))
         else:
             self.handle(node, events.Received(ticket, message, header.request_api_version, "CONTROLLER"))
 
-    def ask(self, to: str, message) -> None:
+    def ask(self, to: str, message, version: int | None = None) -> None:
         self.correlation += 1
-        version = type(message).schema.versions[1]
+        version = type(message).schema.versions[1] if version is None else version
         frame = encode_request(message, version, self.correlation)
         self.arrive((OUTSIDE, int(to), 0, self.correlation, frame, False))
 
     # --- set up
 
-    def do_add_nodes(self, count, version="1", observers="0", auto_join="0", **logs):
+    def do_add_nodes(self, count, version="1", observers="0", auto_join="0", hidden="0", **logs):
         total = int(count) + int(observers)
         endpoints = {n: Endpoint("CONTROLLER", f"n{n}", 9093) for n in range(1, total + 1)}
         keys = {n: ReplicaKey(n, directory(n)) for n in endpoints}
-        voters = VoterSet(tuple(Voter(keys[n], (endpoints[n],), VersionRange(0, 1)) for n in range(1, int(count) + 1)))
+        named = {n: dataclasses.replace(e, name="OTHER") if str(n) == hidden else e for n, e in endpoints.items()}
+        voters = VoterSet(tuple(Voter(keys[n], (named[n],), VersionRange(0, 1)) for n in range(1, int(count) + 1)))
         static = static_voters((n, endpoints[n]) for n in range(1, int(count) + 1))
         for n in endpoints:
             config = events.RaftConfig(
@@ -320,13 +325,13 @@ class Stage:
     def do_drop(self, link=None, n=None):
         self.say(f"{len(self.pick(link, n))} dropped")
 
-    def do_refuse(self, link):
+    def do_refuse(self, link, why="REFUSED"):
         self.pick(link, None)
         source, target = (int(end) for end in link.split("->"))
         node = self.nodes[source]
         for request_id in [number for number, sent in node.sent.items() if sent[2] == target]:
             del node.sent[request_id]
-            self.handle(node, events.Failed(request_id, Failure.REFUSED))
+            self.handle(node, events.Failed(request_id, Failure[why]))
 
     def do_flush(self, number):
         node = self.nodes[int(number)]
@@ -335,6 +340,14 @@ class Stage:
 
     def do_hold_flush(self, number):
         self.nodes[int(number)].hold_flush = True
+
+    def do_quietly(self, *words, **options):
+        spelled = [f"{'dir' if name == 'where' else name}={value}" for name, value in options.items()]
+        self.run(" ".join([*words, *spelled]))
+        self.lines = []
+
+    def do_let_flush(self, number):
+        self.nodes[int(number)].hold_flush = False
 
     def do_stabilize(self):
         for _ in range(2000):
@@ -359,6 +372,14 @@ class Stage:
         self.nodes[node.number] = new = Node(node.number, config)
         new.life = node.life
 
+    def do_move(self, number, port):
+        node = self.nodes[int(number)]
+        endpoint = dataclasses.replace(node.config.listeners[0], port=int(port))
+        node.config = dataclasses.replace(node.config, listeners=(endpoint,))
+
+    def do_supports(self, number, what):
+        self.nodes[int(number)].supports = what
+
     def do_restart(self, number):
         node = self.nodes[int(number)]
         node.open(self.now)
@@ -382,8 +403,8 @@ class Stage:
     def do_barrier(self, number):
         self.handle(self.nodes[int(number)], events.Barrier("barrier"))
 
-    def do_upgrade(self, number, level="1"):
-        self.handle(self.nodes[int(number)], events.Upgrade("upgrade", int(level)))
+    def do_upgrade(self, number, level="1", validate="0"):
+        self.handle(self.nodes[int(number)], events.Upgrade("upgrade", int(level), validate == "1"))
 
     def do_resign(self, number):
         self.handle(self.nodes[int(number)], events.Resign())
@@ -460,36 +481,37 @@ class Stage:
         topic = VoteRequest.TopicData(topic_name="__cluster_metadata", partitions=[asked])
         self.ask(to, VoteRequest(cluster_id=cluster, voter_id=voter_id, topics=[topic]))
 
-    def do_begin(self, to, leader, epoch, voter=None, where=None, cluster="c"):
+    def do_begin(self, to, leader, epoch, voter=None, where=None, cluster="c", endpoint="1"):
         voter_id, voter_directory = self.key_of(voter or to, where)
         kind = BeginQuorumEpochRequest
         told = kind.TopicData.PartitionData(
             partition_index=0, voter_directory_id=voter_directory, leader_id=int(leader), leader_epoch=int(epoch)
         )
         topic = kind.TopicData(topic_name="__cluster_metadata", partitions=[told])
-        endpoint = kind.LeaderEndpoint(name="CONTROLLER", host=f"n{leader}", port=9093)
-        self.ask(to, kind(cluster_id=cluster, voter_id=voter_id, topics=[topic], leader_endpoints=[endpoint]))
+        endpoints = [kind.LeaderEndpoint(name="CONTROLLER", host=f"n{leader}", port=9093)] if endpoint == "1" else []
+        self.ask(to, kind(cluster_id=cluster, voter_id=voter_id, topics=[topic], leader_endpoints=endpoints))
 
-    def do_end(self, to, leader, epoch, preferred="", cluster="c"):
+    def do_end(self, to, leader, epoch, preferred="", cluster="c", v="1"):
         kind = EndQuorumEpochRequest
+        numbers = [int(number) for number in preferred.split(",") if number]
         info = kind.TopicData.PartitionData.ReplicaInfo
         told = kind.TopicData.PartitionData(
             partition_index=0,
             leader_id=int(leader),
             leader_epoch=int(epoch),
-            preferred_candidates=[
-                info(candidate_id=int(number), candidate_directory_id=directory(int(number)))
-                for number in preferred.split(",")
-                if number
-            ],
         )
-        self.ask(
-            to, kind(cluster_id=cluster, topics=[kind.TopicData(topic_name="__cluster_metadata", partitions=[told])])
-        )
+        if v == "0":
+            told.preferred_successors = numbers
+        else:
+            told.preferred_candidates = [
+                info(candidate_id=number, candidate_directory_id=directory(number)) for number in numbers
+            ]
+        topic = kind.TopicData(topic_name="__cluster_metadata", partitions=[told])
+        self.ask(to, kind(cluster_id=cluster, topics=[topic]), int(v))
 
-    def do_fetch(self, to, epoch, at, wait="0", cluster="c", hw="9223372036854775807", **sender):
+    def do_fetch(self, to, epoch, at, wait="0", cluster="c", hw="9223372036854775807", **options):
         offset, last_epoch = at.split("@")
-        number = int(sender["from"])
+        number = int(options["from"])
         wanted = FetchRequest.FetchTopic.FetchPartition(
             partition=0,
             current_leader_epoch=int(epoch),
@@ -504,6 +526,7 @@ class Stage:
                 cluster_id=cluster,
                 replica_state=FetchRequest.ReplicaState(replica_id=number),
                 max_wait_ms=int(wait),
+                min_bytes=int(options.get("min", "1")),
                 max_bytes=1 << 20,
                 topics=[FetchRequest.FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=[wanted])],
             ),
@@ -562,6 +585,16 @@ class Stage:
                     what = " ".join((value or b"").decode() for value in batch.values())
                 self.say(f"{batch.base_offset}@{batch.leader_epoch} {what}")
                 offset = batch.next_offset
+
+
+def _api_versions(supports: str) -> ApiVersionsResponse:
+    if supports == "none":
+        return ApiVersionsResponse()
+    if supports in ErrorCode.__members__:
+        return ApiVersionsResponse(error_code=ErrorCode[supports])
+    low, high = (int(level) for level in supports.split("-"))
+    feature = ApiVersionsResponse.SupportedFeatureKey(name="kraft.version", min_version=low, max_version=high)
+    return ApiVersionsResponse(supported_features=[feature])
 
 
 def _words(message) -> str:

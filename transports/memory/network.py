@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from heapq import heappop, heappush
 from itertools import count
 from math import inf
@@ -41,10 +42,11 @@ class MemoryNetwork:
         self.delay_ms = delay_ms
         self.loss = loss
         self._random = random.Random(seed)
-        self._cut: set[tuple[str, str]] = set()
+        self._cut: set[tuple[str | None, str | None]] = set()
         self._refusing: set[str] = set()
         self._open: dict[str, MemoryTransport] = {}
         self._listeners: dict[Address, _Listener] = {}
+        self._owners: dict[Address, str] = {}  # who listens or listened there last: a cut hides the dead, too
 
     def transport(self, name: str) -> MemoryTransport:
         """A transport for the node ``name``; one at a time may be open, a restarted node gets a new one."""
@@ -94,7 +96,11 @@ class MemoryNetwork:
             free = (Address(address.host, port) for port in range(_FIRST_FREE_PORT, 2**16))
             address = next(one for one in free if one not in self._listeners)
         self._listeners[address] = listener
+        self._owners[address] = listener.transport.name
         return address
+
+    def owner(self, address: Address) -> str | None:  # noqa: D102
+        return self._owners.get(address)
 
     def find(self, source: str, address: Address) -> _Listener | None:  # noqa: D102
         listener = self._listeners.get(address)
@@ -102,7 +108,7 @@ class MemoryNetwork:
             return None
         return listener
 
-    def passes(self, source: str, target: str) -> bool:
+    def passes(self, source: str | None, target: str | None) -> bool:
         """Whether a frame that is sent, or arrives, now gets through."""
         return (source, target) not in self._cut
 
@@ -156,9 +162,11 @@ class MemoryTransport:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._close()
-        # Not given to the nursery: it would wrap what the body raised in a group.
-        await self._manager.__aexit__(None, None, None)
+        try:
+            self._close()
+        finally:
+            # Not given to the nursery: it would wrap what the body raised in a group.
+            await self._manager.__aexit__(None, None, None)
 
     async def listen(self, listener: str, address: Address, serve: Serve) -> Address:
         """See ``base.Transport``."""
@@ -216,8 +224,9 @@ class MemoryTransport:
         self._is_open = False
         self._network.closed(self)
         self._scope.cancel()
-        for link in list(self.links.values()):
-            link.end(Failure.OTHER)
+        with ExitStack() as stack:  # all of them, even when a callback raises
+            for link in self.links.values():
+                stack.callback(link.end, Failure.OTHER)
 
 
 class _Listener:
@@ -236,7 +245,7 @@ class _Link:
         self._source = source
         self._address = address
         self._listener = network.find(source.name, address)
-        self.target = self._listener.transport.name if self._listener else ""
+        self.target = network.owner(address)
         self._waiting: dict[int, Answer] = {}
         self._responses = Responses(self._respond, self._refuse)
         self._request_due = self._response_due = 0.0
@@ -249,15 +258,26 @@ class _Link:
         network, now = self._network, trio.current_time()
         self._source.at(now + timeout_s, self._finish, correlation_id, answer, Failure.TIMED_OUT)
         self._request_due = max(self._request_due, now + network.delay_s())
+        if not network.passes(self._source.name, self.target):
+            return
         if self._listener is None:
             self._source.at(self._request_due, self.end, Failure.REFUSED)
-        elif network.passes(self._source.name, self.target) and not network.loses():
-            self._listener.transport.at(self._request_due, self._arrived, frame)
+        elif not self._is_alive():
+            self._source.at(self._request_due, self.end, Failure.RESET)
+        elif not network.loses():
+            self._listener.transport.at(self._request_due, self._arrived, self._listener, frame)
 
-    def _arrived(self, frame: bytes) -> None:
-        if self.is_open and self._listener and self._network.passes(self._source.name, self.target):
-            origin = Origin(self._listener.name, self._source.name)
-            self._listener.serve(frame, origin, self._responses.ticket())
+    def _is_alive(self) -> bool:
+        """Whether who was connected to is still there."""
+        return self._network.find(self._source.name, self._address) is self._listener
+
+    def _arrived(self, listener: _Listener, frame: bytes) -> None:
+        if not self.is_open or not self._network.passes(self._source.name, self.target):
+            return
+        if self._is_alive():
+            listener.serve(frame, Origin(listener.name, self._source.name), self._responses.ticket())
+        else:
+            self.break_(Failure.RESET)
 
     def _respond(self, parts: Parts) -> None:
         network = self._network

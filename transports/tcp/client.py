@@ -93,11 +93,12 @@ class ClientConnection(Connection):
         """As in the base class; also time out requests, and break the connection if it is stuck."""
         following = super().sweep(now)
         late: list[Answer] = []
-        stuck_due = inf
+        stuck_due, waited_for = inf, 0
         for one in self.pending.values():
             if one.answer is not None:
                 if one.due > now:
                     following = min(following, one.due)
+                    waited_for += 1
                     continue
                 late.append(one.answer)
                 one.answer = None
@@ -105,7 +106,7 @@ class ClientConnection(Connection):
                 stuck_due = min(stuck_due, one.sent + self._shared.limits.stuck_timeout_ms / 1000)
         for answer in late:
             answer(Failure.TIMED_OUT)
-        if now >= stuck_due:
+        if now >= stuck_due or len(self.pending) - waited_for > self._shared.limits.max_in_flight:
             self.break_(Failure.TIMED_OUT, "requests timed out and nothing comes any more", "stuck")
             return inf
         return min(following, stuck_due)
@@ -161,17 +162,25 @@ class Peer:
         try:
             sock = await dial(self.address, self._resolve, timeout_s)
         except DialError as error:
-            self._shared.complain(f"connecting to {self.address}", f"cannot connect to {self.address}: {error}")
-            self._back_off()
-            self._fail_waiting(error.failure)
+            self._failed(error.failure, str(error))
             return
-        pipe = None if self._tls is None else self._tls.client_pipe(self.address.host)
+        try:
+            pipe = None if self._tls is None else self._tls.client_pipe(self.address.host)
+        except ValueError as error:
+            sock.close()
+            self._failed(Failure.OTHER, str(error))
+            return
         connection = ClientConnection(self._shared, sock, self, pipe)
         with trio.move_on_after(timeout_s):
             await connection.shake_hands()
         if self.connection is not connection:
             connection.break_(Failure.OTHER, "the TLS handshake took too long", "TLS")
         await connection.read()
+
+    def _failed(self, failure: Failure, why: str) -> None:
+        self._shared.complain(f"connecting to {self.address}", f"cannot connect to {self.address}: {why}")
+        self._back_off()
+        self._fail_waiting(failure)
 
     def established(self, connection: ClientConnection) -> None:
         """Requests may be sent from now on; those that waited go first."""

@@ -11,6 +11,7 @@ logger = logging.getLogger("kraftcore.transports.tcp")
 
 _PERIOD_S = 10.0
 _LINES_A_PERIOD = 5
+_KINDS = 1000  # addresses are part of some; forgetting what was said costs a few lines
 
 
 class Complaints:
@@ -29,6 +30,8 @@ class Complaints:
         if now - began >= _PERIOD_S:
             left_out = max(0, count - _LINES_A_PERIOD)
             began, count = now, 0
+        if len(self._kinds) >= _KINDS:
+            self._kinds.clear()
         self._kinds[kind] = (began, count + 1)
         if count < _LINES_A_PERIOD:
             self._log(text if not left_out else f"{text} (and {left_out} more like it before)")

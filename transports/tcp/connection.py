@@ -35,8 +35,8 @@ _SIZE = Struct(">i")
 _pack_size = _SIZE.pack
 _unpack_size = _SIZE.unpack_from
 
-_BUFFER_BYTES = 64 * 1024  # read at once
-_KEPT_BUFFER_BYTES = 1024 * 1024  # a larger one is given back as soon as it is empty
+_BUFFER_BYTES = 64 * 1024  # read at once; longer frames are gathered beside the buffer
+_FIRST_BUFFER_BYTES = 4096  # while an accepted connection has sent no more
 _JOIN_BYTES = 16 * 1024  # up to here one copy is cheaper than gathering
 _CORK_BYTES = 64 * 1024
 _GATHER = 256  # buffers in one system call (Linux allows 1024)
@@ -93,8 +93,10 @@ class Connection:
         self._fd = sock.fileno()
         self._tls = tls
         self._max_frame_bytes = shared.limits.max_frame_bytes
-        self._buffer = memoryview(bytearray(4096 if self.is_server else _BUFFER_BYTES))
+        self._buffer = memoryview(bytearray(_FIRST_BUFFER_BYTES if self.is_server else _BUFFER_BYTES))
         self._end = 0  # bytes in the buffer
+        self._long: bytearray | None = None  # the frame under way, if the buffer is too small for it
+        self._long_bytes = 0  # its length, once it is here
         self._outbox: deque[memoryview] = deque()
         self._outbox_bytes = 0
         self._cork: Buffers | None = None
@@ -206,6 +208,10 @@ class Connection:
 
     def _hand_out(self) -> None:
         buffer, end, start = self._buffer, self._end, 0
+        if self._long is not None:
+            start = self._gather(self._long)
+            if not self.is_open:
+                return
         while end - start >= 4:
             (size,) = _unpack_size(buffer, start)
             if not self.min_frame_bytes <= size <= self._max_frame_bytes:
@@ -213,7 +219,7 @@ class Connection:
                 self._refuse_size(size)
                 return
             stop = start + 4 + size
-            if stop > end:
+            if stop > end or self.must_pause():
                 break
             frame = bytes(buffer[start + 4 : stop])
             if stop != end and self._cork is None:
@@ -222,17 +228,33 @@ class Connection:
             self.on_frame(frame)
             if not self.is_open:
                 return
-            if self.must_pause():
-                break
         if self._cork is not None:
             self._uncork()
         if start == end:
             self._end = 0
-            self._frame_began = self._frame_due = inf
-            if len(buffer) > _KEPT_BUFFER_BYTES:
-                self._resize(_BUFFER_BYTES)
+            if self._long is None:
+                self._frame_began = self._frame_due = inf
         else:
             self._keep(start, end)
+
+    def _gather(self, long: bytearray) -> int:
+        """Move what belongs to the long frame out of the buffer, and hand it out when it is whole. Returns how much."""
+        shared, end = self._shared, self._end
+        taken = min(end, self._long_bytes - len(long))
+        long += self._buffer[:taken]
+        if len(long) == self._long_bytes:
+            shared.partial_bytes -= shared.partial.pop(self)
+            self._long = None
+            self.on_frame(bytes(long))
+            return taken
+        shared.partial[self] += taken  # keeps its place among the others
+        shared.partial_bytes += taken
+        if end == len(self._buffer) < _BUFFER_BYTES:
+            self._buffer = memoryview(bytearray(_BUFFER_BYTES))
+        while shared.partial_bytes > shared.limits.receive_memory_bytes:
+            slowest = next(iter(shared.partial))
+            slowest.break_(Failure.OTHER, "memory for frames under way ran out and its frame began first", "memory")
+        return taken
 
     def _refuse_size(self, size: int) -> None:
         first = _SIZE.pack(size)
@@ -252,36 +274,26 @@ class Connection:
         buffer = self._buffer
         if start:
             buffer[:rest] = buffer[start:end]
-            self._end = rest
+        self._end = rest
         if self.must_pause():
             self._frame_began = self._frame_due = inf
             return
         size = _unpack_size(buffer)[0] if rest >= 4 else 0
-        if rest == len(buffer):
-            # As much again as has arrived: a length alone reserves nothing.
-            self._resize(max(min(2 * rest, 4 + size), _BUFFER_BYTES))
-            if not self.is_open:
-                return
-        if start or self._frame_began == inf:
-            self._frame_began = self._shared.watch.now()
-        limits = self._shared.limits
-        self._frame_due = self._frame_began + limits.frame_timeout_ms / 1000 + size / limits.min_bytes_per_second
-        self._shared.watch.by(self._frame_due)
-
-    def _resize(self, capacity: int) -> None:
-        fresh = memoryview(bytearray(capacity))
-        fresh[: self._end] = self._buffer[: self._end]
-        self._buffer = fresh
         shared = self._shared
-        shared.partial_bytes -= shared.partial.get(self, 0)
-        if capacity <= _KEPT_BUFFER_BYTES:
-            shared.partial.pop(self, None)
-            return
-        shared.partial[self] = capacity  # keeps its place when it has one
-        shared.partial_bytes += capacity
-        while shared.partial_bytes > shared.limits.receive_memory_bytes and shared.partial:
-            slowest = next(iter(shared.partial))
-            slowest.break_(Failure.OTHER, "memory for frames under way ran out and its frame began first", "memory")
+        if start or self._frame_began == inf:
+            self._frame_began = shared.watch.now()
+        limits = shared.limits
+        self._frame_due = self._frame_began + limits.frame_timeout_ms / 1000 + size / limits.min_bytes_per_second
+        shared.watch.by(self._frame_due)
+        if 4 + size > _BUFFER_BYTES:
+            # It grows with what arrives: a length alone reserves nothing.
+            self._long, self._long_bytes = bytearray(buffer[4:rest]), size
+            self._end = 0
+            shared.partial[self] = rest
+            shared.partial_bytes += rest
+        elif rest == len(buffer):
+            self._buffer = memoryview(bytearray(_BUFFER_BYTES))
+            self._buffer[:rest] = buffer
 
     # ---- writing
 
@@ -362,7 +374,7 @@ class Connection:
             try:
                 await wait_writable(self._fd)
                 if not self.is_open:
-                    return
+                    return  # type: ignore[unreachable]  # it was broken meanwhile
                 sent = self._sock.sendmsg(list(islice(outbox, _GATHER)))
             except (BlockingIOError, InterruptedError):
                 continue
@@ -397,8 +409,6 @@ class Connection:
         if self.arrivals != self._arrivals_swept or self.is_busy():
             self._arrivals_swept = self.arrivals
             self._idle_due = now + idle_s
-            if not self._end and len(self._buffer) > _BUFFER_BYTES:
-                self._resize(_BUFFER_BYTES)
         elif now >= self._idle_due:
             self.break_(Failure.OTHER, "idle")
             return inf
@@ -422,6 +432,7 @@ class Connection:
         self._sock.close()
         self._buffer = memoryview(b"")
         self._end = 0
+        self._long = None
         self._outbox.clear()
         if kind:
             shared.complain(kind, f"{'connection from' if self.is_server else 'connection to'} {self.peer}: {why}")

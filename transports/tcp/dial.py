@@ -21,7 +21,11 @@ Resolve: TypeAlias = Callable[[Address], Awaitable[Sequence[Target]]]
 # The next address gets its chance when the one before has not answered for so long (RFC 8305, section 5).
 _HEAD_START_S = 0.25
 # This machine has no such addresses: says nothing about the peer.
-_NOT_FROM_HERE = {errno.ENETUNREACH, errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
+NOT_FROM_HERE = {errno.ENETUNREACH, errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
+
+
+# Peers may name hosts that are no names and ports that are none: ValueError and OverflowError.
+_UNUSABLE = (OSError, ValueError, OverflowError)
 
 
 async def resolve_name(address: Address) -> list[Target]:
@@ -48,35 +52,35 @@ async def dial(address: Address, resolve: Resolve, timeout_s: float) -> socket.s
     Raises:
         DialError: none did; REFUSED when nobody listens at any that can be reached from here.
     """
-    errors: list[OSError] = []
+    errors: list[Exception] = []
     with trio.move_on_after(timeout_s):
         try:
             targets = list(await resolve(address))
-        except OSError as error:
+        except _UNUSABLE as error:
             raise DialError(Failure.OTHER, f"cannot resolve {address.host}: {error}") from error
         if len(targets) == 1:
             try:
                 return await _connect(targets[0])
-            except OSError as error:
+            except _UNUSABLE as error:
                 errors.append(error)
         else:
             winner = await _race(targets, errors)
             if winner is not None:
                 return winner
-        numbers = {error.errno for error in errors}
-        refused = errno.ECONNREFUSED in numbers and numbers <= {errno.ECONNREFUSED} | _NOT_FROM_HERE
+        numbers = {getattr(error, "errno", None) for error in errors}
+        refused = errno.ECONNREFUSED in numbers and numbers <= {errno.ECONNREFUSED} | NOT_FROM_HERE
         text = "; ".join(dict.fromkeys(map(str, errors))) or f"{address.host} has no address"
         raise DialError(Failure.REFUSED if refused else Failure.OTHER, text)
     raise DialError(Failure.OTHER, f"no answer within {timeout_s:g} s")
 
 
-async def _race(targets: list[Target], errors: list[OSError]) -> socket.socket | None:
+async def _race(targets: list[Target], errors: list[Exception]) -> socket.socket | None:
     winners: list[socket.socket] = []
 
     async def attempt(target: Target, failed: trio.Event) -> None:
         try:
             sock = await _connect(target)
-        except OSError as error:
+        except _UNUSABLE as error:
             errors.append(error)
             failed.set()
             return

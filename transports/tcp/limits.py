@@ -18,7 +18,11 @@ class Limits:
         max_connections: accepted connections at a time. One more pushes out a connection that never sent a request;
             when there is none, it is turned away (max.connections, unlimited).
         max_connections_per_peer: the same for one IP address (max.connections.per.ip, unlimited).
-        max_in_flight: requests of one connection that are being served; beyond it no more is read from it.
+        max_connection_creation_rate: accepted connections a second, after a burst of a tenth of that; more wait in the
+            kernel, so that a flood of them takes little from those that are there (max.connection.creation.rate,
+            unlimited).
+        max_in_flight: requests of one connection that are being served; beyond it no more is read from it. A connection
+            of ours on which more have timed out without an answer is broken.
         connection_memory_bytes: what may lie here for one connection that the other side has not taken yet. A server
             breaks the connection; a client fails the request that would go beyond.
         receive_memory_bytes: what all frames together may take that have arrived in part. Beyond it the connection
@@ -39,6 +43,7 @@ class Limits:
     max_frame_bytes: int = 100 * MIB
     max_connections: int = 1000
     max_connections_per_peer: int = 1000
+    max_connection_creation_rate: int = 2000
     max_in_flight: int = 1000
     connection_memory_bytes: int = 128 * MIB
     receive_memory_bytes: int = 512 * MIB

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import socket
 from math import inf
+from typing import Any
 
 import trio
 
@@ -14,11 +15,12 @@ from kraftcore.protocol.failure import Failure
 from kraftcore.transports.base import Address, Origin, Parts, Serve
 from kraftcore.transports.exchange import Responses
 from kraftcore.transports.tcp.connection import Connection, Shared
-from kraftcore.transports.tcp.dial import tune
+from kraftcore.transports.tcp.dial import NOT_FROM_HERE, tune
 from kraftcore.transports.tcp.tls import TlsContexts
 
 _BACKLOG = 1024
-_ACCEPTS_IN_A_ROW = 16  # then the connections there are get their turn
+_ACCEPTS_IN_A_ROW = 8  # then the connections there are get their turn
+_PORTS_TRIED = 5
 _OUT_OF_RESOURCES = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS}
 _OUT_OF_RESOURCES_PAUSE_S = 0.1
 
@@ -139,14 +141,18 @@ class Server:
         self._unproven: dict[ServerConnection, None] = {}  # oldest first
         self._by_ip: dict[str, int] = {}
         self._count = 0
+        self._credit = 0.0  # connections that may be accepted now
+        self._credited = 0.0  # when that was reckoned
 
     async def accept(self, listener: Listener, sock: socket.socket) -> None:
         """Accept until the socket is closed."""
         while sock.fileno() >= 0:
             try:
                 await trio.lowlevel.wait_readable(sock.fileno())
-                for _ in range(_ACCEPTS_IN_A_ROW):
+                await self._has_credit()
+                for _ in range(min(_ACCEPTS_IN_A_ROW, int(self._credit))):
                     self._accepted(listener, *sock.accept())
+                    self._credit -= 1
             except BlockingIOError:
                 continue
             except trio.ClosedResourceError:
@@ -159,6 +165,18 @@ class Server:
                     self._push_out(None)
                     await trio.sleep(_OUT_OF_RESOURCES_PAUSE_S)
                 # Anything else is about the connection that was to be accepted: it is gone.
+
+    async def _has_credit(self) -> None:
+        """Wait until a connection may be accepted."""
+        rate = self.shared.limits.max_connection_creation_rate
+        while True:
+            now = self.shared.watch.now()
+            burst = max(1.0, rate / 10)
+            self._credit = min(burst, self._credit + (now - self._credited) * rate)
+            self._credited = now
+            if self._credit >= 1:
+                return
+            await trio.sleep(max(1 / rate, 0.01))
 
     def _accepted(self, listener: Listener, sock: socket.socket, peer: tuple[str, int]) -> None:
         limits = self.shared.limits
@@ -221,30 +239,43 @@ async def bind(address: Address) -> tuple[list[socket.socket], int]:
         found = await trio.socket.getaddrinfo(
             address.host or None, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
-    except OSError as error:
+    except (OSError, ValueError, OverflowError) as error:
         raise TransportError(f"cannot listen on {address}: {error}") from error
     targets = list(dict.fromkeys((family, target) for family, _, _, _, target in found))
-    for attempts_left in (4, 3, 2, 1, 0):
-        sockets: list[socket.socket] = []
+    tries_left = _PORTS_TRIED if address.port == 0 and len(targets) > 1 else 1
+    while True:
+        tries_left -= 1
         try:
-            port = address.port
-            for family, target in targets:
-                with contextlib.ExitStack() as undo:
-                    sock = undo.enter_context(socket.socket(family, socket.SOCK_STREAM))
-                    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                    if family == socket.AF_INET6:
-                        sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-                    sock.bind((target[0], port, *target[2:]))
-                    sock.listen(_BACKLOG)
-                    sock.setblocking(False)
-                    port = sock.getsockname()[1]
-                    undo.pop_all()
-                sockets.append(sock)
-        except OSError as error:
-            for sock in sockets:
+            return _bind_all(targets, address.port)
+        except (OSError, OverflowError) as error:
+            # The port that was free on the first address is taken on another: try the next free one.
+            if not tries_left or getattr(error, "errno", None) != errno.EADDRINUSE:
+                raise TransportError(f"cannot listen on {address}: {error}") from error
+
+
+def _bind_all(targets: list[Any], port: int) -> tuple[list[socket.socket], int]:
+    """Sockets bound to the same port, and that port."""
+    missing = None
+    with contextlib.ExitStack() as undo:
+        sockets: list[socket.socket] = []
+        for family, target in targets:
+            sock = undo.enter_context(socket.socket(family, socket.SOCK_STREAM))
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            try:
+                sock.bind((target[0], port, *target[2:]))
+            except OSError as error:
                 sock.close()
-            if address.port == 0 and sockets and attempts_left:
-                continue  # the port that was free on the first address is taken on another
-            raise TransportError(f"cannot listen on {address}: {error}") from error
-        return sockets, port
-    raise TransportError(f"cannot listen on {address}: found no port that is free on all its addresses")
+                if error.errno not in NOT_FROM_HERE:
+                    raise
+                missing = error  # a name may have addresses of a family that this machine does not speak
+                continue
+            sock.listen(_BACKLOG)
+            sock.setblocking(False)
+            sockets.append(sock)
+            port = sock.getsockname()[1]
+        if missing is not None and not sockets:
+            raise missing
+        undo.pop_all()
+    return sockets, port

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from math import inf
 from struct import Struct
 from types import TracebackType
@@ -83,9 +84,11 @@ class TcpTransport:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._close()
-        # Not given to the nursery: it would wrap what the body raised in a group.
-        await self._manager.__aexit__(None, None, None)
+        try:
+            self._close()
+        finally:
+            # Not given to the nursery: it would wrap what the body raised in a group.
+            await self._manager.__aexit__(None, None, None)
 
     async def listen(self, listener: str, address: Address, serve: Serve) -> Address:
         """See ``base.Transport``. A name is bound on all its addresses; an empty host means every interface."""
@@ -164,16 +167,20 @@ class TcpTransport:
         if not self._is_open:
             return
         self._is_open = False
-        for listener in self._listeners:
-            listener.close()
-        for connection in list(self._shared.connections):
-            connection.break_(Failure.OTHER, "this side closes")
-        for peer in self._peers.values():
-            peer.close()
-        self._watch.run_later()
-        self._nursery.cancel_scope.cancel()
+        with ExitStack() as stack:  # last first, and all of them, even when a callback raises
+            stack.callback(self._nursery.cancel_scope.cancel)
+            stack.callback(self._watch.run_later)
+            for peer in self._peers.values():
+                stack.callback(peer.close)
+            for connection in self._shared.connections:
+                stack.callback(connection.break_, Failure.OTHER, "this side closes")
+            for listener in self._listeners:
+                stack.callback(listener.close)
 
     async def _keep_nursery(self, ready: trio.Event) -> None:
-        async with trio.open_nursery() as self._nursery:
-            ready.set()
-            await trio.sleep_forever()
+        try:
+            async with trio.open_nursery() as self._nursery:
+                ready.set()
+                await trio.sleep_forever()
+        finally:
+            self._close()

@@ -1,0 +1,91 @@
+"""Administer a quorum from Python: Kafka's or ours, through its controllers or through a broker.
+
+    async with kraftcore.admin.connect(bootstrap_controllers=["127.0.0.1:9093"]) as admin:
+        quorum = await admin.describe_quorum()
+        await admin.remove_voter(3, quorum.voters[2].key.directory_id)
+
+What Java's ``Admin`` does for a quorum: describe it, add and remove voters, read and change feature levels, list
+nodes. The leader is found, and found again; tries are repeated until the call's timeout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+
+from kraftcore.admin.client import AdminClient, FeatureUpdateError, UpgradeType
+from kraftcore.admin.results import (
+    ClusterDescription,
+    FeatureDescription,
+    FeatureStatus,
+    NodeAddress,
+    QuorumDescription,
+    ReplicaProgress,
+)
+from kraftcore.admin.router import Router, Timing
+from kraftcore.config.addresses import parse_address
+from kraftcore.errors import LocalError
+from kraftcore.transports.base import Address, Transport
+from kraftcore.transports.tcp import TcpTransport, TlsSettings
+
+__all__ = [
+    "AdminClient",
+    "ClusterDescription",
+    "FeatureDescription",
+    "FeatureStatus",
+    "FeatureUpdateError",
+    "NodeAddress",
+    "QuorumDescription",
+    "ReplicaProgress",
+    "Timing",
+    "UpgradeType",
+    "connect",
+]
+
+
+@asynccontextmanager
+async def connect(
+    *,
+    bootstrap_controllers: Iterable[Address | str] = (),
+    bootstrap_servers: Iterable[Address | str] = (),
+    tls: TlsSettings | None = None,
+    transport: Transport | None = None,
+    timing: Timing | None = None,
+    topic: str = "__cluster_metadata",
+    client_id: str = "kraftcore-admin",
+) -> AsyncIterator[AdminClient]:
+    """Open a client; nothing is sent before the first call.
+
+    Args:
+        bootstrap_controllers: ``host:port`` of some controllers (their controller listener).
+        bootstrap_servers: ``host:port`` of some brokers; exactly one of the two is given.
+        tls: how to connect, for example ``kraftcore.transports.tcp.TlsFiles``; None: without TLS.
+        transport: moves the frames, and stays open; None: TCP, closed at the end.
+        timing: how long to wait; None: Kafka's defaults.
+        topic: name of the quorum's log.
+        client_id: stands in the requests, for the nodes' logs.
+
+    Raises:
+        LocalError: neither or both kinds of addresses, or one that is no address.
+    """
+    controllers = [parse_address(each) for each in bootstrap_controllers]
+    servers = [parse_address(each) for each in bootstrap_servers]
+    if bool(controllers) == bool(servers):
+        raise LocalError("give either bootstrap_controllers or bootstrap_servers")
+
+    def client_over(carrier: Transport) -> AdminClient:
+        router = Router(
+            carrier,
+            controllers or servers,
+            through_controllers=bool(controllers),
+            timing=timing or Timing(),
+            client_id=client_id,
+        )
+        return AdminClient(router, topic=topic)
+
+    if transport is not None:
+        yield client_over(transport)
+        return
+    # What cannot be reached is said in the errors: no log lines on top.
+    async with TcpTransport(tls=tls, log=lambda _: None) as carrier:
+        yield client_over(carrier)

@@ -1,0 +1,315 @@
+"""The admin client's calls. Source of the requests: KIP-595, 584, 700, 836, 853, 919; Kafka 4.3.1's Admin client."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+
+from kraftcore import __version__
+from kraftcore.admin.results import (
+    ClusterDescription,
+    FeatureDescription,
+    FeatureStatus,
+    NodeAddress,
+    QuorumDescription,
+    ReplicaProgress,
+)
+from kraftcore.admin.router import BROKERS, CONTROLLERS, Router, Tries, raise_refusal, refusal, to_cluster
+from kraftcore.core.uuid import Uuid
+from kraftcore.errors import LocalError, RefusedError, RemoteProtocolError
+from kraftcore.protocol.election_state import ReplicaKey
+from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
+from kraftcore.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kraftcore.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from kraftcore.protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse, ReplicaState
+from kraftcore.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+from kraftcore.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
+from kraftcore.raft.quorum import Endpoint
+
+
+class UpgradeType(IntEnum):
+    """In which direction a feature may move, with the protocol's numbers (KIP-584, KIP-778)."""
+
+    UPGRADE = 1
+    SAFE_DOWNGRADE = 2
+    UNSAFE_DOWNGRADE = 3
+
+
+class FeatureUpdateError(RefusedError):
+    """At least one feature was not updated.
+
+    Attributes:
+        results: per feature the error, or None where the update was carried out.
+    """
+
+    def __init__(self, results: Mapping[str, RefusedError | None]) -> None:
+        self.results = results
+        first = next(error for error in results.values() if error is not None)
+        super().__init__(first.error, first.message)
+
+
+class AdminClient:
+    """Talks to a quorum, Kafka's or ours; made by ``kraftcore.admin.connect``.
+
+    Every method raises, besides what it says itself:
+        RefusedError: a node refused; name and text are Kafka's.
+        UnreachableError: nobody answered within the call's timeout.
+        UnsupportedVersionError: the node does not know the request, or is a broker where a controller is needed or
+            the other way round.
+        RemoteProtocolError: what came back is no answer.
+    """
+
+    def __init__(self, router: Router, *, topic: str) -> None:
+        self._router = router
+        self._topic = topic
+
+    async def describe_quorum(self) -> QuorumDescription:
+        """Ask the leader for the quorum's state. Repeats while there is no leader."""
+        topics = DescribeQuorumRequest.TopicData
+        request = DescribeQuorumRequest(
+            topics=[topics(topic_name=self._topic, partitions=[topics.PartitionData(partition_index=0)])]
+        )
+
+        def check(response: DescribeQuorumResponse) -> None:
+            raise_refusal(response.error_code, response.error_message)
+            partition = self._partition(response)
+            raise_refusal(partition.error_code, partition.error_message)
+
+        response = await self._router.call(
+            "describeMetadataQuorum", request, DescribeQuorumResponse, check, retry_refusals=True
+        )
+        partition = self._partition(response)
+        return QuorumDescription(
+            partition.leader_id,
+            partition.leader_epoch,
+            partition.high_watermark,
+            tuple(map(_progress, partition.current_voters)),
+            tuple(map(_progress, partition.observers)),
+            {
+                node.node_id: tuple(Endpoint(each.name, each.host, each.port) for each in node.listeners)
+                for node in response.nodes
+            },
+        )
+
+    def _partition(self, response: DescribeQuorumResponse) -> DescribeQuorumResponse.TopicData.PartitionData:
+        topics = response.topics
+        found = [part for topic in topics if topic.topic_name == self._topic for part in topic.partitions]
+        if len(topics) != 1 or len(found) != 1 or found[0].partition_index != 0:
+            raise RemoteProtocolError(f"the answer is not about {self._topic}, partition 0, alone")
+        return found[0]
+
+    async def describe_cluster(self, *, include_fenced: bool = False) -> ClusterDescription:
+        """Learn the cluster's id, its active controller, and its nodes.
+
+        Args:
+            include_fenced: fenced brokers as well (KIP-1073); only through brokers.
+
+        Raises:
+            LocalError: ``include_fenced`` through controllers.
+        """
+        through_controllers = self._router.through_controllers
+        if include_fenced and through_controllers:
+            raise LocalError("Cannot request fenced brokers from controller endpoint")
+        request = DescribeClusterRequest(
+            endpoint_type=CONTROLLERS if through_controllers else BROKERS, include_fenced_brokers=include_fenced
+        )
+        response = await self._router.call(
+            "listNodes",
+            request,
+            DescribeClusterResponse,
+            lambda response: raise_refusal(response.error_code, response.error_message),
+            min_version=2 if include_fenced else 1 if through_controllers else 0,
+        )
+        return to_cluster(response)
+
+    async def list_endpoints(self, *, include_fenced: bool = False) -> tuple[NodeAddress, ...]:
+        """Where the cluster's nodes listen: controllers when connected to controllers, else brokers; see
+        ``describe_cluster``.
+        """
+        return (await self.describe_cluster(include_fenced=include_fenced)).nodes
+
+    async def add_voter(
+        self,
+        voter_id: int,
+        directory_id: Uuid,
+        endpoints: Sequence[Endpoint],
+        *,
+        cluster_id: str | None = None,
+        ack_when_committed: bool = True,
+        timeout_ms: int = 60_000,
+    ) -> None:
+        """Make a controller that already fetches a voter (KIP-853).
+
+        A try whose answer got lost is repeated; if it turns out to have succeeded, so does the call.
+
+        Args:
+            voter_id: its node id, >= 0.
+            directory_id: of the directory with its metadata log.
+            endpoints: its controller listeners; the leader's default listener must be among them.
+            cluster_id: refuse unless the quorum has this id; None: do not check.
+            ack_when_committed: answer when the change is committed; False: when it is in the leader's log.
+            timeout_ms: sent along. Kafka 4.3.1 ignores it and waits for controller.quorum.request.timeout.ms.
+
+        Raises:
+            RefusedError: DUPLICATE_VOTER: the id is a voter. REQUEST_TIMED_OUT: the controller lags, another
+                change is in flight, or the commit takes too long (the change may still happen). UNSUPPORTED_VERSION:
+                kraft.version is 0. INCONSISTENT_CLUSTER_ID. INVALID_REQUEST: endpoints or versions do not fit.
+        """
+        request = AddRaftVoterRequest(
+            cluster_id=cluster_id,
+            timeout_ms=timeout_ms,
+            voter_id=voter_id,
+            voter_directory_id=directory_id,
+            listeners=[AddRaftVoterRequest.Listener(name=at.name, host=at.host, port=at.port) for at in endpoints],
+            ack_when_committed=ack_when_committed,
+        )
+        tries = Tries()
+        try:
+            await self._router.call(
+                "addRaftVoter",
+                request,
+                AddRaftVoterResponse,
+                lambda response: raise_refusal(response.error_code, response.error_message),
+                min_version=0 if ack_when_committed else 1,
+                tries=tries,
+            )
+        except RefusedError as error:
+            key = ReplicaKey(voter_id, directory_id)
+            if error.error != ErrorCode.DUPLICATE_VOTER.name or not tries.lost_answers or not await self._is_voter(key):
+                raise
+
+    async def remove_voter(self, voter_id: int, directory_id: Uuid, *, cluster_id: str | None = None) -> None:
+        """Take a voter out of the quorum; answered when the change is committed (KIP-853).
+
+        A try whose answer got lost is repeated; if it turns out to have succeeded, so does the call.
+
+        Args:
+            voter_id: its node id.
+            directory_id: its directory id; both must match.
+            cluster_id: refuse unless the quorum has this id; None: do not check.
+
+        Raises:
+            RefusedError: VOTER_NOT_FOUND: no such voter, or it is the last one. REQUEST_TIMED_OUT: another
+                change is in flight, or the commit takes too long (the change may still happen). UNSUPPORTED_VERSION:
+                kraft.version is 0. INCONSISTENT_CLUSTER_ID.
+        """
+        tries = Tries()
+        try:
+            await self._router.call(
+                "removeRaftVoter",
+                RemoveRaftVoterRequest(cluster_id=cluster_id, voter_id=voter_id, voter_directory_id=directory_id),
+                RemoveRaftVoterResponse,
+                lambda response: raise_refusal(response.error_code, response.error_message),
+                tries=tries,
+            )
+        except RefusedError as error:
+            key = ReplicaKey(voter_id, directory_id)
+            if error.error != ErrorCode.VOTER_NOT_FOUND.name or not tries.lost_answers or await self._is_voter(key):
+                raise
+
+    async def _is_voter(self, key: ReplicaKey) -> bool:
+        return any(voter.key == key for voter in (await self.describe_quorum()).voters)
+
+    async def describe_features(self, *, node_id: int | None = None) -> FeatureDescription:
+        """Learn which feature levels a node supports, and which are in force.
+
+        Args:
+            node_id: the node to ask; None: the active controller, or any broker.
+
+        Raises:
+            LocalError: there is no such node.
+        """
+        if node_id is not None and node_id < 0:
+            raise LocalError(f"Invalid node id {node_id}: must be non-negative.")
+        response = await self._router.call(
+            "describeFeatures",
+            ApiVersionsRequest(client_software_name="kraftcore", client_software_version=__version__),
+            ApiVersionsResponse,
+            lambda response: raise_refusal(response.error_code, None),
+            node_id=node_id,
+        )
+        finalized = {each.name: each.max_version_level for each in response.finalized_features}
+        features = {
+            each.name: FeatureStatus(each.name, each.min_version, each.max_version, finalized.get(each.name, 0))
+            for each in response.supported_features
+        }
+        epoch = response.finalized_features_epoch
+        return FeatureDescription(features, epoch if epoch >= 0 else None)
+
+    async def update_features(
+        self,
+        levels: Mapping[str, int],
+        *,
+        upgrade_type: UpgradeType = UpgradeType.UPGRADE,
+        validate_only: bool = False,
+        timeout_ms: int = 60_000,
+    ) -> None:
+        """Change finalized feature levels, all of them or none.
+
+        Args:
+            levels: wanted level by feature; 0 switches a feature off, which is a downgrade.
+            upgrade_type: which way the levels may move; asking for the present level always succeeds.
+            validate_only: check, change nothing.
+            timeout_ms: how long the controller may take.
+
+        Raises:
+            LocalError: no feature, an empty name, or a level that does not fit the direction.
+            FeatureUpdateError: refused; ``results`` has each feature's error.
+        """
+        check_levels(levels, upgrade_type)
+        update = UpdateFeaturesRequest.FeatureUpdateKey
+        request = UpdateFeaturesRequest(
+            timeout_ms=timeout_ms,
+            feature_updates=[
+                update(feature=name, max_version_level=level, upgrade_type=upgrade_type)
+                for name, level in levels.items()
+            ],
+            validate_only=validate_only,
+        )
+        response = await self._router.call(
+            "updateFeatures", request, UpdateFeaturesResponse, _check_moved, min_version=1
+        )
+        top = refusal(response.error_code, response.error_message)
+        results: dict[str, RefusedError | None] = dict.fromkeys(levels, top)
+        for each in response.results:  # up to version 1
+            if top is None and each.feature in results:
+                results[each.feature] = refusal(each.error_code, each.error_message)
+        if any(results.values()):
+            raise FeatureUpdateError(results)
+
+
+def check_levels(levels: Mapping[str, int], upgrade_type: UpgradeType) -> None:
+    """Refuse what no server would take; the texts are those of Kafka's client.
+
+    Raises:
+        LocalError: see ``AdminClient.update_features``.
+    """
+    if not levels:
+        raise LocalError("Feature updates can not be null or empty.")
+    for name, level in levels.items():
+        if not name.strip():
+            raise LocalError("Provided feature can not be empty.")
+        if level == 0 and upgrade_type == UpgradeType.UPGRADE:
+            raise LocalError(
+                "The upgradeType flag should be set to SAFE_DOWNGRADE or UNSAFE_DOWNGRADE when the provided "
+                f"maxVersionLevel:{level} is < 1."
+            )
+        if level < 0:
+            raise LocalError("Cannot specify a negative version level.")
+        if level > 0x7FFF:
+            raise LocalError(f"{name}={level}: levels are at most 32767")
+
+
+def _check_moved(response: UpdateFeaturesResponse) -> None:
+    if response.error_code == ErrorCode.NOT_CONTROLLER:
+        raise_refusal(response.error_code, response.error_message)
+
+
+def _progress(state: ReplicaState) -> ReplicaProgress:
+    return ReplicaProgress(
+        ReplicaKey(state.replica_id, state.replica_directory_id),
+        state.log_end_offset,
+        None if state.last_fetch_timestamp == -1 else state.last_fetch_timestamp,
+        None if state.last_caught_up_timestamp == -1 else state.last_caught_up_timestamp,
+    )

@@ -1,0 +1,330 @@
+"""Gets a request to a node that can answer it, and its answer back.
+
+Two routes, as in Kafka (KIP-919). Through controllers every call goes to the active one: it is found by asking any
+known controller to describe the cluster, and again whenever a node says that it is not the one. Through brokers every
+call goes to any broker, which passes it on. Until the leader is known, or when it never registered itself, the
+bootstrap addresses take turns.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import trio
+
+from kraftcore import __version__
+from kraftcore.admin.results import ClusterDescription, NodeAddress
+from kraftcore.errors import (
+    KraftError,
+    LocalError,
+    RefusedError,
+    UnreachableError,
+    UnsupportedVersionError,
+    WireError,
+)
+from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.failure import Failure
+from kraftcore.protocol.frames import decode_response, encode_request_parts
+from kraftcore.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kraftcore.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from kraftcore.protocol.registry import ApiKey
+from kraftcore.protocol.schema import Request, Response
+from kraftcore.transports.base import Address, Transport
+
+BROKERS, CONTROLLERS = 1, 2  # endpoint types of DescribeCluster (KIP-919)
+BACKOFF_MS, BACKOFF_MAX_MS = 100, 1000  # retry.backoff.ms, retry.backoff.max.ms of Kafka's clients
+STAGGER_S = 0.25  # between asking one known node and the next for the cluster's nodes
+ELSEWHERE = {ErrorCode.NOT_CONTROLLER.name, ErrorCode.NOT_LEADER_OR_FOLLOWER.name}
+REASONS = {
+    Failure.REFUSED: "nobody listens there",
+    Failure.RESET: "the connection was broken",
+    Failure.TIMED_OUT: "no answer in time",
+    Failure.UNSUPPORTED_VERSION: "it closed the connection on this version",
+    Failure.OTHER: "it cannot be reached (name resolution, route or TLS)",
+}
+R = TypeVar("R", bound=Response)
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """How long to wait.
+
+    Attributes:
+        call_timeout_ms: for a whole call with all its tries (Kafka: default.api.timeout.ms).
+        request_timeout_ms: for one request's answer (Kafka: request.timeout.ms).
+    """
+
+    call_timeout_ms: int = 60_000
+    request_timeout_ms: int = 30_000
+
+    def __post_init__(self) -> None:
+        if self.call_timeout_ms <= 0 or self.request_timeout_ms <= 0:
+            raise LocalError(f"timeouts are above 0 ms, not {self.call_timeout_ms} and {self.request_timeout_ms}")
+
+
+@dataclass(slots=True)
+class Tries:
+    """What happened to the requests of one call so far.
+
+    Attributes:
+        lost_answers: how many were sent and not answered, the one under way included: each may have been carried out.
+        last_failure: for people.
+    """
+
+    lost_answers: int = 0
+    last_failure: str = ""
+
+
+class NoAnswer(Exception):
+    """Inside this package: a try that may be repeated."""
+
+    def __init__(self, reason: str, *, was_sent: bool = False) -> None:
+        self.was_sent = was_sent
+        super().__init__(reason)
+
+
+def refusal(code: int, message: str | None) -> RefusedError | None:
+    """The error in a response as an exception; None for code 0. Without a text it gets Kafka's standard one."""
+    if code == 0:
+        return None
+    known = ErrorCode.of(code)
+    text = known.message if message is None else message
+    return RefusedError(known.name, text or "")
+
+
+def raise_refusal(code: int, message: str | None) -> None:
+    """Raise the error in a response, if it is one."""
+    error = refusal(code, message)
+    if error is not None:
+        raise error
+
+
+class Router:
+    """One per client. Calls may run at the same time."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        bootstrap: Sequence[Address],
+        *,
+        through_controllers: bool,
+        timing: Timing,
+        client_id: str,
+    ) -> None:
+        self.through_controllers = through_controllers
+        self._transport = transport
+        self._bootstrap = tuple(bootstrap)
+        self._timing = timing
+        self._client_id = client_id
+        self._correlation_ids = itertools.count(1)
+        self._turn = itertools.count()
+        self._versions: dict[Address, Mapping[int, tuple[int, int]]] = {}
+        self._nodes: dict[int, Address] = {}
+        self._target: Address | None = None
+
+    async def call(
+        self,
+        name: str,
+        request: Request,
+        response_type: type[R],
+        check: Callable[[R], None],
+        *,
+        min_version: int = 0,
+        node_id: int | None = None,
+        retry_refusals: bool = False,
+        tries: Tries | None = None,
+    ) -> R:
+        """Send a request until it is answered, and check the answer.
+
+        Args:
+            name: what Kafka calls it, for messages.
+            request: the same for every try.
+            response_type: its response's class.
+            check: raises RefusedError if the response holds one.
+            min_version: lowest version that can say what the request says.
+            node_id: send it to this node and no other.
+            retry_refusals: repeat on retriable errors, too.
+            tries: filled while trying.
+
+        Raises:
+            LocalError: the cluster has no node ``node_id``.
+            RefusedError: what ``check`` raised, unless another node or a later try may do better.
+            UnreachableError: nobody answered within the call's timeout.
+            UnsupportedVersionError: the node cannot do it.
+        """
+        tries = Tries() if tries is None else tries
+        tries.last_failure = f"none of {', '.join(map(str, self._bootstrap))} has answered yet"
+        backoff_ms = BACKOFF_MS
+        with trio.move_on_after(self._timing.call_timeout_ms / 1000):
+            while True:
+                try:
+                    address = await self._find(node_id)
+                    version = await self._version_for(address, request, min_version)
+                    response = await self._try(tries, address, request, version, response_type)
+                    check(response)
+                    return response
+                except NoAnswer as failure:
+                    tries.last_failure = str(failure)
+                except RefusedError as error:
+                    if error.error not in ELSEWHERE and not (retry_refusals and ErrorCode[error.error].retriable):
+                        raise
+                    tries.last_failure = str(error)
+                self._target = None
+                await trio.sleep(backoff_ms / 1000)
+                backoff_ms = min(backoff_ms * 2, BACKOFF_MAX_MS)
+        raise UnreachableError(
+            f"Timed out waiting for a node assignment. Call: {name}",
+            last_failure=tries.last_failure,
+            outcome_unknown=tries.lost_answers > 0,
+        )
+
+    async def _try(self, tries: Tries, address: Address, request: Request, version: int, response_type: type[R]) -> R:
+        tries.lost_answers += 1
+        tries.last_failure = f"{address}: {REASONS[Failure.TIMED_OUT]}"
+        try:
+            response = await self._send(address, request, version, response_type)
+        except NoAnswer as failure:
+            tries.lost_answers -= not failure.was_sent
+            raise
+        tries.lost_answers -= 1
+        return response
+
+    async def _find(self, node_id: int | None) -> Address:
+        if node_id is not None:
+            if node_id not in self._nodes:
+                await self.refresh()
+            if node_id not in self._nodes:
+                kind = "controllers" if self.through_controllers else "brokers"
+                raise LocalError(f"node {node_id} is not among the {kind} {sorted(self._nodes)}")
+            return self._nodes[node_id]
+        if self._target is None:
+            description, answered = await self.refresh()
+            if not self.through_controllers:
+                self._target = answered
+            elif description.controller_id is not None:
+                self._target = self._nodes.get(description.controller_id)
+        if self._target is None:
+            return self._bootstrap[next(self._turn) % len(self._bootstrap)]
+        return self._target
+
+    async def refresh(self) -> tuple[ClusterDescription, Address]:
+        """Ask the known nodes, one shortly after the other, who belongs to the cluster; the first good answer counts.
+
+        Returns:
+            The answer, and who gave it.
+
+        Raises:
+            NoAnswer: none of them answered.
+            KraftError: why the first that did answer was of no use; see ``AdminClient``.
+        """
+        known = list(dict.fromkeys((*self._bootstrap, *self._nodes.values())))
+        answers: list[tuple[ClusterDescription, Address]] = []
+        errors: list[NoAnswer | KraftError] = []
+
+        async def ask(address: Address, delay_s: float, scope: trio.CancelScope) -> None:
+            await trio.sleep(delay_s)
+            try:
+                found = await self.describe(address)
+            except (NoAnswer, KraftError) as error:
+                errors.append(error)
+                return
+            answers.append((found, address))
+            if found.controller_id is not None:
+                scope.cancel()
+
+        async with trio.open_nursery() as nursery:
+            for place, address in enumerate(known):
+                nursery.start_soon(ask, address, place * STAGGER_S, nursery.cancel_scope)
+        if answers:
+            self._nodes = {node.id: Address(node.host, node.port) for node in answers[-1][0].nodes}
+            return answers[-1]
+        for error in errors:
+            if not isinstance(error, NoAnswer):
+                raise error
+        raise NoAnswer("; ".join(str(error) for error in errors))
+
+    async def describe(self, address: Address) -> ClusterDescription:
+        """Ask one node who belongs to the cluster."""
+        versions = await self._versions_of(address)
+        # Kafka's clients begin with Metadata on this route, and say so to somebody who named a controller.
+        if not self.through_controllers and ApiKey.METADATA not in versions:
+            raise UnsupportedVersionError("The node does not support METADATA")
+        request = DescribeClusterRequest(endpoint_type=CONTROLLERS if self.through_controllers else BROKERS)
+        version = await self._version_for(address, request, 1 if self.through_controllers else 0)
+        response = await self._send(address, request, version, DescribeClusterResponse)
+        raise_refusal(response.error_code, response.error_message)
+        return to_cluster(response)
+
+    async def _version_for(self, address: Address, request: Request, min_version: int) -> int:
+        schema = type(request).schema
+        key = schema.api_key
+        if key is None or schema.versions is None:
+            raise LocalError(f"{type(request).__name__} is no request of Kafka 4.3.1")
+        name = ApiKey(key).name
+        offered = (await self._versions_of(address)).get(key)
+        if offered is None:
+            raise UnsupportedVersionError(f"The node does not support {name}")
+        low, high = max(schema.versions[0], min_version), schema.versions[1]
+        version = min(high, offered[1])
+        if version < max(low, offered[0]):
+            raise UnsupportedVersionError(
+                f"The node does not support {name} with version in range [{low},{high}]. The supported range is "
+                f"[{offered[0]},{offered[1]}]."
+            )
+        return version
+
+    async def _versions_of(self, address: Address) -> Mapping[int, tuple[int, int]]:
+        found = self._versions.get(address)
+        if found is None:
+            response = await self._negotiate(address)
+            found = {entry.api_key: (entry.min_version, entry.max_version) for entry in response.api_keys}
+            self._versions[address] = found
+        return found
+
+    async def _negotiate(self, address: Address) -> ApiVersionsResponse:
+        request = ApiVersionsRequest(client_software_name="kraftcore", client_software_version=__version__)
+        newest = 4
+        response = await self._send(address, request, newest, ApiVersionsResponse)
+        if response.error_code == ErrorCode.UNSUPPORTED_VERSION:  # says in version 0 what it does support (KIP-511)
+            offered = next((entry for entry in response.api_keys if entry.api_key == ApiKey.API_VERSIONS), None)
+            version = 0 if offered is None else min(newest, offered.max_version)
+            response = await self._send(address, request, version, ApiVersionsResponse)
+        raise_refusal(response.error_code, None)
+        return response
+
+    async def _send(self, address: Address, request: Request, version: int, response_type: type[R]) -> R:
+        correlation_id = next(self._correlation_ids) & 0x7FFFFFFF
+        parts = encode_request_parts(request, version, correlation_id, self._client_id)
+        done = trio.Event()
+        received: list[bytes | Failure] = []
+
+        def answer(what: bytes | Failure) -> None:
+            received.append(what)
+            done.set()
+
+        self._transport.request(address, parts, self._timing.request_timeout_ms, answer)
+        await done.wait()
+        frame = received[0]
+        if isinstance(frame, Failure):
+            self._versions.pop(address, None)  # it may come back as another release
+            raise NoAnswer(f"{address}: {REASONS[frame]}", was_sent=frame in (Failure.RESET, Failure.TIMED_OUT))
+        key = type(request).schema.api_key
+        if key == ApiKey.API_VERSIONS and frame[4:6] == ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big"):
+            version = 0
+        header, response = decode_response(frame, -1 if key is None else key, version)
+        if header.correlation_id != correlation_id or not isinstance(response, response_type):
+            raise WireError(f"{address} answered another request", message_name=response_type.__name__, version=version)
+        return response
+
+
+def to_cluster(response: DescribeClusterResponse) -> ClusterDescription:
+    """A DescribeCluster response as a value."""
+    nodes = (
+        NodeAddress(each.broker_id, each.host, each.port, each.rack, each.is_fenced)
+        for each in sorted(response.brokers, key=lambda each: each.broker_id)
+    )
+    controller_id = response.controller_id if response.controller_id >= 0 else None
+    return ClusterDescription(response.cluster_id, controller_id, tuple(nodes))

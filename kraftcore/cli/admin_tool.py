@@ -1,0 +1,156 @@
+"""What the commands that talk to a quorum share: where to connect, how errors are said, how results are printed.
+
+How they end is in ``kafka_style``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import partial, wraps
+from typing import Any, TypeVar
+
+import click
+import trio
+
+from kraftcore import admin
+from kraftcore.admin import AdminClient, Timing
+from kraftcore.config.addresses import split_list
+from kraftcore.core.files import OsFiles
+from kraftcore.errors import LocalError
+from kraftcore.storage.properties import parse_properties
+from kraftcore.transports.tcp import TlsFiles
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """Where and how a command connects.
+
+    Attributes:
+        servers: brokers, ``host:port``.
+        controllers: controllers; exactly one of the two is not empty.
+        config_path: file behind --command-config, or None.
+        properties: its content.
+    """
+
+    servers: tuple[str, ...]
+    controllers: tuple[str, ...]
+    config_path: str | None
+    properties: Mapping[str, str]
+
+    @property
+    def through_controllers(self) -> bool:
+        """Whether --bootstrap-controller was given."""
+        return bool(self.controllers)
+
+    def run(self, work: Callable[[AdminClient], Awaitable[T]]) -> T:
+        """Connect, do the work, disconnect.
+
+        Raises:
+            KraftError: what the work raised, or settings that cannot be used.
+        """
+        return trio.run(partial(self._run, work))
+
+    async def _run(self, work: Callable[[AdminClient], Awaitable[T]]) -> T:
+        async with admin.connect(
+            bootstrap_servers=self.servers,
+            bootstrap_controllers=self.controllers,
+            tls=self._tls(),
+            timing=self._timing(),
+        ) as client:
+            return await work(client)
+
+    def _tls(self) -> TlsFiles | None:
+        find = self.properties.get
+        protocol = find("security.protocol", "PLAINTEXT").upper()
+        if protocol not in ("PLAINTEXT", "SSL"):
+            raise LocalError(f"{self.config_path}: security.protocol={protocol} is none of PLAINTEXT, SSL")
+        if protocol == "PLAINTEXT":
+            return None
+        for kind in ("keystore", "truststore"):
+            if find(f"ssl.{kind}.location") and find(f"ssl.{kind}.type", "JKS").upper() != "PEM":
+                raise LocalError(f"{self.config_path}: ssl.{kind}.type must be PEM")
+        if find("ssl.endpoint.identification.algorithm", "https").lower() != "https":
+            raise LocalError(f"{self.config_path}: ssl.endpoint.identification.algorithm must be https")
+        return TlsFiles(
+            certificate=find("ssl.keystore.location"),
+            ca=find("ssl.truststore.location"),
+            key_password=find("ssl.key.password"),
+        )
+
+    def _timing(self) -> Timing:
+        call_timeout_ms = self._milliseconds("default.api.timeout.ms", Timing().call_timeout_ms)
+        return Timing(call_timeout_ms, self._milliseconds("request.timeout.ms", Timing().request_timeout_ms))
+
+    def _milliseconds(self, key: str, default: int) -> int:
+        text = self.properties.get(key, str(default)).strip()
+        if not text.isdecimal() or not 0 < int(text) < 1 << 31:
+            raise LocalError(f"{self.config_path}: {key}={text} is not a number of milliseconds above 0")
+        return int(text)
+
+
+def connected(*, short: bool = False) -> Callable[[Callable[..., T]], Callable[..., T]]:
+    """Give a command the options that say where to connect; it gets a ``Connection`` as its first argument.
+
+    They may stand in front of a sub-command, as in kafka-metadata-quorum, or behind it, as in kafka-cluster.
+
+    Args:
+        short: also offer -b, -C and -c, as kafka-cluster does.
+    """
+
+    def decorate(function: Callable[..., T]) -> Callable[..., T]:
+        @wraps(function)
+        def command(**options: Any) -> T:
+            parent = click.get_current_context().parent
+            given = {name: options.pop(name) for name in ("bootstrap_server", "bootstrap_controller", "command_config")}
+            for name, value in given.items():
+                if value is None and parent is not None:
+                    given[name] = parent.params.get(name)
+            return function(_connection(*given.values()), **options)
+
+        return bootstrap_options(short=short)(command)
+
+    return decorate
+
+
+def bootstrap_options(*, short: bool = False) -> Callable[[Callable[..., T]], Callable[..., T]]:
+    """The options themselves, for groups that take them in front of their sub-commands."""
+
+    def decorate(function: Callable[..., T]) -> Callable[..., T]:
+        for letter, name, text in (
+            ("-c", "--command-config", "Properties: security.protocol, ssl.* (PEM), default.api.timeout.ms ..."),
+            ("-C", "--bootstrap-controller", "Controllers to ask, host:port,...; the others are found through them."),
+            ("-b", "--bootstrap-server", "Brokers to ask, host:port,...; they pass on what controllers have to do."),
+        ):
+            metavar = "FILE" if letter == "-c" else "LIST"
+            function = click.option(*((letter, name) if short else (name,)), metavar=metavar, help=text)(function)
+        return function
+
+    return decorate
+
+
+output_option = click.option(
+    "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Output form."
+)
+
+
+def _connection(servers: str | None, controllers: str | None, config_path: str | None) -> Connection:
+    if servers is not None and controllers is not None:
+        raise click.UsageError("argument --bootstrap-controller: not allowed with argument --bootstrap-server")
+    if servers is None and controllers is None:
+        raise click.UsageError("You must specify either --bootstrap-controller or --bootstrap-server.")
+    properties: Mapping[str, str] = {}
+    if config_path is not None:
+        files = OsFiles()
+        if not files.exists(config_path):
+            raise LocalError(f"Properties file {config_path} does not exists!")  # sic
+        properties = parse_properties(files.read_file(config_path), path=config_path)
+    return Connection(tuple(split_list(servers or "")), tuple(split_list(controllers or "")), config_path, properties)
+
+
+def print_json(**fields: object) -> None:
+    """One object on one line."""
+    click.echo(json.dumps(fields, ensure_ascii=False, separators=(",", ":")))

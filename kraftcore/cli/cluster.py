@@ -1,0 +1,92 @@
+"""``kraftcore cluster``: Kafka's kafka-cluster. Text output is that of Kafka 4.3.1's ClusterTool.
+
+Differences, all deliberate: the bootstrap options may also precede the sub-command; nodes are listed by id; no stack
+traces; no ``unregister``; ``--output json``.
+"""
+
+from __future__ import annotations
+
+import click
+
+from kraftcore.admin import NodeAddress
+from kraftcore.cli.admin_tool import Connection, bootstrap_options, connected, output_option, print_json
+from kraftcore.cli.kafka_style import KafkaGroup
+from kraftcore.errors import LocalError, UnsupportedVersionError
+
+
+class _Aliases(KafkaGroup):
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """``cluster-id`` is what Kafka calls ``id``."""
+        return super().get_command(ctx, "id" if cmd_name == "cluster-id" else cmd_name)
+
+
+@click.group(
+    cls=_Aliases,
+    epilog="""\b
+Examples:
+  kraftcore cluster id --bootstrap-server 127.0.0.1:9092
+  kraftcore cluster list-endpoints --bootstrap-controller 127.0.0.1:9093
+  kraftcore cluster list-endpoints --bootstrap-server 127.0.0.1:9092 --include-fenced-brokers --output json
+""",
+)
+@bootstrap_options(short=True)
+def cluster(**_: object) -> None:
+    """Show a cluster's id and nodes, as kafka-cluster does."""
+
+
+@cluster.command("id")
+@output_option
+@connected(short=True)
+def cluster_id(connection: Connection, output: str) -> None:
+    """Print the cluster id; 'cluster-id' is the same command."""
+    found = connection.run(lambda client: client.describe_cluster()).cluster_id
+    if output == "json":
+        print_json(clusterId=found)
+    else:
+        click.echo(f"Cluster ID: {found}")
+
+
+@cluster.command("list-endpoints")
+@click.option("--include-fenced-brokers", is_flag=True, help="Also list brokers that may not serve at the moment.")
+@output_option
+@connected(short=True)
+def list_endpoints(connection: Connection, include_fenced_brokers: bool, output: str) -> None:
+    """List the brokers, or with --bootstrap-controller the controllers that have registered."""
+    controllers = connection.through_controllers
+    if include_fenced_brokers and controllers:
+        raise LocalError("The option --include-fenced-brokers is only supported with --bootstrap-server option")
+    try:
+        nodes = connection.run(lambda client: client.list_endpoints(include_fenced=include_fenced_brokers))
+    except UnsupportedVersionError as error:
+        click.echo(error)  # with exit status 0, as Kafka has it
+        return
+    if output == "json":
+        for node in nodes:
+            state = {} if controllers else {"state": _state(node)}
+            kind = "controller" if controllers else "broker"
+            print_json(id=node.id, host=node.host, port=node.port, rack=node.rack, **state, endpointType=kind)
+        return
+    _print_nodes(nodes, controllers=controllers)
+
+
+def _state(node: NodeAddress) -> str:
+    return "fenced" if node.is_fenced else "unfenced"
+
+
+def _print_nodes(nodes: tuple[NodeAddress, ...], *, controllers: bool) -> None:
+    rows = [["ID", "HOST", "PORT", "RACK", "STATE", "ENDPOINT_TYPE"]]
+    kind = "controller" if controllers else "broker"
+    rows += [[str(node.id), node.host, str(node.port), node.rack or "null", _state(node), kind] for node in nodes]
+    widths = [
+        10,
+        max((len(node.host) for node in nodes), default=100),
+        10,
+        max((len(node.rack) for node in nodes if node.rack), default=10),
+        10,
+        15,
+    ]
+    for row in rows:
+        columns = [f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)]
+        if controllers:
+            del columns[4]
+        click.echo(" ".join(columns))

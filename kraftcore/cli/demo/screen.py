@@ -1,0 +1,260 @@
+"""What the demo shows: a live view on a terminal, lines elsewhere, JSON objects for machines."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import time
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import click
+
+from kraftcore.cli.demo.processes import Member
+from kraftcore.cli.demo.stream import Figures
+
+_BARS = " ▁▂▃▄▅▆▇█"
+_SAMPLES = 60
+_COLORS = {"leader": "green", "follower": "cyan", "candidate": "yellow", "prospective": "yellow"}
+_STATES = {"killed": "red", "starting": "yellow"}
+
+
+class Source(Protocol):
+    """What a view is drawn from."""
+
+    @property
+    def members(self) -> Sequence[Member]:
+        """Who takes part."""
+        ...
+
+    @property
+    def records(self) -> int:
+        """How many are committed."""
+        ...
+
+    def figures(self) -> Figures:
+        """Of the last second."""
+        ...
+
+
+class Screen:
+    """Base: keeps the timeline.
+
+    Attributes:
+        timeline: (seconds since the start, text, fields) of what happened.
+    """
+
+    def __init__(self) -> None:
+        self._start = time.monotonic()
+        self.timeline: list[tuple[float, str, dict[str, Any]]] = []
+
+    @property
+    def seconds(self) -> float:
+        """Since the start."""
+        return time.monotonic() - self._start
+
+    def event(self, name: str, text: str, **fields: Any) -> None:
+        """Something happened."""
+        at = round(self.seconds, 3)
+        self.timeline.append((at, text, {"event": name, **fields}))
+        self._show_event(at, text, {"event": name, **fields})
+
+    def tick(self, source: Source) -> None:
+        """Time went by."""
+
+    def result(self, lines: Sequence[str], fields: dict[str, Any]) -> None:
+        """The end: for people as lines, for machines as one object."""
+        for line in lines:
+            click.echo(line)
+
+    def close(self) -> None:
+        """Leave the terminal in order."""
+
+    def _show_event(self, at: float, text: str, fields: dict[str, Any]) -> None:
+        raise NotImplementedError
+
+
+class Lines(Screen):
+    """One line an event, and the figures every two seconds."""
+
+    _EVERY_S = 2.0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._next = self._EVERY_S
+
+    def tick(self, source: Source) -> None:
+        """The figures, now and then."""
+        if self.seconds >= self._next:
+            self._next = self.seconds + self._EVERY_S
+            roles = ", ".join(f"{member.id} {_role(member)}" for member in source.members)
+            click.echo(f"{self.seconds:7.2f} s    {roles}; {_rates(source)}")
+
+    def _show_event(self, at: float, text: str, fields: dict[str, Any]) -> None:
+        click.echo(f"{at:7.2f} s  {text}")
+
+
+class Json(Screen):
+    """One JSON object a line: events, a sample each second, the result."""
+
+    _EVERY_S = 1.0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._next = self._EVERY_S
+
+    def tick(self, source: Source) -> None:
+        """A sample, now and then."""
+        if self.seconds < self._next:
+            return
+        self._next = self.seconds + self._EVERY_S
+        figures = source.figures()
+        self._print(
+            at_s=round(self.seconds, 3),
+            event="sample",
+            acknowledged=source.records,
+            records_per_s=figures.records_per_s,
+            commit_p50_ms=_rounded(figures.p50_ms),
+            commit_p99_ms=_rounded(figures.p99_ms),
+            nodes=[_fields(member) for member in source.members],
+        )
+
+    def result(self, lines: Sequence[str], fields: dict[str, Any]) -> None:
+        """The last line."""
+        timeline = [{"at_s": at, "text": text, **found} for at, text, found in self.timeline]
+        self._print(event="result", **fields, timeline=timeline)
+
+    def _show_event(self, at: float, text: str, fields: dict[str, Any]) -> None:
+        self._print(at_s=at, text=text, **fields)
+
+    def _print(self, **fields: Any) -> None:
+        click.echo(json.dumps(fields))
+
+
+class Live(Screen):
+    """A picture that is drawn over itself ten times a second."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._drawn = 0
+        self._rates: deque[float] = deque(maxlen=_SAMPLES)
+        self._source: Source | None = None
+        click.echo("\x1b[?25l", nl=False)
+
+    def tick(self, source: Source) -> None:
+        """Draw it anew."""
+        self._source = source
+        self._rates.append(source.figures().records_per_s)
+        self._draw()
+
+    def close(self) -> None:
+        """The last picture stays."""
+        if self._source is not None:
+            self._draw()
+        click.echo("\x1b[?25h", nl=False)
+
+    def result(self, lines: Sequence[str], fields: dict[str, Any]) -> None:
+        """Below the picture."""
+        self.close()
+        self._source = None
+        super().result(["", *lines], fields)
+
+    def _show_event(self, at: float, text: str, fields: dict[str, Any]) -> None:
+        if self._source is not None:
+            self._draw()
+
+    def _draw(self) -> None:
+        width, height = shutil.get_terminal_size()
+        picture = self._picture(height)
+        # Styles count for nothing on the screen, so lines are cut before they are styled.
+        text = "".join(f"\x1b[2K{_styled(line, style, width - 1)}\n" for line, style in picture)
+        back = f"\x1b[{self._drawn}A" if self._drawn else ""
+        click.echo(back + text + "\x1b[J", nl=False, color=True)
+        self._drawn = len(picture)
+
+    def _picture(self, height: int) -> list[tuple[str, dict[str, Any]]]:
+        source = self._source
+        if source is None:
+            return []
+        head = f"{'node':>4}  {'pid':>7}  {'state':<9} {'role':<12} {'epoch':>5} {'log end':>9} {'committed':>9}"
+        rows: list[tuple[str, dict[str, Any]]] = [
+            (
+                f"kraftcore demo: a quorum over TCP, each voter a process with its own disk  {self.seconds:6.1f} s",
+                _BOLD,
+            ),
+            ("", {}),
+            (f"{head} {'applied':>9}  voters it knows", _DIM),
+        ]
+        rows += [_row(member) for member in source.members]
+        rows += [
+            ("", {}),
+            (_rates(source), {}),
+            (_sparkline(self._rates), {"fg": "green"}),
+            ("", {}),
+        ]
+        room = max(height - len(rows) - 1, 1)
+        rows += [(f"{at:7.2f} s  {text}", {}) for at, text, _ in self.timeline[-room:]]
+        return rows
+
+
+_BOLD: dict[str, Any] = {"bold": True}
+_DIM: dict[str, Any] = {"dim": True}
+
+
+def make_screen(output: str, *, live: bool | None = None) -> Screen:
+    """The screen for an ``--output``; the live view if standard output is a terminal, unless told."""
+    if output == "json":
+        return Json()
+    if live is None:
+        live = sys.stdout.isatty()
+    return Live() if live else Lines()
+
+
+def _row(member: Member) -> tuple[str, dict[str, Any]]:
+    pid = str(member.process.pid) if member.process is not None else "-"
+    status = member.status or {}
+    alive = member.runs
+    cells = [str(status.get(name, "-")) if alive else "-" for name in ("epoch", "log_end", "high_watermark", "applied")]
+    epoch, end, committed, applied = ("-" if cell == "None" else cell for cell in cells)
+    voters = ",".join(map(str, status.get("voters", ()))) if alive else ""
+    text = (
+        f"{member.id:>4}  {pid:>7}  {member.state:<9} {_role(member):<12} {epoch:>5} {end:>9} {committed:>9} "
+        f"{applied:>9}  {voters}"
+    )
+    color = _COLORS.get(_role(member)) or _STATES.get(member.state)
+    return text, {"fg": color} if color else {}
+
+
+def _fields(member: Member) -> dict[str, Any]:
+    pid = None if member.process is None else member.process.pid
+    return {"id": member.id, "state": member.state, "pid": pid, **(member.status or {})}
+
+
+def _role(member: Member) -> str:
+    if not member.runs or member.status is None:
+        return member.state if member.state != "running" else "-"
+    role = str(member.status["role"])
+    return "observer" if role == "follower" and member.id not in member.status["voters"] else role
+
+
+def _rates(source: Source) -> str:
+    figures = source.figures()
+    text = f"{source.records:,} records acknowledged, {figures.records_per_s:,.0f}/s"
+    if figures.p50_ms is None or figures.p99_ms is None:
+        return text
+    return f"{text}, commit latency p50 {figures.p50_ms:.2f} ms, p99 {figures.p99_ms:.2f} ms"
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 3)
+
+
+def _sparkline(values: Sequence[float]) -> str:
+    top = max(values, default=0) or 1
+    return "".join(_BARS[round(value / top * (len(_BARS) - 1))] for value in values)
+
+
+def _styled(line: str, style: dict[str, Any], width: int) -> str:
+    return click.style(line[:width], **style) if style else line[:width]

@@ -1,0 +1,256 @@
+"""``kraftcore features``: Kafka's kafka-features. Text output is that of Kafka 4.3.1's FeatureCommand.
+
+Differences, all deliberate: the bootstrap options may also follow the sub-command; an unknown --node-id is refused at
+once (Kafka waits for it to appear); ``--output json``. What depends on no cluster is in ``kraftcore storage``:
+version-mapping, feature-dependencies.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import click
+from click.shell_completion import CompletionItem
+
+from kraftcore.admin import AdminClient, FeatureStatus, FeatureUpdateError, UpgradeType
+from kraftcore.admin.client import check_levels
+from kraftcore.cli.admin_tool import Connection, bootstrap_options, connected, output_option, print_json
+from kraftcore.cli.kafka_style import KafkaFailure, KafkaGroup
+from kraftcore.errors import KraftError, LocalError, RefusedError
+from kraftcore.protocol.features import FEATURES, METADATA_VERSION, MetadataVersion
+
+SHORT = re.compile(r"[+-]?[0-9]{1,5}", re.ASCII)
+
+
+def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    names = [METADATA_VERSION, *(each.name for each in FEATURES)]
+    ending = "" if ctx.info_name == "disable" else "="
+    return [CompletionItem(name + ending) for name in names if name.startswith(incomplete)]
+
+
+@click.group(
+    cls=KafkaGroup,
+    epilog="""\b
+Examples:
+  What the cluster runs at, and what its nodes could do:
+    kraftcore features --bootstrap-controller 127.0.0.1:9093 describe
+  After the software of all nodes was upgraded; look first, then do it:
+    kraftcore features --bootstrap-controller 127.0.0.1:9093 upgrade --release-version 4.3 --dry-run
+    kraftcore features --bootstrap-controller 127.0.0.1:9093 upgrade --release-version 4.3
+  From static to dynamic voters (there is no way back):
+    kraftcore features --bootstrap-controller 127.0.0.1:9093 upgrade --feature kraft.version=1
+  Switch a feature off:
+    kraftcore features --bootstrap-server 127.0.0.1:9092 disable --feature share.version
+
+\b
+Updates of one command are carried out together or not at all. JSON: one object a line, one line a feature.
+""",
+)
+@bootstrap_options()
+def features(**_: object) -> None:
+    """Describe and change the feature levels of a cluster, as kafka-features does."""
+
+
+@features.command()
+@click.option("--node-id", type=int, help="Ask this node, and no other: nodes may support different levels.")
+@output_option
+@connected()
+def describe(connection: Connection, node_id: int | None, output: str) -> None:
+    """List features: the levels that a node supports, and the finalized level, which is in force.
+
+    Epoch is an offset of the metadata log; '-' if the node does not say. Level 0 is off.
+    """
+    found = connection.run(lambda client: client.describe_features(node_id=node_id))
+    for name, feature in sorted(found.features.items()):
+        if output == "json":
+            print_json(
+                feature=name,
+                supportedMinVersion=feature.min_supported,
+                supportedMaxVersion=feature.max_supported,
+                finalizedVersionLevel=feature.finalized,
+                epoch=found.epoch,
+            )
+        else:
+            click.echo(_line(feature, "-" if found.epoch is None else str(found.epoch)))
+
+
+def _line(feature: FeatureStatus, epoch: str) -> str:
+    low, high, level = (
+        _level_text(feature.name, number)
+        for number in (feature.min_supported, feature.max_supported, feature.finalized)
+    )
+    return (
+        f"Feature: {feature.name:<40}  SupportedMinVersion: {low:<15}  SupportedMaxVersion: {high:<15}  "
+        f"FinalizedVersionLevel: {level:<15}  Epoch: {epoch}"
+    )
+
+
+def _level_text(name: str, level: int) -> str:
+    if name != METADATA_VERSION:
+        return str(level)
+    try:
+        return MetadataVersion.from_level(level).text
+    except LocalError:
+        return f"UNKNOWN {level}"
+
+
+@features.command()
+@click.option("--release-version", metavar="RELEASE", help="All features to their levels of this release, e.g. 4.3.")
+@click.option(
+    "--feature",
+    "wanted",
+    multiple=True,
+    metavar="NAME=LEVEL",
+    shell_complete=_complete,
+    help="One feature to this level; may be repeated.",
+)
+@click.option("--metadata", metavar="RELEASE", help="Deprecated: metadata.version to this release.")
+@click.option("--dry-run", is_flag=True, help="Let the controller check it; change nothing.")
+@output_option
+@connected()
+def upgrade(
+    connection: Connection,
+    release_version: str | None,
+    wanted: tuple[str, ...],
+    metadata: str | None,
+    dry_run: bool,
+    output: str,
+) -> None:
+    """Raise feature levels. Every registered node must support them."""
+    kind = UpgradeType.UPGRADE
+    levels = _levels(release_version, wanted, metadata, kind, as_json=output == "json")
+    _update(connection, "upgrade", levels, kind, dry_run, as_json=output == "json")
+
+
+@features.command()
+@click.option("--release-version", metavar="RELEASE", help="All features to their levels of this release, e.g. 4.1.")
+@click.option(
+    "--feature",
+    "wanted",
+    multiple=True,
+    metavar="NAME=LEVEL",
+    shell_complete=_complete,
+    help="One feature to this level; may be repeated.",
+)
+@click.option("--metadata", metavar="RELEASE", help="Deprecated: metadata.version to this release.")
+@click.option("--unsafe", is_flag=True, help="Also if metadata may be lost by it.")
+@click.option("--dry-run", is_flag=True, help="Let the controller check it; change nothing.")
+@output_option
+@connected()
+def downgrade(
+    connection: Connection,
+    release_version: str | None,
+    wanted: tuple[str, ...],
+    metadata: str | None,
+    unsafe: bool,
+    dry_run: bool,
+    output: str,
+) -> None:
+    """Lower feature levels.
+
+    Refused where the formats of stored records would change; kraft.version cannot be lowered.
+    """
+    kind = UpgradeType.UNSAFE_DOWNGRADE if unsafe else UpgradeType.SAFE_DOWNGRADE
+    levels = _levels(release_version, wanted, metadata, kind, as_json=output == "json")
+    _update(connection, "downgrade", levels, kind, dry_run, as_json=output == "json")
+
+
+@features.command()
+@click.option(
+    "--feature", "wanted", multiple=True, metavar="NAME", shell_complete=_complete, help="A feature; may be repeated."
+)
+@click.option("--unsafe", is_flag=True, help="Also if metadata may be lost by it.")
+@click.option("--dry-run", is_flag=True, help="Let the controller check it; change nothing.")
+@output_option
+@connected()
+def disable(connection: Connection, wanted: tuple[str, ...], unsafe: bool, dry_run: bool, output: str) -> None:
+    """Switch features off: the same as a downgrade to level 0."""
+    kind = UpgradeType.UNSAFE_DOWNGRADE if unsafe else UpgradeType.SAFE_DOWNGRADE
+    levels: dict[str, int] = {}
+    for name in wanted:
+        _add(levels, name, 0, kind)
+    _update(connection, "disable", levels, kind, dry_run, as_json=output == "json")
+
+
+def _levels(
+    release: str | None, wanted: tuple[str, ...], metadata: str | None, kind: UpgradeType, *, as_json: bool
+) -> dict[str, int]:
+    if release is not None:
+        if metadata is not None or wanted:
+            raise LocalError("Can not specify `release-version` with other feature flags.")
+        version = MetadataVersion.from_text(release, unstable=True)
+        defaults = {each.name: each.default_level(version) for each in FEATURES}
+        # An upgrade to level 0 is no upgrade.
+        kept = {name: level for name, level in defaults.items() if level > 0 or kind != UpgradeType.UPGRADE}
+        return {METADATA_VERSION: int(version), **kept}
+    levels: dict[str, int] = {}
+    if metadata is not None:
+        if not as_json:
+            click.echo(" `metadata` flag is deprecated and may be removed in a future release.")
+        levels[METADATA_VERSION] = int(MetadataVersion.from_text(metadata, unstable=True))
+    for text in wanted:
+        name, equals, level = (part.strip() for part in text.partition("="))
+        if not equals:
+            raise LocalError(f"Can't parse feature=level string {text}: equals sign not found.")
+        if not SHORT.fullmatch(level) or not -0x8000 <= int(level) <= 0x7FFF:
+            raise LocalError(f"Can't parse feature=level string {text}: unable to parse {level} as a short.")
+        _add(levels, name, int(level), kind)
+    return levels
+
+
+def _add(levels: dict[str, int], name: str, level: int, kind: UpgradeType) -> None:
+    check_levels({name: level}, kind)
+    if name in levels:
+        raise LocalError(f"Feature {name} was specified more than once.")
+    levels[name] = level
+
+
+def _update(
+    connection: Connection, verb: str, levels: Mapping[str, int], kind: UpgradeType, dry_run: bool, *, as_json: bool
+) -> None:
+    if not levels:
+        raise LocalError(f"You must specify at least one feature to {verb}")
+
+    async def ask(client: AdminClient) -> Mapping[str, KraftError | None]:
+        try:
+            await client.update_features(levels, upgrade_type=kind, validate_only=dry_run)
+        except FeatureUpdateError as error:
+            return error.results
+        return dict.fromkeys(levels)
+
+    results: Mapping[str, KraftError | None]
+    try:
+        results = connection.run(ask)
+    except LocalError:
+        raise
+    except KraftError as error:
+        results = dict.fromkeys(levels, error)
+    for name in sorted(results):
+        if as_json:
+            print_json(**_result(name, levels[name], dry_run, results[name]))
+        else:
+            click.echo(_result_line(verb, name, levels[name], dry_run, results[name]))
+    failed = sum(result is not None for result in results.values())
+    if failed:
+        raise KafkaFailure(f"{failed} out of {len(levels)} operation(s) failed.")
+
+
+def _result(name: str, level: int, dry_run: bool, error: KraftError | None) -> dict[str, object]:
+    fault = None
+    if error is not None:
+        name_of_error = error.error if isinstance(error, RefusedError) else type(error).__name__
+        fault = {"error": name_of_error, "message": _message(error)}
+    return {"feature": name, "level": level, "dryRun": dry_run, "ok": error is None, "error": fault}
+
+
+def _message(error: KraftError) -> str:
+    return error.message if isinstance(error, RefusedError) else str(error)
+
+
+def _result_line(verb: str, name: str, level: int, dry_run: bool, error: KraftError | None) -> str:
+    off = verb == "disable"
+    if error is not None:
+        what = f"disable {name}" if off else f"{verb} {name} to {level}"
+        return f"{'Can' if dry_run else 'Could'} not {what}. {_message(error)}"
+    return f"{name} {'can be' if dry_run else 'was'} " + ("disabled." if off else f"{verb}d to {level}.")

@@ -1,0 +1,217 @@
+"""What ``kraftcore server start`` does: a node, its events as lines, signals."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import sys
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+import trio
+
+from kraftcore import __version__
+from kraftcore.config import NodeConfig
+from kraftcore.core.batch import RecordBatch
+from kraftcore.errors import KraftError
+from kraftcore.node import Node, open_node
+from kraftcore.node.events import LeaderChanged, NodeEvent, RoleChanged, SnapshotRestored, VotersChanged
+from kraftcore.node.opening import tcp_transport
+from kraftcore.raft.quorum import VoterSet
+from kraftcore.state_machine import SnapshotSink, StateMachine
+from kraftcore.transports.tcp import TcpTransport
+
+STOPPING = (signal.SIGTERM, signal.SIGINT)
+
+
+class LogOnly(StateMachine):
+    """No state: the log itself is what is kept."""
+
+    def apply(self, batch: RecordBatch) -> Sequence[Any] | None:
+        """Nothing to do."""
+        return None
+
+    def snapshot(self, sink: SnapshotSink) -> None:
+        """Refuse: an empty snapshot would make the log superfluous."""
+        raise NotImplementedError("a server without a state machine cannot write a snapshot")
+
+    def restore(self, values: Iterable[bytes]) -> None:
+        """The snapshot stays on disk as it came, for those who ask for it."""
+
+
+class Reporter:
+    """Prints events, one line each. When nobody reads them any more the server goes on in silence."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self._as_json = as_json
+        self._is_read = sys.stdout is not None
+
+    def event(self, name: str, **fields: object) -> None:
+        """One event."""
+        if not self._is_read:
+            return
+        time = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        if self._as_json:
+            line = json.dumps({"time": time, "event": name, **fields})
+        else:
+            line = " ".join([time, name, *(f"{key}={_text(value)}" for key, value in fields.items())])
+        try:
+            click.echo(line)
+        except OSError:
+            self._is_read = False
+            # Python would complain about the rest of its buffer at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+class ReportedLog(logging.Handler):
+    """Warnings of the node and its transport as events."""
+
+    def __init__(self, reporter: Reporter) -> None:
+        super().__init__(logging.WARNING)
+        self._reporter = reporter
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """One line, with the exception if there is one."""
+        text = record.getMessage()
+        if record.exc_info is not None and record.exc_info[1] is not None:
+            text += f": {record.exc_info[1]!r}"
+        self._reporter.event("log", level=record.levelname, logger=record.name, text=text)
+
+
+def run_server(config: NodeConfig, *, as_json: bool) -> str | None:
+    """Run a node until a signal, or its failure, ends it.
+
+    Args:
+        config: see `NodeConfig`.
+        as_json: print JSON objects instead of text.
+
+    Returns:
+        Why it could not start or had to stop; None if it was asked to.
+    """
+    reporter = Reporter(as_json=as_json)
+    logger = logging.getLogger("kraftcore")
+    handler = ReportedLog(reporter)
+    logger.addHandler(handler)
+    error = None
+    try:
+        if config.ignored:
+            reporter.event("ignored", properties=list(config.ignored))
+        trio.run(_Server(config, reporter).run)
+    except KraftError as found:
+        error = str(found)
+    finally:
+        logger.removeHandler(handler)
+    reporter.event("stopped", error=error)
+    return error
+
+
+class _Server:
+    def __init__(self, config: NodeConfig, reporter: Reporter) -> None:
+        self._config = config
+        self._reporter = reporter
+        self._node: Node | None = None
+        self._transport: TcpTransport | None = None
+        self._opening = trio.CancelScope()
+        self._is_stopping = False
+
+    async def run(self) -> None:
+        with trio.open_signal_receiver(*STOPPING, signal.SIGHUP) as signals:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._obey, signals)
+                failure: KraftError | None = None
+                try:
+                    with self._opening:
+                        await self._serve()
+                except KraftError as error:
+                    failure = error  # outside the nursery, which would wrap it in a group
+                nursery.cancel_scope.cancel()
+            if failure is not None:
+                raise failure
+
+    async def _serve(self) -> None:
+        async with (
+            tcp_transport(self._config) as self._transport,
+            open_node(self._config, LogOnly(), transport=self._transport) as node,
+        ):
+            events = node.events(RoleChanged, LeaderChanged, VotersChanged, SnapshotRestored)
+            self._node = node
+            if self._is_stopping:
+                node.stop()
+            self._tell_start(node)
+            async for event in events:
+                self._tell(event)
+            # The node failed: leaving the block says why.
+
+    async def _obey(self, signals: Any) -> None:
+        async for number in signals:
+            if number == signal.SIGHUP:
+                self._reload_tls()
+                continue
+            if self._is_stopping:
+                signal.signal(number, signal.SIG_DFL)
+                os.kill(os.getpid(), number)
+            self._is_stopping = True
+            self._reporter.event("stopping", signal=signal.Signals(number).name)
+            if self._node is None:
+                self._opening.cancel()
+            else:
+                self._node.stop()
+
+    def _reload_tls(self) -> None:
+        if self._transport is None:
+            return
+        error = None
+        try:
+            self._transport.reload_tls()
+        except KraftError as found:
+            error = str(found)
+        self._reporter.event("tls", reloaded=error is None, error=error)
+
+    def _tell_start(self, node: Node) -> None:
+        status = node.status()
+        self._reporter.event(
+            "started",
+            nodeId=status.node_id,
+            directoryId=str(status.directory_id),
+            clusterId=status.cluster_id,
+            directory=self._config.directory,
+            listeners=[str(endpoint) for endpoint in node.endpoints],
+            advertisedListeners=[str(endpoint) for endpoint in self._config.advertise(node.endpoints)],
+            pid=os.getpid(),
+            version=__version__,
+        )
+        # What happened before anybody could listen.
+        self._tell(VotersChanged(status.voters))
+        self._tell(RoleChanged(status.role, status.epoch))
+        self._tell(LeaderChanged(status.leader_id, status.epoch))
+
+    def _tell(self, event: NodeEvent) -> None:
+        tell = self._reporter.event
+        match event:
+            case RoleChanged(role, epoch):
+                tell("role", role=role.name.capitalize(), epoch=epoch)
+            case LeaderChanged(leader_id, epoch):
+                tell("leader", leaderId=leader_id, epoch=epoch)
+            case VotersChanged(voters):
+                tell("voters", voters=_voters(voters))
+            case SnapshotRestored(end_offset, epoch):
+                tell("snapshot", endOffset=end_offset, epoch=epoch)
+
+
+def _voters(voters: VoterSet) -> list[dict[str, object]]:
+    return [
+        {
+            "id": voter.key.id,
+            "directoryId": str(voter.key.directory_id) if voter.key.has_directory else None,
+            "endpoints": [str(endpoint) for endpoint in voter.endpoints],
+        }
+        for voter in voters
+    ]
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) and value and " " not in value else json.dumps(value)

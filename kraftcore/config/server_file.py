@@ -1,0 +1,129 @@
+"""What the storage commands need of a Kafka server's properties file, by Kafka's rules.
+
+``NodeConfig`` is stricter: it describes a node of kraftcore. These commands format directories for Kafka as well, whose
+files may hold anything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kraftcore.config.addresses import ALL_INTERFACES, parse_endpoint, parse_voters
+from kraftcore.config.errors import ConfigError, suggestion
+from kraftcore.config.settings import INT32_MAX
+from kraftcore.config.sources import ROLES, Properties, load_properties, read_flag, read_integer
+from kraftcore.raft.quorum import Endpoint
+
+DEFAULT_LOG_DIR = "/tmp/kafka-logs"  # noqa: S108  # Kafka's
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerFile:
+    """A broker's or controller's file.
+
+    Attributes:
+        node_id: ``node.id``.
+        roles: ``process.roles``; at least one.
+        directories: ``log.dirs`` (or ``log.dir``) and the metadata directory, sorted, each once.
+        metadata_directory: ``metadata.log.dir``, else the first of ``log.dirs``.
+        static_voters: whether ``controller.quorum.voters`` has any.
+        listener: first of ``controller.listener.names``, the one that voters are reached by.
+        endpoint: what a controller advertises for it; None on a pure broker. An empty host becomes ``localhost``.
+        unstable_features: ``unstable.feature.versions.enable``.
+    """
+
+    node_id: int
+    roles: tuple[str, ...]
+    directories: tuple[str, ...]
+    metadata_directory: str
+    static_voters: bool
+    listener: str
+    endpoint: Endpoint | None
+    unstable_features: bool
+
+
+def load_server_file(path: str) -> ServerFile:
+    """Read a file; what is in it beyond ``ServerFile`` is left alone.
+
+    Raises:
+        ConfigError: something is missing, cannot be read, or contradicts something else.
+        CorruptDataError: the file holds a broken escape.
+        StorageError: it cannot be read.
+    """
+    properties = load_properties(path, {})
+    for key in ("node.id", "process.roles", "controller.listener.names"):
+        if not properties.get(key):
+            raise properties.error(f"{key} is missing", key)
+    node_id = read_integer(properties, "node.id", 0, INT32_MAX)
+    roles = tuple(dict.fromkeys(properties.list("process.roles")))
+    for role in roles:
+        if role not in ROLES:
+            close = suggestion(role, ROLES)
+            raise properties.error(
+                f"process.roles has {role!r}: it may have broker and controller{close}", "process.roles"
+            )
+    voters = _static_voters(properties)
+    _check_voters(properties, node_id, roles, voters)
+    logs = properties.list("log.dirs" if "log.dirs" in properties else "log.dir")
+    if not logs and ("log.dirs" in properties or "log.dir" in properties):
+        raise properties.error("log.dirs is empty: name at least one directory", "log.dirs", "log.dir")
+    logs = logs or [DEFAULT_LOG_DIR]
+    metadata = properties.get("metadata.log.dir") or logs[0]
+    names = properties.list("controller.listener.names")
+    return ServerFile(
+        node_id=node_id,
+        roles=roles,
+        directories=tuple(sorted({*logs, metadata})),
+        metadata_directory=metadata,
+        static_voters=bool(voters),
+        listener=names[0],
+        endpoint=_endpoint(properties, names) if "controller" in roles else None,
+        unstable_features=read_flag(properties, "unstable.feature.versions.enable")
+        if "unstable.feature.versions.enable" in properties
+        else False,
+    )
+
+
+def _static_voters(properties: Properties) -> frozenset[int]:
+    key = "controller.quorum.voters"
+    try:
+        return parse_voters(properties.list(key)).ids
+    except ConfigError as error:
+        raise properties.error(f"{key}: {error.reason}", key) from None
+
+
+def _check_voters(properties: Properties, node_id: int, roles: tuple[str, ...], voters: frozenset[int]) -> None:
+    if not voters and not properties.list("controller.quorum.bootstrap.servers"):
+        raise properties.error(
+            "neither controller.quorum.bootstrap.servers nor controller.quorum.voters is there: name the controllers "
+            "in one of them",
+            "controller.quorum.bootstrap.servers",
+            "controller.quorum.voters",
+        )
+    if voters and ("controller" in roles) != (node_id in voters):
+        what = "is a controller but not among" if "controller" in roles else "is a broker but among"
+        raise properties.error(
+            f"node.id {node_id} {what} controller.quorum.voters {sorted(voters)}", "controller.quorum.voters"
+        )
+
+
+def _endpoint(properties: Properties, names: list[str]) -> Endpoint:
+    wanted = [name.upper() for name in names]
+    found: dict[str, Endpoint] = {}
+    for key in ("listeners", "advertised.listeners"):
+        for text in properties.list(key):
+            try:
+                endpoint = parse_endpoint(text)
+            except ConfigError as error:
+                raise properties.error(f"{key}: {error.reason}", key) from None
+            found[endpoint.name] = endpoint
+        if key == "listeners":
+            missing = [name for name in wanted if name not in found]
+            if missing:
+                raise properties.error(
+                    f"controller.listener.names has {', '.join(missing)}, but listeners has only "
+                    f"{', '.join(found) or 'none'}{suggestion(missing[0], found)}",
+                    "controller.listener.names",
+                )
+    first = found[wanted[0]]
+    return Endpoint(first.name, "localhost" if first.host in ("", ALL_INTERFACES) else first.host, first.port)

@@ -1,0 +1,146 @@
+"""What Kafka's tools ask of a controller besides the consensus: who is there, which features, change a feature.
+
+The texts of refusals are those of Kafka 4.3.1's controllers. A node knows one feature, kraft.version; the features of a
+metadata controller are that plugin's to answer. Controllers do not register with each other here (KIP-919): the voter
+set says where voters listen, so observers are not listed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kraftcore.node.driver import Ticket
+from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.features import KRAFT_VERSION
+from kraftcore.protocol.messages.api_versions import ApiVersionsResponse
+from kraftcore.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from kraftcore.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
+from kraftcore.raft.events import Outcome, Upgrade
+from kraftcore.raft.quorum import Endpoint
+
+if TYPE_CHECKING:
+    from kraftcore.node.node import Node
+
+BROKERS, CONTROLLERS = 1, 2  # endpoint types of DescribeCluster
+UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3  # upgrade types of UpdateFeatures
+_PREFIX = "The update failed for all features since the following feature had an error: "
+
+
+class Administration:
+    """Answers for one node."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    # --- who is there -------------------------------------------------------------------------------------------------
+
+    def on_describe_cluster(self, request: DescribeClusterRequest, version: int, ticket: Ticket) -> None:
+        """The voters, and this node. Any node answers."""
+        response = DescribeClusterResponse(cluster_id=self._node.cluster_id)
+        if version >= 1:
+            response.endpoint_type = request.endpoint_type
+        wanted = request.endpoint_type if version >= 1 else BROKERS
+        if wanted == CONTROLLERS:
+            self._list_controllers(response)
+        elif wanted == BROKERS:
+            error = ErrorCode.MISMATCHED_ENDPOINT_TYPE
+            response.error_code = error
+            response.error_message = (
+                "The request was sent to an endpoint of type CONTROLLER, but we wanted an endpoint of type BROKER"
+            )
+        else:
+            response.error_code = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
+            response.error_message = f"Unsupported endpoint type {wanted}"
+        ticket.answer(response)
+
+    def _list_controllers(self, response: DescribeClusterResponse) -> None:
+        node = self._node
+        found: dict[int, Endpoint] = {}
+        for voter in node.replica.voters:
+            if voter.endpoints:
+                found[voter.key.id] = voter.endpoints[0]
+        if node.endpoints:
+            found[node.key.id] = node.endpoints[0]
+        leader_id, leader = node.replica.leader_id, node.leader_endpoint
+        if leader_id is not None and leader is not None:
+            found[leader_id] = leader
+        entry = DescribeClusterResponse.DescribeClusterBroker
+        response.brokers = [entry(broker_id=each, host=at.host, port=at.port) for each, at in sorted(found.items())]
+        response.controller_id = -1 if leader_id is None else leader_id
+
+    # --- features -----------------------------------------------------------------------------------------------------
+
+    def describe_features(self, response: ApiVersionsResponse) -> None:
+        """Fill in the feature fields."""
+        name = KRAFT_VERSION.name
+        level = self._node.replica.kraft_version
+        supported = ApiVersionsResponse.SupportedFeatureKey(name=name, max_version=KRAFT_VERSION.max_level)
+        response.supported_features = [supported]
+        response.finalized_features_epoch = max(self._node.high_watermark - 1, 0)
+        if level:
+            finalized = ApiVersionsResponse.FinalizedFeatureKey
+            response.finalized_features = [finalized(name=name, max_version_level=level, min_version_level=level)]
+
+    def on_update_features(self, request: UpdateFeaturesRequest, version: int, ticket: Ticket) -> None:
+        """Change kraft.version; only the leader can. All updates of a request are carried out, or none."""
+        if not self._node.is_leader:
+            error = ErrorCode.NOT_CONTROLLER
+            ticket.answer(UpdateFeaturesResponse(error_code=error, error_message=error.message))
+            return
+        wanted = None
+        for update in request.feature_updates:
+            kind = update.upgrade_type if version >= 1 else SAFE_DOWNGRADE if update.allow_downgrade else UPGRADE
+            reason = self._why_not(update.feature, update.max_version_level, kind)
+            if reason:
+                _refuse(ticket, update.feature, update.max_version_level, reason)
+                return
+            wanted = update.max_version_level
+        if wanted is None:
+            _accept(ticket, request, version)
+            return
+        level = wanted
+
+        def done(outcome: Outcome) -> None:
+            if outcome.error is ErrorCode.NONE:
+                _accept(ticket, request, version)
+            elif outcome.error is ErrorCode.INVALID_UPDATE_VERSION:
+                _refuse(ticket, KRAFT_VERSION.name, level, outcome.message)
+            else:
+                error = ErrorCode.NOT_CONTROLLER
+                ticket.answer(UpdateFeaturesResponse(error_code=error, error_message=error.message))
+
+        self._node.feed(Upgrade(done, level, version >= 1 and request.validate_only))
+
+    def _why_not(self, name: str, level: int, kind: int) -> str:
+        present = self._node.replica.kraft_version
+        if kind not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
+            return "The controller does not support the given upgrade type."
+        if level < 0:
+            return "A feature version cannot be less than 0."
+        if name != KRAFT_VERSION.name:
+            return f"Local controller {self._node.key.id} does not support this feature."
+        if level > KRAFT_VERSION.max_level:
+            return f"Local controller {self._node.key.id} only supports versions 0-{KRAFT_VERSION.max_level}"
+        if level < present and kind == UPGRADE:
+            return (
+                "Can't downgrade the version of this feature without setting the upgrade type to either safe or "
+                "unsafe downgrade."
+            )
+        if level < present:
+            return "Can't downgrade the version of this feature."
+        if level > present and kind != UPGRADE:
+            return "Can't downgrade to a newer version."
+        return ""
+
+
+def _accept(ticket: Ticket, request: UpdateFeaturesRequest, version: int) -> None:
+    response = UpdateFeaturesResponse()
+    if version <= 1:
+        result = UpdateFeaturesResponse.UpdatableFeatureResult
+        response.results = [result(feature=update.feature) for update in request.feature_updates]
+    ticket.answer(response)
+
+
+def _refuse(ticket: Ticket, name: str, level: int, reason: str) -> None:
+    text = f"{_PREFIX}Invalid update version {level} for feature {name}. {reason}"
+    ticket.answer(UpdateFeaturesResponse(error_code=ErrorCode.INVALID_UPDATE_VERSION, error_message=text))

@@ -1,0 +1,281 @@
+"""``server start``: real processes, real sockets, real signals."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from queue import Empty, Queue
+from typing import Any
+
+import pytest
+import trustme
+
+from kraftcore.cli import main
+from kraftcore.core.uuid import Uuid
+
+CODE = "import sys; from kraftcore.cli import main; sys.exit(main())"
+PATIENCE_S = 30
+Capture = pytest.CaptureFixture[str]
+
+
+class Server:
+    """One process, and what it says."""
+
+    def __init__(self, file: Path, *options: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-P", "-c", CODE, "server", "start", str(file), "--output", "json", *options],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.said: list[dict[str, Any]] = []
+        self._lines: Queue[str | None] = Queue()
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self._lines.put(line)
+        self._lines.put(None)
+
+    def wait(self, event: str, **fields: object) -> dict[str, Any]:
+        """Wait until it says this, from now on."""
+        while True:
+            try:
+                line = self._lines.get(timeout=PATIENCE_S)
+            except Empty:
+                raise AssertionError(f"no {event} {fields}; it said {self.said}") from None
+            if line is None:
+                raise AssertionError(f"it ended without {event} {fields}: {self.said} {self.process.stderr.read()}")
+            self.said.append(json.loads(line))
+            if self.said[-1]["event"] == event and fields.items() <= self.said[-1].items():
+                return self.said[-1]
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        self.process.send_signal(number)
+        self.wait("stopping", signal=number.name)
+        self.wait("stopped", error=None)
+        return self.process.wait(PATIENCE_S)
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        self._reader.join()
+        for stream in (self.process.stdout, self.process.stderr):
+            assert stream is not None
+            stream.close()
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., Server]]:
+    servers = []
+
+    def make(file: Path, *options: str) -> Server:
+        servers.append(Server(file, *options))
+        return servers[-1]
+
+    yield make
+    for server in servers:
+        server.close()
+
+
+def free_ports(count: int) -> list[int]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+def write_file(folder: Path, node_id: int, port: int, servers: list[int], more: str = "") -> Path:
+    file = folder / f"c{node_id}.properties"
+    file.write_text(
+        f"process.roles=controller\nnode.id={node_id}\ncontroller.listener.names=CONTROLLER\n"
+        f"listeners=CONTROLLER://127.0.0.1:{port}\nlog.dirs={folder}/d{node_id}\nnum.partitions=3\n"
+        f"controller.quorum.bootstrap.servers={','.join(f'127.0.0.1:{each}' for each in servers)}\n{more}"
+    )
+    return file
+
+
+def format_(file: Path, *arguments: str) -> None:
+    assert main(["storage", "format", "-c", str(file), "-t", "abc", *arguments]) == 0
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> Path:
+    (port,) = free_ports(1)
+    file = write_file(tmp_path, 1, port, [port])
+    format_(file, "--standalone")
+    return file
+
+
+def test_a_server_says_what_happens_and_stops_when_told(alone: Path, start: Callable[..., Server]) -> None:
+    server = start(alone)
+    assert server.wait("ignored")["properties"] == ["num.partitions"]
+    started = server.wait("started")
+    assert (started["nodeId"], started["clusterId"], started["pid"]) == (1, "abc", server.process.pid)
+    assert started["listeners"] == started["advertisedListeners"]
+    (voter,) = server.wait("voters")["voters"]
+    assert (voter["id"], voter["directoryId"], voter["endpoints"]) == (1, started["directoryId"], started["listeners"])
+    server.wait("leader", leaderId=1, epoch=1)
+    host, _, port = started["listeners"][0].removeprefix("CONTROLLER://").rpartition(":")
+    socket.create_connection((host, int(port)), timeout=PATIENCE_S).close()
+    # Somebody else may not have its directory meanwhile.
+    second = start(alone, "--override", "listeners=CONTROLLER://127.0.0.1:0")
+    assert "cannot use" in second.wait("stopped")["error"]
+    assert second.process.wait(PATIENCE_S) == 1
+    assert server.stop(signal.SIGINT) == 0
+
+
+def test_a_leader_hands_over_when_it_is_told_to_stop(tmp_path: Path, start: Callable[..., Server]) -> None:
+    ports = free_ports(3)
+    files = {number: write_file(tmp_path, number, port, ports) for number, port in enumerate(ports, 1)}
+    voters = ",".join(f"{number}@127.0.0.1:{port}:{Uuid.random()}" for number, port in enumerate(ports, 1))
+    for file in files.values():
+        format_(file, "--initial-controllers", voters)
+    servers = {number: start(file) for number, file in files.items()}
+    for server in servers.values():
+        assert len(server.wait("started")) > 3
+    first = None
+    while first is None:
+        first = servers[1].wait("leader")["leaderId"]
+    others = [server for number, server in servers.items() if number != first]
+    for server in others:
+        if not any(said["event"] == "leader" and said["leaderId"] == first for said in server.said):
+            server.wait("leader", leaderId=first)
+    assert servers[first].stop() == 0
+    for server in others:
+        after = None
+        while after in (None, first):
+            after = server.wait("leader")["leaderId"]
+        assert after in servers
+    for server in others:
+        server.process.send_signal(signal.SIGTERM)
+    for server in others:
+        server.wait("stopped", error=None)
+        assert server.process.wait(PATIENCE_S) == 0
+
+
+def test_it_goes_on_when_nobody_reads_what_it_says(alone: Path) -> None:
+    command = [sys.executable, "-P", "-c", CODE, "server", "start", str(alone)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            for line in process.stdout:
+                if " leader leaderId=1" in line:
+                    break
+            process.stdout.close()
+            process.send_signal(signal.SIGHUP)  # makes it say something
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(PATIENCE_S) == 0
+            assert process.stderr.read() == ""
+        finally:
+            process.kill()
+
+
+def test_certificates_are_read_again_on_sighup(tmp_path: Path, start: Callable[..., Server]) -> None:
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    pem = tmp_path / "node.pem"
+
+    def issue() -> int:
+        issued = authority.issue_cert("127.0.0.1")
+        pem.write_bytes(issued.private_key_and_cert_chain_pem.bytes())
+        found = ssl.PEM_cert_to_DER_cert(issued.cert_chain_pems[0].bytes().decode())
+        return hash(found)
+
+    def served(port: int) -> int:
+        context = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
+        with (
+            socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as plain,
+            context.wrap_socket(plain, server_hostname="127.0.0.1") as secure,
+        ):
+            return hash(secure.getpeercert(binary_form=True))
+
+    (port,) = free_ports(1)
+    more = (
+        "listener.security.protocol.map=CONTROLLER:SSL\nssl.keystore.type=PEM\nssl.truststore.type=PEM\n"
+        f"ssl.keystore.location={pem}\nssl.truststore.location={tmp_path}/ca.pem\n"
+    )
+    file = write_file(tmp_path, 1, port, [port], more)
+    format_(file, "--standalone")
+    first = issue()
+    server = start(file)
+    server.wait("leader", leaderId=1)
+    assert served(port) == first
+    second = issue()
+    server.process.send_signal(signal.SIGHUP)
+    server.wait("tls", reloaded=True)
+    assert served(port) == second
+    pem.write_text("no certificate")
+    server.process.send_signal(signal.SIGHUP)
+    assert "TLS setting certificate" in server.wait("tls", reloaded=False)["error"]
+    assert served(port) == second
+    assert server.stop() == 0
+
+
+def run(capture: Capture, *arguments: str) -> tuple[int, str]:
+    status = main(["server", "start", *arguments])
+    return status, capture.readouterr().err
+
+
+def test_what_keeps_it_from_starting_is_one_line(tmp_path: Path, alone: Path, capsys: Capture) -> None:
+    capsys.readouterr()
+    assert run(capsys, "/nowhere/x.properties") == (1, "/nowhere/x.properties: No such file or directory\n")
+    (port,) = free_ports(1)
+    unformatted = write_file(tmp_path, 2, port, [port])
+    status, text = run(capsys, str(unformatted))
+    assert status == 1
+    assert text.count("\n") == 1
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        listeners = f"listeners=CONTROLLER://127.0.0.1:{taken.getsockname()[1]}"
+        status, text = run(capsys, str(alone), "--override", listeners)
+        assert status == 1
+        assert re.search(r"Address already in use|EADDRINUSE", text)
+        assert text.count("\n") == 1
+    status, text = run(capsys, str(alone), "--override", "node.id=7")
+    assert status == 1
+    assert "node id is 1, expected 7" in text
+    status, text = run(capsys, str(alone), "--override", "node.ids=7")
+    assert status == 1
+    assert "there is no property node.ids; did you mean node.id?" in text
+
+
+def test_wrong_usage(alone: Path, capsys: Capture) -> None:
+    capsys.readouterr()
+    status, text = run(capsys, str(alone), "--override", "x")
+    assert status == 1
+    assert "--override x: write KEY=VALUE" in text
+    assert run(capsys)[0] == 1
+    assert main(["server", "start", "--help"]) == 0
+    assert "kraftcore server start" in capsys.readouterr().out.partition("Examples:")[2]
+
+
+def test_text_is_one_line_an_event(alone: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-c", CODE, "server", "start", str(alone)], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        lines = []
+        for line in process.stdout:
+            lines.append(line)
+            if " leader leaderId=1" in line:
+                process.send_signal(signal.SIGTERM)
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+    assert all(re.match(r"\d{4}-\d\d-\d\dT[\d:.]+Z [a-z]+ \w+=", line) for line in lines)
+    assert lines[0].split()[1:] == ["ignored", 'properties=["num.partitions"]']
+    assert lines[-1].split()[1:] == ["stopped", "error=null"]

@@ -1,0 +1,207 @@
+"""``NodeConfig`` from keyword arguments: what it takes, what it refuses, what it hands on."""
+
+from __future__ import annotations
+
+import pickle
+import re
+import socket
+from dataclasses import FrozenInstanceError, fields, replace
+from typing import Any
+
+import pytest
+
+from kraftcore.config import ConfigError, NodeConfig, TlsConfig
+from kraftcore.config.settings import FLAGS, KEYS, NUMBERS
+from kraftcore.core.uuid import ZERO_UUID, Uuid
+from kraftcore.protocol.election_state import ReplicaKey
+from kraftcore.raft.quorum import Endpoint, static_voters
+from kraftcore.transports.base import Address
+
+# The simulator and Kafka do without it.
+OWN_DEFAULTS = {"high_watermark_linger_ms"}
+LOCAL = Endpoint("CONTROLLER", "127.0.0.1", 9093)
+
+
+def make(**settings: Any) -> NodeConfig:
+    return NodeConfig(**{"node_id": 1, "directory": "/data", "listeners": ["127.0.0.1:9093"], **settings})
+
+
+def refused(**settings: Any) -> str:
+    with pytest.raises(ConfigError) as caught:
+        make(**settings)
+    assert caught.value.where is None
+    assert caught.value.settings
+    return str(caught.value)
+
+
+def test_text_and_objects_mean_the_same() -> None:
+    text = make(
+        listeners=["controller://127.0.0.1:9093", "OTHER://[::1]:9094"],
+        advertised_listeners=["CONTROLLER://c1.example.com:19093"],
+        voters="1@c1:9093, 2@[::1]:9093",
+        bootstrap_servers=["c1:9093", "[fe80::1%eth0]:9093"],
+    )
+    objects = make(
+        listeners=(LOCAL, Endpoint("OTHER", "::1", 9094)),
+        advertised_listeners=(Endpoint("CONTROLLER", "c1.example.com", 19093),),
+        voters=static_voters([(1, Endpoint("CONTROLLER", "c1", 9093)), (2, Endpoint("CONTROLLER", "::1", 9093))]),
+        bootstrap_servers=(Address("c1", 9093), Address("fe80::1%eth0", 9093)),
+    )
+    assert text == objects
+    assert text.listeners == (LOCAL, Endpoint("OTHER", "::1", 9094))
+    assert make(voters=["1@c1:9093"]).voters.ids == {1}
+
+
+def test_it_is_a_value() -> None:
+    config = make(voters="1@a:1")
+    with pytest.raises(FrozenInstanceError):
+        config.node_id = 2  # type: ignore[misc]
+    assert pickle.loads(pickle.dumps(config)) == config
+    other = replace(config, voters="1@a:1,2@b:2")
+    assert other.voters.ids == {1, 2}
+    assert other != config
+    assert other.listeners == config.listeners
+
+
+def test_voters_are_reached_by_the_first_listener() -> None:
+    config = make(listeners=["RAFT://127.0.0.1:9093", "CONTROLLER://127.0.0.1:9094"], voters="1@a:1")
+    voter = config.voters.get(1)
+    assert voter is not None
+    assert voter.endpoints == (Endpoint("RAFT", "a", 1),)
+
+
+def test_every_setting_reaches_who_needs_it() -> None:
+    different = {
+        name: getattr(make(), name) + 1
+        for name in NUMBERS
+        if name not in ("node_id", "max_frame_bytes", "connection_memory_bytes")
+    }
+    config = make(**different, fast_failover=False, auto_join=True, bootstrap_servers=["b:1"], topic="t")
+    key = ReplicaKey(1, Uuid(bytes(range(16))))
+    raft = config.raft_config(key, "cluster", [LOCAL])
+    assert (raft.cluster_id, raft.key, raft.listeners) == ("cluster", key, (LOCAL,))
+    assert raft.bootstrap_servers == (("b", 1),)
+    assert raft.auto_join
+    assert not raft.fast_failover
+    log, cleaning = config.log_config(), config.cleaning_config()
+    shared = 0
+    for part in (raft, log, cleaning):
+        for each in fields(part):
+            if each.name in different:
+                assert getattr(part, each.name) == different[each.name]
+                shared += 1
+    assert cleaning.period_ms == config.cleaning_period_ms
+    assert shared >= 20
+    assert (raft.topic, raft.topic_id, log.topic_id) == ("t", config.topic_id, config.topic_id)
+
+
+def test_defaults_are_those_of_the_parts_they_go_to() -> None:
+    config = make()
+    for part in (config.raft_config(ReplicaKey(1), "c", [LOCAL]), config.log_config(), config.cleaning_config()):
+        for each in fields(part):
+            if each.name in {*NUMBERS, *FLAGS} - OWN_DEFAULTS:
+                assert getattr(part, each.name) == each.default, each.name
+
+
+def test_every_setting_is_documented_with_its_property() -> None:
+    text = NodeConfig.__doc__ or ""
+    for each in fields(NodeConfig):
+        if each.name == "ignored":
+            continue
+        entry = re.search(rf"^ +{each.name}: (.*?)(?=^ +\w+: |^ *Raises)", text, re.MULTILINE | re.DOTALL)
+        assert entry is not None, each.name
+        key = KEYS[each.name]
+        assert f"``{key}``" in entry[1] or each.name == "tls", f"{each.name} does not name {key}"
+
+
+@pytest.mark.parametrize("name", sorted(NUMBERS))
+def test_numbers_have_a_range_that_is_named(name: str) -> None:
+    number = NUMBERS[name]
+    for value in (number.low - 1, number.high + 1):
+        text = refused(**{name: value})
+        assert f"{name} ({number.key}) is {value}" in text
+        assert f"between {number.low} and {number.high}" in text
+    for value in ("1", 1.5, True, None):
+        assert f"is {value!r}: it must be a whole number" in refused(**{name: value})
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"electon_timeout_ms": 5}, "there is no setting electon_timeout_ms; did you mean election_timeout_ms?"),
+        ({"controller.quorum.voters": "x"}, "did you mean voters?"),
+        ({"xyzzy": 5}, "there is no setting xyzzy"),
+        ({"listeners": []}, "listeners (listeners) is missing"),
+        ({"listeners": "127.0.0.1:9093"}, "give a list"),
+        ({"listeners": ["9093"]}, "'9093' is no address: write NAME://host:port"),
+        ({"listeners": ["h:99999"]}, "ports go up to 65535"),
+        ({"listeners": ["::1:9093"]}, "is no address"),
+        ({"listeners": ["A://h:1", "a://h:2"]}, "two listeners are called A"),
+        ({"listeners": ["A://h:1", "B://h:1"]}, "two listeners share an address"),
+        ({"advertised_listeners": ["CONTROLER://h:1"]}, "none of the listeners, which are CONTROLLER; did you mean"),
+        ({"advertised_listeners": ["0.0.0.0:1"]}, "nobody can connect to CONTROLLER://0.0.0.0:1"),
+        ({"advertised_listeners": ["h:0"]}, "nobody can connect"),
+        ({"voters": "2@h:1"}, "node_id 1 is not among the voters (controller.quorum.voters) [2]"),
+        ({"voters": "1@h:1", "can_become_voter": False}, "but this node is an observer"),
+        ({"voters": "1@h"}, "'h' is no address"),
+        ({"voters": "1h:1"}, "write id@host:port"),
+        ({"voters": "-1@h:1"}, "write id@host:port"),
+        ({"voters": "1@h:1,1@i:1"}, "two voters have the id 1"),
+        ({"bootstrap_servers": ["A://h:1"]}, "is no server: write host:port"),
+        ({"bootstrap_servers": ["h:0"]}, "is no server"),
+        ({"auto_join": True, "can_become_voter": False, "bootstrap_servers": ["h:1"]}, "may become a voter"),
+        ({"auto_join": True}, "cannot find the quorum"),
+        ({"can_become_voter": False}, "cannot find the quorum"),
+        ({"create": "join"}, "cannot find the quorum"),
+        ({"create": "standalon"}, "may be standalone or join; did you mean standalone?"),
+        ({"create": "standalone", "voters": "1@h:1"}, "contradicts voters"),
+        ({"create": "standalone", "can_become_voter": False}, "contradicts can_become_voter"),
+        ({"fetch_max_wait_ms": 2000}, "must be less than request_timeout_ms (2000) and fetch_timeout_ms (2000)"),
+        ({"max_frame_bytes": 4 << 20}, "a Fetch may need"),
+        ({"connection_memory_bytes": 1 << 20}, "one frame of max_frame_bytes (104857600)"),
+        ({"reconnect_backoff_ms": 2000}, "less than reconnect_backoff_ms (2000)"),
+        ({"directory": ""}, "name the folder"),
+        ({"cluster_id": ""}, "leave it out"),
+        ({"topic": "a/b"}, "topic (kraftcore.topic) is 'a/b'"),
+        ({"topic_id": ZERO_UUID}, "must be an id of a topic"),
+        ({"fast_failover": "yes"}, "is 'yes': it must be true or false"),
+    ],
+)
+def test_what_contradicts_is_named(settings: dict[str, Any], text: str) -> None:
+    assert text in refused(**settings)
+
+
+def test_what_must_be_given() -> None:
+    with pytest.raises(TypeError, match="directory"):
+        NodeConfig(node_id=1)  # type: ignore[call-arg]
+
+
+def test_small_segments_make_small_batches() -> None:
+    assert make(segment_bytes=1024).max_batch_bytes == 1024
+    assert make().max_batch_bytes == 8 << 20
+
+
+@pytest.mark.parametrize("host", ["", "0.0.0.0", "[::]"])
+def test_what_is_advertised_can_be_reached(host: str) -> None:
+    listeners = [f"A://{host}:9093", "B://127.0.0.1:0", f"C://{host}:9095"]
+    bound = [Endpoint("A", "0.0.0.0", 9093), Endpoint("B", "127.0.0.1", 5555), Endpoint("C", "::", 9095)]
+    config = make(listeners=listeners, advertised_listeners=["C://outside:1"], voters="1@c1.example.com:19093")
+    assert all(endpoint.host for endpoint in config.listeners)
+    assert config.advertise(bound) == (
+        Endpoint("A", "c1.example.com", 19093),
+        Endpoint("B", "127.0.0.1", 5555),
+        Endpoint("C", "outside", 1),
+    )
+    assert config.advertise(config.advertise(bound)) == config.advertise(bound)
+    alone = make(listeners=listeners)
+    assert alone.advertise(bound)[0] == Endpoint("A", socket.getfqdn(), 9093)
+
+
+def test_tls_settings() -> None:
+    config = TlsConfig(certificate="c.pem", key_password="secret", client_auth="required")
+    assert "secret" not in repr(config)
+    assert "secret" not in repr(make(tls=config))
+    with pytest.raises(ConfigError, match="did you mean required"):
+        TlsConfig(certificate="c.pem", client_auth="require")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=re.escape("tls.certificate (ssl.keystore.location) is missing")):
+        TlsConfig(certificate="")

@@ -1,0 +1,259 @@
+"""Settings from Kafka's properties files and from the environment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kraftcore.config import ConfigError, NodeConfig, TlsConfig
+from kraftcore.config.settings import FLAGS, KEYS, NUMBERS
+from kraftcore.core.uuid import Uuid
+from kraftcore.errors import CorruptDataError, StorageError
+from kraftcore.raft.quorum import Endpoint
+from kraftcore.transports.base import Address
+
+GOLDEN = Path(__file__).resolve().parents[1] / "golden"
+BASE = """\
+process.roles=controller
+node.id=1
+controller.listener.names=CONTROLLER
+listeners=CONTROLLER://127.0.0.1:9093
+controller.quorum.bootstrap.servers=127.0.0.1:9093
+log.dirs=/data
+"""
+SSL = "listener.security.protocol.map=CONTROLLER:SSL\n"
+PEM = SSL + "ssl.keystore.type=PEM\nssl.keystore.location=/c.pem\n"
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Any:
+    def make(text: str, **more: Any) -> NodeConfig:
+        path = tmp_path / "server.properties"
+        path.write_text(text)
+        return NodeConfig.from_properties(path, **more)
+
+    return make
+
+
+@pytest.mark.parametrize(
+    "path", sorted(GOLDEN.glob("*/*/server.properties")), ids=lambda path: "-".join(path.parts[-3:-1])
+)
+def test_files_of_real_kafka_nodes(path: Path) -> None:
+    lines = dict(line.split("=", 1) for line in path.read_text().splitlines() if "=" in line and line[0] != "#")
+    config = NodeConfig.from_properties(path)
+    assert config.node_id == int(lines["node.id"])
+    assert config.can_become_voter == ("controller" in lines["process.roles"])
+    assert config.directory == lines.get("metadata.log.dir", lines.get("log.dirs", "").split(",")[0])
+    if config.can_become_voter:
+        (listener,) = config.listeners
+        assert f"CONTROLLER://{listener.host}:{listener.port}" in lines["listeners"]
+    else:
+        assert config.listeners == ()
+        assert "listeners" in config.ignored
+    for field, number in NUMBERS.items():
+        if number.key in lines:
+            assert getattr(config, field) == int(lines[number.key]) or field == "segment_bytes"
+    assert not set(config.ignored) & set(KEYS.values()) - {"listeners", "advertised.listeners"}
+
+
+def test_kafkas_example_of_a_combined_server(load: Any) -> None:
+    config = load(
+        "process.roles=broker,controller\nnode.id=1\ncontroller.quorum.bootstrap.servers=localhost:9093\n"
+        "listeners=PLAINTEXT://:9092,CONTROLLER://:9093\ninter.broker.listener.name=PLAINTEXT\n"
+        "advertised.listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093\n"
+        "controller.listener.names=CONTROLLER\nnum.network.threads=3\nlog.dirs=/tmp/kraft-combined-logs\n"
+        "listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_SSL:SASL_SSL\n"
+        "log.segment.bytes=1073741824\n"
+    )
+    assert config.listeners == (Endpoint("CONTROLLER", "0.0.0.0", 9093),)
+    assert config.advertise(config.listeners) == (Endpoint("CONTROLLER", "localhost", 9093),)
+    assert config.bootstrap_servers == (Address("localhost", 9093),)
+    assert config.tls is None
+    assert set(config.ignored) == {
+        "inter.broker.listener.name",
+        "num.network.threads",
+        "log.segment.bytes",
+        "listeners=PLAINTEXT",
+    }
+
+
+def test_every_property_is_read(load: Any) -> None:
+    values: dict[str, Any] = {}
+    for field, number in NUMBERS.items():
+        if field not in ("node_id", "max_frame_bytes", "connection_memory_bytes"):
+            values[field] = max(getattr(load(BASE), field) + 1, number.low_in_file or 0)
+    values |= {field: not getattr(load(BASE), field) for field in FLAGS}
+    topic_id = Uuid(bytes(range(16)))
+    more = f"kraftcore.cluster.id=abc\nkraftcore.topic=t\nkraftcore.topic.id={topic_id}\nkraftcore.create=join\n"
+    more += "kraftcore.plugins = a, b\nmetadata.log.dir=/meta\n"
+    text = "".join(f"{KEYS[field]} = {str(value).lower()} \n" for field, value in values.items())
+    config = load(BASE + more + text)
+    assert {field: getattr(config, field) for field in values} == values
+    assert (config.cluster_id, config.topic, config.topic_id, config.create) == ("abc", "t", topic_id, "join")
+    assert (config.plugins, config.directory) == (("a", "b"), "/meta")
+    assert config.ignored == ()
+
+
+def test_who_wins(load: Any) -> None:
+    text = BASE + "controller.quorum.election.timeout.ms=5\ncontroller.quorum.fetch.timeout.ms=700\n"
+    properties = {"controller.quorum.election.timeout.ms": "6", "controller.quorum.fetch.timeout.ms": "800"}
+    config = load(text, properties=properties, fetch_timeout_ms=900)
+    assert (config.election_timeout_ms, config.fetch_timeout_ms) == (6, 900)
+    config = load(text, listeners=["X://[::1]:1"], directory="/other", create="standalone")
+    assert (config.listeners, config.directory) == ((Endpoint("X", "::1", 1),), "/other")
+
+
+def test_little_is_needed(load: Any) -> None:
+    config = load("node.id=1\nlisteners=RAFT://127.0.0.1:9093\nlog.dir=/data\n")
+    assert config.can_become_voter
+    assert config.listeners == (Endpoint("RAFT", "127.0.0.1", 9093),)
+    assert load(BASE + "connections.max.idle.ms=-1\n").idle_timeout_ms > 1 << 60
+    assert load(BASE + "internal.metadata.log.segment.bytes=1000\n").segment_bytes == 1000
+
+
+@pytest.mark.parametrize(
+    ("more", "line", "text"),
+    [
+        (
+            "controller.quorum.voter=1@h:1",
+            7,
+            "no property controller.quorum.voter; did you mean controller.quorum.voters?",
+        ),
+        ("node_id=1", 7, "no property node_id; did you mean node.id?"),
+        ("election_timeout_ms=1", 7, "did you mean controller.quorum.election.timeout.ms?"),
+        ("\n# comment\nxyzzy = \\\n  1", 9, "there is no property xyzzy"),
+        ("metadata.log.segment.bytes=5", 7, "is 5: it must be between 8388608 and 2147483647"),
+        ("controller.quorum.fetch.timeout.ms=abc", 7, "is 'abc': it must be a whole number"),
+        ("controller.quorum.auto.join.enable=yes", 7, "is 'yes': it must be true or false"),
+        ("process.roles=controler", 7, "may have broker and controller; did you mean controller?"),
+        ("controller.listener.names=CONTROLER", 7, "listeners has only CONTROLLER; did you mean CONTROLLER?"),
+        ("listeners=x", 7, "listeners: 'x' is no address"),
+        ("controller.quorum.voters=2@h:1", 7, "node_id 1 is not among the voters"),
+        ("controller.quorum.bootstrap.servers=x", 7, "'x' is no address"),
+        ("controller.quorum.fetch.timeout.ms=400", 7, "fetch_max_wait_ms"),
+        ("kraftcore.topic.id=x", 7, "kraftcore.topic.id"),
+        ("kraftcore.create=new", 7, "may be standalone or join"),
+        ("listener.security.protocol.map=CONTROLLER", 7, "write NAME:PROTOCOL"),
+        ("listener.security.protocol.map=CONTROLLER:SASL_SSL", 7, "a node speaks PLAINTEXT and SSL"),
+        (SSL, None, "ssl.keystore.location is missing"),
+        (SSL + "ssl.keystore.location=/c.jks", 8, "ssl.keystore.type is JKS: a node reads PEM"),
+        (PEM + "ssl.truststore.location=/t\nssl.truststore.type=JKS", 11, "ssl.truststore.type is JKS"),
+        (SSL + "ssl.keystore.key=----", 8, "put the PEM text into a file and name it in ssl.keystore.location"),
+        (PEM + "ssl.client.auth=require", 10, "did you mean required?"),
+    ],
+)
+def test_what_is_wrong_is_named_with_file_and_line(
+    load: Any, tmp_path: Path, more: str, line: int | None, text: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(BASE + more)
+    place = f"{tmp_path}/server.properties" + ("" if line is None else f":{line}")
+    assert str(caught.value).startswith(f"{place}: ")
+    assert text in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["node.id", "log.dirs"])
+def test_what_is_missing_is_named(load: Any, name: str) -> None:
+    with pytest.raises(ConfigError, match="is missing"):
+        load("".join(line + "\n" for line in BASE.splitlines() if not line.startswith(name)))
+
+
+def test_what_a_caller_gives_is_not_blamed_on_the_file(load: Any) -> None:
+    with pytest.raises(ConfigError, match="there is no setting node_ids; did you mean node_id"):
+        load(BASE, node_ids=3)
+    with pytest.raises(ConfigError) as caught:
+        load(BASE, election_timeout_ms=-5)
+    assert ":2:" not in str(caught.value)
+
+
+def test_files_that_cannot_be_read(load: Any, tmp_path: Path) -> None:
+    with pytest.raises(StorageError):
+        NodeConfig.from_properties(tmp_path / "absent")
+    with pytest.raises(CorruptDataError):
+        load("node.id=\\uXYZW\n")
+
+
+def test_tls(load: Any) -> None:
+    config = load(
+        BASE
+        + PEM
+        + "ssl.truststore.type=PEM\nssl.truststore.location=/ca.pem\nssl.key.password=pw\nssl.client.auth=required\n"
+        + "ssl.endpoint.identification.algorithm=\nssl.enabled.protocols=TLSv1.3\n"
+    )
+    assert config.tls == TlsConfig(
+        certificate="/c.pem", ca="/ca.pem", key_password="pw", client_auth="required", check_host_name=False
+    )
+    assert config.ignored == ("ssl.enabled.protocols",)
+    own = load(
+        BASE + PEM + "listener.name.controller.ssl.keystore.location=/own.pem\nlistener.name.x.ssl.key.password=n\n"
+    )
+    assert own.tls == TlsConfig(certificate="/own.pem")
+    # An observer connects to controllers by their listener's protocol.
+    broker = BASE.replace("roles=controller", "roles=broker").replace("listeners=CONTROLLER", "listeners=PLAINTEXT")
+    assert load(broker + PEM).tls == TlsConfig(certificate="/c.pem")
+    two = BASE.replace("names=CONTROLLER", "names=CONTROLLER,B").replace("listeners=", "listeners=B://127.0.0.1:1,")
+    with pytest.raises(ConfigError, match="must all be SSL or all PLAINTEXT"):
+        load(two + PEM)
+
+
+ENVIRONMENT = {
+    "KRAFTCORE_NODE_ID": "1",
+    "KRAFTCORE_DIRECTORY": "/data",
+    "KRAFTCORE_LISTENERS": "127.0.0.1:9093",
+    "PATH": "/bin",
+}
+
+
+def from_environment(more: dict[str, str], **overrides: Any) -> NodeConfig:
+    return NodeConfig.from_environment(environment={**ENVIRONMENT, **more}, **overrides)
+
+
+def test_the_environment() -> None:
+    config = from_environment(
+        {
+            "KRAFTCORE_CONTROLLER_QUORUM_VOTERS": "1@a:1,2@b:2",
+            "KRAFTCORE_ELECTION_TIMEOUT_MS": "5",
+            "KRAFTCORE_CONTROLLER_QUORUM_FETCH_TIMEOUT_MS": "700",
+            "KRAFTCORE_SESSION_EXPIRY_MS": "8",
+            "KRAFTCORE_KRAFTCORE_TOPIC": "t",
+            "KRAFTCORE_NUM_PARTITIONS": "3",
+            "KRAFTCORE_SOMETHING_ELSE_ALTOGETHER": "x",
+        },
+        node_id=2,
+    )
+    assert (config.node_id, config.voters.ids, config.directory) == (2, {1, 2}, "/data")
+    assert (config.election_timeout_ms, config.fetch_timeout_ms, config.session_expiry_ms) == (5, 700, 8)
+    assert config.topic == "t"
+    assert config.ignored == ("KRAFTCORE_NUM_PARTITIONS", "KRAFTCORE_SOMETHING_ELSE_ALTOGETHER")
+    other = {name.replace("KRAFTCORE_", "APP_RAFT_"): value for name, value in ENVIRONMENT.items()}
+    assert NodeConfig.from_environment("APP_RAFT_", environment=other).node_id == 1
+
+
+def test_the_environment_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in ENVIRONMENT.items():
+        if name != "PATH":
+            monkeypatch.setenv(name, value)
+    assert NodeConfig.from_environment().listeners == (Endpoint("CONTROLLER", "127.0.0.1", 9093),)
+
+
+@pytest.mark.parametrize(
+    ("more", "text"),
+    [
+        (
+            {"KRAFTCORE_DIRECTRY": "x"},
+            "KRAFTCORE_DIRECTRY: there is no such setting; did you mean KRAFTCORE_DIRECTORY?",
+        ),
+        ({"KRAFTCORE_FETCH_TIMEOUT_MS": "x"}, "KRAFTCORE_FETCH_TIMEOUT_MS: controller.quorum.fetch.timeout.ms is 'x'"),
+        ({"KRAFTCORE_VOTERS": "2@h:1"}, "KRAFTCORE_VOTERS: node_id 1 is not among"),
+        (
+            {"KRAFTCORE_METADATA_LOG_DIR": "/other"},
+            "KRAFTCORE_METADATA_LOG_DIR: contradicts KRAFTCORE_DIRECTORY, which is metadata.log.dir as well",
+        ),
+    ],
+)
+def test_what_is_wrong_is_named_with_the_variable(more: dict[str, str], text: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        from_environment(more)
+    assert str(caught.value).startswith(text)

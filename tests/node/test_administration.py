@@ -1,0 +1,193 @@
+"""A quorum of ours under our own admin client: what operators' tools ask of it."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+from nodes import CLUSTER_ID, Lab, Values, run
+
+from kraftcore import admin
+from kraftcore.admin import UpgradeType
+from kraftcore.core.uuid import Uuid
+from kraftcore.errors import RefusedError
+from kraftcore.node.plugin import Plugin
+from kraftcore.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from kraftcore.protocol.messages.update_features import UpdateFeaturesRequest
+from kraftcore.protocol.registry import ApiKey
+from kraftcore.raft.quorum import Endpoint
+
+QUICK = {"election_timeout_ms": 100, "fetch_timeout_ms": 1000}
+PREFIX = "The update failed for all features since the following feature had an error: Invalid update version "
+
+
+@asynccontextmanager
+async def client_of(lab, *numbers):
+    async with (
+        lab.network.transport("client") as transport,
+        admin.connect(bootstrap_controllers=[f"n{each}:9093" for each in numbers], transport=transport) as client,
+    ):
+        yield client
+
+
+def test_a_quorum_describes_itself():
+    async def main():
+        lab = Lab(**QUICK)
+        async with lab.quorum() as nodes, client_of(lab, 3) as client:
+            cluster = await client.describe_cluster()
+            assert (cluster.cluster_id, cluster.controller_id) == (CLUSTER_ID, 1)
+            assert [(each.id, each.host, each.port) for each in cluster.nodes] == [
+                (number, f"n{number}", 9093) for number in (1, 2, 3)
+            ]
+            quorum = await client.describe_quorum()
+            assert quorum.leader_id == 1
+            assert {voter.key for voter in quorum.voters} == {node.key for node in nodes}
+            assert quorum.endpoints[2] == (Endpoint("CONTROLLER", "n2", 9093),)
+            features = await client.describe_features(node_id=2)
+            assert features.features == {"kraft.version": admin.FeatureStatus("kraft.version", 0, 1, 1)}
+
+    run(main)
+
+
+def test_voters_come_and_go():
+    async def main():
+        lab = Lab(auto_join=False, **QUICK)
+        async with lab.quorum() as nodes, lab.node(4) as new, client_of(lab, 2, 3) as client:
+            await new.wait_leader()
+            at = [Endpoint("CONTROLLER", "n4", 9093)]
+            with trio.fail_after(10):
+                while True:
+                    try:
+                        await client.add_voter(4, new.key.directory_id, at)
+                        break
+                    except RefusedError as error:
+                        assert error.error == "REQUEST_TIMED_OUT"  # it has not caught up yet
+                        await trio.sleep(0.05)
+            with pytest.raises(RefusedError, match="is already part of the set of voters") as refused:
+                await client.add_voter(4, new.key.directory_id, at)
+            assert refused.value.error == "DUPLICATE_VOTER"
+            with pytest.raises(RefusedError, match="VOTER_NOT_FOUND"):
+                await client.remove_voter(2, Uuid.random())
+            await client.remove_voter(2, nodes[1].key.directory_id)
+            assert {voter.key.id for voter in (await client.describe_quorum()).voters} == {1, 3, 4}
+            # The leader goes: the client finds the next one.
+            await client.remove_voter(1, nodes[0].key.directory_id)
+            assert (await client.describe_quorum()).leader_id in (3, 4)
+
+    run(main)
+
+
+REFUSED = [
+    (
+        {"kraft.version": 2},
+        UpgradeType.UPGRADE,
+        "2 for feature kraft.version. Local controller 1 only supports versions 0-1",
+    ),
+    (
+        {"a.version": 1},
+        UpgradeType.UPGRADE,
+        "1 for feature a.version. Local controller 1 does not support this feature.",
+    ),
+    (
+        {"kraft.version": 0},
+        UpgradeType.SAFE_DOWNGRADE,
+        "0 for feature kraft.version. Can't downgrade the version of this feature.",
+    ),
+    (
+        {"kraft.version": 1, "a.version": 3},
+        UpgradeType.UPGRADE,
+        "3 for feature a.version. Local controller 1 does not support this feature.",
+    ),
+]
+
+
+def test_refused_features():
+    """The texts are Kafka's: tests/interop holds them against a real controller's."""
+
+    async def main():
+        lab = Lab(**QUICK)
+        async with lab.quorum(), client_of(lab, 2) as client:
+            for levels, kind, text in REFUSED:
+                with pytest.raises(admin.FeatureUpdateError) as error:
+                    await client.update_features(levels, upgrade_type=kind)
+                assert error.value.error == "INVALID_UPDATE_VERSION"
+                assert {each.message for each in error.value.results.values()} == {PREFIX + text}
+            await client.update_features({"kraft.version": 1}, upgrade_type=UpgradeType.SAFE_DOWNGRADE)  # as it is
+            await client.update_features({"kraft.version": 1}, validate_only=True)
+
+    run(main)
+
+
+def test_an_update_without_an_upgrade_type():
+    """Version 0 says only whether a downgrade is allowed."""
+
+    async def main():
+        lab = Lab(**QUICK)
+        async with lab.quorum() as nodes:
+            answers = []
+            for level, allowed in ((1, False), (0, False), (0, True)):
+                key = UpdateFeaturesRequest.FeatureUpdateKey
+                update = key(feature="kraft.version", max_version_level=level, allow_downgrade=allowed)
+                done = trio.Event()
+
+                class Ticket:
+                    def answer(self, message, done=done):
+                        answers.append(message)
+                        done.set()
+
+                nodes[0].inbox._own[UpdateFeaturesRequest](UpdateFeaturesRequest(feature_updates=[update]), 0, Ticket())
+                await done.wait()
+            assert [each.error_code for each in answers] == [0, 95, 95]
+            assert [each.feature for each in answers[0].results] == ["kraft.version"]
+            assert "without setting the upgrade type" in answers[1].error_message
+            assert answers[2].error_message.endswith("Can't downgrade the version of this feature.")
+
+    run(main)
+
+
+def test_the_wrong_endpoint_type_is_refused_as_by_kafka():
+    async def main():
+        lab = Lab(**QUICK)
+        async with lab.node(1) as node, lab.network.transport("client"):
+            await node.wait_leader()
+            for endpoint_type, error in ((1, "MISMATCHED_ENDPOINT_TYPE"), (7, "UNSUPPORTED_ENDPOINT_TYPE")):
+                request = DescribeClusterRequest(endpoint_type=endpoint_type)
+                response = await node.ask("n1", 9093, request, 1000)
+                assert response.error_code == {"MISMATCHED_ENDPOINT_TYPE": 114, "UNSUPPORTED_ENDPOINT_TYPE": 115}[error]
+                assert response.brokers == []
+
+    run(main)
+
+
+def test_a_plugin_may_know_better():
+    """A metadata controller answers for its own cluster."""
+
+    class Controller(Plugin):
+        name = "controller"
+
+        async def describe(self, request, version, origin):
+            return DescribeClusterResponse(cluster_id="of the plugin", endpoint_type=request.endpoint_type)
+
+        @property
+        def handlers(self):
+            return {DescribeClusterRequest: self.describe}
+
+    async def main():
+        lab = Lab(**QUICK)
+        async with lab.node(1, machine=Values, plugins=[Controller()]) as node, client_of(lab, 1) as client:
+            await node.wait_leader()
+            assert (await client.describe_cluster()).cluster_id == "of the plugin"
+
+    run(main)
+
+
+def test_what_is_offered():
+    async def main():
+        lab = Lab(**QUICK)
+        async with lab.node(1) as node:
+            offered = {each.api_key for each in node.inbox._versions}
+            assert {ApiKey.DESCRIBE_CLUSTER, ApiKey.UPDATE_FEATURES, ApiKey.DESCRIBE_QUORUM} <= offered
+            assert {ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER, ApiKey.UPDATE_RAFT_VOTER} <= offered
+
+    run(main)

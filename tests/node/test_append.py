@@ -1,0 +1,170 @@
+"""What becomes of a record that is appended."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+import trio.testing
+from nodes import Lab, run
+
+from kraftcore.core.batch import iter_batches
+from kraftcore.errors import LocalError, NotLeaderError, OutcomeUnknownError, OverloadedError
+
+
+def test_a_record_is_answered_with_its_offset_and_result():
+    async def main():
+        lab = Lab()
+        async with lab.node(1) as node:
+            await node.wait_leader()
+            first = await node.append(b"a")
+            second = await node.append(b"b")
+            assert (first.result, second.result, second.offset) == (1, 2, first.offset + 1)
+            assert lab.machines[1].values == [b"a", b"b"]
+
+    run(main)
+
+
+def test_what_is_appended_together_lies_together():
+    async def main():
+        async with Lab().node(1) as node:
+            await node.wait_leader()
+            many = await node.append_many([b"a", b"b", b"c"])
+            assert many.results == [1, 2, 3]
+            batch = next(iter_batches(node.read(many.offset)))
+            assert (batch.base_offset, batch.values()) == (many.offset, [b"a", b"b", b"c"])
+
+    run(main)
+
+
+def test_many_callers_share_batches_and_each_gets_its_own_result():
+    async def main():
+        lab = Lab()
+        async with lab.quorum() as (leader, *_):
+            found = {}
+
+            async def worker(number):
+                for turn in range(5):
+                    value = b"%d-%d" % (number, turn)
+                    found[value] = await leader.append(value)
+
+            async with trio.open_nursery() as nursery:
+                for number in range(100):
+                    nursery.start_soon(worker, number)
+            values = lab.machines[1].values
+            assert len(values) == 500
+            assert all(values[answer.result - 1] == value for value, answer in found.items())
+            assert len({answer.offset for answer in found.values()}) == 500
+            assert lab.machines[1].batches < 50
+
+    run(main)
+
+
+def test_every_replica_applies_the_same():
+    async def main():
+        lab = Lab()
+        async with lab.quorum() as nodes:
+            for number in range(20):
+                await nodes[0].append(b"%d" % number)
+            for node in nodes:
+                await node.read_barrier()
+            assert len({tuple(machine.values) for machine in lab.machines.values()}) == 1
+            assert len(lab.machines[3].values) == 20
+
+    run(main)
+
+
+def test_futures_end_without_a_task_that_waits():
+    async def main():
+        async with Lab().node(1) as node:
+            await node.wait_leader()
+            seen = []
+            proposal = node.append_nowait(b"a")
+            proposal.add_done_callback(lambda done: seen.append(done.result().result))
+            assert (await proposal.wait()).result == 1
+            proposal.add_done_callback(lambda done: seen.append("late"))
+            assert seen == [1, "late"]
+
+    run(main)
+
+
+def test_a_cancelled_wait_does_not_undo_the_record():
+    async def main():
+        lab = Lab()
+        async with lab.quorum() as (leader, *_):
+            with trio.move_on_after(0):
+                await leader.append(b"kept")
+            await leader.append(b"next")
+            assert lab.machines[1].values == [b"kept", b"next"]
+
+    run(main)
+
+
+def test_a_full_node_refuses_futures_and_lets_tasks_wait():
+    async def main():
+        lab = Lab(delay_ms=50, max_batch_bytes=2000, max_bytes_in_flight=2000)
+        async with lab.quorum() as (leader, *_):
+            waiting = [leader.append_nowait(b"x" * 500) for _ in range(4)]
+            with pytest.raises(OverloadedError, match="in flight"):
+                leader.append_nowait(b"x")
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(leader.append, b"later")
+                await trio.testing.wait_all_tasks_blocked()
+                assert leader.status().bytes_in_flight >= 2000
+            assert all(proposal.done for proposal in waiting)
+            assert leader.status().bytes_in_flight == 0
+            assert lab.machines[1].values[-1] == b"later"
+
+    run(main)
+
+
+@pytest.mark.parametrize("values", [[], [b""], [b"a", b""]])
+def test_empty_records_are_refused(values):
+    async def main():
+        async with Lab().node(1) as node:
+            await node.wait_leader()
+            with pytest.raises(LocalError, match="empty"):
+                await node.append_many(values)
+            with pytest.raises(LocalError, match="empty"):
+                await node.append(b"")
+
+    run(main)
+
+
+def test_what_does_not_fit_a_batch_is_refused():
+    async def main():
+        async with Lab(max_batch_bytes=4096).node(1) as node:
+            await node.wait_leader()
+            with pytest.raises(LocalError, match="do not fit a batch of at most 4096"):
+                await node.append(b"x" * 4096)
+            assert (await node.append(b"fits")).result == 1
+
+    run(main)
+
+
+def test_a_follower_names_the_leader():
+    async def main():
+        async with Lab().quorum() as (_, follower, _):
+            with pytest.raises(NotLeaderError) as caught:
+                await follower.append(b"a")
+            assert caught.value.leader_id == 1
+            assert caught.value.leader_endpoint == "CONTROLLER://n1:9093"
+
+    run(main)
+
+
+def test_a_leader_that_is_cut_off_does_not_know_what_became_of_its_records():
+    async def main():
+        lab = Lab(fetch_timeout_ms=600, fetch_max_wait_ms=200, election_timeout_ms=300)
+        async with lab.quorum() as (old, *others):
+            await old.append(b"committed")
+            lab.network.cut("n1", ["n2", "n3"])
+            with pytest.raises(OutcomeUnknownError):
+                await old.append(b"lost")
+            with pytest.raises(NotLeaderError):
+                await old.append(b"refused")
+            await others[0].append(b"new", forward=True)
+            lab.network.heal()
+            await old.read_barrier()
+            assert lab.machines[1].values == [b"committed", b"new"]
+
+    run(main)

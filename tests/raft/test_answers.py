@@ -1,0 +1,244 @@
+"""Answers, events and requests that an honest peer and a careful driver never send, or not at that moment."""
+
+from __future__ import annotations
+
+import pytest
+from scenario import Stage, directory
+
+from kraftcore.core.batch import build_batch
+from kraftcore.errors import ClosedError, InvariantError
+from kraftcore.protocol.election_state import ElectionState, ReplicaKey
+from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.failure import Failure
+from kraftcore.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kraftcore.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest
+from kraftcore.protocol.messages.describe_quorum import DescribeQuorumRequest
+from kraftcore.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
+from kraftcore.protocol.messages.fetch import FetchRequest, FetchResponse
+from kraftcore.protocol.messages.update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
+from kraftcore.protocol.messages.vote import VoteRequest, VoteResponse
+from kraftcore.raft import events, replication
+from kraftcore.raft.records import control_batch, kraft_version
+
+LISTENER = "CONTROLLER"
+
+
+def staged(*commands):
+    stage = Stage()
+    for command in commands or ("add-nodes 3", "campaign 1", "pass 600"):
+        stage.run(command)
+    stage.lines = []
+    return stage
+
+
+def asked(node, kind):
+    """The number of the request of this kind that a node has out."""
+    return next(number for number, sent in node.replica.state.in_flight.items() if isinstance(sent.message, kind))
+
+
+def told(stage, node, event):
+    stage.lines = []
+    stage.handle(node, event)
+    return "\n".join(stage.lines)
+
+
+def fetched(epoch=1, leader=1, records=b"", high_watermark=3, **fields):
+    kind = FetchResponse.FetchableTopicResponse
+    state = staged().nodes[1].replica.state
+    current = kind.PartitionData.LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
+    data = kind.PartitionData(
+        partition_index=0, high_watermark=high_watermark, records=records, current_leader=current, **fields
+    )
+    return FetchResponse(responses=[kind(topic_id=state.config.topic_id, partitions=[data])])
+
+
+def test_an_answer_counts_once():
+    stage = staged()
+    node = stage.nodes[2]
+    number = asked(node, FetchRequest)
+    stage.handle(node, events.Answered(number, fetched()))
+    assert told(stage, node, events.Answered(number, fetched())) == ""
+    assert told(stage, node, events.Failed(number, Failure.REFUSED)) == ""
+
+
+def test_what_is_no_message_of_the_consensus_is_a_mistake_of_the_driver():
+    stage = staged()
+    node = stage.nodes[2]
+    with pytest.raises(InvariantError, match="ApiVersionsRequest is no request of the consensus"):
+        stage.handle(node, events.Received(None, ApiVersionsRequest(), 4, LISTENER))
+    with pytest.raises(InvariantError, match="ApiVersionsRequest is no answer of the consensus"):
+        stage.handle(node, events.Answered(asked(node, FetchRequest), ApiVersionsRequest()))
+
+
+def test_records_of_a_later_epoch_are_left_out():
+    stage = staged()
+    node = stage.nodes[2]
+    with staged().nodes[1].log as log:
+        batch = bytearray(build_batch([b"x"], timestamp_ms=0))
+        log.append_as_leader(batch, 9, 0)
+    assert "none is of our epoch" in told(
+        stage, node, events.Answered(asked(node, FetchRequest), fetched(records=batch))
+    )
+    assert node.log.log_end_offset == 3
+    stage.run("pass 600")
+    assert node.replica.role.value == "follower"
+
+
+@pytest.mark.parametrize(
+    ("message", "note"),
+    [
+        (FetchResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID), "FetchResponse from n1:9093 is refused: INCONS"),
+        (fetched(error_code=ErrorCode.UNKNOWN_SERVER_ERROR), "FetchResponse from n1:9093 is refused: UNKNOWN_SERVER"),
+        (fetched(leader=3), "refused a message that calls 3 the leader of epoch 1: it is 1"),
+        (fetched(records=b"damaged" * 20), "dropped a damaged batch from n1:9093"),
+    ],
+    ids=["top level", "partition", "contradiction", "damaged"],
+)
+def test_a_refused_fetch_answer_is_noted_and_asked_for_again_later(message, note):
+    stage = staged()
+    node = stage.nodes[2]
+    assert note in told(stage, node, events.Answered(asked(node, FetchRequest), message))
+    role = node.replica.state.role
+    assert node.replica.state.is_backing_off(node.replica.state.destination(1, role.leader_endpoints))
+    stage.run("pass 100")
+    assert asked(node, FetchRequest)
+
+
+def test_the_log_is_never_cut_below_the_high_watermark():
+    stage = staged()
+    node = stage.nodes[2]
+    kind = FetchResponse.FetchableTopicResponse.PartitionData.EpochEndOffset
+    message = fetched(diverging_epoch=kind(epoch=0, end_offset=1))
+    lines = told(stage, node, events.Answered(asked(node, FetchRequest), message))
+    assert "refused to cut the log to" in lines
+    assert "its log lacks committed records" in lines
+    assert node.log.log_end_offset == 3
+
+
+def test_a_voter_that_answers_unsupported_version_is_not_asked_for_pre_votes():
+    stage = staged("add-nodes 3", "campaign 1")
+    node = stage.nodes[1]
+    number = asked(node, VoteRequest)
+    stage.handle(node, events.Answered(number, VoteResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)))
+    assert node.replica.role.value == "candidate"
+    assert node.replica.epoch == 1
+
+
+def test_a_vote_for_something_else_is_noted():
+    stage = staged("add-nodes 3", "campaign 1")
+    node = stage.nodes[1]
+    assert "VoteResponse from" in told(stage, node, events.Answered(asked(node, VoteRequest), VoteResponse()))
+    assert node.replica.role.value == "prospective"
+
+
+@pytest.mark.parametrize("kind", [BeginQuorumEpochRequest, EndQuorumEpochRequest])
+def test_quorum_requests_name_our_partition(kind):
+    stage = staged()
+    assert "error_code=42" in told(
+        stage, stage.nodes[2], events.Received((0, 0, 1, 1), kind(cluster_id="c"), 1, LISTENER)
+    )
+
+
+def test_an_answer_to_end_quorum_epoch_may_come_when_it_no_longer_matters():
+    stage = staged()
+    stage.run("resign 1")
+    node = stage.nodes[1]
+    number = asked(node, EndQuorumEpochRequest)
+    stage.run("timeout 1")
+    while node.replica.role.value == "resigned":
+        stage.run("timeout 1")
+    kind = EndQuorumEpochResponse.TopicData
+    data = kind.PartitionData(partition_index=0, leader_id=-1, leader_epoch=node.replica.epoch)
+    message = EndQuorumEpochResponse(topics=[kind(topic_name="__cluster_metadata", partitions=[data])])
+    assert told(stage, node, events.Answered(number, message)) == ""
+
+
+def update_asked():
+    stage = staged("add-nodes 3", "campaign 1", "pass 600", "crash 2", "move 2 9999", "restart 2", "pass 1500")
+    node = stage.nodes[2]
+    while not any(isinstance(sent.message, UpdateRaftVoterRequest) for sent in node.replica.state.in_flight.values()):
+        stage.run("tick 100")
+        stage.run("deliver")
+        stage.queue = [item for item in stage.queue if node.number not in item[:2] or item[5]]
+    return stage, node, asked(node, UpdateRaftVoterRequest)
+
+
+def test_update_voter_answers_are_compared_with_what_is_known():
+    stage, node, number = update_asked()
+    leader = UpdateRaftVoterResponse.CurrentLeader(leader_id=3, leader_epoch=1, host="n3", port=9093)
+    lines = told(stage, node, events.Answered(number, UpdateRaftVoterResponse(current_leader=leader)))
+    assert "refused a message that calls 3 the leader of epoch 1" in lines
+    assert not node.replica.state.role.leader_updated
+
+
+def test_update_voter_answers_may_leave_the_leader_out():
+    stage, node, number = update_asked()
+    told(stage, node, events.Answered(number, UpdateRaftVoterResponse()))
+    assert node.replica.state.role.leader_updated
+
+
+def test_endpoints_are_told_for_the_listener_that_was_asked():
+    stage = staged()
+    node = stage.nodes[1]
+    kind = UpdateRaftVoterRequest
+    message = kind(cluster_id="c", current_leader_epoch=1, voter_id=2, voter_directory_id=directory(2))
+    effects = node.replica.handle(events.Received(None, message, 0, "OTHER"), stage.now)
+    leader = effects.replies[0].message.current_leader
+    assert (leader.leader_id, leader.host, leader.port) == (1, "", 0)
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_describe_quorum_leaves_out_what_its_version_does_not_have(version):
+    stage = staged()
+    kind = DescribeQuorumRequest.TopicData
+    data = kind(topic_name="__cluster_metadata", partitions=[kind.PartitionData(partition_index=0)])
+    request = DescribeQuorumRequest(topics=[data])
+    effects = stage.nodes[1].replica.handle(events.Received(None, request, version, LISTENER), stage.now)
+    response = effects.replies[0].message
+    assert [node.node_id for node in response.nodes] == ([1, 2, 3] if version >= 2 else [])
+    assert response.topics[0].partitions[0].leader_id == 1
+
+
+def test_a_proposal_the_log_cannot_take_is_refused():
+    stage = staged()
+    node = stage.nodes[1]
+    for batch in (bytearray(b"x" * 100), bytearray(control_batch([kraft_version(1)], 0)), bytearray(10**8)):
+        assert "p INVALID_RECORD" in told(stage, node, events.Propose("p", batch))
+    assert node.log.log_end_offset == 3
+    node.log.close()
+    with pytest.raises(ClosedError):
+        stage.handle(node, events.Propose("p", build_batch([b"x"], timestamp_ms=0)))
+
+
+def test_voters_are_never_forgotten(monkeypatch):
+    monkeypatch.setattr(replication, "REPLICAS_MAX", 0)
+    stage = staged()
+    assert {progress.key.id for progress in stage.nodes[1].replica.progress} == {2, 3}
+
+
+def test_an_epoch_in_the_log_is_known_though_quorum_state_lost_it():
+    stage = staged("add-nodes 3 log2=1,4", "crash 2")
+    node = stage.nodes[2]
+    node.saved = ElectionState(3, leader_id=1, voted_key=ReplicaKey(1, directory(1)), kraft_version=1)
+    stage.run("restart 2")
+    assert (node.replica.epoch, node.replica.leader_id) == (4, None)
+    assert node.saved == ElectionState(4, kraft_version=1)
+
+
+def test_an_observer_whose_leader_died_waits_for_the_next_one():
+    stage = staged("add-nodes 3 observers=1", "campaign 1", "pass 600")
+    node = stage.nodes[4]
+    stage.handle(node, events.Failed(asked(node, FetchRequest), Failure.REFUSED))
+    role = node.replica.state.role
+    assert role.leader_gone
+    stage.run("vote 4 from=2 epoch=1 last=3@1 pre=1")
+    assert "vote_granted=True" in "\n".join(stage.lines)
+
+
+def test_a_late_answer_to_api_versions_adds_nobody():
+    stage = staged("add-nodes 3 observers=1", "campaign 1", "pass 600", "add-voter 1 4")
+    node = stage.nodes[1]
+    number = asked(node, ApiVersionsRequest)
+    stage.run("begin 1 leader=2 epoch=5")
+    assert told(stage, node, events.Answered(number, ApiVersionsResponse())) == ""
+    assert sorted(node.replica.voters.ids) == [1, 2, 3]

@@ -1,0 +1,1 @@
+"""Parts of the wire conformance suite in tests/conformance. Independent of kraftcore: it is the black box."""

@@ -1,0 +1,269 @@
+"""Real Kafka quorums on loopback: nodes as processes of their own, and Kafka's tools.
+
+with KafkaLab(kafka, tmp_path) as lab:
+    lab.start_quorum([1, 2, 3])
+    lab.broker(10).format().start()
+    print(lab.tool("quorum", "--bootstrap-controller", lab.controllers, "describe", "--status").out)
+"""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import os
+import re
+import signal
+import socket
+import subprocess
+import threading
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from kafka_tools import KafkaTools
+
+T = TypeVar("T")
+TOOLS = {
+    "storage": "kafka.tools.StorageTool",
+    "quorum": "org.apache.kafka.tools.MetadataQuorumCommand",
+    "features": "org.apache.kafka.tools.FeatureCommand",
+    "cluster": "org.apache.kafka.tools.ClusterTool",
+    "topics": "org.apache.kafka.tools.TopicCommand",
+    "elect": "org.apache.kafka.tools.LeaderElectionCommand",
+}
+HOST = "127.0.0.1"
+JVM = ["java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xss512k"]
+PATIENCE_S = 60
+LOG4J = """\
+rootLogger.level=INFO
+rootLogger.appenderRef.console.ref=console
+appender.console.type=Console
+appender.console.name=console
+appender.console.layout.type=PatternLayout
+appender.console.layout.pattern=[%d] %p %m (%c)%n
+"""
+
+
+class ToolResult:
+    """What a tool printed, and its exit status."""
+
+    def __init__(self, status: int, out: str, err: str) -> None:
+        self.status = status
+        self.out = out
+        self.err = err
+
+    @property
+    def error_line(self) -> str:
+        """The message, without the stack trace that some tools add."""
+        return self.err.split("\n", 1)[0]
+
+    def __repr__(self) -> str:
+        return f"exit status {self.status}\n{self.out}\n{self.err}"
+
+
+def wait_for(what: str, condition: Callable[[], T], *, timeout_s: float = PATIENCE_S) -> T:
+    """Poll until a condition gives something true, and return that."""
+    end = time.monotonic() + timeout_s
+    while True:
+        found = condition()
+        if found:
+            return found
+        if time.monotonic() > end:
+            raise TimeoutError(f"waited {timeout_s} s for {what}; last: {found!r}")
+        time.sleep(0.1)
+
+
+def new_uuid() -> str:
+    """A random uuid as Kafka writes it; not with a dash in front, which command lines take for an option."""
+    while True:
+        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        if not text.startswith("-"):
+            return text
+
+
+# Below the ports that outgoing connections get: a node that is restarted finds its port free.
+_ports = itertools.islice(itertools.cycle(range(20_000, 30_000)), 100 * (os.getpid() % 100), None)
+
+
+def free_port() -> int:
+    for port in _ports:
+        with socket.socket() as listener:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                listener.bind((HOST, port))
+            except OSError:
+                continue
+            return port
+    raise AssertionError("unreachable")
+
+
+def is_listening(port: int) -> bool:
+    with socket.socket() as client:
+        client.settimeout(1)
+        return client.connect_ex((HOST, port)) == 0
+
+
+class KafkaNode:
+    """One controller or broker: its properties file, its directory, its process."""
+
+    def __init__(self, lab: KafkaLab, name: str, port: int, properties: dict[str, object]) -> None:
+        self.lab = lab
+        self.name = name
+        self.port = port
+        self.folder = lab.folder / name
+        self.config = lab.folder / f"{name}.properties"
+        self.output = lab.folder / f"{name}.out"
+        self.properties = {**properties, "log.dirs": self.folder}
+        self.process: subprocess.Popen[bytes] | None = None
+        self.write()
+
+    def write(self, **changes: object) -> KafkaNode:
+        """Change properties (``_`` for ``.``; None takes one away) and write the file."""
+        self.properties |= {key.replace("_", "."): value for key, value in changes.items()}
+        lines = [f"{key}={value}\n" for key, value in self.properties.items() if value is not None]
+        self.config.write_text("".join(lines))
+        return self
+
+    @property
+    def address(self) -> str:
+        return f"{HOST}:{self.port}"
+
+    @property
+    def directory_id(self) -> str:
+        found = re.search(r"directory\.id=(\S+)", (self.folder / "meta.properties").read_text())
+        assert found is not None
+        return found[1]
+
+    def format(self, *arguments: object) -> KafkaNode:
+        done = self.lab.tool("storage", "format", "-t", self.lab.cluster_id, "-c", self.config, *arguments)
+        assert done.status == 0, done
+        return self
+
+    def start(self, heap: str = "256m") -> KafkaNode:
+        command = [*JVM, f"-Xmx{heap}", f"-Dlog4j2.configurationFile={self.lab.log4j}", "-cp", self.lab.class_path]
+        with self.output.open("ab") as output:
+            self.process = subprocess.Popen(
+                [*command, "kafka.Kafka", str(self.config)],
+                stdout=output,
+                stderr=output,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        return self
+
+    def wait_listening(self) -> KafkaNode:
+        def up() -> bool:
+            assert self.process is not None
+            assert self.process.poll() is None, f"{self.name} exited:\n{self.output.read_text()[-3000:]}"
+            return is_listening(self.port)
+
+        wait_for(f"{self.name} to listen", up)
+        return self
+
+    def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
+        if self.process is None:
+            return
+        self.process.send_signal(how)
+        try:
+            self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.process = None
+
+    def kill(self) -> None:
+        self.stop(signal.SIGKILL)
+
+
+class KafkaLab:
+    """Kafka nodes of one cluster; all are killed at the end."""
+
+    def __init__(self, kafka: KafkaTools, folder: Path) -> None:
+        self.folder = folder
+        self.class_path = kafka.class_path
+        self.cluster_id = new_uuid()
+        self.nodes: dict[int, KafkaNode] = {}
+        self.bootstrap: list[str] = []
+        self.log4j = folder / "log4j2.properties"
+        self.log4j.write_text(LOG4J)
+        self._tools: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> KafkaLab:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Kill everything that was started."""
+        for node in self.nodes.values():
+            node.kill()
+        if self._tools is not None:
+            self._tools.kill()
+            self._tools.communicate()
+
+    @property
+    def controllers(self) -> str:
+        """What --bootstrap-controller takes."""
+        return ",".join(self.bootstrap)
+
+    def controller(self, node_id: int, **properties: object) -> KafkaNode:
+        """A controller, not yet formatted or started; ``_`` in names of properties stands for ``.``."""
+        return self._add(node_id, "controller", "CONTROLLER", properties)
+
+    def broker(self, node_id: int, **properties: object) -> KafkaNode:
+        """A broker, not yet formatted or started."""
+        return self._add(node_id, "broker", "PLAINTEXT", {"offsets_topic_replication_factor": 1, **properties})
+
+    def _add(self, node_id: int, role: str, listener: str, properties: dict[str, object]) -> KafkaNode:
+        port = free_port()
+        known = {
+            "process.roles": role,
+            "node.id": node_id,
+            "listeners": f"{listener}://{HOST}:{port}",
+            "advertised.listeners": f"{listener}://{HOST}:{port}",
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        }
+        given = {key.replace("_", "."): value for key, value in properties.items()}
+        if "controller.quorum.voters" not in given:
+            known["controller.quorum.bootstrap.servers"] = self.controllers or f"{HOST}:{port}"
+        node = KafkaNode(self, f"{role}-{node_id}", port, {**known, **given})
+        self.nodes[node_id] = node
+        return node
+
+    def start_quorum(self, ids: Sequence[int], **properties: object) -> list[KafkaNode]:
+        """Format and start controllers that are each other's voters (kraft.version 1)."""
+        nodes = [self.controller(node_id, **properties) for node_id in ids]
+        self.bootstrap = [node.address for node in nodes]
+        voters = ",".join(f"{node_id}@{node.address}:{new_uuid()}" for node_id, node in zip(ids, nodes, strict=True))
+        for node in nodes:
+            node.write(controller_quorum_bootstrap_servers=self.controllers)
+            node.format("--initial-controllers", voters).start()
+        for node in nodes:
+            node.wait_listening()
+        return nodes
+
+    def tool(self, name: str, *arguments: object) -> ToolResult:
+        """Run one of Kafka's tools; all of them share a JVM."""
+        if self._tools is None:
+            command = [*JVM, "-Xmx256m", "-Dlog4j2.level=OFF", "-cp", self.class_path, "ToolServer"]
+            self._tools = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            )
+        process = self._tools
+        assert process.stdin is not None
+        assert process.stdout is not None
+        watchdog = threading.Timer(2 * PATIENCE_S, os.kill, (process.pid, signal.SIGKILL))
+        watchdog.start()
+        try:
+            process.stdin.write("\t".join([TOOLS[name], *map(str, arguments)]).encode() + b"\n")
+            process.stdin.flush()
+            head = process.stdout.readline().split()
+            assert len(head) == 3, f"{name} {arguments} ended the JVM"
+            out, err = (process.stdout.read(int(size)).decode() for size in head[1:])
+        finally:
+            watchdog.cancel()
+        return ToolResult(int(head[0]), out, err)

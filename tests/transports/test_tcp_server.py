@@ -1,0 +1,472 @@
+"""The accepting side of TCP: slow, silent, garbage and giant senders hurt nobody but themselves."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import resource
+import socket
+import tracemalloc
+from struct import pack
+
+import pytest
+import trio
+from transport_rig import LOOPBACK, Asked, ask, echo, eof, in_trio, request_frame, until
+
+from kraftcore.errors import LocalError, TransportError
+from kraftcore.protocol.failure import Failure
+from kraftcore.transports.base import Address
+from kraftcore.transports.tcp import TcpTransport
+
+MIB = 2**20
+
+
+def framed(frame):
+    return pack(">i", len(frame)) + frame
+
+
+@contextlib.asynccontextmanager
+async def serving(serve=echo, **settings):
+    """A server, its address, what it logged, and a client that was answered once."""
+    lines = []
+    async with TcpTransport(log=lines.append, **settings) as server, TcpTransport() as client:
+        at = await server.listen("L", LOOPBACK, serve)
+        yield server, at, lines, client
+
+
+def connect(at, source="127.0.0.1"):
+    return trio.open_tcp_stream(at.host, at.port, local_address=source)
+
+
+def accepted(server):
+    return server._server._count
+
+
+GARBAGE = {
+    "negative": pack(">i", -5) + b"hello",
+    "zero": pack(">i", 0),
+    "no-correlation-id": pack(">i", 7) + b"1234567",
+    "giant": pack(">i", 2**31 - 1) + bytes(1000),
+    "too-long": pack(">i", 100 * MIB + 1),
+    "http": b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+    "tls": bytes.fromhex("16030102000100"),
+    "all-ones": b"\xff" * 10_000,
+}
+
+
+@pytest.mark.parametrize("kind", GARBAGE)
+@in_trio
+async def test_garbage_breaks_its_own_connection_only(kind):
+    async with serving() as (server, at, lines, client):
+        assert await ask(client, at, b"before") == b"before"
+        for valid_before in (b"", framed(request_frame(5, b"valid"))):
+            stream = await connect(at)
+            await stream.send_all(valid_before + GARBAGE[kind])
+            answered = await eof(stream)
+            assert answered in {b"", framed(pack(">i", 5) + b"valid") if valid_before else b""}
+            await stream.aclose()
+        assert await ask(client, at, b"after") == b"after"
+        await until(lambda: accepted(server) == 1)
+    assert len(lines) == 2
+    assert all(line.startswith("connection from 127.0.0.1:") for line in lines)
+    assert ("it speaks TLS" in lines[0]) == (kind == "tls")
+
+
+@in_trio
+async def test_what_the_node_refuses_is_broken():
+    async with serving(lambda frame, origin, reply: reply(None)) as (_, at, lines, client):
+        assert await ask(client, at) is Failure.RESET
+    assert len(lines) == 1
+    assert "no Kafka request" in lines[0]
+
+
+@in_trio
+async def test_silent_connections_are_closed():
+    async with serving(handshake_timeout_ms=50) as (server, at, lines, client):
+        assert await ask(client, at) == b""
+        for start in (b"", b"\0\0\0", framed(request_frame(1, bytes(100)))[:50]):
+            stream = await connect(at)
+            await stream.send_all(start)
+            assert await eof(stream) == b""
+            await stream.aclose()
+        assert await ask(client, at) == b""  # who sent a request may be silent afterwards
+        assert accepted(server) == 1
+    assert len(lines) == 3
+    assert "no request came in time" in lines[0]
+
+
+@in_trio
+async def test_slow_senders_are_broken():
+    """A frame has time in proportion to its length, whatever dribbles in meanwhile."""
+    async with serving(frame_timeout_ms=50, min_bytes_per_second=100_000) as (server, at, lines, client):
+        slow, slower = await connect(at), await connect(at)
+        await slow.send_all(framed(request_frame(1)) + pack(">i", 10_000))  # 50 + 100 ms for 10 kB
+        await slower.send_all(framed(request_frame(1)) + pack(">i", 90_000_000))
+        with trio.fail_after(20):
+            while accepted(server) > 1:
+                assert await ask(client, at) == b""
+                try:
+                    await slow.send_all(b"x")
+                except trio.BrokenResourceError:
+                    break
+                await trio.sleep(0.005)
+        assert await ask(client, at) == b""
+        await slow.aclose()
+        await until(lambda: accepted(server) == 2)  # the giant still has its time
+        await slower.aclose()
+    assert len(lines) == 1
+    assert "did not arrive in time" in lines[0]
+
+
+@in_trio
+async def test_frames_in_any_pieces():
+    rng = random.Random(3)
+    frames = [request_frame(number, rng.randbytes(rng.choice([0, 1, 50, 5000]))) for number in range(300)]
+    frames[100] = request_frame(100, rng.randbytes(3 * MIB))
+    sent = b"".join(map(framed, frames))
+    async with serving() as (_, at, _, _):
+        stream = await connect(at)
+
+        async def send():
+            rest = memoryview(sent)
+            while rest:
+                cut = rng.choice([1, 2, 3, 4, 5, 13, 4096, 65_536, 100_000])
+                await stream.send_all(rest[:cut])
+                rest = rest[cut:]
+            await stream.send_eof()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(send)
+            expected = b"".join(framed(frame[4:8] + frame[8:]) for frame in frames)
+            got = bytearray()
+            while len(got) < len(expected):
+                got += await stream.receive_some(MIB)
+            assert got == expected
+        assert await eof(stream) == b""
+        await stream.aclose()
+
+
+# ---- memory
+
+
+def peak_of(test):
+    """Bytes that the test's coroutine allocated at most."""
+    tracemalloc.start()
+    try:
+        in_trio(test)()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_length_alone_reserves_nothing():
+    async def attack():
+        async with serving() as (server, at, _, client):
+            streams = [await connect(at) for _ in range(50)]
+            for stream in streams:
+                await stream.send_all(pack(">i", 100 * MIB) + bytes(1000))
+            await until(lambda: accepted(server) == 50)
+            assert await ask(client, at) == b""
+            for stream in streams:
+                await stream.aclose()
+
+    assert peak_of(attack) < 8 * MIB
+
+
+@in_trio
+async def test_long_frames_leave_nothing_behind():
+    async with serving() as (server, at, _, client):
+        assert await ask(client, at, bytes(20 * MIB)) == bytes(20 * MIB)
+        for transport in (server, client):
+            (connection,) = transport._shared.connections
+            assert len(connection._buffer) <= 65_536
+            assert connection._long is None
+            assert transport._shared.partial == {}
+            assert transport._shared.partial_bytes == 0
+
+
+@in_trio
+async def test_memory_for_frames_under_way_is_bounded():
+    async with serving(receive_memory_bytes=8 * MIB) as (server, at, lines, client):
+        first, second = await connect(at), await connect(at)
+        await first.send_all(framed(request_frame(1)))
+        await first.send_all(pack(">i", 50 * MIB) + bytes(3 * MIB))
+        await until(lambda: server._shared.partial_bytes >= 3 * MIB)
+        frame = request_frame(2, bytes(6 * MIB))
+        await second.send_all(framed(frame))
+        assert await eof(first) == framed(pack(">i", 1))
+        got = b""
+        while len(got) < 8 + 6 * MIB:
+            got += await second.receive_some(MIB)
+        assert server._shared.partial_bytes == 0
+        assert await ask(client, at) == b""
+        await first.aclose()
+        await second.aclose()
+    assert len(lines) == 1
+    assert "its frame began first" in lines[0]
+
+
+def test_responses_that_nobody_reads_are_bounded():
+    async def attack():
+        response = bytes(MIB)
+
+        def serve(frame, origin, reply):
+            reply([frame[4:8], response if frame[8:] == b"long" else b""])
+
+        async with serving(serve, connection_memory_bytes=4 * MIB, frame_timeout_ms=200) as (server, at, lines, client):
+            stream = await connect(at)
+            with pytest.raises(trio.BrokenResourceError):
+                while True:
+                    await stream.send_all(b"".join(framed(request_frame(number, b"long")) for number in range(1000)))
+            await stream.aclose()
+            assert await ask(client, at) == b""
+            await until(lambda: accepted(server) == 1)
+        assert len(lines) == 1
+        assert "does not read" in lines[0]
+
+    assert peak_of(attack) < 24 * MIB
+
+
+@in_trio
+async def test_reading_pauses_while_too_many_requests_are_served():
+    waiting = []
+    async with serving(lambda *request: waiting.append(request), max_in_flight=10) as (server, at, _, client):
+        asked = [Asked(client, at, b"%d" % number) for number in range(500)]
+        served = 0
+        while served < 500:
+            await until(lambda: waiting)
+            await trio.sleep(0)
+            assert len(waiting) <= 10
+            assert len(client._peers[at].connection.pending) >= len(waiting)
+            rng = random.Random(served)
+            taken = list(waiting)
+            waiting.clear()
+            served += len(taken)
+            rng.shuffle(taken)
+            for request in taken:
+                echo(*request)
+        assert [await one.result() for one in asked] == [b"%d" % number for number in range(500)]
+        assert accepted(server) == 1
+
+
+@in_trio
+async def test_early_responses_count():
+    """Held back behind one that does not come, they fill the connection's memory: it is read no further."""
+    served = []
+
+    def serve(*request):
+        served.append(request)
+        if len(served) > 1:
+            echo(*request)
+
+    async with serving(serve, connection_memory_bytes=4 * MIB) as (_, at, _, client):
+        asked = [Asked(client, at, bytes(MIB)) for _ in range(8)]
+        await until(lambda: len(served) == 3)  # two responses of a little more than 1 MiB wait
+        await trio.sleep(0.05)
+        assert len(served) == 3
+        echo(*served[0])
+        assert [len(await one.result()) for one in asked] == [MIB] * 8
+
+
+# ---- numbers of connections
+
+
+@in_trio
+async def test_connections_that_sent_nothing_make_room():
+    async with serving(max_connections=5) as (server, at, lines, client):
+        assert await ask(client, at, b"before") == b"before"
+        streams = [await connect(at) for _ in range(20)]
+        for stream in streams[:16]:
+            assert await eof(stream) == b""
+        assert accepted(server) == 5
+        for number, stream in enumerate(streams[16:]):
+            await stream.send_all(framed(request_frame(number)))
+            assert await stream.receive_some() == framed(pack(">i", number))
+        turned_away = await connect(at)
+        assert await eof(turned_away) == b""
+        assert await ask(client, at, b"after") == b"after"
+        assert accepted(server) == 5
+        for stream in [*streams, turned_away]:
+            await stream.aclose()
+    assert 1 <= len(lines) <= 6  # rate-limited
+
+
+@in_trio
+async def test_connections_of_one_address_are_bounded():
+    async with serving(max_connections_per_peer=3) as (server, at, _, client):
+        assert await ask(client, at) == b""
+        many = [await connect(at, "127.0.0.2") for _ in range(6)]
+        for stream in many[:3]:
+            assert await eof(stream) == b""
+        for stream in many[3:]:
+            await stream.send_all(framed(request_frame(1)))
+            assert await stream.receive_some() == framed(pack(">i", 1))
+        assert accepted(server) == 4
+        for stream in many:
+            await stream.aclose()
+        await until(lambda: accepted(server) == 1)
+        again = await connect(at, "127.0.0.2")
+        await again.send_all(framed(request_frame(1)))
+        assert await again.receive_some() == framed(pack(">i", 1))
+        await again.aclose()
+
+
+@in_trio
+async def test_new_connections_come_at_a_bounded_rate(monkeypatch):
+    now = [1000.0]
+    async with serving(max_connection_creation_rate=30) as (server, at, _, client):
+        server._watch.now = lambda: now[0]
+        streams = [await connect(at) for _ in range(20)]
+        await until(lambda: accepted(server) == 3)  # a tenth of a second's worth
+        for moment, count in ((1000.04, 4), (1000.2, 7), (1001, 10)):
+            now[0] = moment
+            await until(lambda count=count: accepted(server) >= count)
+            await trio.sleep(0.06)  # it looks again every 1/30 s
+            assert accepted(server) == count
+        server._watch.now = trio.current_time
+        server._server._credited = 0.0
+        assert await ask(client, at) == b""
+        for stream in streams:
+            await stream.aclose()
+
+
+@in_trio
+async def test_running_out_of_file_descriptors():
+    async with serving() as (server, at, lines, client):
+        assert await ask(client, at) == b""
+        spare = [socket.socket() for _ in range(40)]  # the attacker lives in this process, too
+        for sock in spare:
+            sock.setblocking(False)
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (spare[-1].fileno() + 6, limits[1]))
+        try:
+            for sock in spare:
+                sock.connect_ex((at.host, at.port))
+            await until(lambda: any("cannot accept connections" in line for line in lines))
+            assert await ask(client, at, b"meanwhile") == b"meanwhile"
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+            for sock in spare:
+                sock.close()
+        await until(lambda: accepted(server) == 1)
+        stream = await connect(at)
+        await stream.send_all(framed(request_frame(1)))
+        assert await stream.receive_some() == framed(pack(">i", 1))
+        await stream.aclose()
+    assert len([line for line in lines if "cannot accept" in line]) <= 5
+
+
+@in_trio
+async def test_thousands_of_garbage_connections():
+    rng = random.Random(1)
+    kinds = [*GARBAGE.values(), b"", b"\0", framed(request_frame(1, bytes(99)))[:60]]
+    async with serving(max_connections=200, max_connections_per_peer=200) as (server, at, lines, client):
+        assert await ask(client, at) == b""
+        (healthy,) = server._shared.connections
+        done = trio.Event()
+        answered = 0
+
+        async def attack(count):
+            held = []
+            for _ in range(count):
+                with contextlib.suppress(OSError, trio.BrokenResourceError):
+                    kind = rng.choice(kinds)
+                    stream = await connect(at, f"127.0.0.{rng.randrange(2, 250)}")
+                    held.append(stream)
+                    await stream.send_all(kind)
+                    if kind in GARBAGE.values() and rng.random() < 0.2:
+                        await eof(stream)
+                    if rng.random() < 0.7:
+                        await held.pop(rng.randrange(len(held))).aclose()
+            for stream in held:
+                await stream.aclose()
+
+        async def attack_all():
+            async with trio.open_nursery() as nursery:
+                for _ in range(20):
+                    nursery.start_soon(attack, 100)
+            done.set()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(attack_all)
+            while not done.is_set():
+                assert await ask(client, at, b"%d" % answered) == b"%d" % answered
+                answered += 1
+        assert answered > 100
+        assert healthy.is_open
+        assert len(lines) < 50
+        await until(lambda: len(server._shared.partial) == 0)
+
+
+# ---- listening
+
+
+@in_trio
+async def test_addresses_that_cannot_be_had():
+    async with TcpTransport() as server:
+        at = await server.listen("L", LOOPBACK, echo)
+        for address, text in (
+            (at, "in use"),
+            (Address("192.0.2.1", 0), "cannot listen on 192.0.2.1:0"),
+            (Address("no.such.host.invalid", 0), "no.such.host.invalid:0"),
+        ):
+            with pytest.raises(TransportError, match=text):
+                await server.listen("L", address, echo)
+
+
+@in_trio
+async def test_a_name_of_which_some_addresses_are_not_here(monkeypatch):
+    found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, 0)) for host in ("192.0.2.1", "127.0.0.1", "127.0.0.2")]
+
+    async def getaddrinfo(*arguments, **settings):
+        return found
+
+    async with TcpTransport() as server, TcpTransport() as client:
+        with monkeypatch.context() as patch:
+            patch.setattr(trio.socket, "getaddrinfo", getaddrinfo)
+            at = await server.listen("L", Address("some.example", 0), echo)
+            assert at.host == "some.example"
+            del found[1:]
+            with pytest.raises(TransportError, match="some.example:0"):
+                await server.listen("L", Address("some.example", 0), echo)
+        for host in ("127.0.0.1", "127.0.0.2"):
+            assert await ask(client, Address(host, at.port), b"here") == b"here"
+
+
+@in_trio
+async def test_a_response_that_is_too_long_is_the_nodes_mistake():
+    errors = []
+
+    def serve(frame, origin, reply):
+        try:
+            reply([bytes(2000)])
+        except LocalError as error:
+            errors.append(str(error))
+
+    async with serving(serve, max_frame_bytes=1000) as (_, at, _, client):
+        assert await ask(client, at) is Failure.RESET
+    assert errors == ["a frame of 2000 bytes exceeds max_frame_bytes (1000)"]
+
+
+@in_trio
+async def test_replying_twice_is_the_nodes_mistake():
+    def serve(frame, origin, reply):
+        reply([frame[4:8]])
+        with pytest.raises(LocalError, match="answered already"):
+            reply([frame[4:8]])
+
+    async with serving(serve) as (_, at, _, client):
+        assert await ask(client, at) == b""
+        assert await ask(client, at) == b""
+
+
+@in_trio
+async def test_listening_goes_on_when_connections_vanish_early():
+    async with serving() as (server, at, _, client):
+        for _ in range(50):
+            sock = socket.socket()
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, pack("ii", 1, 0))
+            sock.connect((at.host, at.port))
+            sock.close()  # a reset, perhaps before it is accepted
+        assert await ask(client, at) == b""
+        await until(lambda: accepted(server) == 1)

@@ -1,0 +1,259 @@
+"""TLS and mutual TLS: who the other side is, files that change, and sides that do not agree."""
+
+from __future__ import annotations
+
+import contextlib
+import ssl
+from pathlib import Path
+
+import pytest
+import trio
+import trustme
+from cryptography.x509 import load_pem_x509_certificate
+from transport_rig import LOOPBACK, Asked, ask, echo, eof, in_trio, request_frame, until
+
+from kraftcore.errors import LocalError, TransportError
+from kraftcore.protocol.failure import Failure
+from kraftcore.transports.base import Address
+from kraftcore.transports.tcp import TcpTransport, TlsFiles
+from kraftcore.transports.tcp.tls import TlsContexts
+
+ANYWHERE = Address("localhost", 0)
+
+
+@contextlib.asynccontextmanager
+async def serving(tls, **settings):
+    """A server, its address, its log, and the principals it saw."""
+    lines, principals = [], []
+
+    def serve(frame, origin, reply):
+        principals.append(origin.principal)
+        echo(frame, origin, reply)
+
+    async with TcpTransport(tls=tls, log=lines.append, **settings) as server:
+        yield server, await server.listen("L", ANYWHERE, serve), lines, principals
+
+
+async def ask_with(tls, at, body=b"", **settings):
+    async with TcpTransport(tls=tls, log=lambda line: None, **settings) as client:
+        return await ask(client, at, body)
+
+
+@pytest.mark.parametrize("client_auth", ["none", "requested", "required"])
+@in_trio
+async def test_who_asks(certificates, client_auth):
+    ca = certificates.ca
+    node = TlsFiles(certificates.issue("node-1", "localhost", unit="voters"), None, ca)
+    odd = TlsFiles(certificates.issue('a, "b"+c\\d', "localhost", unit="#unit "), None, ca)
+    async with serving(certificates.files("server", client_auth)) as (_, at, lines, principals):
+        assert await ask_with(node, at, b"x") == b"x"
+        assert await ask_with(odd, at, b"y") == b"y"
+        nobody = await ask_with(TlsFiles(ca=ca), at, b"z")
+        if client_auth == "required":
+            assert nobody in {Failure.OTHER, Failure.RESET}
+            assert len(lines) == 1
+            assert "TLS handshake failed" in lines[0]
+        else:
+            assert nobody == b"z"
+    if client_auth == "none":
+        assert principals == [None, None, None]
+        return
+    assert principals[0].startswith("CN=node-1,OU=voters,O=trustme")
+    assert principals[:2] == [subject_of(node), subject_of(odd)]
+    assert principals[2:] == ([None] if client_auth == "requested" else [])
+
+
+def subject_of(files):
+    """By another implementation."""
+    return load_pem_x509_certificate(Path(files.certificate).read_bytes()).subject.rfc4514_string()
+
+
+@in_trio
+async def test_certificates_of_another_authority(certificates, tmp_path):
+    stranger = trustme.CA()
+    stranger.cert_pem.write_to_path(str(tmp_path / "strange-ca.pem"))
+    stranger.issue_cert("localhost").private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "strange.pem"))
+    strange = TlsFiles(str(tmp_path / "strange.pem"), None, certificates.ca)
+    trusting = TlsFiles(str(tmp_path / "strange.pem"), None, str(tmp_path / "strange-ca.pem"))
+    async with serving(certificates.files(client_auth="requested")) as (server, at, lines, principals):
+        assert await ask_with(strange, at) in {Failure.OTHER, Failure.RESET}
+        assert await ask_with(trusting, at) is Failure.OTHER
+        assert principals == []
+        assert await ask_with(certificates.files("good"), at) == b""
+        await until(lambda: server._server._count == 0)
+    assert len(lines) == 2
+
+
+@in_trio
+async def test_the_certificate_must_name_the_host(certificates):
+    files = TlsFiles(certificates.issue("elsewhere", "elsewhere.example"), None, certificates.ca)
+    async with serving(files) as (_, at, _, _):
+        lines = []
+        async with TcpTransport(tls=files, log=lines.append) as client:
+            assert await ask(client, at) is Failure.OTHER
+    assert len(lines) == 1
+    assert "not valid for 'localhost'" in lines[0]
+
+
+@in_trio
+async def test_plain_to_tls(certificates):
+    async with serving(certificates.files()) as (server, at, lines, _):
+        plain_lines = []
+        async with TcpTransport(log=plain_lines.append) as plain:
+            assert await ask(plain, at) in {Failure.OTHER, Failure.RESET}
+        for garbage in (b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 5000, bytes(5000)):
+            stream = await trio.open_tcp_stream("127.0.0.1", at.port)
+            await stream.send_all(garbage)
+            await eof(stream)
+            await stream.aclose()
+        assert await ask_with(certificates.files("good"), at, b"well") == b"well"
+        await until(lambda: server._server._count == 0)
+    assert len(lines) == 4
+    assert all("TLS handshake failed" in line for line in lines)
+    assert len(plain_lines) <= 1
+    assert all("TLS alert" in line for line in plain_lines)
+
+
+@in_trio
+async def test_tls_to_plain(certificates):
+    lines = []
+    async with TcpTransport(log=lines.append) as server, TcpTransport() as plain:
+        at = await server.listen("L", ANYWHERE, echo)
+        assert await ask_with(certificates.files(), at) is Failure.OTHER
+        assert await ask(plain, at, b"well") == b"well"
+    assert len(lines) == 1
+    assert "it speaks TLS, this side does not" in lines[0]
+
+
+@in_trio
+async def test_handshakes_take_bounded_time(certificates):
+    async with serving(certificates.files(), handshake_timeout_ms=50) as (_, at, lines, _):
+        stream = await trio.open_tcp_stream("127.0.0.1", at.port)
+        assert await eof(stream) == b""
+        await stream.aclose()
+    assert len(lines) == 1
+    assert "no request came in time" in lines[0]
+
+    async with trio.open_nursery() as nursery:
+        (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        at = Address("localhost", listener.socket.getsockname()[1])
+        nursery.start_soon(trio.serve_listeners, lambda stream: trio.sleep_forever(), [listener])
+        assert await ask_with(certificates.files(), at, handshake_timeout_ms=50) is Failure.OTHER
+        nursery.cancel_scope.cancel()
+
+
+@in_trio
+async def test_reloading(certificates, tmp_path):
+    path = Path(certificates.issue("first", "localhost"))
+    files = TlsFiles(str(path), None, certificates.ca, "required")
+    client_path = Path(certificates.issue("client-1", "localhost"))
+    async with (
+        serving(files) as (server, at, _, principals),
+        TcpTransport(tls=TlsFiles(str(client_path), None, certificates.ca), log=lambda line: None) as client,
+    ):
+        assert await served_name(at, certificates) == "first"
+        assert await ask(client, at) == b""
+        path.write_text(Path(certificates.issue("second", "localhost")).read_text())
+        client_path.write_text(Path(certificates.issue("client-2", "localhost")).read_text())
+        assert await served_name(at, certificates) == "first"
+        server.reload_tls()
+        client.reload_tls()
+        assert await served_name(at, certificates) == "second"
+        assert await ask(client, at) == b""  # still on the old connection
+        assert len({principal.partition(",")[0] for principal in principals}) == 1
+        for connection in list(client._shared.connections):
+            connection.break_(Failure.OTHER, "the test wants a new one")
+        assert await ask(client, at) == b""
+        assert principals[-1].startswith("CN=client-2,")
+
+        path.write_text("no certificate")
+        with pytest.raises(TransportError, match="certificate"):
+            server.reload_tls()
+        assert await served_name(at, certificates) == "second"
+        assert await ask(client, at) == b""
+
+
+async def served_name(at, certificates):
+    """Common name of the certificate that a listener shows."""
+    context = ssl.create_default_context(cafile=certificates.ca)
+    context.load_cert_chain(certificates.issue("looker", "localhost"))
+    stream = trio.SSLStream(await trio.open_tcp_stream("127.0.0.1", at.port), context, server_hostname="localhost")
+    await stream.do_handshake()
+    names = [name for part in stream.getpeercert()["subject"] for name in part]
+    await trio.aclose_forcefully(stream)
+    return dict(names)["commonName"]
+
+
+@in_trio
+async def test_a_foreign_tls_client(certificates):
+    """Another implementation of the stream side: records of any size, and a proper goodbye."""
+    context = ssl.create_default_context(cafile=certificates.ca)
+    async with serving(certificates.files()) as (server, at, lines, _):
+        raw = await trio.open_tcp_stream("127.0.0.1", at.port)
+        stream = trio.SSLStream(raw, context, server_hostname="localhost", https_compatible=True)
+        body = bytes(range(256)) * 400
+        frame = request_frame(9, body)
+        sent = len(frame).to_bytes(4) + frame
+        for start in range(0, len(sent), 1000):
+            await stream.send_all(sent[start : start + 1000])
+        got = b""
+        while len(got) < 8 + len(body):
+            got += await stream.receive_some()
+        assert got[8:] == body
+        await stream.aclose()
+        await until(lambda: server._server._count == 0)
+    assert lines == []
+
+
+@in_trio
+async def test_bytes_after_the_handshake_that_are_no_tls(certificates):
+    context = ssl.create_default_context(cafile=certificates.ca)
+    async with serving(certificates.files()) as (server, at, _lines, _):
+        raw = await trio.open_tcp_stream("127.0.0.1", at.port)
+        stream = trio.SSLStream(raw, context, server_hostname="localhost")
+        await stream.do_handshake()
+        await raw.send_all(bytes(1000))
+        await eof(raw)
+        await raw.aclose()
+        await until(lambda: server._server._count == 0)
+        assert await ask_with(certificates.files("good"), at) == b""
+
+
+def test_files_that_do_not_work(certificates, tmp_path):
+    good, ca = certificates.issue("good", "localhost"), certificates.ca
+    (tmp_path / "junk.pem").write_text("junk")
+    junk, missing = str(tmp_path / "junk.pem"), str(tmp_path / "missing.pem")
+    for files, text in (
+        (TlsFiles(missing, None, ca), f"certificate: cannot use {missing}"),
+        (TlsFiles(junk, None, ca), f"certificate: cannot use {junk}"),
+        (TlsFiles(good, junk, ca), f"certificate: cannot use {good} .key {junk}."),
+        (TlsFiles(good, None, junk), f"ca: cannot use {junk}"),
+        (TlsFiles(good, None, ca, "always"), "client_auth: 'always' is none of none, requested, required"),
+    ):
+        with pytest.raises(TransportError, match=text):
+            TcpTransport(tls=files)
+
+
+def test_without_files():
+    TlsContexts(TlsFiles())
+
+    @in_trio
+    async def listen():
+        async with TcpTransport(tls=TlsFiles()) as transport:
+            with pytest.raises(TransportError, match="certificate: a listener needs one"):
+                await transport.listen("L", LOOPBACK, echo)
+        async with TcpTransport() as transport:
+            with pytest.raises(LocalError, match="no TLS"):
+                transport.reload_tls()
+
+    listen()
+
+
+@in_trio
+async def test_long_frames_cross(certificates):
+    """Both directions at once, more than any buffer in between holds."""
+    long = bytes(range(256)) * 4 * 4096
+    tls = certificates.files()
+    async with serving(tls) as (_, at, _, _), TcpTransport(tls=tls) as client:
+        asked = [Asked(client, at, long) for _ in range(8)]
+        assert {await one.result() for one in asked} == {long}
