@@ -29,6 +29,7 @@ COMMANDS = {
     "quorum": ("kraftcore.cli.quorum:quorum", "Describe the metadata quorum and change its voters."),
     "server": ("kraftcore.cli.server:server", "Run a node on its own."),
     "simulate": ("kraftcore.cli.simulate:simulate", "Run quorums in a simulation and try to break them."),
+    "spark": ("kraftcore.cli.spark:spark", "Turn metadata logs into tables, ask them in SQL, draw a report."),
     "storage": ("kraftcore.cli.storage:storage", "Format a server's directories and look at them."),
 }
 EXIT_INTERRUPTED = 130  # as a shell reports SIGINT

@@ -47,14 +47,14 @@ class ControlRecordType(IntEnum):
     KRAFT_VOTERS = 6
 
 
-_BODIES: dict[int, type[_VersionedBody]] = {
+CONTROL_BODIES: dict[int, type[_VersionedBody]] = {
     ControlRecordType.LEADER_CHANGE: LeaderChangeMessage,
     ControlRecordType.SNAPSHOT_HEADER: SnapshotHeaderRecord,
     ControlRecordType.SNAPSHOT_FOOTER: SnapshotFooterRecord,
     ControlRecordType.KRAFT_VERSION: KRaftVersionRecord,
     ControlRecordType.KRAFT_VOTERS: VotersRecord,
 }
-_TYPES = {body: ControlRecordType(number) for number, body in _BODIES.items()}
+_TYPES = {body: ControlRecordType(number) for number, body in CONTROL_BODIES.items()}
 _KEY_SIZE = 4
 _VERSION_SIZE = 2
 
@@ -89,15 +89,15 @@ def decode_control_record(key: Buffer | None, value: Buffer | None) -> ControlRe
         raise WireError(f"a control record needs a {'key' if key is None else 'value'}", message_name="control record")
     key, value = bytes(key), bytes(value)
     record_type = decode_control_type(key)
-    if record_type not in _BODIES and record_type not in (ControlRecordType.ABORT, ControlRecordType.COMMIT):
+    if record_type not in CONTROL_BODIES and record_type not in (ControlRecordType.ABORT, ControlRecordType.COMMIT):
         return ControlRecord(record_type, -1, None, key, value)
     number = ControlRecordType(record_type)
     if len(value) < _VERSION_SIZE:
         raise WireError(f"needs 2 bytes of version, {len(value)} in the value", message_name=number.name)
     version = int.from_bytes(value[:_VERSION_SIZE], signed=True)
     body: Body
-    if number in _BODIES:
-        body = decode(_BODIES[number], value, version)
+    if number in CONTROL_BODIES:
+        body = decode(CONTROL_BODIES[number], value, version)
     else:
         body = decode(EndTxnMarker, value[_VERSION_SIZE:], version)
     return ControlRecord(number, version, body, key, value)

@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
+from project import ROOT
 from scenario import run_file
 
 FILES = sorted(Path(__file__).parent.glob("*.txt"))
@@ -27,3 +29,9 @@ def test_scenario_names_its_rule_and_source(path):
     head = path.read_text().split("\n\n")[0]
     assert head.startswith("# ")
     assert "Source: " in head
+
+
+def test_the_documentation_says_which_scenario_shows_what():
+    text = (ROOT / "docs" / "consensus.md").read_text().split("## KIP-853 and the classics")[1]
+    named = {name for line in text.split("\n") if line.startswith("| ") for name in re.findall(r"`(\w+)`", line)}
+    assert named == {path.stem for path in FILES}

@@ -138,6 +138,8 @@ def test_a_failing_state_machine_fails_the_test(kraft_run):
             leader = await cluster.wait_leader()
             with pytest.raises(NodeStoppedError):
                 await leader.append(b"boom")
+            while not cluster.failures:  # the append knows before the cluster does
+                await trio.sleep(0.01)
 
     with pytest.raises(NodeStoppedError) as caught:
         kraft_run(main)

@@ -251,6 +251,7 @@ class Host:
         self.world.checker.after_event(self, effects)
         if effects.high_watermark is not None:
             self._apply(effects.high_watermark)
+            self.world.high_watermark_moved(self)
         for outcome in effects.outcomes:
             self._finish(outcome.ticket, outcome.error, outcome.offset)
         if effects.leadership is not None or self.pending:

@@ -19,6 +19,10 @@ ROLE_COLOURS = {
     "resigned": "#b58ac9",
     "down": "#ffffff",
 }
+FAULT_COLOUR = "#c0392b"
+CHANGE_COLOUR = "#3b4cc0"
+CUT_COLOUR = "#f6dcd8"
+CHANGES = frozenset({"transfer", "upgrade", "add", "remove", "stopping", "restored"})  # nobody's fault
 
 
 @dataclass(slots=True)
@@ -87,45 +91,103 @@ class Timeline:
         )
 
     def svg(self, seed: int, hosts: int, end: int) -> str:
-        """The picture: a band of roles with epochs and a line of the high watermark per host, faults as marks."""
-        left, width, row = 60, 1100, 70
+        """The picture: per host a band of roles with epochs, marks, and the high watermark; cut links shaded."""
+        left, width, row, head = 60, 1100, 70, 46
         scale = width / max(end, 1)
-        top = max((value for samples in self.samples.values() for _, value in samples), default=1) or 1
-        parts = [_rect(0, 0, left + width + 20, hosts * row + 90, "#fbfbfa")]
-        parts.append(_text(left, 20, f"seed {seed}: roles, epochs and high watermark over {end / 1e6:.0f} s", 13))
+        bottom = head + hosts * row
+        parts = [_rect(0, 0, left + width + 60, bottom + 66, "#fbfbfa")]
+        parts.append(_text(10, 20, f"seed {seed}: roles, epochs and high watermark over {end / 1e6:.0f} s", 13))
+        parts += self._background(left, scale, head, bottom, end)
         for number in range(1, hosts + 1):
-            y = 34 + (number - 1) * row
-            parts.append(_text(10, y + 18, f"host {number}", 12))
-            mine = [span for span in self.spans if span.host == number]
-            for span, following in zip(mine, [*mine[1:], None], strict=True):
-                x = left + span.start * scale
-                stop = left + (following.start if following is not None else end) * scale
-                title = f"{span.role}, epoch {span.epoch}, from {span.start / 1e6:.3f} s"
-                parts.append(_rect(x, y, max(stop - x, 0.3), 26, ROLE_COLOURS[span.role], title))
-                if span.role == "leader" and stop - x > 14:
-                    parts.append(_text(x + 2, y + 17, str(span.epoch), 9, "#ffffff"))
-            line = " ".join(
-                f"{left + now * scale:.1f},{y + 60 - value / top * 30:.1f}"
-                for now, value in self.samples.get(number, ())
-            )
-            parts.append(f'<polyline points="{line}" fill="none" stroke="#444" stroke-width="1"/>')
+            y = head + (number - 1) * row
+            parts.append(_text(10, y + 17, f"host {number}", 12))
+            parts += self._roles(number, left, scale, y, end)
+            parts += self._watermark(number, left, scale, y + 62, 28)
         for now, number, kind in self.marks:
-            x = left + now * scale
-            y = 30 if number == 0 else 34 + (number - 1) * row
-            parts.append(
-                f'<line x1="{x:.1f}" y1="{y}" x2="{x:.1f}" y2="{y + (hosts * row if number == 0 else 30)}" '
-                f'stroke="#c0392b" stroke-width="0.6" opacity="0.7"><title>{kind} at {now / 1e6:.3f} s</title></line>'
-            )
-        x = float(left)
-        for role, colour in ROLE_COLOURS.items():
-            y = 44 + hosts * row
-            parts += [_rect(x, y, 12, 12, colour), _text(x + 16, y + 10, role, 11)]
-            x += 100
-        height = hosts * row + 90
+            if number:
+                x, y = left + now * scale, head + (number - 1) * row + 28
+                colour = CHANGE_COLOUR if kind in CHANGES else FAULT_COLOUR
+                title = f"{kind} at {now / 1e6:.3f} s"
+                parts.append(
+                    f'<path d="M{x:.1f},{y} l4,7 h-8 z" fill="{colour}" opacity="0.85"><title>{title}</title></path>'
+                )
+        parts += _legend(left, bottom + 32)
         return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {left + width + 20} {height}" '
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {left + width + 60} {bottom + 66}" '
             f'font-family="sans-serif">{"".join(parts)}</svg>\n'
         )
+
+    def _background(self, left: int, scale: float, top: int, bottom: int, end: int) -> list[str]:
+        parts = []
+        begun: int | None = None
+        for now, number, kind in [*self.marks, (end, 0, "healed")]:
+            if number == 0 and kind == "partition" and begun is None:
+                begun = now
+            elif number == 0 and kind != "partition" and begun is not None:
+                x, title = left + begun * scale, f"links cut from {begun / 1e6:.3f} s to {now / 1e6:.3f} s"
+                parts.append(_rect(x, top - 6, (now - begun) * scale, bottom - top + 4, CUT_COLOUR, title))
+                begun = None
+        seconds = end / 1e6
+        step = next((step for step in (1, 2, 5, 10, 20, 30, 60, 120, 300, 600) if seconds / step <= 16), 3600)
+        for second in range(0, int(seconds) + 1, step):
+            x = left + second * 1e6 * scale
+            parts.append(_line(x, top - 6, bottom, "#d5d5d0"))
+            parts.append(_text(x - 6, bottom + 12, f"{second} s", 10, "#666"))
+        for now, _, kind in self.marks:
+            if kind == "healed":  # what is left from here on must make progress
+                parts.append(_line(left + now * scale, top - 12, bottom, "#222"))
+                parts.append(_text(left + now * scale + 3, top - 9, "all faults end", 10))
+        return parts
+
+    def _roles(self, number: int, left: int, scale: float, y: int, end: int) -> list[str]:
+        parts = []
+        mine = [span for span in self.spans if span.host == number]
+        for span, following in zip(mine, [*mine[1:], None], strict=True):
+            x = left + span.start * scale
+            stop = left + (following.start if following is not None else end) * scale
+            epoch = "" if span.epoch < 0 else f", epoch {span.epoch}"
+            title = f"{span.role}{epoch}, from {span.start / 1e6:.3f} s"
+            parts.append(_rect(x, y, max(stop - x, 0.3), 26, ROLE_COLOURS[span.role], title))
+            if span.role == "leader" and stop - x > 7 * len(str(span.epoch)):
+                parts.append(_text(x + 2, y + 17, str(span.epoch), 10, "#ffffff"))
+        return parts
+
+    def _watermark(self, number: int, left: int, scale: float, base: int, height: int) -> list[str]:
+        top = max((value for samples in self.samples.values() for _, value in samples), default=1) or 1
+        pieces: list[list[str]] = [[]]
+        y = float(base)
+        downs = [span.start for span in self.spans if span.host == number and span.role == "down"]
+        before = 0
+        for now, value in self.samples.get(number, ()):
+            if any(before < down <= now for down in downs):
+                pieces.append([])
+            x = left + now * scale
+            if pieces[-1]:
+                pieces[-1].append(f"{x:.1f},{y:.1f}")  # it stays, then rises
+            y = base - value / top * height
+            pieces[-1].append(f"{x:.1f},{y:.1f}")
+            before = now
+        parts = [
+            f'<polyline points="{" ".join(piece)}" fill="none" stroke="#444" stroke-width="1"/>' for piece in pieces
+        ]
+        if self.samples.get(number):
+            now, value = self.samples[number][-1]
+            parts.append(_text(left + now * scale + 3, y + 4, str(value), 10, "#444"))
+        return parts
+
+
+def _legend(left: int, y: int) -> list[str]:
+    parts = []
+    x = float(left)
+    for role, colour in ROLE_COLOURS.items():
+        parts += [_rect(x, y, 12, 12, colour), _text(x + 16, y + 10, role, 11)]
+        x += 96
+    for colour, name in ((FAULT_COLOUR, "fault"), (CHANGE_COLOUR, "asked for")):
+        parts += [f'<path d="M{x + 6:.1f},{y + 2} l4,7 h-8 z" fill="{colour}"/>', _text(x + 16, y + 10, name, 11)]
+        x += 86
+    parts += [_rect(x, y, 12, 12, CUT_COLOUR), _text(x + 16, y + 10, "links cut", 11)]
+    parts += [_line(x + 90, y + 1, y + 11, "#444"), _text(x + 96, y + 10, "high watermark", 11)]
+    return parts
 
 
 def _rect(x: float, y: float, width: float, height: float, colour: str, title: str = "") -> str:
@@ -134,6 +196,10 @@ def _rect(x: float, y: float, width: float, height: float, colour: str, title: s
         f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" fill="{colour}" stroke="#999" '
         f'stroke-width="0.2">{inner}</rect>'
     )
+
+
+def _line(x: float, top: float, bottom: float, colour: str) -> str:
+    return f'<line x1="{x:.1f}" y1="{top}" x2="{x:.1f}" y2="{bottom}" stroke="{colour}" stroke-width="0.8"/>'
 
 
 def _text(x: float, y: float, text: str, size: int, colour: str = "#222") -> str:

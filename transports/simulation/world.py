@@ -186,6 +186,11 @@ class World:
         if self.timeline is not None:
             self.timeline.message(self.agenda.now, source, number if target is None else target.number, message)
 
+    def high_watermark_moved(self, host: Host) -> None:
+        """For the picture."""
+        if self.timeline is not None:
+            self.timeline.sample(self.agenda.now, [host])
+
     def role_changed(self, host: Host) -> None:
         """A replica has another role, or another epoch."""
         if self.timeline is not None:

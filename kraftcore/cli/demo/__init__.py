@@ -18,6 +18,7 @@ import shutil
 import signal
 import sys
 import tempfile
+from contextlib import closing
 from importlib.resources import files
 from typing import IO
 
@@ -30,7 +31,8 @@ from kraftcore.cli.demo.story import PACE, Outcome, Story, bytes_of
 from kraftcore.cli.demo.stream import BATCH_BYTES
 
 _PAUSE_S = 2.5
-_INTERRUPTED = 128
+_INTERRUPTED = 128  # plus the signal, as shells report it
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @click.command(
@@ -97,15 +99,12 @@ def demo(
     lines = _read(source)
     place = _Directory(directory)
     screen = make_screen(output, live=live)
-    try:
+    with closing(place), closing(screen):
         story = Story(place.path, lines, screen, pause_s, pace)
         outcome, stopped_by = _run(story)
-        if stopped_by is not None:
-            ctx.exit(_INTERRUPTED + stopped_by)
+        if outcome is None:
+            ctx.exit(_INTERRUPTED + (stopped_by or 0))
         _report(screen, outcome, place)
-    finally:
-        screen.close()
-        place.close()
     ctx.exit(1 if outcome.problems else 0)
 
 
@@ -140,16 +139,16 @@ class _Directory:
             shutil.rmtree(self.path, ignore_errors=True)
 
 
-def _run(story: Story) -> tuple[Outcome, int | None]:
+def _run(story: Story) -> tuple[Outcome | None, int | None]:
     """Run it on trio; returns the outcome, and the signal that ended it early."""
     stopped_by: list[int] = []
 
-    async def main() -> Outcome:
-        outcome = Outcome()  # of a run that a signal ended
+    async def main() -> Outcome | None:
+        outcome = None
         async with trio.open_nursery() as nursery:
 
             async def wait_signal() -> None:
-                with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+                with trio.open_signal_receiver(*_SIGNALS) as signals:
                     async for number in signals:
                         stopped_by.append(number)
                         nursery.cancel_scope.cancel()
@@ -174,6 +173,10 @@ def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
     return error
 
 
+def _latency(figures: dict[str, float]) -> str:
+    return f"p50 {figures['commit_p50_ms']:.2f} ms, p99 {figures['commit_p99_ms']:.2f} ms"
+
+
 def _report(screen: Screen, outcome: Outcome, place: _Directory) -> None:
     figures = outcome.figures
     paced, full = figures["paced"], figures["full_speed"]
@@ -190,11 +193,8 @@ def _report(screen: Screen, outcome: Outcome, place: _Directory) -> None:
     ]
     lines = [
         f"failover       {figures['failover_ms']:.0f} ms from SIGKILL of the leader to the next commit",
-        (
-            f"paced          {paced['records_per_s']:,} records/s, commit latency p50 {paced['commit_p50_ms']:.2f} ms, "
-            f"p99 {paced['commit_p99_ms']:.2f} ms"
-        ),
-        f"full speed     {full['records_per_s']:,} records/s",
+        f"paced          {paced['records_per_s']:,} records/s, commit latency {_latency(paced)}",
+        f"full speed     {full['records_per_s']:,} records/s, commit latency {_latency(full)}",
     ]
     for each in replicas:
         note = "removed; holds what was committed until then" if each["removed"] else "all that was acknowledged"

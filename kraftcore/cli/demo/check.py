@@ -105,7 +105,7 @@ class _Walk:
         self.records += len(values)
         self._skip_to(batch.base_offset)
         known = self._acknowledged[self._at] if self._at < len(self._acknowledged) else None
-        if known is None or known.offset != batch.base_offset or known.count != len(values):
+        if known is None or known.offset != batch.base_offset or known.length != len(values):
             self.problems.append(f"the batch at offset {batch.base_offset} is nothing that was acknowledged")
             return
         self._at += 1
@@ -117,7 +117,7 @@ class _Walk:
     def _skip_to(self, offset: int) -> None:
         while self._at < len(self._acknowledged) and self._acknowledged[self._at].offset < offset:
             lost = self._acknowledged[self._at]
-            self.problems.append(f"{lost.count} acknowledged records at offset {lost.offset} are missing")
+            self.problems.append(f"{lost.length} acknowledged records at offset {lost.offset} are missing")
             self._at += 1
 
     def finish(self, end: int) -> None:

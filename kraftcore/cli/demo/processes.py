@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -65,6 +65,11 @@ class Member:
         return Address(HOST, self.port)
 
     @property
+    def epoch(self) -> int:
+        """The epoch that it said last."""
+        return -1 if self.status is None else int(self.status["epoch"])
+
+    @property
     def runs(self) -> bool:
         """Whether it has a process that said something."""
         return self.process is not None and self.status is not None
@@ -100,7 +105,7 @@ class Members:
             theirs = first if member.id in first.ids else VoterSet()
             format_home(files, self._config(member), member.key, self.cluster_id, theirs)
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[Member]:
         return iter(self._all.values())
 
     def __getitem__(self, node_id: int) -> Member:
@@ -123,8 +128,8 @@ class Members:
     @property
     def leader(self) -> Member | None:
         """Who says it leads, in the highest epoch."""
-        leading = [member for member in self if member.runs and member.status["role"] == "leader"]
-        return max(leading, key=lambda member: member.status["epoch"], default=None)
+        leading = [member for member in self if member.runs and (member.status or {})["role"] == "leader"]
+        return max(leading, key=lambda member: member.epoch, default=None)
 
     async def run(self, member: Member) -> None:
         """Start a replica's process, and read what it says until it ends.

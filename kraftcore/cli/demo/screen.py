@@ -26,12 +26,12 @@ class Source(Protocol):
 
     @property
     def members(self) -> Sequence[Member]:
-        """Who takes part."""
+        """The replicas."""
         ...
 
     @property
     def records(self) -> int:
-        """How many are committed."""
+        """Acknowledged so far."""
         ...
 
     def figures(self) -> Figures:
@@ -89,7 +89,9 @@ class Lines(Screen):
         """The figures, now and then."""
         if self.seconds >= self._next:
             self._next = self.seconds + self._EVERY_S
-            roles = ", ".join(f"{member.id} {_role(member)}" for member in source.members)
+            roles = ", ".join(
+                f"{member.id} {_role(member) if member.runs else member.state}" for member in source.members
+            )
             click.echo(f"{self.seconds:7.2f} s    {roles}; {_rates(source)}")
 
     def _show_event(self, at: float, text: str, fields: dict[str, Any]) -> None:
@@ -139,6 +141,7 @@ class Live(Screen):
     def __init__(self) -> None:
         super().__init__()
         self._drawn = 0
+        self._closed = False
         self._rates: deque[float] = deque(maxlen=_SAMPLES)
         self._source: Source | None = None
         click.echo("\x1b[?25l", nl=False)
@@ -151,14 +154,14 @@ class Live(Screen):
 
     def close(self) -> None:
         """The last picture stays."""
-        if self._source is not None:
-            self._draw()
-        click.echo("\x1b[?25h", nl=False)
+        self._source = None
+        if not self._closed:
+            self._closed = True
+            click.echo("\x1b[?25h", nl=False)
 
     def result(self, lines: Sequence[str], fields: dict[str, Any]) -> None:
         """Below the picture."""
         self.close()
-        self._source = None
         super().result(["", *lines], fields)
 
     def _show_event(self, at: float, text: str, fields: dict[str, Any]) -> None:
@@ -234,7 +237,7 @@ def _fields(member: Member) -> dict[str, Any]:
 
 def _role(member: Member) -> str:
     if not member.runs or member.status is None:
-        return member.state if member.state != "running" else "-"
+        return "-"
     role = str(member.status["role"])
     return "observer" if role == "follower" and member.id not in member.status["voters"] else role
 

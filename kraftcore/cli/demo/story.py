@@ -127,10 +127,10 @@ class Story:
     async def _begin(self) -> None:
         for member in list(self._all)[:VOTERS]:
             self._nursery.start_soon(self._all.run, member)
-        leader: Member = await self._until("a leader", lambda: self._all.leader)
+        leader = await self._leader()
         self._tell(
             "leader",
-            f"three voters are up; node {leader.id} leads epoch {(leader.status or {}).get('epoch')}",
+            f"three voters are up; node {leader.id} leads epoch {leader.epoch}",
             leader=leader.id,
         )
 
@@ -152,14 +152,14 @@ class Story:
 
     async def _kill_the_leader(self) -> Member:
         assert self._stream is not None  # noqa: S101
-        leader: Member = await self._until("a leader", lambda: self._all.leader)
+        leader = await self._leader()
         pid = leader.process.pid if leader.process is not None else 0
         before = self._stream.records
         start = trio.current_time()
         await self._all.kill(leader)
         self._tell("killed", f"SIGKILL to the leader, node {leader.id} (pid {pid}), in mid-stream", node=leader.id)
         with trio.move_on_after(_WAIT_S) as waiting:
-            heir: Member = await self._stream.next_acknowledgement(not_from=leader)
+            heir = await self._stream.next_acknowledgement(not_from=leader)
         if waiting.cancelled_caught:
             raise DemoError(f"no commit within {_WAIT_S:g} s of the leader's end")
         failover_ms = (trio.current_time() - start) * 1000
@@ -179,8 +179,8 @@ class Story:
         self._tell("restarted", f"node {member.id} is back and has caught up", node=member.id)
 
     async def _remove_a_voter(self, *, other_than: Member) -> Member:
-        leader: Member = await self._until("a leader", lambda: self._all.leader)
-        chosen: Member = next(member for member in self._all if member not in (leader, other_than))
+        leader = await self._leader()
+        chosen = next(member for member in self._all if member not in (leader, other_than))
         await self._change_voters(
             lambda: RemoveRaftVoterRequest(
                 cluster_id=self._all.cluster_id, voter_id=chosen.id, voter_directory_id=chosen.key.directory_id
@@ -210,7 +210,7 @@ class Story:
         assert stream is not None  # noqa: S101
         stream.stop()
         await self._until("the last acknowledgements", lambda: stream.is_idle)
-        leader: Member = await self._until("a leader", lambda: self._all.leader)
+        leader = await self._leader()
         for member in self._all:
             if member.runs:
                 await self._caught_up(member, to=leader)
@@ -218,20 +218,26 @@ class Story:
         if len(set(digests.values())) != 1:
             self._outcome.problems.append(f"the replicas applied different records: {digests}")
         self._tell("stopping", f"{stream.records:,} records acknowledged; the replicas stop")
-        self._screen.tick(self)
         await self._all.stop([member for member in self._all if member.process is not None])
+        self._screen.tick(self)
 
     # --- helpers ------------------------------------------------------------------------------------------------------
 
     def _tell(self, name: str, text: str, **fields: Any) -> None:
         self._screen.event(name, text, **fields)
 
-    async def _until(self, what: str, look: Callable[[], Any]) -> Any:
+    async def _leader(self) -> Member:
+        await self._until("a leader", lambda: self._all.leader is not None)
+        leader = self._all.leader
+        assert leader is not None  # noqa: S101
+        return leader
+
+    async def _until(self, what: str, look: Callable[[], bool]) -> None:
         with trio.move_on_after(_WAIT_S):
-            while not (found := look()):
+            while not look():
                 with trio.move_on_after(_POLL_S * 5):
                     await self._news.wait()
-            return found
+            return
         raise DemoError(f"{what} did not come within {_WAIT_S:g} s: see the nodes' logs in {self._directory}")
 
     async def _caught_up(self, member: Member, to: Member | None = None) -> None:
@@ -256,7 +262,7 @@ class Story:
         with trio.move_on_after(_WAIT_S):
             asked = False
             while True:
-                leader: Member = await self._until("a leader", lambda: self._all.leader)
+                leader = await self._leader()
                 answer = await self._client.ask(leader.address, make())
                 if not isinstance(answer, Failure):
                     error = ErrorCode.of(answer.error_code)

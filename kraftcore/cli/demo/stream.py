@@ -41,11 +41,11 @@ _AGAIN = {
 
 
 class Acknowledged(NamedTuple):
-    """Lines ``first`` to ``first + count - 1`` (the input over and over) stand at ``offset`` and after."""
+    """Lines ``first`` to ``first + length - 1`` (the input over and over) stand at ``offset`` and after."""
 
     offset: int
     first: int
-    count: int  # type: ignore[assignment]
+    length: int
 
 
 @dataclass(frozen=True, slots=True)

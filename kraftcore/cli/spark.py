@@ -1,0 +1,210 @@
+"""``kraftcore spark``: metadata logs to tables, questions in SQL, a report."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+import click
+
+from kraftcore.errors import LocalError
+
+_SQL_NULL = "null"
+
+
+class Screen:
+    """Lines of progress on stderr; on a terminal a bar that is redrawn."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet = quiet
+        self._bar = sys.stderr.isatty() and not quiet
+
+    def line(self, text: str) -> None:
+        """One step that is done."""
+        if not self._quiet:
+            click.echo(f"\r\x1b[K{text}" if self._bar else text, err=True)
+
+    def progress(self, share: float, label: str) -> None:
+        """How far a step is, 0 to 1."""
+        if self._bar:
+            done = int(share * 30)
+            click.echo(f"\r\x1b[K{label} [{'#' * done}{'.' * (30 - done)}] {share:4.0%}", nl=False, err=True)
+
+
+def _options(command: Any) -> Any:
+    # What every subcommand takes.
+    for option in (
+        click.option("--master", metavar="URL", help="Where Spark runs, as local[4] or spark://host:7077."),
+        click.option("--memory", default="2g", show_default=True, help="Memory of Spark's driver, as 2g."),
+        click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark's; may be repeated."),
+        click.option("--quiet", is_flag=True, help="No progress on stderr."),
+    ):
+        command = option(command)
+    return command
+
+
+@contextmanager
+def _spark(master: str | None, memory: str, conf: tuple[str, ...]) -> Iterator[Any]:
+    # A session; its errors in one line.
+    from kraftcore.plugins import spark as kraft
+
+    settings = {"spark__driver__memory": memory, "spark__sql__shuffle__partitions": "8"}
+    for one in conf:
+        key, mark, value = one.partition("=")
+        if not mark:
+            raise click.UsageError(f"--conf {one}: expected KEY=VALUE")
+        settings[key.replace(".", "__")] = value
+    session = kraft.session(master, **settings)
+    session.sparkContext.setLogLevel("OFF")
+    from pyspark.errors import PySparkException
+
+    try:
+        yield session
+    except PySparkException as error:
+        text = str(error).strip().split("\nJVM stacktrace")[0].strip().splitlines()
+        raise click.ClickException(text[0] if text else type(error).__name__) from None
+    finally:
+        session.stop()
+
+
+@click.group(
+    epilog="""\b
+Examples:
+  kraftcore spark run --input /backup/controllers --tables /data/kraft
+  kraftcore spark query --tables /data/kraft "SELECT epoch, leader_id, reason FROM gold_leadership ORDER BY epoch"
+  kraftcore spark report --tables /data/kraft --to report.html
+"""
+)
+def spark() -> None:
+    """Turn metadata logs and snapshots into tables, ask them, and draw a report.
+
+    Needs the extra 'spark': pip install 'kraftcore[spark]'. Java is brought along if there is none.
+    """
+
+
+@spark.command(
+    epilog="""\b
+Examples:
+  kraftcore spark run --input /var/lib/kafka/metadata --tables /data/kraft
+  kraftcore spark run --input '/backup/*/controller-?' --input old.log --tables /data/kraft --errors fail
+"""
+)
+@click.option(
+    "--input", "inputs", multiple=True, required=True, metavar="PATH", help="Folder, file or glob; may be repeated."
+)
+@click.argument("more", nargs=-1, metavar="[PATH]...")
+@click.option("--tables", required=True, metavar="DIR", help="Folder of the tables.")
+@click.option(
+    "--errors", type=click.Choice(["fail", "drop", "keep"]), default="drop", show_default=True,
+    help="Damaged data: stop, leave it out, or take what can be read. It is listed in the table errors anyway.",
+)  # fmt: skip
+@_options
+def run(
+    inputs: tuple[str, ...],
+    more: tuple[str, ...],
+    tables: str,
+    errors: str,
+    master: str | None,
+    memory: str,
+    conf: tuple[str, ...],
+    quiet: bool,
+) -> None:
+    """Take in what is new below the inputs and bring all tables up to date.
+
+    Running it again reads only what was added since; a run that was killed is taken up where it stood.
+    """
+    from kraftcore.plugins import spark as kraft
+
+    screen = Screen(quiet=quiet)
+    with _spark(master, memory, conf) as session:
+        result = kraft.run(
+            session, [*inputs, *more], tables, errors=errors, report=screen.line, progress=screen.progress
+        )
+    click.echo(
+        f"{result.rows['bronze_records']} new records in {result.rows['bronze_batches']} batches, "
+        f"{result.rows['errors']} errors; clusters brought up to date: {', '.join(result.clusters) or 'none'}"
+    )
+
+
+@spark.command(
+    epilog="""\b
+Examples:
+  kraftcore spark query --tables /data/kraft "SHOW TABLES"
+  kraftcore spark query --tables /data/kraft --output json "SELECT * FROM gold_voter_sets"
+"""
+)
+@click.option("--tables", required=True, metavar="DIR", help="Folder of the tables.")
+@click.option(
+    "--output", type=click.Choice(["table", "json"]), default="table", show_default=True,
+    help="A table for people, or one JSON object a line.",
+)  # fmt: skip
+@click.argument("sql")
+@_options
+def query(
+    tables: str, output: str, sql: str, master: str | None, memory: str, conf: tuple[str, ...], quiet: bool
+) -> None:
+    """Ask the tables in SQL. Each table is a view of its name."""
+    from kraftcore.plugins import spark as kraft
+
+    with _spark(master, memory, conf) as session:
+        rows = kraft.query(session, tables, sql)
+        names = rows.columns
+        if output == "json":
+            for row in rows.toLocalIterator():
+                click.echo(json.dumps(row.asDict(recursive=True), default=_plain))
+            return
+        _print_table(names, [[_text(value) for value in row] for row in rows.toLocalIterator()])
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, datetime | date):
+        return value.isoformat()
+    if isinstance(value, bytes | bytearray):
+        return bytes(value).hex()
+    return float(value) if isinstance(value, Decimal) else str(value)
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return _SQL_NULL
+    if isinstance(value, str):
+        return value
+    if hasattr(value, "asDict"):
+        value = value.asDict(recursive=True)
+    if isinstance(value, list):
+        value = [one.asDict(recursive=True) if hasattr(one, "asDict") else one for one in value]
+    if isinstance(value, datetime):
+        return value.isoformat(sep=" ", timespec="milliseconds")
+    return json.dumps(value, default=_plain)
+
+
+def _print_table(names: list[str], rows: list[list[str]]) -> None:
+    widths = [max([len(name), *(len(row[i]) for row in rows)]) for i, name in enumerate(names)]
+    click.echo("  ".join(name.ljust(width) for name, width in zip(names, widths, strict=True)).rstrip())
+    for row in rows:
+        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+@spark.command(
+    epilog="""\b
+Examples:
+  kraftcore spark report --tables /data/kraft --to report.html
+"""
+)
+@click.option("--tables", required=True, metavar="DIR", help="Folder of the tables.")
+@click.option("--to", "target", required=True, metavar="FILE", help="The HTML file to write.")
+@_options
+def report(tables: str, target: str, master: str | None, memory: str, conf: tuple[str, ...], quiet: bool) -> None:
+    """Write one HTML file with plots that opens in a browser without a network."""
+    from kraftcore.plugins import spark as kraft
+
+    if not target.endswith((".html", ".htm")):
+        raise LocalError(f"{target}: the report is HTML: name a file that ends in .html")
+    with _spark(master, memory, conf) as session:
+        kraft.write_report(session, tables, target)
+    Screen(quiet=quiet).line(f"{target}: written")

@@ -1,0 +1,12 @@
+from typing import Any, Final, NamedTuple
+
+__all__ = ["BAD_FRAME", "CONTROL_BASE", "RecordTypes", "record_types"]
+
+BAD_FRAME: Final[int]
+CONTROL_BASE: Final[int]
+
+class RecordTypes(NamedTuple):
+    code: Any
+    version: Any
+
+def record_types(key: Any, value: Any, is_control: Any) -> RecordTypes: ...

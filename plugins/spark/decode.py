@@ -1,0 +1,490 @@
+"""A byte range of a file to Arrow batches of a view."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kraftcore.core.batch_headers import batch_headers
+from kraftcore.core.columns import ColumnReader, Damage
+from kraftcore.core.record_types import record_types
+from kraftcore.core.text import to_json_text
+from kraftcore.core.typed import RecordColumns
+from kraftcore.errors import CorruptDataError, RemoteProtocolError
+from kraftcore.plugins.spark.filters import Filters
+from kraftcore.plugins.spark.stores import LOG, PIECE_BYTES, SNAPSHOT, LogFile, Source
+from kraftcore.plugins.spark.views import (
+    IDENTITY,
+    RECORD_TYPES,
+    RecordType,
+    field_name,
+    find_type,
+    type_name,
+    typed_schema,
+    view_schema,
+)
+from kraftcore.protocol.control import decode_control_record
+from kraftcore.protocol.metadata import decode_metadata_record
+
+FAIL, DROP, KEEP = "fail", "drop", "keep"
+POLICIES = (FAIL, DROP, KEEP)
+ROWS_MAX = 1 << 16
+_HEADER_BYTES = 61
+_CHUNK_BYTES = 4 << 20
+_COLUMNS = ("offset", "timestamp", "partition_leader_epoch", "is_control", "key", "value", "position")
+_CODECS = pa.array(["none", "gzip", "snappy", "lz4", "zstd", None, None, None])
+
+
+@dataclass(frozen=True)
+class Range:
+    """Batches to read: those of ``file`` that start at ``start`` or behind it and before ``end``.
+
+    Attributes:
+        file: where.
+        start, end: byte positions; ``start`` is where a batch starts.
+        generation: how often the file's end had been cut off and written anew when this was planned.
+    """
+
+    file: LogFile
+    start: int
+    end: int
+    generation: int = 0
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something in a file that could not be read.
+
+    Attributes:
+        kind: ``torn`` (the file ends inside a batch), ``batch`` (a damaged batch) or ``record`` (a record whose value
+            cannot be decoded, or is of a type or version that is not known).
+        position: of the batch.
+        size: bytes left out, 0 for a record.
+        offset: of the record, or None.
+        reason: what is wrong.
+    """
+
+    kind: str
+    position: int
+    size: int
+    offset: int | None
+    reason: str
+
+
+@dataclass
+class Piece:
+    """Bytes with whole batches.
+
+    Attributes:
+        base: where they start in the file.
+        data: the bytes; what follows the last whole batch is no part of it.
+        headers: of the batches.
+        damage: what is not whole.
+        end: position in the file behind the last batch that was told apart.
+    """
+
+    base: int
+    data: memoryview
+    headers: Any
+    damage: list[Damage]
+    end: int
+
+
+def pieces(source: Source, start: int, end: int, *, verify: bool = True) -> Iterator[Piece]:
+    """Walk over a stretch of a file, some MiB at a time, checksums compared if ``verify``.
+
+    The walk ends where a header cannot be trusted: then the last piece's damage reaches to ``end``.
+    """
+    position, size = start, PIECE_BYTES
+    while position < end:
+        # The batch that starts before `end` may reach beyond it.
+        data = source.read(position, min(size, source.size - position))
+        if not data:
+            return
+        found = batch_headers(data, end=min(len(data), end - position), base_position=position, verify=verify)
+        lost = found.damage[-1] if found.damage and found.damage[-1].position == found.end else None
+        if lost is None and found.end == position:
+            # One batch is larger than what was read, or the file ends inside it.
+            need = 12 + int.from_bytes(data[8:12], "big") if len(data) >= _HEADER_BYTES else size + 1
+            if size < need <= source.size - position:
+                size = need
+                continue
+            lost = Damage(position, end - position, f"the file ends inside a batch: {len(data)} bytes are left")
+            yield Piece(position, memoryview(data)[:0], found.batches, [lost], position)
+            return
+        if lost is not None:
+            lost = Damage(lost.position, end - lost.position, lost.reason)
+            yield Piece(
+                position, memoryview(data)[: found.end - position], found.batches, [*found.damage[:-1], lost], found.end
+            )
+            return
+        yield Piece(position, memoryview(data)[: found.end - position], found.batches, found.damage, found.end)
+        position, size = found.end, PIECE_BYTES
+
+
+class RangeReader:
+    """Reads one range as one view.
+
+    Args:
+        view: name of the view.
+        filters: rows that are wanted.
+        policy: what to do about damage: ``fail``, ``drop`` (leave damaged rows out) or ``keep`` (also deliver what a
+            batch with a wrong checksum, or a record that cannot be decoded, gives).
+
+    Raises:
+        LocalError: no such view.
+    """
+
+    def __init__(self, view: str, filters: Filters, policy: str = FAIL) -> None:
+        self.view = view
+        self.schema = view_schema(view)
+        self.kind = find_type(view) if view not in ("records", "events", "batches", "errors", "files") else None
+        self.filters = filters if self.kind is None else filters.for_type(self.kind)
+        self.policy = policy
+        self._decoders: dict[str, RecordColumns] = {}
+
+    def read(self, part: Range) -> Iterator[Any]:
+        """Yield ``pyarrow.RecordBatch``es.
+
+        Raises:
+            CorruptDataError: damage, with the policy ``fail``; the error names file and position.
+            StorageError: the file cannot be read.
+        """
+        with Source(part.file.path) as source:
+            for piece in pieces(source, part.start, part.end):
+                problems = self._problems(part, piece)
+                if self.policy == FAIL and self.view != "errors":
+                    for problem in problems:
+                        if problem.kind != "torn":
+                            raise CorruptDataError(problem.reason, position=problem.position, path=part.file.path)
+                yield from self._piece(part, piece, problems)
+
+    def _piece(self, part: Range, piece: Piece, problems: list[Problem]) -> Iterator[Any]:
+        if self.view == "batches":
+            yield from self._finish(part, self._batches(piece))
+            return
+        if self.view == "errors":
+            for chunk in self._chunks(piece):
+                problems.extend(self._bad_records(chunk))
+            yield from self._finish(part, self._errors(part, problems))
+            return
+        for chunk in self._chunks(piece):
+            yield from self._finish(part, self._rows(part, chunk))
+
+    @staticmethod
+    def _problems(part: Range, piece: Piece) -> list[Problem]:
+        def kind(damage: Damage) -> str:
+            torn = part.file.may_grow and damage.position + damage.size >= part.end and damage.position == piece.end
+            return "torn" if torn and "ends inside" in damage.reason else "batch"
+
+        return [Problem(kind(one), one.position, one.size, None, one.reason) for one in piece.damage]
+
+    def _chunks(self, piece: Piece) -> Iterator[Any]:
+        # The records of wanted batches, as Arrow batches.
+        offset = self.filters.offset
+        window = None if offset.is_open else (offset.low, offset.high + 1)
+        for start, end in self._runs(piece):
+            reader = ColumnReader(
+                piece.data,
+                columns=_COLUMNS,
+                position=start,
+                end=end,
+                base_position=piece.base,
+                offsets=window,
+                verify=False,  # the walk over the headers has compared the checksums
+                errors="raise" if self.policy == FAIL and self.view != "errors" else "skip",
+                timestamp_unit="us",
+                chunk_bytes=_CHUNK_BYTES,
+            )
+            for chunk in reader:
+                yield self._wanted(chunk.to_arrow())
+
+    def _runs(self, piece: Piece) -> Iterator[tuple[int, int]]:
+        # Stretches of wanted batches, as positions in the piece.
+        headers, filters = piece.headers, self.filters
+        if headers.num_rows == 0:
+            return
+        mask = None if self.policy == KEEP else pc.equal(headers["is_valid"], 1)
+        if not filters.all_batches:
+            for name, low, high in (
+                ("epoch", filters.epoch.low, filters.epoch.high),
+                ("last_offset", filters.offset.low, None),
+                ("base_offset", None, filters.offset.high),
+                ("max_timestamp", filters.time_ms.low, None),
+                ("base_timestamp", None, filters.time_ms.high),
+            ):
+                mask = _both(mask, None if low is None else pc.greater_equal(headers[name].cast(pa.int64()), low))
+                mask = _both(mask, None if high is None else pc.less_equal(headers[name].cast(pa.int64()), high))
+            if filters.control is not None:
+                bits = pc.bit_wise_and(headers["attributes"], pa.scalar(0x20, pa.int16()))
+                mask = _both(mask, pc.equal(pc.not_equal(bits, 0), filters.control))
+        if mask is None or pc.all(mask).as_py():
+            yield 0, len(piece.data)
+            return
+        start = end = -1
+        wanted = headers.filter(mask)
+        for position, size in zip(wanted["position"].to_pylist(), wanted["size"].to_pylist(), strict=True):
+            if position != end:
+                if start >= 0:
+                    yield start - piece.base, end - piece.base
+                start = position
+            end = position + size
+        if start >= 0:
+            yield start - piece.base, end - piece.base
+
+    def _wanted(self, chunk: Any) -> Any:
+        # Rows by time: a batch may hold both.
+        span = self.filters.time_ms
+        if span.is_open:
+            return chunk
+        times = pc.divide(chunk["timestamp"].cast(pa.int64()), 1000)
+        mask = pc.and_(pc.greater_equal(times, span.low), pc.less_equal(times, span.high))
+        return chunk if pc.all(mask).as_py() else pa.RecordBatch.from_struct_array(chunk.to_struct_array().filter(mask))
+
+    def _rows(self, part: Range, chunk: Any) -> dict[str, Any]:
+        codes = record_types(*(_whole(chunk[name]) for name in ("key", "value", "is_control")))
+        if self.kind is not None:
+            return self._typed(part, chunk, codes, self.kind)
+        names = _names(codes.code)
+        columns = {name: chunk[name] for name in ("offset", "timestamp", "is_control", "key", "value", "position")}
+        columns |= {"epoch": chunk["partition_leader_epoch"], "type": names, "version": codes.version}
+        if self.filters.types is not None:
+            mask = pc.is_in(names, value_set=pa.array(sorted(self.filters.types), pa.string()))
+            columns = {name: column.filter(mask) for name, column in columns.items()}
+        if self.view == "events":
+            columns["body"] = pa.array(
+                [
+                    _body_text(control, key, value)
+                    for control, key, value in zip(
+                        *(columns[name].to_pylist() for name in ("is_control", "key", "value")), strict=True
+                    )
+                ],
+                pa.string(),
+            )
+        return columns
+
+    def _typed(self, part: Range, chunk: Any, codes: Any, kind: RecordType) -> dict[str, Any]:
+        if self.filters.types is not None and kind.name not in self.filters.types:
+            return {"offset": pa.array([], pa.int64())}
+        rows = pc.indices_nonzero(pc.equal(codes.code, kind.code))
+        whole = len(rows) == len(chunk)
+
+        def take(column: Any) -> Any:
+            return column if whole else column.take(rows)
+
+        values = take(chunk["value"])
+        decoder = self._decoders.get(kind.name) or self._decoders.setdefault(kind.name, kind.columns())
+        fields, failed = decoder.decode(values)
+        columns = {"offset": take(chunk["offset"]), "timestamp": take(chunk["timestamp"])}
+        columns |= {"epoch": take(chunk["partition_leader_epoch"]), "version": take(codes.version)}
+        if failed and self.policy == FAIL:
+            at = failed[0]
+            raise CorruptDataError(
+                f"record {columns['offset'][at].as_py()}: {_why(kind.is_control, None, values[at].as_py(), kind)}",
+                position=take(chunk["position"])[at].as_py(),
+                path=part.file.path,
+            )
+        if failed and self.policy == KEEP:
+            good = pa.array(_places(len(values), failed), pa.int64())
+            return columns | {
+                field_name(name): fields[name].take(good)
+                for name in fields.schema.names
+                if not (kind.is_control and name == "version")
+            }
+        if failed:
+            keep = pa.array([place is not None for place in _places(len(values), failed)])
+            columns = {name: column.filter(keep) for name, column in columns.items()}
+        return columns | {
+            field_name(name): fields[name]
+            for name in fields.schema.names
+            if not (kind.is_control and name == "version")
+        }
+
+    def _bad_records(self, chunk: Any) -> Iterator[Problem]:
+        codes = record_types(*(_whole(chunk[name]) for name in ("key", "value", "is_control")))
+        known: set[int] = set()
+        for kind in RECORD_TYPES:
+            rows = pc.indices_nonzero(pc.equal(codes.code, kind.code))
+            known.add(kind.code)
+            if len(rows) == 0:
+                continue
+            decoder = self._decoders.get(kind.name) or self._decoders.setdefault(kind.name, kind.columns())
+            for failed in decoder.decode(chunk["value"].take(rows))[1]:
+                yield _bad_record(chunk, rows[failed].as_py())
+        others = pc.invert(pc.is_in(codes.code, value_set=pa.array(sorted(known), pa.int64())))
+        for row in pc.indices_nonzero(others).to_pylist():
+            problem = _bad_record(chunk, row)
+            if problem.reason:
+                yield problem
+
+    @staticmethod
+    def _batches(piece: Piece) -> dict[str, Any]:
+        headers = piece.headers
+        attributes = headers["attributes"].cast(pa.int32())
+
+        def bit(mask: int) -> Any:
+            return pc.not_equal(pc.bit_wise_and(attributes, mask), 0)
+
+        columns = {name: headers[name] for name in headers.schema.names if name != "attributes"}
+        for name in ("base_timestamp", "max_timestamp"):
+            columns[name] = _microseconds(headers[name])
+        return columns | {
+            "compression": _CODECS.take(pc.bit_wise_and(attributes, 7)),
+            "is_control": bit(0x20),
+            "is_transactional": bit(0x10),
+            "is_valid": pc.equal(headers["is_valid"], 1),
+        }
+
+    @staticmethod
+    def _errors(part: Range, problems: list[Problem]) -> dict[str, Any]:
+        return {
+            "path": pa.array([part.file.path] * len(problems), pa.string()),
+            "position": pa.array([one.position for one in problems], pa.int64()),
+            "size": pa.array([one.size for one in problems], pa.int64()),
+            "offset": pa.array([one.offset for one in problems], pa.int64()),
+            "kind": pa.array([one.kind for one in problems], pa.string()),
+            "reason": pa.array([one.reason for one in problems], pa.string()),
+        }
+
+    def _finish(self, part: Range, columns: dict[str, Any]) -> Iterator[Any]:
+        # The view's columns in order, identity first, in batches that Spark digests well.
+        rows = len(next(iter(columns.values())))
+        if rows == 0:
+            return
+        columns |= identity_columns(part.file, part.generation, rows)
+        batch = pa.RecordBatch.from_arrays([columns[name] for name in self.schema.names], schema=self.schema)
+        for start in range(0, rows, ROWS_MAX):
+            yield batch.slice(start, ROWS_MAX)
+
+
+def file_rows(files: list[LogFile], generations: dict[str, int]) -> Any:
+    """The ``files`` view of an inventory."""
+    batches = []
+    for file in files:
+        columns = identity_columns(file, generations.get(file.path, 0), 1)
+        columns |= {
+            "path": pa.array([file.path]),
+            "size": pa.array([file.size], pa.int64()),
+            "base_offset": pa.array([file.base_offset], pa.int64()),
+            "next_offset": pa.array([file.next_offset], pa.int64()),
+            "epoch": pa.array([file.epoch], pa.int32()),
+        }
+        schema = view_schema("files")
+        batches.append(pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema))
+    return batches
+
+
+def identity_columns(file: LogFile, generation: int, rows: int) -> dict[str, Any]:
+    """The columns that say whose rows these are and which file they come from."""
+    values = {
+        "cluster_id": file.identity.cluster_id,
+        "node_id": file.identity.node_id,
+        "directory_id": file.identity.directory_id,
+        "source": file.source,
+        "log_id": file.log_id,
+        "file_id": file.file_id,
+        "generation": generation,
+        "snapshot_end_offset": file.base_offset if file.source == SNAPSHOT else None,
+    }
+    if file.source not in (LOG, SNAPSHOT):
+        values["snapshot_end_offset"] = 0
+    return {name: pa.repeat(pa.scalar(values[name], kind), rows) for name, kind in IDENTITY}
+
+
+def _both(mask: Any, other: Any) -> Any:
+    if other is None:
+        return mask
+    return other if mask is None else pc.and_(mask, other)
+
+
+def _whole(array: Any) -> Any:
+    return array if array.offset == 0 else pa.concat_arrays([array])
+
+
+def _microseconds(milliseconds: Any) -> Any:
+    return pc.multiply(milliseconds, 1000).cast(pa.timestamp("us", tz="UTC"))
+
+
+def _names(codes: Any) -> Any:
+    encoded = codes.dictionary_encode()
+    names = pa.array([type_name(code) for code in encoded.dictionary.to_pylist()], pa.string())
+    return names.take(encoded.indices)
+
+
+def _places(rows: int, failed: list[int]) -> list[int | None]:
+    # For each row its place among the decoded ones; None for those that failed.
+    places: list[int | None] = []
+    missing = set(failed)
+    good = 0
+    for row in range(rows):
+        if row in missing:
+            places.append(None)
+        else:
+            places.append(good)
+            good += 1
+    return places
+
+
+def _bad_record(chunk: Any, row: int) -> Problem:
+    control, key, value = (chunk[name][row].as_py() for name in ("is_control", "key", "value"))
+    return Problem("record", chunk["position"][row].as_py(), 0, chunk["offset"][row].as_py(), _why(control, key, value))
+
+
+def _why(control: bool, key: bytes | None, value: bytes | None, kind: RecordType | None = None) -> str:
+    # Why a record cannot be decoded, in the object decoder's words; empty if it can be.
+    if value is None:
+        return "the record has no value"
+    try:
+        if control:
+            found = decode_control_record(kind_key(kind) if key is None and kind is not None else key, value)
+            return "" if found.body is not None else f"control record type {found.type} is not known"
+        decode_metadata_record(value)
+    except RemoteProtocolError as error:
+        return str(error)
+    return ""
+
+
+def kind_key(kind: RecordType) -> bytes:
+    """The key of a control record type."""
+    return b"\0\0" + (kind.code & 0xFFFF).to_bytes(2, "big")
+
+
+def _body_text(control: bool, key: bytes | None, value: bytes | None) -> str | None:
+    # The record as Kafka's dump tool prints it; None where it cannot be decoded.
+    try:
+        if control:
+            found = decode_control_record(key, value)
+            return None if found.body is None else to_json_text(found.body, found.version).decode()
+        if value is None:
+            return None
+        record, version = decode_metadata_record(value)
+        return to_json_text(record, version).decode()
+    except RemoteProtocolError:
+        return None
+
+
+def typed_from_bronze(kind: RecordType, batches: Iterator[Any]) -> Iterator[Any]:
+    """Arrow batches of ``bronze_records`` rows of one type to batches of its silver table; others are left out."""
+    decoder = kind.columns()
+    schema = typed_schema(kind)
+    for batch in batches:
+        values = batch["value"]
+        if values.type != pa.binary():
+            values = values.cast(pa.binary())
+        fields, failed = decoder.decode(values)
+        if failed:
+            keep = pa.array([place is not None for place in _places(len(values), failed)])
+            batch = batch.filter(keep)
+        columns = {name: batch[name] for name in schema.names if name in batch.schema.names}
+        columns |= {
+            field_name(name): fields[name]
+            for name in fields.schema.names
+            if not (kind.is_control and name == "version")
+        }
+        yield pa.RecordBatch.from_arrays(
+            [columns[name].cast(schema.field(name).type) for name in schema.names], schema=schema
+        )

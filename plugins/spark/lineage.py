@@ -1,0 +1,291 @@
+"""Which replica tells a cluster's story at which offset, and from where its state can be rebuilt.
+
+Replicas agree on what is committed; ends that were never committed differ. The log with the highest last epoch, and the
+highest end among those, is the one a leader would be elected with, so it is taken as the cluster's log; offsets it no
+longer has are taken from the next best. Where there is a hole, or no log from the start, the state begins with a
+snapshot: each such stretch is an era.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+from kraftcore.plugins.spark.tables import Tables
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Offsets ``start`` to ``end`` (exclusive) of one log, without a hole."""
+
+    cluster_id: str
+    log_id: int
+    node_id: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class LogEnd:
+    """Where a log ends.
+
+    Attributes:
+        epochs: (epoch, first offset of it in this log), ascending.
+    """
+
+    cluster_id: str
+    log_id: int
+    node_id: int
+    end: int
+    epochs: tuple[tuple[int, int], ...]
+
+    @property
+    def last_epoch(self) -> int:
+        """The epoch of its last batch."""
+        return self.epochs[-1][0]
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A snapshot file that was read."""
+
+    cluster_id: str
+    file_id: int
+    end_offset: int
+    epoch: int
+
+
+@dataclass(frozen=True)
+class Era:
+    """A stretch of history whose state can be told.
+
+    Attributes:
+        number: within the cluster, from 0.
+        end: exclusive offset at which the state is unknown again; None for the last era.
+        base: the snapshot it begins with, or None.
+        state_from: first offset whose records are applied.
+        spans: the logs that tell it: (log_id, first offset, end offset).
+    """
+
+    cluster_id: str
+    number: int
+    end: int | None
+    base: Snapshot | None
+    state_from: int
+    spans: tuple[tuple[int, int, int], ...] = ()
+
+
+@dataclass
+class Lineage:
+    """What the logs and snapshots of some clusters amount to.
+
+    Attributes:
+        eras: of all clusters.
+        logs: ends of all logs.
+        cuts: (log_id, epoch, offset): rows of that epoch from there on were cut off later.
+        dead: (file_id, generation, offset): rows of earlier generations from there on were cut off later.
+        best: by cluster, the log that counts most.
+    """
+
+    eras: list[Era] = field(default_factory=list)
+    logs: list[LogEnd] = field(default_factory=list)
+    cuts: list[tuple[int, int, int]] = field(default_factory=list)
+    dead: list[tuple[int, int, int]] = field(default_factory=list)
+    best: dict[str, LogEnd] = field(default_factory=dict)
+    snapshots: list[Snapshot] = field(default_factory=list)
+
+    def committed(self, voters: dict[str, list[int]]) -> dict[str, int]:
+        """By cluster, the offset below which everything is known to be committed.
+
+        Snapshots hold committed records only; and what a majority of the voters has is committed once it reaches into
+        the last epoch (Raft, section 5.4.2).
+
+        Args:
+            voters: by cluster, the node ids of its last voter set.
+        """
+        known: dict[str, int] = defaultdict(int)
+        for snapshot in self.snapshots:
+            known[snapshot.cluster_id] = max(known[snapshot.cluster_id], snapshot.end_offset)
+        for cluster_id, best in self.best.items():
+            ends: dict[int, int] = {}
+            for log in self.logs:
+                if log.cluster_id == cluster_id:
+                    ends[log.node_id] = max(ends.get(log.node_id, 0), _agreed_end(log, best))
+            ids = voters.get(cluster_id) or []
+            held = sorted((ends.get(node_id, 0) for node_id in ids), reverse=True)
+            if held and held[len(held) // 2] > best.epochs[-1][1]:
+                known[cluster_id] = max(known[cluster_id], held[len(held) // 2])
+        return dict(known)
+
+
+def _agreed_end(log: LogEnd, best: LogEnd) -> int:
+    # Up to where a log has what the best one has, going by epochs.
+    after = [start for epoch, start in best.epochs if epoch > log.last_epoch]
+    return min([log.end, best.end, *after])
+
+
+def read_lineage(tables: Tables, clusters: Iterable[str]) -> Lineage:
+    """Work out the lineage of some clusters from what bronze knows of their batches and files."""
+    wanted = list(clusters)
+    batches = tables.read("bronze_batches").where(F.col("cluster_id").isin(wanted) & F.col("is_valid"))
+    logs = batches.where("source = 'log'")
+    dead = _dead(logs)
+    lineage = Lineage(dead=dead)
+    alive = without_dead(tables, logs, dead, "base_offset")
+    by_epoch = (
+        alive.groupBy("cluster_id", "log_id", "node_id", "epoch")
+        .agg(F.min("base_offset").alias("first"), F.max("last_offset").alias("last"))
+        .collect()
+    )
+    lineage.logs, lineage.cuts = _log_ends(by_epoch)
+    stretches = _stretches(without_cuts(tables, alive, lineage.cuts, "base_offset"))
+    snapshots = (
+        tables.read("bronze_files")
+        .where(F.col("cluster_id").isin(wanted) & (F.col("source") == "snapshot"))
+        .select("cluster_id", "file_id", "base_offset", "epoch")
+        .distinct()
+        .collect()
+    )
+    lineage.snapshots = [Snapshot(*row) for row in snapshots]
+    for cluster_id in wanted:
+        here = [log for log in lineage.logs if log.cluster_id == cluster_id]
+        if here:
+            lineage.best[cluster_id] = max(here, key=lambda log: (log.last_epoch, log.end, -log.log_id))
+        lineage.eras += find_eras(
+            cluster_id,
+            sorted(here, key=lambda log: (log.last_epoch, log.end, -log.log_id), reverse=True),
+            [one for one in stretches if one.cluster_id == cluster_id],
+            [one for one in lineage.snapshots if one.cluster_id == cluster_id],
+        )
+    return lineage
+
+
+def _dead(logs: DataFrame) -> list[tuple[int, int, int]]:
+    rows = logs.where("generation > 0").groupBy("file_id", "generation").agg(F.min("base_offset")).collect()
+    return [(int(file_id), int(generation), int(offset)) for file_id, generation, offset in rows]
+
+
+def without_dead(tables: Tables, rows: DataFrame, dead: list[tuple[int, int, int]], offset: str) -> DataFrame:
+    """Rows that were not cut off and written anew in their own file."""
+    if not dead:
+        return rows
+    gone = tables.session.createDataFrame(dead, "dead_file long, dead_generation int, dead_offset long")
+    condition = (
+        (rows["file_id"] == gone["dead_file"])
+        & (rows["generation"] < gone["dead_generation"])
+        & (rows[offset] >= gone["dead_offset"])
+    )
+    return rows.join(F.broadcast(gone), condition, "left_anti")
+
+
+def without_cuts(tables: Tables, rows: DataFrame, cuts: list[tuple[int, int, int]], offset: str) -> DataFrame:
+    """Rows that no later epoch of the same log overrode."""
+    if not cuts:
+        return rows
+    gone = tables.session.createDataFrame(cuts, "cut_log long, cut_epoch int, cut_offset long")
+    condition = (
+        (rows["log_id"] == gone["cut_log"])
+        & (rows["epoch"] == gone["cut_epoch"])
+        & (rows[offset] >= gone["cut_offset"])
+    )
+    return rows.join(F.broadcast(gone), condition, "left_anti")
+
+
+def _log_ends(rows: list[Any]) -> tuple[list[LogEnd], list[tuple[int, int, int]]]:
+    logs: dict[tuple[str, int, int], list[tuple[int, int, int]]] = defaultdict(list)
+    for row in rows:
+        logs[row.cluster_id, row.log_id, row.node_id].append((row.epoch, row.first, row.last))
+    ends, cuts = [], []
+    for (cluster_id, log_id, node_id), epochs in logs.items():
+        epochs.sort()
+        kept: list[tuple[int, int]] = []
+        limit: int | None = None
+        for epoch, first, last in reversed(epochs):
+            if limit is not None and last >= limit:
+                cuts.append((log_id, epoch, limit))
+            if limit is None or first < limit:
+                kept.append((epoch, first))
+            limit = first if limit is None else min(limit, first)
+        ends.append(LogEnd(cluster_id, log_id, node_id, epochs[-1][2] + 1, tuple(reversed(kept))))
+    return ends, cuts
+
+
+def _stretches(batches: DataFrame) -> list[Stretch]:
+    order = Window.partitionBy("cluster_id", "log_id", "node_id").orderBy("base_offset")
+    earlier = order.rowsBetween(Window.unboundedPreceding, -1)
+    upto = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    marked = batches.withColumn("reached", F.max("last_offset").over(earlier))
+    jumps = F.when(F.col("reached").isNull() | (F.col("base_offset") > F.col("reached") + 1), 1).otherwise(0)
+    rows = (
+        marked.withColumn("jump", jumps)
+        .withColumn("stretch", F.sum("jump").over(upto))
+        .groupBy("cluster_id", "log_id", "node_id", "stretch")
+        .agg(F.min("base_offset").alias("start"), (F.max("last_offset") + 1).alias("end"))
+        .collect()
+    )
+    return [Stretch(row.cluster_id, row.log_id, row.node_id, row.start, row.end) for row in rows]
+
+
+def find_eras(cluster_id: str, logs: list[LogEnd], stretches: list[Stretch], snapshots: list[Snapshot]) -> list[Era]:
+    """Lay the logs of one cluster over each other.
+
+    Args:
+        cluster_id: whose.
+        logs: best first.
+        stretches: of these logs.
+        snapshots: of the same cluster.
+
+    Returns:
+        Eras by offset. A snapshot that no log reaches is an era of its own.
+    """
+    spans: list[tuple[int, int, int]] = []  # start, end, log_id; disjoint
+    for log in logs:
+        for stretch in sorted(stretches, key=lambda one: one.start):
+            if stretch.log_id != log.log_id:
+                continue
+            end = min(stretch.end, logs[0].end)
+            spans += [(low, high, log.log_id) for low, high in _uncovered(stretch.start, end, spans)]
+    spans.sort()
+    runs: list[list[tuple[int, int, int]]] = []
+    for span in spans:
+        if runs and runs[-1][-1][1] == span[0]:
+            runs[-1].append(span)
+        else:
+            runs.append([span])
+    found: list[tuple[int, int, Snapshot | None, int, tuple[tuple[int, int, int], ...]]] = []
+    inside: set[int] = set()
+    for run in runs:
+        start, end = run[0][0], run[-1][1]
+        inside |= {one.end_offset for one in snapshots if start <= one.end_offset <= end}
+        base = min(
+            (one for one in snapshots if start <= one.end_offset <= end and start > 0),
+            key=lambda one: (one.end_offset, -one.epoch, one.file_id),
+            default=None,
+        )
+        state_from = start if base is None else base.end_offset
+        found.append((start, end, base, state_from, tuple((log_id, low, high) for low, high, log_id in run)))
+    alone = {one.end_offset: one for one in snapshots if one.end_offset > 0 and one.end_offset not in inside}
+    found += [(end, end, one, end, ()) for end, one in alone.items()]
+    found.sort(key=lambda one: (one[0], one[1]))
+    return [
+        Era(cluster_id, number, None if number == len(found) - 1 else end, base, state_from, log_spans)
+        for number, (_, end, base, state_from, log_spans) in enumerate(found)
+    ]
+
+
+def _uncovered(start: int, end: int, spans: list[tuple[int, int, int]]) -> list[tuple[int, int]]:
+    # What of [start, end) no span holds.
+    parts = [(start, end)] if start < end else []
+    for low, high, _ in spans:
+        parts = [
+            piece
+            for left, right in parts
+            for piece in ((left, min(right, low)), (max(left, high), right))
+            if piece[0] < piece[1]
+        ]
+    return parts

@@ -1,0 +1,189 @@
+"""The three layers: bronze and silver follow the files as checkpointed streams, gold is made anew for what changed.
+
+A micro-batch writes a folder named by its number, in each table, replacing what a run that was killed had left there;
+Spark's checkpoint gives a repeated micro-batch the same number and the same bytes. So nothing is lost or doubled.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.streaming import StreamingQuery
+
+from kraftcore.errors import CorruptDataError, LocalError
+from kraftcore.plugins.spark.decode import DROP, typed_from_bronze
+from kraftcore.plugins.spark.gold import refresh_gold
+from kraftcore.plugins.spark.source import Settings
+from kraftcore.plugins.spark.tables import BRONZE, SILVER, Tables
+from kraftcore.plugins.spark.views import RECORD_TYPES, RecordType, typed_schema
+
+_JOBS_AT_ONCE = 4
+_WORKER_ERROR = re.compile(r"kraftcore\.errors\.(\w+): (.*)")
+Report = Callable[[str], None]
+Progress = Callable[[float, str], None]
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What a run did.
+
+    Attributes:
+        batches: micro-batches by table.
+        rows: rows read by table.
+        clusters: clusters whose gold tables were made anew.
+    """
+
+    batches: dict[str, int] = field(default_factory=dict)
+    rows: dict[str, int] = field(default_factory=dict)
+    clusters: tuple[str, ...] = ()
+
+
+def run(
+    session: SparkSession,
+    paths: Sequence[str | Path],
+    tables: str | Path,
+    *,
+    errors: str = DROP,
+    options: dict[str, str] | None = None,
+    report: Report | None = None,
+    progress: Progress | None = None,
+) -> RunResult:
+    """Take in what is new below the paths and bring all tables up to date.
+
+    Args:
+        session: Spark's; ``kraftcore.plugins.spark.session()`` makes one.
+        paths: as the data source takes them. A later run may name others: what was read stays in the tables.
+        tables: folder of the tables.
+        errors: ``fail``, ``drop`` or ``keep`` what is damaged; it is listed in the table ``errors`` in any case.
+        options: more options of the data source.
+        report: called with a line for each step.
+        progress: called several times a second with the share of tasks that are done, 0 to 1, and a label.
+
+    Raises:
+        LocalError: nothing to read, or an option that is none.
+        CorruptDataError: damage, with ``errors="fail"``.
+    """
+    if not paths:
+        raise LocalError("nothing to read: name at least one path")
+    target = Tables(session, tables)
+    say = report or (lambda _: None)
+    settings = {"paths": json.dumps([str(path) for path in paths]), "errors": errors, **(options or {})}
+    Settings(settings).files()  # a path that is not there is better told here than by a stream
+    batches: dict[str, int] = {}
+    rows: dict[str, int] = {}
+    with _watched(session, progress):
+        queries = {name: start(target, name, settings) for name in BRONZE}
+        try:
+            for name, stream in queries.items():
+                _finish(stream)
+                done = stream.recentProgress
+                batches[name] = sum(1 for one in done if one["numInputRows"])
+                rows[name] = sum(int(one["numInputRows"]) for one in done)
+                say(f"{name}: {rows[name]} new rows")
+        finally:
+            for stream in queries.values():
+                stream.stop()
+        clusters = refresh_gold(target, say)
+    return RunResult(batches, rows, tuple(clusters))
+
+
+def _finish(stream: StreamingQuery) -> None:
+    # Wait; what went wrong in a worker comes out as the error it was there.
+    try:
+        stream.awaitTermination()
+    except StreamingQueryException as error:
+        found = _WORKER_ERROR.findall(str(error))
+        if not found:
+            raise
+        name, text = found[-1]
+        if name in ("CorruptDataError", "CorruptBatchError"):
+            raise CorruptDataError(text) from None
+        raise LocalError(text) from None
+
+
+@contextmanager
+def _watched(session: SparkSession, progress: Progress | None) -> Iterator[None]:
+    # Tells of Spark's running stages until the block ends.
+    if progress is None:
+        yield
+        return
+    stop = threading.Event()
+
+    def watch() -> None:
+        tracker = session.sparkContext.statusTracker()
+        while not stop.wait(0.2):
+            stages = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()]
+            total = sum(stage.numTasks for stage in stages if stage)
+            if total:
+                progress(sum(stage.numCompletedTasks for stage in stages if stage) / total, f"{total} tasks")
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def start(target: Tables, name: str, settings: dict[str, str], *, continuous_s: float | None = None) -> StreamingQuery:
+    """Start the stream of one bronze table; that of the records also fills silver.
+
+    Args:
+        target: the tables.
+        name: of the bronze table.
+        settings: options of the data source.
+        continuous_s: look for more every so many seconds, until stopped; None: take what is there, and end.
+    """
+    rows = target.session.readStream.format("kraft").options(**settings).option("view", BRONZE[name]).load()
+    writer = rows.writeStream.foreachBatch(partial(_write, target, name)).queryName(name)
+    writer = writer.option("checkpointLocation", target.place(f"_checkpoints/{name}"))
+    if continuous_s is None:
+        return writer.trigger(availableNow=True).start()
+    return writer.trigger(processingTime=f"{continuous_s} seconds").start()
+
+
+def _write(target: Tables, name: str, rows: DataFrame, batch_id: int) -> None:
+    target.write_batch(name, rows, batch_id)
+    if name == "bronze_records":
+        write_silver(target, batch_id)
+
+
+def write_silver(target: Tables, batch_id: int) -> None:
+    """Decode one micro-batch of ``bronze_records`` into a table for each record type."""
+    rows = target.read("bronze_records").where(f"batch = {batch_id}")
+    present = {name for (name,) in rows.select("type").distinct().collect()}
+    kinds = [kind for kind in RECORD_TYPES if kind.name in present]
+    with ThreadPoolExecutor(_JOBS_AT_ONCE) as pool:
+        list(pool.map(lambda kind: _write_type(target, rows, kind, batch_id), kinds))
+
+
+def _write_type(target: Tables, rows: DataFrame, kind: RecordType, batch_id: int) -> None:
+    wanted = rows.where(rows["type"] == kind.name).drop("batch", "key", "position", "is_control", "type")
+    schema = from_arrow_schema(typed_schema(kind))
+    typed = wanted.mapInArrow(partial(typed_from_bronze, kind), schema)
+    name = next(name for name, other in SILVER.items() if other is kind)
+    target.write_batch(name, typed, batch_id)
+
+
+def query(session: SparkSession, tables: str | Path, sql: str) -> DataFrame:
+    """Ask the tables; each is a view of its name.
+
+    Raises:
+        LocalError: the folder holds no tables.
+        CorruptDataError: tables of a version that is not known.
+    """
+    listing = re.search(r"\bshow\s+(tables|views)\b", sql, re.IGNORECASE)
+    Tables(session, tables).register(None if listing else sql)
+    return session.sql(sql)

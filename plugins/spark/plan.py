@@ -1,0 +1,299 @@
+"""Which bytes to read: files cut at batch boundaries, packed into tasks; and how far a stream has come in each file."""
+
+from __future__ import annotations
+
+import errno
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+from kraftcore.errors import StorageError
+from kraftcore.plugins.spark.decode import Range, pieces
+from kraftcore.plugins.spark.filters import Filters
+from kraftcore.plugins.spark.stores import LOG, LogFile, Source, index_entries
+
+RANGE_BYTES = 16 << 20
+MARKS_MAX = 64
+_HEADER_BYTES = 61
+_MAGIC = 2
+
+
+def file_ranges(file: LogFile, start: int, end: int, range_bytes: int, generation: int = 0) -> list[Range]:
+    """Cut ``[start, end)`` of a file at batch boundaries into ranges of about ``range_bytes``."""
+    cuts = [start]
+    if end - start > range_bytes:
+        for position in _boundaries(file, start, end):
+            if position - cuts[-1] >= range_bytes and end - position > range_bytes // 4:
+                cuts.append(position)
+    cuts.append(end)
+    return [Range(file, low, high, generation) for low, high in pairwise(cuts) if low < high]
+
+
+def _boundaries(file: LogFile, start: int, end: int) -> Iterator[int]:
+    # Where batches start: from the index, or, where there is none, from the headers.
+    entries = index_entries(file)
+    if entries:
+        yield from (position for _, position in entries if start < position < end)
+        return
+    with Source(file.path) as source:
+        for piece in pieces(source, start, end, verify=False):
+            yield piece.end
+
+
+def narrow(file: LogFile, filters: Filters) -> tuple[int, int]:
+    """The bytes of a segment that may hold wanted offsets, by its index."""
+    start, end = 0, file.size
+    if file.source != LOG or filters.offset.is_open:
+        return start, end
+    for last_offset, position in index_entries(file):
+        if last_offset <= filters.offset.low:
+            start = position
+        if last_offset > filters.offset.high:
+            end = min(end, position + 1)
+            break
+    return start, end
+
+
+def plan(files: Iterable[LogFile], filters: Filters, range_bytes: int = RANGE_BYTES) -> list[Range]:
+    """Ranges that hold everything the filters want.
+
+    Raises:
+        StorageError: a file cannot be read.
+    """
+    ranges: list[Range] = []
+    for file in files:
+        if file.size == 0 or not filters.wants(file) or _too_late(file, filters):
+            continue
+        start, end = narrow(file, filters)
+        ranges += file_ranges(file, start, end, range_bytes)
+    return ranges
+
+
+def _too_late(file: LogFile, filters: Filters) -> bool:
+    if file.source != LOG or filters.time_ms.high >= 1 << 61:
+        return False
+    with Source(file.path) as source:
+        header = source.read(0, _HEADER_BYTES)
+    if len(header) < _HEADER_BYTES or header[16] != _MAGIC:
+        return False
+    return int.from_bytes(header[27:35], "big", signed=True) > filters.time_ms.high + filters.clock_skew_ms
+
+
+def pack(ranges: Iterable[Range], range_bytes: int = RANGE_BYTES) -> list[tuple[Range, ...]]:
+    """Put small ranges together: one task for each group."""
+    groups: list[tuple[Range, ...]] = []
+    group: list[Range] = []
+    size = 0
+    for one in ranges:
+        if group and size + one.end - one.start > range_bytes:
+            groups.append(tuple(group))
+            group, size = [], 0
+        group.append(one)
+        size += one.end - one.start
+    if group:
+        groups.append(tuple(group))
+    return groups
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A batch that a stream has passed: enough to notice that the file was cut off and written anew."""
+
+    position: int
+    size: int
+    base_offset: int
+    epoch: int
+    crc: int
+
+    def holds(self, source: Source) -> bool:
+        """Whether the file still has this batch here."""
+        header = source.read(self.position, _HEADER_BYTES)
+        return len(header) == _HEADER_BYTES and self == _mark(self.position, header)
+
+
+def _mark(position: int, header: bytes) -> Mark:
+    return Mark(
+        position,
+        int.from_bytes(header[8:12], "big", signed=True) + 12,
+        int.from_bytes(header[:8], "big", signed=True),
+        int.from_bytes(header[12:16], "big", signed=True),
+        int.from_bytes(header[17:21], "big"),
+    )
+
+
+@dataclass(frozen=True)
+class Reached:
+    """How far a stream has come in one file.
+
+    Attributes:
+        position: everything before it was read.
+        generation: how often it had to go back, because the end it had read was cut off.
+        rewound: where this generation started.
+        torn: file size at which a torn end was reported, or 0.
+        marks: the last batches, oldest first.
+    """
+
+    position: int = 0
+    generation: int = 0
+    rewound: int = 0
+    torn: int = 0
+    marks: tuple[Mark, ...] = ()
+
+
+Progress = dict[str, Reached]
+
+
+def progress_to_json(progress: Progress) -> str:
+    """As text, always the same for the same progress."""
+    state = {
+        path: [one.position, one.generation, one.rewound, one.torn]
+        + [[mark.position, mark.size, mark.base_offset, mark.epoch, mark.crc] for mark in one.marks]
+        for path, one in sorted(progress.items())
+    }
+    return json.dumps(state, separators=(",", ":"))
+
+
+def progress_from_json(text: str) -> Progress:
+    """Read what ``progress_to_json`` wrote."""
+    state: dict[str, list[Any]] = json.loads(text)
+    return {
+        path: Reached(*values[:4], marks=tuple(Mark(*mark) for mark in values[4:])) for path, values in state.items()
+    }
+
+
+class Tracker:
+    """Finds what is new in files since some progress.
+
+    Args:
+        report_torn: count a torn end as something to report, once for each size of the file.
+    """
+
+    def __init__(self, *, report_torn: bool = False) -> None:
+        self._report_torn = report_torn
+
+    def advance(self, progress: Progress, files: Iterable[LogFile]) -> Progress:
+        """The progress when everything that is there now will have been read.
+
+        Files that are gone keep theirs: what was read of them stays read.
+
+        Raises:
+            StorageError: a file cannot be read. One that vanished meanwhile is left for the next time.
+        """
+        result = dict(progress)
+        for file in files:
+            before = progress.get(file.path)
+            try:
+                after = self._advance_one(file, before or Reached())
+            except StorageError as error:
+                if error.errno == errno.ENOENT:
+                    continue
+                raise
+            if before is not None or after != Reached():
+                result[file.path] = after
+        return result
+
+    def _advance_one(self, file: LogFile, before: Reached) -> Reached:
+        if file.source != LOG:
+            if file.size == before.position:
+                return before
+            again = before.generation + 1 if before.position else 0
+            return Reached(file.size, again)
+        if file.size == 0 and before.position == 0:
+            return before
+        with Source(file.path) as source:
+            reached = self._after_truncation(source, before)
+            if source.size <= reached.position:
+                return reached
+            if file.may_grow:
+                return self._scan(source, reached)
+            return self._sealed(file, source, reached)
+
+    @staticmethod
+    def _after_truncation(source: Source, before: Reached) -> Reached:
+        if source.size >= before.position and (not before.marks or before.marks[-1].holds(source)):
+            return before
+        kept = list(before.marks)
+        while kept and not kept[-1].holds(source):
+            kept.pop()
+        position = kept[-1].position + kept[-1].size if kept else 0
+        return Reached(position, before.generation + 1, position, 0, tuple(kept))
+
+    def _scan(self, source: Source, reached: Reached) -> Reached:
+        # Batch by batch to the last whole one.
+        marks = list(reached.marks)
+        position = reached.position
+        damaged = False
+        for piece in pieces(source, position, source.size, verify=False):
+            marks += [
+                _mark_of(piece.headers, row)
+                for row in range(max(0, piece.headers.num_rows - MARKS_MAX), piece.headers.num_rows)
+            ]
+            position = piece.end
+            damaged = any("ends inside" not in one.reason for one in piece.damage)
+        torn = reached.torn
+        if damaged:
+            position = source.size
+        elif position < source.size and self._report_torn:
+            torn = source.size
+        return replace(reached, position=position, torn=torn, marks=tuple(marks[-MARKS_MAX:]))
+
+    @staticmethod
+    def _sealed(file: LogFile, source: Source, reached: Reached) -> Reached:
+        # A full segment: only its last batch is looked for, behind its last index entry.
+        entries = index_entries(file)
+        start = max(reached.position, entries[-1][1] if entries else 0)
+        mark: Mark | None = None
+        for piece in pieces(source, start, source.size, verify=False):
+            if piece.headers.num_rows:
+                mark = _mark_of(piece.headers, piece.headers.num_rows - 1)
+        return replace(reached, position=source.size, marks=reached.marks if mark is None else (mark,))
+
+
+def _mark_of(headers: Any, row: int) -> Mark:
+    return Mark(*(headers[name][row].as_py() for name in ("position", "size", "base_offset", "epoch", "crc")))
+
+
+def new_ranges(start: Progress, end: Progress, files: Iterable[LogFile], range_bytes: int) -> list[Range]:
+    """What lies between two states of progress; of files that are gone, nothing."""
+    ranges: list[Range] = []
+    for file in files:
+        after = end.get(file.path)
+        if after is None:
+            continue
+        before = start.get(file.path, Reached())
+        low = before.position if before.generation == after.generation else after.rewound
+        whole = replace(file, size=max(file.size, after.position))
+        if low < after.position:
+            ranges += file_ranges(whole, low, after.position, range_bytes, after.generation)
+        if after.torn > after.position and after.torn != before.torn:
+            ranges.append(Range(whole, after.position, after.torn, after.generation))
+    return ranges
+
+
+def limit_bytes(start: Progress, end: Progress, files: Iterable[LogFile], bytes_max: int, range_bytes: int) -> Progress:
+    """A state between two, about ``bytes_max`` behind ``start`` and at least one range."""
+    result = dict(start)
+    left = bytes_max
+    for one in new_ranges(start, end, files, min(range_bytes, bytes_max)):
+        size = one.end - one.start
+        if left < size and left != bytes_max:
+            break
+        left -= size
+        target = end[one.file.path]
+        if one.end >= target.position:
+            result[one.file.path] = target
+        else:
+            result[one.file.path] = Reached(one.end, target.generation, target.rewound)
+    return result
+
+
+def read_ranges(ranges: Iterable[Range], reader: Any) -> Iterator[Any]:
+    """All rows of some ranges; a file that vanished meanwhile has none, for its records are below a snapshot."""
+    for one in ranges:
+        try:
+            yield from reader.read(one)
+        except StorageError as error:
+            if error.errno != errno.ENOENT:
+                raise

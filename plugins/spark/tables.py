@@ -1,0 +1,159 @@
+"""The folder of tables: Parquet, one subfolder a table, in it one folder a micro-batch or, for gold, a cluster."""
+
+from __future__ import annotations
+
+import json
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+from pyarrow import fs
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import LongType, StructField, StructType
+
+from kraftcore.errors import CorruptDataError, LocalError
+from kraftcore.plugins.spark.stores import read_small
+from kraftcore.plugins.spark.views import RECORD_TYPES, typed_schema, view_schema
+
+BRONZE = {
+    "bronze_files": "files",
+    "bronze_batches": "batches",
+    "bronze_records": "records",
+    "errors": "errors",
+}
+"""Tables that are views of the data source, one stream each."""
+SILVER = {f"silver_{kind.view}": kind for kind in RECORD_TYPES}
+FORMAT = 1
+_ABOUT = "kraftcore-tables.json"
+
+
+class Tables:
+    """A folder of tables.
+
+    Args:
+        session: Spark's.
+        path: the folder: a path, or a URI that Spark knows.
+    """
+
+    def __init__(self, session: SparkSession, path: str | Path) -> None:
+        self.session = session
+        self.path = str(path).rstrip("/") if "://" in str(path) else str(Path(path).absolute())
+
+    def place(self, name: str) -> str:
+        """Where a table, or something else of the folder, is."""
+        return f"{self.path}/{name}"
+
+    def write_batch(self, name: str, rows: DataFrame, batch_id: int) -> None:
+        """Write what one micro-batch adds to a table; again, if it was written before a crash."""
+        rows.write.mode("overwrite").parquet(f"{self.place(name)}/batch={batch_id}")
+
+    def write_clusters(self, name: str, rows: DataFrame) -> None:
+        """Replace the rows of the clusters that ``rows`` are of."""
+        self._write_text(
+            f"_schemas/{name}.json", rows.schema.json()
+        )  # files alone do not tell an empty table's columns
+        writer = rows.write.mode("overwrite").option("partitionOverwriteMode", "dynamic")
+        writer.partitionBy("cluster_id").parquet(self.place(name))
+
+    def read(self, name: str) -> DataFrame:
+        """A table. One of bronze or silver that nothing was written to is empty.
+
+        Raises:
+            LocalError: no such table.
+        """
+        schema = table_schema(name) or self._written_schema(name)
+        try:
+            return self.session.read.schema(schema).parquet(self.place(name))
+        except AnalysisException as error:
+            if "PATH_NOT_FOUND" not in str(error):
+                raise
+            return self.session.createDataFrame([], schema)
+
+    def _written_schema(self, name: str) -> StructType:
+        text = read_small(self.place(f"_schemas/{name}.json"))
+        if text is None:
+            raise LocalError(f"there is no table {name} in {self.path}: run 'kraftcore spark run' first")
+        return StructType.fromJson(json.loads(text))
+
+    def names(self) -> list[str]:
+        """All tables, written to or not."""
+        from kraftcore.plugins.spark.gold import GOLD
+
+        return [*BRONZE, *SILVER, *GOLD]
+
+    def register(self, sql: str | None = None) -> list[str]:
+        """Make tables temporary views of their names; tables of gold only if they were written.
+
+        Args:
+            sql: only the tables that this text names, for each takes a look at its files; None: all.
+
+        Returns:
+            The names.
+
+        Raises:
+            LocalError: the folder holds no tables.
+        """
+        self.check()
+        registered = []
+        for name in self.names():
+            if sql is not None and name not in sql:
+                continue
+            try:
+                self.read(name).createOrReplaceTempView(name)
+            except LocalError:
+                continue
+            registered.append(name)
+        return registered
+
+    def check(self) -> None:
+        """Fail if the folder holds no tables, or those of another version.
+
+        Raises:
+            LocalError: no tables.
+            CorruptDataError: tables that this version cannot read.
+        """
+        about = self.about()
+        if about is None:
+            raise LocalError(f"{self.path} holds no tables: make some with 'kraftcore spark run'")
+        if about.get("format") != FORMAT:
+            raise CorruptDataError(f"tables of format {about.get('format')}; known is {FORMAT}", path=self.path)
+
+    def about(self) -> dict[str, Any] | None:
+        """What the folder says about itself; None for a folder without tables."""
+        data = read_small(self.place(_ABOUT))
+        return None if data is None else json.loads(data)
+
+    def write_about(self, about: dict[str, Any]) -> None:
+        """Say which batches gold was made of."""
+        self._write_text(_ABOUT, json.dumps({"format": FORMAT, **about}) + "\n")
+
+    def _write_text(self, name: str, text: str) -> None:
+        if "://" in self.path:
+            system, inside = fs.FileSystem.from_uri(self.place(name))
+            with system.open_output_stream(inside) as stream:
+                stream.write(text.encode())
+            return
+        target = Path(self.place(name))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        part = target.with_suffix(".part")
+        part.write_text(text)
+        part.replace(target)
+
+
+def table_schema(name: str) -> StructType | None:
+    """Columns of a bronze or silver table; None for gold, which says itself."""
+    if name in BRONZE:
+        arrow = view_schema(BRONZE[name])
+    elif name in SILVER:
+        arrow = typed_schema(SILVER[name])
+    else:
+        return None
+    schema: StructType = from_arrow_schema(arrow)
+    return StructType([*schema.fields, StructField("batch", LongType())])
+
+
+def union(frames: list[DataFrame]) -> DataFrame:
+    """All rows of frames with the same columns."""
+    return reduce(DataFrame.unionByName, frames)

@@ -1,0 +1,180 @@
+"""Columns of each view of the data source: as Arrow schemas, which Spark's are made from."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import pyarrow as pa
+
+from kraftcore.core.record_types import CONTROL_BASE
+from kraftcore.core.typed import RecordColumns
+from kraftcore.errors import LocalError
+from kraftcore.protocol.control import CONTROL_BODIES, ControlRecordType
+from kraftcore.protocol.registry import MetadataRecordType, record_class
+
+TIMESTAMP = pa.timestamp("us", tz="UTC")
+IDENTITY = [
+    ("cluster_id", pa.string()),
+    ("node_id", pa.int32()),
+    ("directory_id", pa.string()),
+    ("source", pa.string()),
+    ("log_id", pa.int64()),
+    ("file_id", pa.int64()),
+    ("generation", pa.int32()),
+    ("snapshot_end_offset", pa.int64()),
+]
+_PLACE = [("offset", pa.int64()), ("timestamp", TIMESTAMP), ("epoch", pa.int32())]
+_RECORDS = [
+    *IDENTITY,
+    *_PLACE,
+    ("is_control", pa.bool_()),
+    ("type", pa.string()),
+    ("version", pa.int32()),
+    ("key", pa.binary()),
+    ("value", pa.binary()),
+    ("position", pa.int64()),
+]
+_EVENTS = [
+    *IDENTITY,
+    *_PLACE,
+    ("is_control", pa.bool_()),
+    ("type", pa.string()),
+    ("version", pa.int32()),
+    ("body", pa.string()),
+]
+_BATCHES = [
+    *IDENTITY,
+    ("position", pa.int64()),
+    ("base_offset", pa.int64()),
+    ("last_offset", pa.int64()),
+    ("size", pa.int32()),
+    ("epoch", pa.int32()),
+    ("crc", pa.int64()),
+    ("base_timestamp", TIMESTAMP),
+    ("max_timestamp", TIMESTAMP),
+    ("producer_id", pa.int64()),
+    ("producer_epoch", pa.int16()),
+    ("base_sequence", pa.int32()),
+    ("count", pa.int32()),
+    ("compression", pa.string()),
+    ("is_control", pa.bool_()),
+    ("is_transactional", pa.bool_()),
+    ("is_valid", pa.bool_()),
+]
+_ERRORS = [
+    *IDENTITY,
+    ("path", pa.string()),
+    ("position", pa.int64()),
+    ("size", pa.int64()),
+    ("offset", pa.int64()),
+    ("kind", pa.string()),
+    ("reason", pa.string()),
+]
+_FILES = [
+    *IDENTITY,
+    ("path", pa.string()),
+    ("size", pa.int64()),
+    ("base_offset", pa.int64()),
+    ("next_offset", pa.int64()),
+    ("epoch", pa.int32()),
+]
+_PLAIN = {"records": _RECORDS, "events": _EVENTS, "batches": _BATCHES, "errors": _ERRORS, "files": _FILES}
+_TAKEN = {name for name, _ in [*IDENTITY, *_PLACE, ("version", None)]}
+
+
+@dataclass(frozen=True)
+class RecordType:
+    """A type of record that has a view and a silver table of its own.
+
+    Attributes:
+        name: Kafka's name, for example ``PARTITION_CHANGE_RECORD`` or ``LEADER_CHANGE``.
+        view: in lower case and short: ``partition_change``, ``leader_change``.
+        code: as ``kraftcore.core.record_types`` gives it.
+    """
+
+    name: str
+    view: str
+    code: int
+
+    @property
+    def is_control(self) -> bool:
+        """Whether it is a control record of the quorum."""
+        return self.code >= CONTROL_BASE
+
+    @property
+    def message_class(self) -> Any:
+        """The class of the value."""
+        return CONTROL_BODIES[self.code - CONTROL_BASE] if self.is_control else record_class(self.code)
+
+    def columns(self) -> RecordColumns:
+        """A decoder for values."""
+        return RecordColumns(self.message_class, framed=not self.is_control)
+
+
+def _types() -> tuple[RecordType, ...]:
+    data = [RecordType(kind.name, kind.name.lower().removesuffix("_record"), int(kind)) for kind in MetadataRecordType]
+    control = [
+        RecordType(ControlRecordType(number).name, ControlRecordType(number).name.lower(), CONTROL_BASE + number)
+        for number in CONTROL_BODIES
+    ]
+    return (*control, *data)
+
+
+RECORD_TYPES = _types()
+TYPES_BY_VIEW = {kind.view: kind for kind in RECORD_TYPES}
+_BY_CODE = {kind.code: kind for kind in RECORD_TYPES}
+_BY_NAME = {kind.name: kind for kind in RECORD_TYPES}
+
+
+def find_type(text: str) -> RecordType | None:
+    """A record type by view, by Kafka's name or by class name; None if there is none."""
+    flat = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", text).upper()
+    flat = flat.removesuffix("_MESSAGE")
+    return _BY_NAME.get(flat) or _BY_NAME.get(flat + "_RECORD") or TYPES_BY_VIEW.get(text.lower())
+
+
+def type_name(code: int) -> str | None:
+    """Kafka's name of a type; ``UNKNOWN_<n>`` or ``UNKNOWN_CONTROL_<n>``; None for a record too damaged to tell."""
+    known = _BY_CODE.get(code)
+    if known is not None:
+        return known.name
+    if code >= CONTROL_BASE - (1 << 15):
+        number = code - CONTROL_BASE
+        return ControlRecordType(number).name if number in (0, 1) else f"UNKNOWN_CONTROL_{number}"
+    return None if code < 0 else f"UNKNOWN_{code}"
+
+
+def field_name(name: str) -> str:
+    """The column of a record's field: its own name, or with ``record_`` where that means something else already."""
+    return f"record_{name}" if name in _TAKEN else name
+
+
+@cache
+def typed_schema(kind: RecordType) -> Any:
+    """Columns of one record type's view; a control record's own version field is the ``version`` column."""
+    fields = [(name, value) for name, value in [*IDENTITY, *_PLACE, ("version", pa.int32())]]
+    fields += [
+        (field_name(field.name), field.type)
+        for field in kind.columns().schema
+        if not (kind.is_control and field.name == "version")
+    ]
+    return pa.schema(fields)
+
+
+def view_schema(view: str) -> Any:
+    """The Arrow schema of a view.
+
+    Raises:
+        LocalError: no such view.
+    """
+    if view in _PLAIN:
+        return pa.schema(_PLAIN[view])
+    kind = find_type(view)
+    if kind is None:
+        raise LocalError(
+            f"there is no view {view!r}: choose {', '.join(_PLAIN)}, or a record type such as partition_change"
+        )
+    return typed_schema(kind)
