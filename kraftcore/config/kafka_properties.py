@@ -137,7 +137,6 @@ log.local.retention.ms
 log.message.timestamp.after.max.ms
 log.message.timestamp.before.max.ms
 log.message.timestamp.type
-log.preallocate
 log.retention.bytes
 log.retention.check.interval.ms
 log.retention.hours
