@@ -147,6 +147,7 @@ class Node:
             own.pop(kind, None)  # a plugin knows better
         self.inbox = Inbox(self._driver, own, handlers, nursery, administration.describe_features, self._note)
         self.is_leader = False
+        self._accepts = False  # proposals: it leads, and does not stop
         self._role: tuple[Role, int] | None = None
         self._leader: tuple[int | None, int] | None = None
         self._asking_since: float | None = None
@@ -208,13 +209,14 @@ class Node:
             NodeStoppedError: the node stopped; the outcome is unknown.
         """
         if client_id is None and sequence is None and not forward:
-            queue = self._queue
-            if queue.is_full:
-                await queue.wait_for_room()
             if not value:
                 raise _empty_record()
+            if self._queue.is_full:
+                await self._queue.wait_for_room()
+            if not self._accepts:
+                raise self._refusal()
             proposal = Proposal(value, len(value) + RECORD_OVERHEAD, False)
-            self.submit(proposal)
+            self._pump.submit(proposal)
             found: Appended = await proposal.wait()
             return found
         many = await self.append_many((value,), client_id=client_id, sequence=sequence, forward=forward)
@@ -272,9 +274,8 @@ class Node:
 
     def submit(self, proposal: Proposal) -> None:
         """Put a proposal into the next batch, or make it that batch."""
-        self.check_running()
-        if not self.is_leader:
-            raise self.not_leader()
+        if not self._accepts:
+            raise self._refusal()
         if proposal.producer_id >= 0:
             known = self.applier.sessions.find(proposal.producer_id)
             if known is not None and known.sequence == proposal.sequence + len(proposal.values) - 1:
@@ -347,6 +348,7 @@ class Node:
         found = effects.leadership
         if found is not None:
             self.is_leader = found.is_local
+            self._accepts = found.is_local and not self._closed and not self._stopping
             queue = self._queue
             if found.is_local:
                 queue.fail_groups(self._unknown, found.epoch)
@@ -590,11 +592,15 @@ class Node:
                         await self.transfer_leadership(heir)
                     except KraftError as error:
                         self._note(f"leadership could not be handed to {heir}: {error}")
-            self._stopping = True
+            self._refuse_more()
             self._driver.feed(Shutdown())
             while self._driver.flusher.is_running or self._snapshotting.is_running:
                 await trio.sleep(_POLL_S)
+        self._refuse_more()
+
+    def _refuse_more(self) -> None:
         self._stopping = True
+        self._accepts = False
 
     def _heir(self) -> int | None:
         others = [seen for seen in self._replica.progress if seen.key != self.key and seen.log_end_offset is not None]
@@ -607,6 +613,7 @@ class Node:
         self._driver.stopped = True
         self._driver.flusher.close()
         self._closed = True
+        self._accepts = False
         self.stopped.set()
         self._queue.fail_pending(self.stopped_error)
         self._queue.fail_groups(self.stopped_error)
@@ -624,6 +631,7 @@ class Node:
     def _fail(self, error: BaseException) -> None:
         if not self._closed:
             self._closed = True
+            self._accepts = False
             self.stopped.set()
             self._error = error
             self._driver.stopped = True
@@ -639,6 +647,9 @@ class Node:
         """Raise `NodeStoppedError` if the node stops or has stopped."""
         if self._closed or self._stopping:
             raise self.stopped_error()
+
+    def _refusal(self) -> KraftError:
+        return self.stopped_error() if self._closed or self._stopping else self.not_leader()
 
     def stopped_error(self) -> NodeStoppedError:
         """What whoever still waits is told."""
