@@ -54,11 +54,9 @@ from kraftcore.node.subscription import Subscription
 from kraftcore.node.wishes import Wishes
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.add_raft_voter import AddRaftVoterRequest
-from kraftcore.protocol.messages.describe_cluster import DescribeClusterRequest
 from kraftcore.protocol.messages.list_offsets import ListOffsetsRequest
 from kraftcore.protocol.messages.produce import ProduceRequest
 from kraftcore.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
-from kraftcore.protocol.messages.update_features import UpdateFeaturesRequest
 from kraftcore.protocol.schema import Request
 from kraftcore.raft.events import Barrier, Effects, Event, Outcome, Shutdown, Tick, Transfer, Upgrade
 from kraftcore.raft.quorum import Endpoint
@@ -139,12 +137,11 @@ class Node:
         handlers: dict[type[Request], Handler] = {}
         for plugin in plugins:
             handlers.update(plugin.handlers)
-        administration = Administration(self)
+        self._administration = administration = Administration(self)
         own: dict[type[Request], Respond] = {
-            DescribeClusterRequest: administration.on_describe_cluster,
+            **administration.handlers,
             ListOffsetsRequest: leader_side.on_list_offsets,
             ProduceRequest: leader_side.on_produce,
-            UpdateFeaturesRequest: administration.on_update_features,
         }
         for kind in handlers:
             own.pop(kind, None)  # a plugin knows better
@@ -356,6 +353,7 @@ class Node:
             if found.is_local:
                 queue.fail_groups(self._unknown, found.epoch)
             else:
+                self._administration.forget_registered()
                 queue.fail_groups(self._unknown)
                 queue.fail_pending(self.not_leader)
             if (found.leader_id, found.epoch) != self._leader:
