@@ -187,6 +187,11 @@ class KafkaNode:
     def kill(self) -> None:
         self.stop(signal.SIGKILL)
 
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal, and go on."""
+        assert self.process is not None
+        self.process.send_signal(number)
+
 
 class KraftcoreNode(KafkaNode):
     """The same file, directory and port, run by ``kraftcore server start``."""
