@@ -6,10 +6,11 @@ import shutil
 import signal
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import trio
-from kafka_lab import KafkaLab, KafkaNode, KraftcoreNode, ToolResult, wait_for
+from kafka_lab import HOST, KafkaLab, KafkaNode, free_port, new_uuid, wait_for
 from kafka_tools import KafkaTools
 from partition_files import check_equal
 
@@ -17,6 +18,7 @@ from kraftcore import admin
 from kraftcore.errors import KraftError
 
 RELUCTANT = {"kraftcore_reluctant": "true"}
+AUTO_JOIN = {"controller_quorum_auto_join_enable": "true"}
 QUICK = admin.Timing(call_timeout_ms=2000)
 
 
@@ -70,6 +72,20 @@ def observers(lab: KafkaLab) -> set[tuple[int, str]]:
     return set() if found is None else {(each.key.id, str(each.key.directory_id)) for each in found.observers}
 
 
+def replace_disk(node: KafkaNode) -> tuple[int, str]:
+    """The node dies, and begins again with an empty directory; returns what it was."""
+    node.kill()
+    before = key(node)
+    shutil.rmtree(node.folder)
+    node.format("--no-initial-controllers").start()
+    assert key(node) != before
+    return before
+
+
+def log_of(node: KafkaNode) -> Path:
+    return node.folder / "__cluster_metadata-0"
+
+
 def add(lab: KafkaLab, node: KafkaNode) -> None:
     """Once it fetches, make it a voter, with Kafka's tool."""
     wait_for(f"{node.name} to be seen", lambda: key(node) in observers(lab))
@@ -119,7 +135,6 @@ def test_a_voter_of_ours(pair: KafkaLab) -> None:
     other.start().wait_listening()
     wait_commits(pair)
     leader = wait_leader(pair, one, two)
-    epoch = describe(pair).leader_epoch
     leader.kill()
     other = two if leader is one else one
     assert wait_leader(pair, other, ours) is other
@@ -130,4 +145,118 @@ def test_a_voter_of_ours(pair: KafkaLab) -> None:
     wait_for("it to watch", lambda: key(ours) in observers(pair))
     end = wait_commits(pair)
     ours.stop()
-    check_equal([node.folder / "__cluster_metadata-0" for node in (one, two, ours)], end)
+    check_equal(map(log_of, (one, two, ours)), end)
+
+
+def test_auto_join(pair: KafkaLab) -> None:
+    """A node of ours makes itself a voter; with a new disk it takes its old entry out first."""
+    one, two = pair.nodes[1], pair.nodes[2]
+    ours = pair.kraftcore(4, **AUTO_JOIN, **RELUCTANT).format("--no-initial-controllers").start()
+    wait_voters(pair, one, two, ours)
+    replace_disk(ours)
+    wait_voters(pair, one, two, ours)
+    end = wait_commits(pair)
+    ours.stop()
+    remove(pair, key(ours))
+    check_equal(map(log_of, (one, two, ours)), end)
+
+
+def test_failed_disks_and_nodes(pair: KafkaLab) -> None:
+    """A disk of ours is replaced; then our node by one of Kafka, and that by one of ours."""
+    one, two = pair.nodes[1], pair.nodes[2]
+    ours = pair.kraftcore(5, **RELUCTANT).format("--no-initial-controllers").start()
+    add(pair, ours)
+    before = replace_disk(ours)
+    wait_for("the new disk to be seen", lambda: key(ours) in observers(pair))
+    command = ["--bootstrap-controller", pair.controllers, "--command-config", ours.config, "add-controller"]
+    assert "DuplicateVoterException" in pair.tool("quorum", *command).err  # as KIP-853 has it, Kafka refuses it
+    remove(pair, before)
+    add(pair, ours)
+    wait_voters(pair, one, two, ours)
+
+    ours.kill()
+    kafka = pair.controller(6).format("--no-initial-controllers").start()
+    add(pair, kafka)
+    remove(pair, key(ours))
+    wait_voters(pair, one, two, kafka)
+
+    kafka.kill()
+    ours = pair.kraftcore(7, **RELUCTANT).format("--no-initial-controllers").start()
+    add(pair, ours)
+    remove(pair, key(kafka))
+    wait_voters(pair, one, two, ours)
+    end = wait_commits(pair)
+    remove(pair, key(ours))
+    ours.stop()
+    check_equal(map(log_of, (one, two, ours)), end)
+
+
+def test_a_wrong_cluster_id(pair: KafkaLab) -> None:
+    """The node says so and stays up, and the quorum does not see it."""
+    ours = pair.kraftcore(8, **AUTO_JOIN)
+    ours.cluster_id = new_uuid()
+    ours.format("--no-initial-controllers").start()
+    wait_for(
+        "the reason", lambda: [event for event in ours.events("log") if "INCONSISTENT_CLUSTER_ID" in event["text"]]
+    )
+    assert ours.process is not None
+    assert ours.process.poll() is None
+    assert key(ours) not in observers(pair)
+    ours.stop()
+
+
+def test_our_quorum_grows(kafka: KafkaTools, tmp_path: Path) -> None:
+    """It begins as one node of ours; Kafka joins, leads, loses its disk; then every node moves to another listener."""
+    with KafkaLab(kafka, tmp_path) as lab:
+        first = lab.kraftcore(1, **RELUCTANT).format("--standalone").start().wait_listening()
+        lab.bootstrap = [first.address]
+        theirs = lab.controller(2, **AUTO_JOIN)
+        theirs.cluster_id = new_uuid()
+        theirs.format("--no-initial-controllers").start()
+        wait_for("Kafka to say why", lambda: "INCONSISTENT_CLUSTER_ID" in theirs.output.read_text())
+        assert key(theirs) not in observers(lab)
+        theirs.cluster_id = lab.cluster_id
+        replace_disk(theirs)
+        last = lab.kraftcore(3, **AUTO_JOIN, **RELUCTANT).format("--no-initial-controllers").start()
+        wait_voters(lab, first, theirs, last)
+        assert wait_leader(lab, theirs) is theirs  # ours handed over
+        wait_commits(lab)
+
+        replace_disk(theirs)
+        wait_voters(lab, first, theirs, last)
+        assert wait_leader(lab, theirs) is theirs
+        end = wait_commits(lab)
+        check_equal(map(log_of, (first, theirs, last)), end)
+        roll_listeners(lab, [first, theirs, last])
+
+
+def roll_listeners(lab: KafkaLab, nodes: list[KafkaNode]) -> None:
+    """KIP-853, upgrading controller listener: add one, make it the default, take the old one away."""
+    old = {node.name: node.port for node in nodes}
+    new = {node.name: free_port() for node in nodes}
+    steps = [{"CONTROLLER": old, "EXTRA": new}, {"EXTRA": new, "CONTROLLER": old}, {"EXTRA": new}]
+    for step in steps:
+        for node in nodes:
+            listeners = {name: ports[node.name] for name, ports in step.items()}
+            where = ",".join(f"{name}://{HOST}:{port}" for name, port in listeners.items())
+            node.stop()
+            node.port = next(iter(listeners.values()))
+            servers = ",".join(f"{HOST}:{each.port}" for each in nodes)
+            node.write(
+                listeners=where,
+                advertised_listeners=where,
+                controller_listener_names=",".join(listeners),
+                listener_security_protocol_map="CONTROLLER:PLAINTEXT,EXTRA:PLAINTEXT",
+                controller_quorum_bootstrap_servers=servers,
+            )
+            node.start().wait_listening()
+            lab.bootstrap = servers.split(",")
+            wanted = set(listeners.items())
+            wait_for(f"the voters to know {where}", lambda node=node, wanted=wanted: endpoints(lab, node) == wanted)
+    wait_leader(lab, *nodes)
+    wait_commits(lab)
+
+
+def endpoints(lab: KafkaLab, node: KafkaNode) -> set[tuple[str, int]]:
+    found = describe(lab)
+    return set() if found is None else {(each.name, each.port) for each in found.endpoints.get(key(node)[0], ())}

@@ -123,6 +123,7 @@ class KafkaNode:
         self.output = lab.folder / f"{name}.out"
         self.properties = {**properties, "log.dirs": self.folder}
         self.process: subprocess.Popen[bytes] | None = None
+        self.cluster_id = lab.cluster_id
         self.write()
 
     def write(self, **changes: object) -> KafkaNode:
@@ -143,7 +144,7 @@ class KafkaNode:
         return found[1]
 
     def format(self, *arguments: object) -> KafkaNode:
-        done = self.lab.tool("storage", "format", "-t", self.lab.cluster_id, "-c", self.config, *arguments)
+        done = self.lab.tool("storage", "format", "-t", self.cluster_id, "-c", self.config, *arguments)
         assert done.status == 0, done
         return self
 
@@ -200,7 +201,7 @@ class KraftcoreNode(KafkaNode):
         return [*OURS, "server", "start", str(self.config), "--output", "json"]
 
     def format(self, *arguments: object) -> KafkaNode:
-        command = [*OURS, "storage", "format", "-t", self.lab.cluster_id, "-c", str(self.config), *map(str, arguments)]
+        command = [*OURS, "storage", "format", "-t", self.cluster_id, "-c", str(self.config), *map(str, arguments)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done
         return self
