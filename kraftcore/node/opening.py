@@ -56,25 +56,27 @@ async def open_node(
         gate = _Gate()
         endpoints = await _listen(transport, config, gate)
         raised: BaseException | None = None
+        node: Node | None = None
         async with trio.open_nursery() as nursery:
-            with trio.CancelScope() as body:
-                chosen = [*plugins, *load_plugins(config.plugins)]
-                node = Node(config, home, endpoints, state_machine, transport, chosen, nursery, body.cancel)
-                gate.node = node
-                try:
+            try:
+                with trio.CancelScope() as body:
+                    chosen = [*plugins, *load_plugins(config.plugins)]
+                    node = Node(config, home, endpoints, state_machine, transport, chosen, nursery, body.cancel)
+                    gate.node = node
                     node.begin()
                     yield node
-                except BaseException as error:
-                    # Raised again outside the nursery, which would wrap it in a group.
-                    raised = error
-            with trio.CancelScope(shield=True):
-                await node.shut_down()
-            gate.node = None
-            node.close()
+            except BaseException as error:
+                # Raised again outside the nursery, which would wrap it in a group.
+                raised = error
+            if node is not None:
+                with trio.CancelScope(shield=True):
+                    await node.shut_down()
+                gate.node = None
+                node.close()
             nursery.cancel_scope.cancel()
-        if node.error is not None:
+        if node is not None and node.error is not None:
             raise NodeStoppedError(f"node {config.node_id} stopped: {node.error}") from node.error
-        if raised is not None and not (isinstance(raised, trio.Cancelled) and body.cancel_called):
+        if raised is not None:
             raise raised
 
 
