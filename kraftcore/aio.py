@@ -189,7 +189,10 @@ class Iteration(Generic[T]):
         return self
 
     async def __anext__(self) -> T:
-        return await self._node.call(self._inner.__anext__)
+        try:
+            return await self._node.call(self._inner.__anext__)
+        except NodeStoppedError:
+            raise StopAsyncIteration from None
 
 
 @asynccontextmanager

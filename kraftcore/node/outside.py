@@ -119,13 +119,20 @@ async def run_node(
         transport: not entered yet; closed with the node.
         plugins: likewise.
         files: likewise.
-        begun: gets the node, and a nursery that is cancelled when the node stops.
+        begun: gets the node, and a nursery that is cancelled when the node has stopped.
     """
-    async with AsyncExitStack() as stack:
-        opened = None if transport is None else await stack.enter_async_context(transport)
-        node = await stack.enter_async_context(
-            open_node(config, state_machine, transport=opened, plugins=plugins, files=files)
-        )
-        async with trio.open_nursery() as calls:
-            begun(node, calls)
-            await trio.sleep_forever()
+    raised: Exception | None = None
+    async with trio.open_nursery() as calls:
+        try:
+            async with AsyncExitStack() as stack:
+                opened = None if transport is None else await stack.enter_async_context(transport)
+                node = await stack.enter_async_context(
+                    open_node(config, state_machine, transport=opened, plugins=plugins, files=files)
+                )
+                begun(node, calls)
+                await trio.sleep_forever()
+        except Exception as error:  # raised again where no group is put around it
+            raised = error
+        calls.cancel_scope.cancel()
+    if raised is not None:
+        raise raised
