@@ -110,8 +110,18 @@ class NodeConfig:
         max_frame_bytes: ``socket.request.max.bytes``, 100 MiB.
         max_connections: ``max.connections``, 1000 (Kafka: no limit).
         max_connections_per_peer: ``max.connections.per.ip``, 1000 (Kafka: no limit).
+        max_connection_creation_rate: ``max.connection.creation.rate``, 2000 a second (Kafka: no limit).
+        max_in_flight: ``kraftcore.max.in.flight``, 1000 requests of one connection being served; then no more is read
+            from it.
         connection_memory_bytes: ``kraftcore.connection.memory.bytes``, 128 MiB: most that one connection may buffer.
+        receive_memory_bytes: ``kraftcore.receive.memory.bytes``, 512 MiB: most that frames of all connections may take
+            while they arrive; then the oldest of them is given up, with its connection.
         handshake_timeout_ms: ``kraftcore.handshake.timeout.ms``, 10000, for TLS and the first request.
+        frame_timeout_ms: ``kraftcore.frame.timeout.ms``, 10000, for a frame that has begun to arrive, besides what
+            its length takes at ``min_bytes_per_second``.
+        min_bytes_per_second: ``kraftcore.min.bytes.per.second``, 256 KiB.
+        stuck_timeout_ms: ``kraftcore.stuck.timeout.ms``, 1000: a connection on which a request timed out and nothing at
+            all came for so long is made anew.
         idle_timeout_ms: ``connections.max.idle.ms``, 600000; negative in a file: never.
         reconnect_backoff_ms: ``kraftcore.reconnect.backoff.ms``, 50 as in Kafka.
         reconnect_backoff_max_ms: ``kraftcore.reconnect.backoff.max.ms``, 1000 (Kafka: 500).
@@ -171,8 +181,14 @@ class NodeConfig:
     max_frame_bytes: int = 100 * 1024**2
     max_connections: int = 1000
     max_connections_per_peer: int = 1000
+    max_connection_creation_rate: int = 2000
+    max_in_flight: int = 1000
     connection_memory_bytes: int = 128 * 1024**2
+    receive_memory_bytes: int = 512 * 1024**2
     handshake_timeout_ms: int = 10_000
+    frame_timeout_ms: int = 10_000
+    min_bytes_per_second: int = 256 * 1024
+    stuck_timeout_ms: int = 1000
     idle_timeout_ms: int = 600_000
     reconnect_backoff_ms: int = 50
     reconnect_backoff_max_ms: int = 1000
@@ -438,6 +454,12 @@ class NodeConfig:
                 f"{label('connection_memory_bytes')} is {self.connection_memory_bytes}: a connection must be able to "
                 f"buffer one frame of max_frame_bytes ({self.max_frame_bytes})",
                 ["connection_memory_bytes", "max_frame_bytes"],
+            )
+        if self.receive_memory_bytes < self.max_frame_bytes:
+            raise ConfigError(
+                f"{label('receive_memory_bytes')} is {self.receive_memory_bytes}: one frame of max_frame_bytes "
+                f"({self.max_frame_bytes}) must find room in it",
+                ["receive_memory_bytes", "max_frame_bytes"],
             )
         if self.reconnect_backoff_max_ms < self.reconnect_backoff_ms:
             raise ConfigError(
