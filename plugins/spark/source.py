@@ -74,8 +74,9 @@ class Settings:
         self.sources = {part.strip() for part in (options.get("sources") or "").split(",") if part.strip()}
         self._paths = self._read_paths(options)
         node_id = options.get("node_id")
+        self.folder = options.get("folder") or METADATA_PARTITION
         self.inventory = Inventory(
-            folder=options.get("folder") or METADATA_PARTITION,
+            folder=self.folder,
             cluster_id=options.get("cluster_id"),
             node_id=None if node_id is None else self._number(options, "node_id", 0, -1),
         )

@@ -1,7 +1,9 @@
-"""One Spark session and one set of tables of the golden data for all tests here."""
+"""One Spark session, and one set of tables of the golden data, for all tests here."""
 
 from __future__ import annotations
 
+import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,22 +15,36 @@ from kraftcore.plugins import spark as kraft
 
 
 @pytest.fixture(scope="session")
-def session() -> Iterator[SparkSession]:
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     # Small data on a cold JVM: what would make large data fast only makes this slow.
     found = kraft.session(
         "local[2]",
+        spark__sql__adaptive__enabled="false",
         spark__sql__shuffle__partitions="1",
         spark__sql__codegen__wholeStage="false",
         spark__sql__codegen__factoryMode="NO_CODEGEN",
-        spark__driver__extraJavaOptions="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        spark__sql__warehouse__dir=str(tmp_path_factory.mktemp("warehouse")),
+        spark__driver__extraJavaOptions="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=256m",
     )
     found.sparkContext.setLogLevel("OFF")
     yield found
     found.stop()
 
 
+def copy_as(source: Path, target: Path, cluster_id: str) -> Path:
+    """A copy of a node's folder under another cluster's name."""
+    shutil.copytree(source, target, ignore=shutil.ignore_patterns("dump"))
+    about = target / "meta.properties"
+    about.write_text(re.sub(r"(?m)^cluster\.id=.*$", f"cluster.id={cluster_id}", about.read_text()))
+    return target
+
+
 @pytest.fixture(scope="session")
 def golden_tables(session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    tables = tmp_path_factory.mktemp("golden") / "tables"
-    kraft.run(session, [GOLDEN], tables)
-    return tables
+    """Tables of all golden clusters, and of each golden node as if it were a cluster of its own."""
+    home = tmp_path_factory.mktemp("golden")
+    for node in sorted(GOLDEN.glob("*/c?")):
+        name = f"{node.parent.name}-{node.name}"
+        copy_as(node, home / "alone" / name, name)
+    kraft.run(session, [GOLDEN, home / "alone"], home / "tables")
+    return home / "tables"
