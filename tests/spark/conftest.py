@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from golden import GOLDEN
 from pyspark.sql import SparkSession
+from spark_parts import copy_as
 
 from kraftcore.plugins import spark as kraft
 
@@ -29,14 +28,6 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     found.sparkContext.setLogLevel("OFF")
     yield found
     found.stop()
-
-
-def copy_as(source: Path, target: Path, cluster_id: str) -> Path:
-    """A copy of a node's folder under another cluster's name."""
-    shutil.copytree(source, target, ignore=shutil.ignore_patterns("dump"))
-    about = target / "meta.properties"
-    about.write_text(re.sub(r"(?m)^cluster\.id=.*$", f"cluster.id={cluster_id}", about.read_text()))
-    return target
 
 
 @pytest.fixture(scope="session")

@@ -12,10 +12,9 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import copy_as
 from golden import GOLDEN
 from metadata_replay import printed_log, replay
-from spark_parts import LIMIT_S, batches_of
+from spark_parts import LIMIT_S, batches_of, copy_as
 
 from kraftcore.core.batch import build_batch
 from kraftcore.core.files import OsFiles
@@ -30,8 +29,7 @@ SEGMENT = "__cluster_metadata-0/00000000000000000000.log"
 
 def offsets(session, tables, name="bronze_records"):
     rows = Tables(session, tables).read(name).where("source = 'log'").select("node_id", "offset").collect()
-    found = [tuple(row) for row in rows]
-    return found
+    return [tuple(row) for row in rows]
 
 
 @pytest.fixture
@@ -158,7 +156,7 @@ kraft.run(session, [{str(inputs)!r}], {str(tables)!r}, options=options)
     finally:
         os.killpg(child.pid, signal.SIGKILL)
         child.wait()
-    committed = [path for path in (tables / "_checkpoints/bronze_records/commits").glob("[0-9]*")]
+    committed = list((tables / "_checkpoints/bronze_records/commits").glob("[0-9]*"))
     assert len(committed) <= 4
     kraft.run(session, [inputs], tables)
     expected = {(int(node.name[1:]), one.offset) for node in inputs.glob("c?") for one in printed_log(node)}
@@ -192,7 +190,9 @@ def test_following_takes_in_what_is_appended(session, growing, tmp_path):
         stop.set()
         thread.join()
     assert not failed
-    assert config_values(session, tmp_path / "tables") == replay(printed_log(NODE))[ends(session, tmp_path)[0] - 1].configs
+    assert (
+        config_values(session, tmp_path / "tables") == replay(printed_log(NODE))[ends(session, tmp_path)[0] - 1].configs
+    )
 
 
 def ends(session, folder):

@@ -7,7 +7,6 @@ import shutil
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
-import pyspark_kraft
 import pytest
 from golden import GOLDEN
 from metadata_replay import printed_log, printed_records
@@ -16,6 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, In, LessThan
 from spark_parts import batches_of, without_java
 
+import pyspark_kraft
 from kraftcore.core.batch import build_batch
 from kraftcore.errors import CorruptDataError, LocalError
 from kraftcore.plugins.spark.source import FilteringReader, KraftDataSource, Settings
@@ -112,7 +112,9 @@ def test_pushed_conditions_give_what_the_same_query_gives_without_them(session):
     everything = session.read.format("kraft").load(str(C1)).cache()
     for condition in conditions():
         pushed = session.read.format("kraft").option("pushdown", "true").load(str(C1)).where(condition)
-        assert sorted(map(repr, pushed.collect())) == sorted(map(repr, everything.where(condition).collect())), condition
+        assert sorted(map(repr, pushed.collect())) == sorted(map(repr, everything.where(condition).collect())), (
+            condition
+        )
     everything.unpersist()
 
 
@@ -135,9 +137,7 @@ def test_time_filters_skip_segments(monkeypatch):
     everything, whole = direct(C1, monkeypatch=monkeypatch, sources="log")
     assert whole >= sum(path.stat().st_size for path in SEGMENTS)
     last = max(row["timestamp"] for row in everything)
-    rows, read = direct(
-        C1, GreaterThanOrEqual(("timestamp",), last), monkeypatch=monkeypatch, sources="log"
-    )
+    rows, read = direct(C1, GreaterThanOrEqual(("timestamp",), last), monkeypatch=monkeypatch, sources="log")
     assert rows == [row for row in everything if row["timestamp"] >= last]
     assert 0 < read <= SEGMENTS[-1].stat().st_size
     first = min(row["timestamp"] for row in everything)

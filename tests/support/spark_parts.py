@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -12,6 +14,14 @@ from pathlib import Path
 from kraftcore.core.batch_headers import batch_headers
 
 LIMIT_S = 170
+
+
+def copy_as(source: Path, target: Path, cluster_id: str) -> Path:
+    """A copy of a node's folder under another cluster's name."""
+    shutil.copytree(source, target, ignore=shutil.ignore_patterns("dump"))
+    about = target / "meta.properties"
+    about.write_text(re.sub(r"(?m)^cluster\.id=.*$", f"cluster.id={cluster_id}", about.read_text()))
+    return target
 
 
 @dataclass(frozen=True)
