@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -11,7 +9,7 @@ from random import Random
 
 import pytest
 import trio
-from nodes import Lab, run
+from nodes import Lab, Values, run
 
 from kraftcore import observe
 from kraftcore.admin import Timing
@@ -21,12 +19,15 @@ from kraftcore.errors import LocalError, LockedError, NodeStoppedError, Unreacha
 from kraftcore.node import Node
 from kraftcore.observer import Observer, Snapshot
 from kraftcore.storage.meta_properties import MetaProperties, write_meta_properties
+from kraftcore.testing import Cluster
 
 
 @asynccontextmanager
-async def watch(lab: Lab, disk: SimulatedDisk, directory: str = "/mirror", **settings) -> AsyncIterator[Observer]:
+async def watch(
+    lab: Lab, disk: SimulatedDisk, directory: str = "/mirror", name: str = "watcher", **settings
+) -> AsyncIterator[Observer]:
     async with (
-        lab.network.transport("watcher") as transport,
+        lab.network.transport(name) as transport,
         observe(
             ["n1:9093", "n2:9093", "n3:9093"],
             directory,
@@ -117,17 +118,20 @@ def test_a_mirror_goes_on_where_it_ended():
 
 def test_an_observer_follows_a_new_leader():
     async def main():
-        lab, disk = Lab(), SimulatedDisk(Random(1))
-        async with lab.quorum() as (first, second, third), watch(lab, disk) as observer:
+        disk = SimulatedDisk(Random(1))
+        async with (
+            Cluster(3, Values) as cluster,
+            cluster.network.transport("watcher") as transport,
+            observe(["node-2:9095", "node-3:9096"], "/mirror", transport=transport, files=disk) as observer,
+        ):
+            first = await cluster.wait_leader()
             await first.append(b"1")
             assert await values(observer, 1) == [b"1"]
-            first.abort()
-            await first.stopped.wait()
-            while not (second.is_leader or third.is_leader):
-                await trio.sleep(0.01)
-            leader = second if second.is_leader else third
-            await leader.append(b"2")
+            await cluster.kill(first)
+            second = await cluster.wait_leader()
+            await second.append(b"2")
             assert await values(observer, 2) == [b"1", b"2"]
+            assert observer.progress.leader_id == second.key.id
 
     run(main)
 
@@ -142,7 +146,7 @@ def test_a_snapshot_comes_first_where_the_leader_has_no_log_any_more():
             old = log_of(disk, "/mirror")
             for number in range(20):
                 await leader.append(b"%d" % number + b"x" * 1000)
-            end_offset, epoch = await leader.snapshotdatetime.now(UTC)
+            end_offset, epoch = await leader.snapshot_now()
             while leader.status().log_start_offset == 0:
                 await trio.sleep(0.02)
             await leader.append(b"last")
@@ -188,7 +192,7 @@ def test_a_mirror_is_of_one_cluster_and_no_node_has_it():
                 assert observer.cluster_id == leader.cluster_id
                 assert await values(observer, 1) == [b"1"]
                 with pytest.raises(LockedError):
-                    async with watch(lab, disk):
+                    async with watch(lab, disk, name="another"):
                         pass
             with pytest.raises(LocalError, match="belongs to node 1"):
                 async with watch(lab, lab.disks[1], "/data"):
@@ -206,16 +210,12 @@ def test_another_cluster_behind_the_address_ends_the_observer():
 
     async def main():
         lab, disk = Lab(), SimulatedDisk(Random(1))
-        async with lab.quorum():
-            async with watch(lab, disk) as observer:
-                await observer.caught_up()
+        async with lab.quorum(), watch(lab, disk) as observer:
+            await observer.caught_up()
         write_meta_properties(disk, "/mirror", MetaProperties("somebody-elses-quorum", -1), datetime.now(UTC))
         with pytest.raises(NodeStoppedError, match="this is another cluster"):
-            async with lab.network.transport("watcher") as transport:
-                timing = Timing(50, 50)
-                async with observe(["n1:9093"], "/mirror", transport=transport, files=disk, timing=timing) as observer:
-                    async with lab.quorum():
-                        await observer.caught_up()
+            async with watch(lab, disk, timing=Timing(50, 50)) as observer, lab.node(1), lab.node(2):
+                await observer.caught_up()
 
     run(main)
 
