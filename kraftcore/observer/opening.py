@@ -15,6 +15,7 @@ from kraftcore.config.addresses import parse_address
 from kraftcore.core.files import Files, OsFiles
 from kraftcore.core.uuid import METADATA_TOPIC_ID, Uuid
 from kraftcore.errors import LocalError, NodeStoppedError, UnreachableError, UnsupportedVersionError
+from kraftcore.node.home import Home
 from kraftcore.observer.home import NAMELESS, open_mirror, saved_cluster_id
 from kraftcore.observer.observer import Observer
 from kraftcore.raft.events import RaftConfig
@@ -71,31 +72,38 @@ async def observe(
             transport = await stack.enter_async_context(TcpTransport(tls=tls, log=lambda _: None))
         cluster_id, known = await _find_cluster(servers, transport, topic, timing, is_new=saved is None)
         home = await trio.to_thread.run_sync(open_mirror, disk, folder, cluster_id, topic, topic_id)
+        places = tuple((server.host, server.port) for server in known)
         config = RaftConfig(
-            cluster_id=home.cluster_id or None,
-            key=NAMELESS,
-            bootstrap_servers=tuple((server.host, server.port) for server in known),
+            home.cluster_id or None,
+            NAMELESS,
+            bootstrap_servers=places,
             can_become_voter=False,
             topic=topic,
             topic_id=topic_id,
         )
-        raised: BaseException | None = None
-        async with trio.open_nursery() as nursery:
-            with trio.CancelScope() as body:
-                observer = Observer(config, home, folder, transport, body.cancel)
-                try:
-                    observer.begin(nursery)
-                    yield observer
-                except BaseException as error:
-                    # Raised again outside the nursery, which would wrap it in a group.
-                    raised = error
-            with trio.CancelScope(shield=True):
-                await observer.close()
-            nursery.cancel_scope.cancel()
-        if observer.error is not None:
-            raise NodeStoppedError(f"the observer stopped: {observer.error}") from observer.error
-        if raised is not None and not (isinstance(raised, trio.Cancelled) and body.cancel_called):
-            raise raised
+        async with _running(config, home, folder, transport) as observer:
+            yield observer
+
+
+@asynccontextmanager
+async def _running(config: RaftConfig, home: Home, directory: str, transport: Transport) -> AsyncIterator[Observer]:
+    raised: BaseException | None = None
+    async with trio.open_nursery() as nursery:
+        with trio.CancelScope() as body:
+            observer = Observer(config, home, directory, transport, body.cancel)
+            try:
+                observer.begin(nursery)
+                yield observer
+            except BaseException as error:
+                # Raised again outside the nursery, which would wrap it in a group.
+                raised = error
+        with trio.CancelScope(shield=True):
+            await observer.close()
+        nursery.cancel_scope.cancel()
+    if observer.error is not None:
+        raise NodeStoppedError(f"the observer stopped: {observer.error}") from observer.error
+    if raised is not None and not (isinstance(raised, trio.Cancelled) and body.cancel_called):
+        raise raised
 
 
 async def _find_cluster(

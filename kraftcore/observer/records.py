@@ -81,14 +81,13 @@ def observed_records(
         snapshot: where the batch came from.
     """
     records: list[Record] = []
+    bad: ObservedRecord | None = None
     try:
         records.extend(batch)
     except CorruptDataError as error:  # its checksum was right: the leader wrote it so
         note = f"the rest of the batch cannot be read: {error}"
         at = batch.base_offset + len(records)
         bad = ObservedRecord(at, batch.leader_epoch, -1, snapshot, batch.is_control, "", -1, None, None, None, note)
-    else:
-        bad = None
     for record in records:
         if record.offset >= from_offset or snapshot is not None:
             yield _observed(batch, record, decode, snapshot)
