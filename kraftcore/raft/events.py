@@ -265,6 +265,7 @@ class RaftConfig:
         bootstrap_servers: asked for the leader while it is unknown.
         can_become_voter: whether it has the controller role.
         auto_join: ``controller.quorum.auto.join.enable``.
+        reluctant: votes and acknowledges, but leads only while no other voter can; see ``leadership``.
         topic: name of the partition's topic.
         supported_versions: kraft.version levels spoken.
         discovery_pause_ms: between two questions to bootstrap servers that did not help.
@@ -280,6 +281,7 @@ class RaftConfig:
     bootstrap_servers: tuple[tuple[str, int], ...] = ()
     can_become_voter: bool = True
     auto_join: bool = False
+    reluctant: bool = False
     topic: str = "__cluster_metadata"
     topic_id: Any = None
     election_timeout_ms: int = 1000
