@@ -129,8 +129,7 @@ async def _fly(
     tls, controllers = connection.tls(), connection.controllers
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async with admin.connect(bootstrap_controllers=controllers, tls=tls, timing=connection.timing()) as client:
-            watcher = Watcher(client, controllers, partial(admin.connect, tls=tls))
-            pilot = Pilot(client, watcher, policy, apply=apply)
+            pilot = Pilot(client, Watcher(client, controllers), policy, apply=apply)
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(_obey, signals, nursery.cancel_scope)
                 if once:

@@ -59,11 +59,20 @@ class _Look:
         ready = [each for each in state.observers if self._is_ready(each)]
         change = self._replace(ready) or self._remove_dead(ready) or self._remove_surplus() or self._add(ready)
         if change is None and len(state.voters) < self.policy.voters and not self.holds:
-            self._hold(None, f"{len(state.voters)} of {self.policy.voters} voters, and no controller is ready to join")
+            self._explain_waiting()
         return ([change] if change is not None else []) + self.holds
 
     def _hold(self, replica: Replica | None, reason: str) -> None:
         self.holds.append(Decision(Action.HOLD, None if replica is None else replica.key, reason))
+
+    def _explain_waiting(self) -> None:
+        waiting = [each for each in self.state.observers if each.endpoints and each.key.id not in self.ids]
+        for observer in waiting:
+            self._hold(observer, f"it may not join: {self._unready(observer)}")
+        count = f"{len(self.state.voters)} of {self.policy.voters} voters"
+        self._hold(
+            None, f"{count}, and no controller is ready to join" if waiting else f"{count}, and no controller waits"
+        )
 
     # --- who is what --------------------------------------------------------------------------------------------------
 
@@ -78,13 +87,22 @@ class _Look:
         return self.now_ms - replica.last_fetch_ms
 
     def _is_ready(self, observer: Replica) -> bool:
+        return not self._unready(observer)
+
+    def _unready(self, observer: Replica) -> str:
+        """Why an observer is no candidate, or an empty text."""
         candidates = self.policy.candidates
-        if not observer.endpoints or not observer.key.has_directory:
-            return False  # a broker, or a controller that has not registered
+        if not observer.endpoints:
+            return "where it listens is unknown: it is a broker, or has not registered"
+        if not observer.key.has_directory:
+            return "its directory id is unknown"
         if candidates is not None and observer.key.id not in candidates:
-            return False
-        behind = observer.caught_up_ms is None or self.now_ms - observer.caught_up_ms > self.policy.ready_within_ms
-        return self._is_alive(observer) and not behind
+            return "it is not among the candidates"
+        if not self._is_alive(observer):
+            return "it does not fetch"
+        if observer.caught_up_ms is None or self.now_ms - observer.caught_up_ms > self.policy.ready_within_ms:
+            return "it has not caught up"
+        return ""
 
     def _stays_safe_without(self, voter: Replica) -> bool:
         left = len(self.state.voters) - 1

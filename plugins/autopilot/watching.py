@@ -8,32 +8,20 @@ registered in the metadata log, ours the voters and themselves.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from contextlib import AbstractAsyncContextManager
-from functools import partial
-from typing import Any, Protocol
+from contextlib import suppress
+from typing import Any
 
 import trio
 
-from kraftcore import admin
-from kraftcore.admin import AdminClient, ClusterDescription, QuorumDescription, ReplicaProgress, Timing
+from kraftcore.admin import AdminClient, ClusterDescription, QuorumDescription, ReplicaProgress
 from kraftcore.config.addresses import parse_address
 from kraftcore.errors import KraftError
 from kraftcore.plugins.autopilot.model import Replica, State
 from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.raft.quorum import Endpoint
 
-ASK = Timing(call_timeout_ms=2000, request_timeout_ms=2000)
+PATIENCE_S = 2  # with one node
 Place = tuple[str, int]
-
-
-class Connect(Protocol):
-    """``kraftcore.admin.connect``, with TLS settings or a transport already filled in."""
-
-    def __call__(
-        self, *, bootstrap_controllers: Iterable[str], timing: Timing
-    ) -> AbstractAsyncContextManager[AdminClient]:
-        """Connect to some controllers."""
-        ...
 
 
 class Watcher:
@@ -42,7 +30,6 @@ class Watcher:
     Args:
         client: connected to the quorum's controllers.
         controllers: ``host:port`` of controllers, also of such as are to stand by; each is asked by itself.
-        connect: how to do that: ``functools.partial(kraftcore.admin.connect, tls=...)``.
         clock: seconds that never fall; None: trio's.
 
     Attributes:
@@ -53,12 +40,10 @@ class Watcher:
         self,
         client: AdminClient,
         controllers: Iterable[str],
-        connect: Connect | None = None,
         clock: Callable[[], float] | None = None,
     ) -> None:
         self._client = client
         self._given = [parse_address(each) for each in controllers]
-        self._connect: Connect = connect or partial(admin.connect)
         self._clock = clock or trio.current_time
         self._seen_ms: dict[ReplicaKey, int] = {}
         self.cluster_id: str | None = None
@@ -111,11 +96,8 @@ class Watcher:
         async def ask(place: Place) -> None:
             host, port = place
             where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-            try:
-                async with self._connect(bootstrap_controllers=[where], timing=ASK) as client:
-                    found[place] = await client.describe_cluster()
-            except KraftError:
-                pass  # it does not answer: that is what there is to know
+            with trio.move_on_after(PATIENCE_S), suppress(KraftError):  # no answer: that is what there is to know
+                found[place] = await self._client.describe_cluster_from(where)
 
         async with trio.open_nursery() as nursery:
             for place in places:

@@ -78,9 +78,15 @@ def test_who_is_not_ready_is_not_added():
         replica(4, endpoints=()),
         Replica(ReplicaKey(4), NOW, NOW, endpoints=at(4)),
     ):
-        assert only(changes(replica(1), replica(2), observers=(observer,)))[0] is Action.HOLD
+        assert {each.action for each in changes(replica(1), replica(2), observers=(observer,))} == {Action.HOLD}
     chosen = Policy(candidates=frozenset({5}))
-    assert only(changes(replica(1), replica(2), observers=(replica(4),), policy=chosen))[0] is Action.HOLD
+    held, total = changes(replica(1), replica(2), observers=(replica(4),), policy=chosen)
+    assert (held.action, held.key, held.reason) == (
+        Action.HOLD,
+        key(4),
+        "it may not join: it is not among the candidates",
+    )
+    assert (total.key, total.reason) == (None, "2 of 3 voters, and no controller is ready to join")
 
 
 def test_a_replaced_disk_goes_first_and_its_node_joins_again():
