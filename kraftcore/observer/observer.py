@@ -35,6 +35,7 @@ _logger = logging.getLogger("kraftcore.observer")
 
 INLINE_FLUSH_BYTES = 256 * 1024
 _POLL_S = 0.005
+_TIDY_S = 60
 _FLUSH_PATIENCE_S = 30
 
 
@@ -95,12 +96,13 @@ class Observer:
             home.quorum_state.read(),
             verify_snapshot=_verify,
         )
+        self._clock = Clock()
         self._driver = Driver(
             self._replica,
             home.log,
             home.quorum_state,
             _WatchedOutbox(transport, "kraftcore-observer", __version__, self._note, self._look),
-            Clock(),
+            self._clock,
             INLINE_FLUSH_BYTES,
             self._settle,
             self._fail,
@@ -198,7 +200,19 @@ class Observer:
     def begin(self, nursery: trio.Nursery) -> None:
         """Follow the quorum, until the nursery is cancelled."""
         nursery.start_soon(self._driver.run_timer)
+        nursery.start_soon(self._tidy)
         self._driver.feed(Tick())
+
+    async def _tidy(self) -> None:
+        # What a snapshot replaced is renamed first, and deleted some time after.
+        while True:
+            await trio.sleep(_TIDY_S)
+            if not self._driver.flusher.is_running:
+                try:
+                    self._log.delete_expired(self._clock.now_ms())
+                    self._home.store.unlink_due(self._clock.now_ms())
+                except StorageError as error:
+                    self._driver.fail(error)
 
     def _look(self, answer: Any) -> None:
         """Every answer, before the replica gets it."""
