@@ -43,6 +43,7 @@ class Request:
 
     connection: Connection
     directory: str | None
+    retention_bytes: int
     from_offset: int | None
     types: frozenset[bytes]
     once: bool
@@ -126,6 +127,7 @@ class _Run:
             topic_id=request.topic_id,
             tls=request.connection.tls(),
             timing=request.connection.timing(),
+            retention_bytes=request.retention_bytes,
         ) as observer:
             nursery.start_soon(_show_progress, observer)
             end = await observer.caught_up() if request.once or request.output == "none" else None
