@@ -43,7 +43,7 @@ from kraftcore.node.events import (
 from kraftcore.node.forwarding import Forwarder, LeaderSide
 from kraftcore.node.home import Home
 from kraftcore.node.inbox import Inbox, Respond
-from kraftcore.node.outbox import Outbox
+from kraftcore.node.outbox import OTHERS, Outbox
 from kraftcore.node.plugin import Handler, Listeners, Plugin
 from kraftcore.node.proposals import RECORD_OVERHEAD, Appended, AppendedMany, Group, Proposal, ProposalQueue
 from kraftcore.node.pump import Pump
@@ -132,7 +132,7 @@ class Node:
         self._pump = Pump(self._queue, self._driver, self._clock, config.append_linger_ms, self._has_backlog)
         self._snapshotting = Snapshotting(self, config.cleaning_config(), log, home.store)
         self._forwarder = Forwarder(self)
-        leader_side = LeaderSide(self)
+        leader_side = LeaderSide(self, self._queue)
         handlers: dict[type[Request], Handler] = {}
         for plugin in plugins:
             handlers.update(plugin.handlers)
@@ -400,7 +400,7 @@ class Node:
             NotLeaderError: this node does not lead, and ``forward`` is False.
             NodeStoppedError: the node stopped.
         """
-        offset = await (self._forwarder.barrier() if forward and not self.is_leader else self.local_barrier())
+        offset = await (self._forwarder.barrier() if forward else self.local_barrier())
         await self.wait_applied(offset)
         return offset
 
@@ -501,10 +501,10 @@ class Node:
         """
         return await self._snapshotting.take()
 
-    async def ask(self, host: str, port: int, request: Request, timeout_ms: int) -> Any:
+    async def ask(self, host: str, port: int, request: Request, timeout_ms: int, lane: int = OTHERS) -> Any:
         """Send any request to any node; returns the response, or a `Failure`."""
         future = Proposal(None, 0, False)
-        self._outbox.send(host, port, request, timeout_ms, future.succeed)
+        self._outbox.send(host, port, request, timeout_ms, future.succeed, lane=lane)
         return await future.wait()
 
     # --- looking ------------------------------------------------------------------------------------------------------
