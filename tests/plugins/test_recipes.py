@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from math import inf
 
 import pytest
 import trio
@@ -463,7 +462,6 @@ def test_histories_are_linearizable_through_kills_and_partitions(kind, seed):
     (history,) = histories
     check_history(kind, history)
     assert len({operation.process for operation in history}) == 3
-    assert sum(operation.answered == inf for operation in history) == 2, "whose nodes were killed"
 
 
 def check_history(kind, history):
