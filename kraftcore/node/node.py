@@ -542,6 +542,11 @@ class Node:
         return self._replica
 
     @property
+    def connections(self) -> tuple[int, int] | None:
+        """Open connections (accepted, made); None if the transport does not count them."""
+        return getattr(self._outbox.transport, "connections", None)
+
+    @property
     def high_watermark(self) -> int:
         """Everything below it is committed."""
         return self._high_watermark

@@ -56,12 +56,15 @@ class Outbox:
         client_id: goes into every request's header.
         software_version: told to peers by ApiVersions.
         note: gets a line for people when a peer breaks the protocol.
+
+    Attributes:
+        transport: as given.
     """
 
     def __init__(
         self, transport: Transport, client_id: str, software_version: str, note: Callable[[str], None]
     ) -> None:
-        self._transport = transport
+        self.transport = transport
         self._client_id = client_id
         self._software_version = software_version
         self._note = note
@@ -123,7 +126,7 @@ class Outbox:
         self._correlation_id = correlation_id = (self._correlation_id + 1) & _CORRELATION_MASK
         parts = encode_request_parts(message, version, correlation_id, self._client_id)
         answer = partial(self._answered, peer, api_of(type(message)).key, version, done)
-        self._transport.request(peer.address, parts, timeout_ms, answer)
+        self.transport.request(peer.address, parts, timeout_ms, answer)
 
     def _answered(self, peer: _Peer, key: int, version: int, done: Done, frame: bytes | Failure) -> None:
         if isinstance(frame, Failure):
@@ -151,7 +154,7 @@ class Outbox:
 
         self._correlation_id = correlation_id = (self._correlation_id + 1) & _CORRELATION_MASK
         parts = encode_request_parts(message, _NEWEST, correlation_id, self._client_id)
-        self._transport.request(peer.address, parts, timeout_ms, answered)
+        self.transport.request(peer.address, parts, timeout_ms, answered)
 
     def _learned(self, peer: _Peer, found: ApiVersionsResponse | Failure) -> None:
         if isinstance(found, ApiVersionsResponse) and found.error_code != ErrorCode.NONE:

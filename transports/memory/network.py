@@ -121,6 +121,10 @@ class MemoryNetwork:
         delay = self.delay_ms
         return (self._random.uniform(*delay) if isinstance(delay, tuple) else delay) / 1000
 
+    def links_to(self, transport: MemoryTransport) -> int:
+        """How many connections end at a transport."""
+        return sum(link.target == transport.name for one in self._open.values() for link in one.links.values())
+
     def _break_links(self, name: str) -> None:
         for transport in self._open.values():
             for link in list(transport.links.values()):
@@ -199,6 +203,11 @@ class MemoryTransport:
         """See ``base.Transport``; leaving the ``async with`` does it."""
         self._close()
         await trio.lowlevel.checkpoint()
+
+    @property
+    def connections(self) -> tuple[int, int]:
+        """How many are open: those others made to this side, and its own."""
+        return self._network.links_to(self), len(self.links)
 
     def at(self, due: float, action: Callable[..., None], *arguments: Any) -> None:
         """Call ``action`` in this transport's task, not before ``due`` (seconds of trio's clock)."""
