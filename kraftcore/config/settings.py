@@ -93,6 +93,7 @@ OTHERS: dict[str, str] = {
     "topic_id": OWN + "topic.id",
     "create": OWN + "create",
     "plugins": OWN + "plugins",
+    "plugin_settings": OWN + "plugin.",
     "tls": "ssl.keystore.location",
 }
 KEYS: dict[str, str] = {**{field: number.key for field, number in NUMBERS.items()}, **FLAGS, **OTHERS}
