@@ -102,8 +102,8 @@ def cases(folder: Path, effort: Effort) -> list[Case | PlainCase]:
             slice_s=1.0,
             about=f"the same through Spark on {CORES} cores, all record types",
         ),
-        PlainCase("filter-offset", "MB", "bytes read for rows of a tenth of the offsets", partial(_offsets, logs, spark)),
-        PlainCase("filter-time", "MB", "bytes read for rows of a tenth of the time", partial(_times, logs, spark)),
+        PlainCase("filter-offset", "MB", "bytes read for a tenth of the offsets", partial(_offsets, logs, spark)),
+        PlainCase("filter-time", "MB", "bytes read for a tenth of the time", partial(_times, logs, spark)),
         *(
             PlainCase(
                 f"layers-{millions}m", "s", f"{millions} M records through bronze, silver and gold",

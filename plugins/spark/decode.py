@@ -37,7 +37,7 @@ ROWS_MAX = 1 << 16
 _HEADER_BYTES = 61
 _CHUNK_BYTES = 4 << 20
 _COLUMNS = ("offset", "timestamp", "partition_leader_epoch", "is_control", "key", "value", "position")
-_CODECS = pa.array(["none", "gzip", "snappy", "lz4", "zstd", None, None, None])
+_CODECS = ["none", "gzip", "snappy", "lz4", "zstd", None, None, None]
 
 
 @dataclass(frozen=True)
@@ -303,8 +303,9 @@ class RangeReader:
         columns |= {"epoch": take(chunk["partition_leader_epoch"]), "version": take(codes.version)}
         if failed and self.policy == FAIL:
             at = failed[0]
+            why = _why(kind.is_control, None, take(chunk["value"])[at].as_py(), kind)
             raise CorruptDataError(
-                f"record {columns['offset'][at].as_py()}: {_why(kind.is_control, None, take(chunk['value'])[at].as_py(), kind)}",
+                f"record {columns['offset'][at].as_py()}: {why}",
                 position=take(chunk["position"])[at].as_py(),
                 path=part.file.path,
             )
@@ -353,7 +354,7 @@ class RangeReader:
         for name in ("base_timestamp", "max_timestamp"):
             columns[name] = _microseconds(headers[name])
         return columns | {
-            "compression": _CODECS.take(pc.bit_wise_and(attributes, 7)),
+            "compression": pa.array(_CODECS, pa.string()).take(pc.bit_wise_and(attributes, 7)),
             "is_control": bit(0x20),
             "is_transactional": bit(0x10),
             "is_valid": pc.equal(headers["is_valid"], 1),

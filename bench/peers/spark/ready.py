@@ -51,7 +51,7 @@ def write(folder: Path, tasks: Sequence[Sequence[Any]]) -> None:
     """Put the batches of each task into a file."""
     folder.mkdir(parents=True)
     for number, batches in enumerate(tasks):
-        with pa.OSFile(str(folder / f"{number}.arrow"), "wb") as file:
-            with pa.ipc.new_file(file, batches[0].schema) as writer:
-                for batch in batches:
-                    writer.write_batch(batch)
+        place = str(folder / f"{number}.arrow")
+        with pa.OSFile(place, "wb") as file, pa.ipc.new_file(file, batches[0].schema) as writer:
+            for batch in batches:
+                writer.write_batch(batch)
