@@ -38,10 +38,13 @@ class Address:
     Attributes:
         host: name, IPv4 or IPv6 address (without brackets).
         port: 1 to 65535; 0 asks ``listen`` for any free port.
+        lane: requests of different lanes share no connection, so that no answer waits behind one of another lane;
+            ``listen`` ignores it.
     """
 
     host: str
     port: int
+    lane: int = 0
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"

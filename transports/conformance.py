@@ -286,6 +286,20 @@ async def _response_order(exam: _Exam) -> None:
     exam.demand(order == sorted(order), f"answers came in the order {order}")
 
 
+async def _lanes(exam: _Exam) -> None:
+    _, address, held = await exam.hold()
+    client = await exam.open()
+    slow = exam.request(client, address, body=[b"slow"])
+    await exam.holding(held, 1)
+    quick = exam.request(client, Address(address.host, address.port, lane=1), body=[b"quick"])
+    await exam.holding(held, 2)
+    held[1].reply([held[1].frame[4:8], b"quick"])
+    await exam.expect(quick, b"quick")
+    exam.demand(not slow.results, "the request of the other lane was answered, too")
+    held[0].reply([held[0].frame[4:8], b"slow"])
+    await exam.expect(slow, b"slow")
+
+
 async def _no_mixing(exam: _Exam) -> None:
     """Correlation ids are those of one sender: two of them may use the same."""
     _, address, held = await exam.hold()
@@ -486,6 +500,7 @@ _RULES: dict[str, Callable[[_Exam], Awaitable[None]]] = {
     "many requests may be in flight": _many_in_flight,
     "many long frames may be in flight": _long_frames_in_flight,
     "responses leave in the order of their requests": _response_order,
+    "a response waits for none of another lane": _lanes,
     "senders are kept apart": _no_mixing,
     "both sides may ask": _both_ways,
     "a transport may have several listeners": _two_listeners,

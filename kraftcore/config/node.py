@@ -68,6 +68,8 @@ class NodeConfig:
         bootstrap_servers: ``controller.quorum.bootstrap.servers``, asked for the leader; also as ``host:port``.
         can_become_voter: ``process.roles`` holds ``controller``; False: always an observer.
         auto_join: ``controller.quorum.auto.join.enable``, false: become a voter without being added (KIP-1186).
+        reluctant: ``kraftcore.reluctant``, false; true: vote and acknowledge, but lead only while no other voter can,
+            and hand over as soon as one keeps up. For a voter among Kafka's controllers: brokers need one of those.
         topic: ``kraftcore.topic``, name of the log's topic, ``__cluster_metadata``.
         topic_id: ``kraftcore.topic.id``, the topic's id, that of ``__cluster_metadata``.
         create: ``kraftcore.create``; what to do with an empty directory: None is an error, ``standalone`` formats it
@@ -130,6 +132,7 @@ class NodeConfig:
     bootstrap_servers: _Converted[Iterable[Address | str], tuple[Address, ...]] = _Converted(())
     can_become_voter: bool = True
     auto_join: bool = False
+    reluctant: bool = False
     topic: str = "__cluster_metadata"
     topic_id: Uuid = METADATA_TOPIC_ID
     create: Literal["standalone", "join"] | None = None
@@ -263,6 +266,7 @@ class NodeConfig:
             bootstrap_servers=tuple((server.host, server.port) for server in self.bootstrap_servers),
             can_become_voter=self.can_become_voter,
             auto_join=self.auto_join,
+            reluctant=self.reluctant,
             topic=self.topic,
             topic_id=self.topic_id,
             election_timeout_ms=self.election_timeout_ms,

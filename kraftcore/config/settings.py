@@ -72,6 +72,7 @@ NUMBERS: dict[str, Number] = {
 FLAGS: dict[str, str] = {
     "auto_join": QUORUM + "auto.join.enable",
     "fast_failover": OWN + "fast.failover",
+    "reluctant": OWN + "reluctant",
 }
 # What is neither a number nor a flag, or is put together from several properties.
 OTHERS: dict[str, str] = {

@@ -118,12 +118,15 @@ class Node:
         self.stopped = trio.Event()
         self.applier = Applier(machine, log, self._queue, config.session_expiry_ms, self._group_settled)
         self._replica = _replica(config, home, endpoints)
-        self._outbox = Outbox(transport, f"kraftcore-{home.key.id}", __version__, self._note)
+        client_id = f"kraftcore-{home.key.id}"
+        outbox = Outbox(transport, client_id, __version__, self._note)
+        # What waits for a commit must not hold up the fetches that bring the commit about.
+        self._questions = Outbox(transport, client_id, __version__, self._note, lane=1)
         self._driver = Driver(
             self._replica,
             log,
             home.quorum_state,
-            self._outbox,
+            outbox,
             self._clock,
             config.inline_flush_bytes,
             self._settle,
@@ -147,6 +150,7 @@ class Node:
             own.pop(kind, None)  # a plugin knows better
         self.inbox = Inbox(self._driver, own, handlers, nursery, administration.describe_features, self._note)
         self.is_leader = False
+        self._accepts = False  # proposals: it leads, and does not stop
         self._role: tuple[Role, int] | None = None
         self._leader: tuple[int | None, int] | None = None
         self._asking_since: float | None = None
@@ -208,13 +212,14 @@ class Node:
             NodeStoppedError: the node stopped; the outcome is unknown.
         """
         if client_id is None and sequence is None and not forward:
-            queue = self._queue
-            if queue.is_full:
-                await queue.wait_for_room()
             if not value:
                 raise _empty_record()
+            if self._queue.is_full:
+                await self._queue.wait_for_room()
+            if not self._accepts:
+                raise self._refusal()
             proposal = Proposal(value, len(value) + RECORD_OVERHEAD, False)
-            self.submit(proposal)
+            self._pump.submit(proposal)
             found: Appended = await proposal.wait()
             return found
         many = await self.append_many((value,), client_id=client_id, sequence=sequence, forward=forward)
@@ -272,9 +277,8 @@ class Node:
 
     def submit(self, proposal: Proposal) -> None:
         """Put a proposal into the next batch, or make it that batch."""
-        self.check_running()
-        if not self.is_leader:
-            raise self.not_leader()
+        if not self._accepts:
+            raise self._refusal()
         if proposal.producer_id >= 0:
             known = self.applier.sessions.find(proposal.producer_id)
             if known is not None and known.sequence == proposal.sequence + len(proposal.values) - 1:
@@ -347,6 +351,7 @@ class Node:
         found = effects.leadership
         if found is not None:
             self.is_leader = found.is_local
+            self._accepts = found.is_local and not self._closed and not self._stopping
             queue = self._queue
             if found.is_local:
                 queue.fail_groups(self._unknown, found.epoch)
@@ -504,7 +509,7 @@ class Node:
     async def ask(self, host: str, port: int, request: Request, timeout_ms: int) -> Any:
         """Send any request to any node; returns the response, or a `Failure`."""
         future = Proposal(None, 0, False)
-        self._outbox.send(host, port, request, timeout_ms, future.succeed)
+        self._questions.send(host, port, request, timeout_ms, future.succeed)
         return await future.wait()
 
     # --- looking ------------------------------------------------------------------------------------------------------
@@ -589,11 +594,15 @@ class Node:
                         await self.transfer_leadership(heir)
                     except KraftError as error:
                         self._note(f"leadership could not be handed to {heir}: {error}")
-            self._stopping = True
+            self._refuse_more()
             self._driver.feed(Shutdown())
             while self._driver.flusher.is_running or self._snapshotting.is_running:
                 await trio.sleep(_POLL_S)
+        self._refuse_more()
+
+    def _refuse_more(self) -> None:
         self._stopping = True
+        self._accepts = False
 
     def _heir(self) -> int | None:
         others = [seen for seen in self._replica.progress if seen.key != self.key and seen.log_end_offset is not None]
@@ -606,6 +615,7 @@ class Node:
         self._driver.stopped = True
         self._driver.flusher.close()
         self._closed = True
+        self._accepts = False
         self.stopped.set()
         self._queue.fail_pending(self.stopped_error)
         self._queue.fail_groups(self.stopped_error)
@@ -623,6 +633,7 @@ class Node:
     def _fail(self, error: BaseException) -> None:
         if not self._closed:
             self._closed = True
+            self._accepts = False
             self.stopped.set()
             self._error = error
             self._driver.stopped = True
@@ -638,6 +649,9 @@ class Node:
         """Raise `NodeStoppedError` if the node stops or has stopped."""
         if self._closed or self._stopping:
             raise self.stopped_error()
+
+    def _refusal(self) -> KraftError:
+        return self.stopped_error() if self._closed or self._stopping else self.not_leader()
 
     def stopped_error(self) -> NodeStoppedError:
         """What whoever still waits is told."""

@@ -52,15 +52,17 @@ class Outbox:
         client_id: goes into every request's header.
         software_version: told to peers by ApiVersions.
         note: gets a line for people when a peer breaks the protocol.
+        lane: of the transport, see ``Address``.
     """
 
     def __init__(
-        self, transport: Transport, client_id: str, software_version: str, note: Callable[[str], None]
+        self, transport: Transport, client_id: str, software_version: str, note: Callable[[str], None], lane: int = 0
     ) -> None:
         self._transport = transport
         self._client_id = client_id
         self._software_version = software_version
         self._note = note
+        self._lane = lane
         self._peers: dict[tuple[str, int], _Peer] = {}
         self._correlation_id = 0
 
@@ -77,7 +79,7 @@ class Outbox:
         """
         peer = self._peers.get((host, port))
         if peer is None:
-            peer = self._peers[host, port] = _Peer(Address(host, port))
+            peer = self._peers[host, port] = _Peer(Address(host, port, self._lane))
         if isinstance(message, ApiVersionsRequest):
             message.client_software_name = SOFTWARE
             message.client_software_version = self._software_version

@@ -11,6 +11,11 @@ Source: Raft 6.4, with BeginQuorumEpoch in place of the heartbeat.
 voter first among the preferred candidates; it starts its election at once. After one election timeout the leader goes
 on leading instead.
 Source: Raft 3.10, with EndQuorumEpoch in place of TimeoutNow.
+
+**Reluctance.** A voter among Kafka's controllers must not lead for long: brokers need one that knows their requests. It
+may be the only one with all that is committed, though, so it cannot refuse for good. So a reluctant replica lets the
+others' timers run out before its own counts, and as a leader hands over to the first voter that keeps up.
+Source: ours; safe because only timing differs, and when a leader resigns.
 """
 
 from __future__ import annotations
@@ -32,6 +37,9 @@ if TYPE_CHECKING:
 UNKNOWN = -1
 # An observer that has not fetched for this long is forgotten. Source: Kafka 4.3.1 LeaderState.
 OBSERVER_TIMEOUT_MS = 300_000
+# In fetch timeouts: how long a reluctant leader leaves a voter alone that it handed over to before. Without it, two
+# reluctant voters and no third would pass leadership to and fro.
+HAND_OVER_AGAIN = 30
 
 
 class Leadership:
@@ -40,6 +48,7 @@ class Leadership:
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
         self._state = replica.state
+        self._handed_over_ms: dict[int, int] = {}
 
     def advance(self, role: Leader) -> int | None:
         """Go on with rounds and a transfer; when something is due."""
@@ -47,6 +56,8 @@ class Leadership:
         due = None
         if role.barrier is not None:
             due = self._state.now_ms + self._state.config.retry_backoff_ms if self._ask(role.barrier) else None
+        if self._state.config.reluctant:
+            self._hand_over(role)
         return self._advance_transfer(role, due)
 
     # --- read barrier -------------------------------------------------------------------------------------------------
@@ -130,6 +141,27 @@ class Leadership:
         else:
             deadline = state.now_ms + state.config.election_timeout_ms
             role.transfer = PendingTransfer(event.ticket, event.voter_id, deadline)
+
+    def _hand_over(self, role: Leader) -> None:
+        state = self._state
+        config = state.config
+        committed = role.watermark.value
+        if role.transfer is not None or committed is None or state.shutting_down:
+            return
+        heirs = []
+        for seen in role.replicas.values():
+            if seen.key == config.key or not state.voters.is_voter(seen.key):
+                continue
+            before = self._handed_over_ms.get(seen.key.id)
+            rested = before is None or state.now_ms - before >= HAND_OVER_AGAIN * config.fetch_timeout_ms
+            is_there = state.now_ms - seen.last_fetch_ms < config.fetch_timeout_ms
+            if rested and is_there and seen.log_end_offset is not None and seen.log_end_offset >= committed:
+                heirs.append((seen.log_end_offset, -seen.key.id))
+        if heirs:
+            heir = -max(heirs)[1]
+            self._handed_over_ms[heir] = state.now_ms
+            role.transfer = PendingTransfer(None, heir, state.now_ms + config.election_timeout_ms)
+            state.note(f"leadership is handed to voter {heir}, since this reluctant node leads only if nobody else can")
 
     def _advance_transfer(self, role: Leader, due: int | None) -> int | None:
         transfer = role.transfer

@@ -275,6 +275,11 @@ class ReplicaState:
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
+    @property
+    def patience_ms(self) -> int:
+        """How much longer than its timers a reluctant replica leaves elections to others: another of their rounds."""
+        return self.config.fetch_timeout_ms + 2 * self.config.election_timeout_ms if self.config.reluctant else 0
+
     def random_election_deadline(self) -> int:
         """Now + T + random[0, T). Source: Kafka 4.3.1 QuorumState.randomElectionTimeoutMs."""
         timeout = self.config.election_timeout_ms
@@ -326,8 +331,9 @@ class ReplicaState:
         self.out.replies.append(Reply(ticket, message))
 
     def finish(self, ticket: Any, error: ErrorCode, offset: int = -1, message: str = "") -> None:
-        """Answer a local wish."""
-        self.out.outcomes.append(Outcome(ticket, error, offset, message))
+        """Answer a local wish; a ticket of None is nobody's."""
+        if ticket is not None:
+            self.out.outcomes.append(Outcome(ticket, error, offset, message))
 
     def note(self, text: str) -> None:
         """Leave a line for the operator."""

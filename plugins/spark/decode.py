@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -383,17 +383,24 @@ class RangeReader:
             yield batch.slice(start, ROWS_MAX)
 
 
-def file_rows(files: list[LogFile], generations: dict[str, int]) -> Any:
-    """The ``files`` view of an inventory."""
+def file_rows(files: list[LogFile], rewound: Mapping[str, tuple[int, int]]) -> Any:
+    """The ``files`` view of an inventory.
+
+    Args:
+        files: the inventory.
+        rewound: by path, how often the file was cut off, and to how many bytes the last time.
+    """
     batches = []
     for file in files:
-        columns = identity_columns(file, generations.get(file.path, 0), 1)
+        generation, position = rewound.get(file.path, (0, 0))
+        columns = identity_columns(file, generation, 1)
         columns |= {
             "path": pa.array([file.path]),
             "size": pa.array([file.size], pa.int64()),
             "base_offset": pa.array([file.base_offset], pa.int64()),
             "next_offset": pa.array([file.next_offset], pa.int64()),
             "epoch": pa.array([file.epoch], pa.int32()),
+            "rewound_to": pa.array([position if generation else None], pa.int64()),
         }
         schema = view_schema("files")
         batches.append(pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema))

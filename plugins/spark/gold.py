@@ -39,7 +39,7 @@ GOLD: dict[str, Callable[[Canonical], DataFrame]] = {
 
 
 def _make(canonical: Canonical, name: str) -> None:
-    canonical.tables.write_clusters(name, GOLD[name](canonical))
+    canonical.tables.write_clusters(name, GOLD[name](canonical), canonical.clusters)
 
 
 def refresh_gold(tables: Tables, say: Callable[[str], None]) -> list[str]:

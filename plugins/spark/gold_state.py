@@ -70,8 +70,8 @@ def brokers(canonical: Canonical) -> DataFrame:
     order = Window.partitionBy("cluster_id", "era", "broker_id").orderBy("at", "seq")
     rows = rows.withColumn("life", F.sum(F.when(F.col("event") == "registered", 1).otherwise(0)).over(order))
     life = Window.partitionBy("cluster_id", "era", "broker_id", "life").orderBy("at", "seq")
-    for name in (*fields, "fenced", "in_controlled_shutdown"):
-        rows = rows.withColumn(name, F.last(name, ignorenulls=True).over(life))
+    filled = (*fields, "fenced", "in_controlled_shutdown")
+    rows = rows.withColumns({name: F.last(name, ignorenulls=True).over(life) for name in filled})
     columns = ["event", *fields, "fenced", "in_controlled_shutdown"]
     result = canonical.history(rows, ["broker_id"], columns, gone=F.col("event") == "unregistered")
     return with_duration(canonical, result)

@@ -244,8 +244,8 @@ class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         files = self._settings.files()
         if self._view == "files":
             changed = [file for file in files if before.get(file.path) != after.get(file.path)]
-            generations = {path: reached.generation for path, reached in after.items()}
-            return [Part((), file_rows(changed, generations))]
+            rewound = {path: (reached.generation, reached.rewound) for path, reached in after.items()}
+            return [Part((), file_rows(changed, rewound))]
         ranges = new_ranges(before, after, files, self._settings.range_bytes)
         return [Part(group) for group in pack(ranges, self._settings.range_bytes)]
 

@@ -80,6 +80,7 @@ _FILES = [
     ("base_offset", pa.int64()),
     ("next_offset", pa.int64()),
     ("epoch", pa.int32()),
+    ("rewound_to", pa.int64()),
 ]
 _PLAIN = {"records": _RECORDS, "events": _EVENTS, "batches": _BATCHES, "errors": _ERRORS, "files": _FILES}
 _TAKEN = {name for name, _ in [*IDENTITY, *_PLACE, ("version", None)]}

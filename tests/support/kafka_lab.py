@@ -10,21 +10,24 @@ from __future__ import annotations
 
 import base64
 import itertools
+import json
 import os
 import re
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from kafka_tools import KafkaTools
 
 T = TypeVar("T")
+N = TypeVar("N", bound="KafkaNode")
 TOOLS = {
     "storage": "kafka.tools.StorageTool",
     "quorum": "org.apache.kafka.tools.MetadataQuorumCommand",
@@ -33,6 +36,7 @@ TOOLS = {
     "topics": "org.apache.kafka.tools.TopicCommand",
     "elect": "org.apache.kafka.tools.LeaderElectionCommand",
 }
+OURS = [sys.executable, "-P", "-c", "import sys; from kraftcore.cli import main; sys.exit(main())"]
 HOST = "127.0.0.1"
 JVM = ["java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xss512k"]
 PATIENCE_S = 60
@@ -141,11 +145,14 @@ class KafkaNode:
         assert done.status == 0, done
         return self
 
-    def start(self, heap: str = "256m") -> KafkaNode:
-        command = [*JVM, f"-Xmx{heap}", f"-Dlog4j2.configurationFile={self.lab.log4j}", "-cp", self.lab.class_path]
+    def command(self) -> list[str]:
+        """What runs it."""
+        return [*self.lab.java(), "kafka.Kafka", str(self.config)]
+
+    def start(self) -> KafkaNode:
         with self.output.open("ab") as output:
             self.process = subprocess.Popen(
-                [*command, "kafka.Kafka", str(self.config)],
+                self.command(),
                 stdout=output,
                 stderr=output,
                 stdin=subprocess.DEVNULL,
@@ -177,6 +184,24 @@ class KafkaNode:
         self.stop(signal.SIGKILL)
 
 
+class KraftcoreNode(KafkaNode):
+    """The same file, directory and port, run by ``kraftcore server start``."""
+
+    def command(self) -> list[str]:
+        return [*OURS, "server", "start", str(self.config), "--output", "json"]
+
+    def format(self, *arguments: object) -> KafkaNode:
+        command = [*OURS, "storage", "format", "-t", self.lab.cluster_id, "-c", str(self.config), *map(str, arguments)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done
+        return self
+
+    def events(self, name: str) -> list[dict[str, Any]]:
+        """What it told so far under a name."""
+        lines = (json.loads(line) for line in self.output.read_text().splitlines() if line.startswith("{"))
+        return [line for line in lines if line["event"] == name]
+
+
 class KafkaLab:
     """Kafka nodes of one cluster; all are killed at the end."""
 
@@ -204,6 +229,10 @@ class KafkaLab:
             self._tools.kill()
             self._tools.communicate()
 
+    def java(self, heap: str = "256m") -> list[str]:
+        """What runs a class of Kafka's that stays, up to the class."""
+        return [*JVM, f"-Xmx{heap}", f"-Dlog4j2.configurationFile={self.log4j}", "-cp", self.class_path]
+
     @property
     def controllers(self) -> str:
         """What --bootstrap-controller takes."""
@@ -211,13 +240,18 @@ class KafkaLab:
 
     def controller(self, node_id: int, **properties: object) -> KafkaNode:
         """A controller, not yet formatted or started; ``_`` in names of properties stands for ``.``."""
-        return self._add(node_id, "controller", "CONTROLLER", properties)
+        return self._add(KafkaNode, node_id, "controller", "CONTROLLER", properties)
+
+    def kraftcore(self, node_id: int, **properties: object) -> KraftcoreNode:
+        """A kraftcore node with the controller role, not yet formatted or started."""
+        return self._add(KraftcoreNode, node_id, "controller", "CONTROLLER", properties)
 
     def broker(self, node_id: int, **properties: object) -> KafkaNode:
         """A broker, not yet formatted or started."""
-        return self._add(node_id, "broker", "PLAINTEXT", {"offsets_topic_replication_factor": 1, **properties})
+        known = {"offsets_topic_replication_factor": 1, **properties}
+        return self._add(KafkaNode, node_id, "broker", "PLAINTEXT", known)
 
-    def _add(self, node_id: int, role: str, listener: str, properties: dict[str, object]) -> KafkaNode:
+    def _add(self, kind: type[N], node_id: int, role: str, listener: str, properties: dict[str, object]) -> N:
         port = free_port()
         known = {
             "process.roles": role,
@@ -230,7 +264,7 @@ class KafkaLab:
         given = {key.replace("_", "."): value for key, value in properties.items()}
         if "controller.quorum.voters" not in given:
             known["controller.quorum.bootstrap.servers"] = self.controllers or f"{HOST}:{port}"
-        node = KafkaNode(self, f"{role}-{node_id}", port, {**known, **given})
+        node = kind(self, f"{role}-{node_id}", port, {**known, **given})
         self.nodes[node_id] = node
         return node
 

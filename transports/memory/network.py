@@ -244,8 +244,9 @@ class _Link:
         self._network = network
         self._source = source
         self._address = address
-        self._listener = network.find(source.name, address)
-        self.target = network.owner(address)
+        self._place = place = Address(address.host, address.port)  # on no lane
+        self._listener = network.find(source.name, place)
+        self.target = network.owner(place)
         self._waiting: dict[int, Answer] = {}
         self._responses = Responses(self._respond, self._refuse)
         self._request_due = self._response_due = 0.0
@@ -269,7 +270,7 @@ class _Link:
 
     def _is_alive(self) -> bool:
         """Whether who was connected to is still there."""
-        return self._network.find(self._source.name, self._address) is self._listener
+        return self._network.find(self._source.name, self._place) is self._listener
 
     def _arrived(self, listener: _Listener, frame: bytes) -> None:
         if not self.is_open or not self._network.passes(self._source.name, self.target):
