@@ -33,6 +33,7 @@ from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from kraftcore.protocol.messages.produce import ProduceRequest, ProduceResponse
 from kraftcore.protocol.schema import Request
+from kraftcore.raft.roles import Leader
 
 if TYPE_CHECKING:
     from kraftcore.node.node import Node
@@ -174,6 +175,7 @@ class LeaderSide:
 
     def __init__(self, node: Node) -> None:
         self._node = node
+        self._running: dict[tuple[int, int], Proposal] = {}  # numbered, asked for from outside, not done
 
     def on_produce(self, request: ProduceRequest, version: int, ticket: Ticket) -> None:
         """Append a batch; answered when it is committed."""
@@ -192,7 +194,6 @@ class LeaderSide:
         self._answer_produce(ticket, request, ErrorCode.INVALID_REQUEST)
 
     def _append(self, request: ProduceRequest, records: Any, ticket: Ticket) -> None:
-        node = self._node
         try:
             batch: RecordBatch = validate_batch(records or b"")
             values = batch.values()
@@ -200,9 +201,12 @@ class LeaderSide:
                 raise LocalError("one data batch is wanted")
             if any(not value for value in values):
                 raise LocalError("a record may not be empty")
-            proposal = Proposal(values, batch.size, True, batch.producer_id, batch.base_sequence)
+            key = (batch.producer_id, batch.base_sequence)
+            proposal = self._running.get(key) if batch.producer_id >= 0 else None
+            if proposal is None:
+                proposal = Proposal(values, batch.size, True, *key)
+                self._submit(proposal, key)
             proposal.add_done_callback(lambda done: self._produced(ticket, request, done))
-            node.submit(proposal)
         except RemoteProtocolError as error:
             self._answer_produce(ticket, request, ErrorCode.CORRUPT_MESSAGE, str(error))
         except NotLeaderError:
@@ -211,6 +215,22 @@ class LeaderSide:
             self._answer_produce(ticket, request, ErrorCode.THROTTLING_QUOTA_EXCEEDED, str(error))
         except LocalError as error:
             self._answer_produce(ticket, request, ErrorCode.INVALID_RECORD, str(error))
+
+    def _submit(self, proposal: Proposal, key: tuple[int, int]) -> None:
+        """Append a proposal; a numbered one only if it cannot be in the log already."""
+        node = self._node
+        if proposal.producer_id >= 0:
+            # What an earlier leader appended and this one has not applied would be appended a second time.
+            role = node.replica.state.role
+            if not isinstance(role, Leader) or node.applier.offset <= role.epoch_start_offset:
+                raise node.not_leader("it has not applied its predecessors' records yet")
+            self._running[key] = proposal
+            proposal.add_done_callback(lambda done: self._running.pop(key, None))
+        try:
+            node.submit(proposal)
+        except KraftError:
+            self._running.pop(key, None)
+            raise
 
     def _produced(self, ticket: Ticket, request: ProduceRequest, proposal: Proposal) -> None:
         try:

@@ -16,7 +16,7 @@ from kraftcore.core.text import to_json_text
 from kraftcore.core.typed import RecordColumns
 from kraftcore.errors import CorruptDataError, RemoteProtocolError
 from kraftcore.plugins.spark.filters import Filters
-from kraftcore.plugins.spark.stores import LOG, PIECE_BYTES, SNAPSHOT, LogFile, Source
+from kraftcore.plugins.spark.stores import LOG, PIECE_BYTES, SNAPSHOT, LogFile, Memory, Source
 from kraftcore.plugins.spark.views import (
     IDENTITY,
     RECORD_TYPES,
@@ -48,12 +48,18 @@ class Range:
         file: where.
         start, end: byte positions; ``start`` is where a batch starts.
         generation: how often the file's end had been cut off and written anew when this was planned.
+        data: the bytes themselves, of what is no file that a task can open.
     """
 
     file: LogFile
     start: int
     end: int
     generation: int = 0
+    data: bytes | None = None
+
+    def open(self) -> Source | Memory:
+        """What to read from."""
+        return Source(self.file.path) if self.data is None else Memory(self.file.path, self.data)
 
 
 @dataclass(frozen=True)
@@ -95,7 +101,7 @@ class Piece:
     end: int
 
 
-def pieces(source: Source, start: int, end: int, *, verify: bool = True) -> Iterator[Piece]:
+def pieces(source: Source | Memory, start: int, end: int, *, verify: bool = True) -> Iterator[Piece]:
     """Walk over a stretch of a file, some MiB at a time, checksums compared if ``verify``.
 
     The walk ends where a header cannot be trusted: then the last piece's damage reaches to ``end``.
@@ -155,7 +161,7 @@ class RangeReader:
             CorruptDataError: damage, with the policy ``fail``; the error names file and position.
             StorageError: the file cannot be read.
         """
-        with Source(part.file.path) as source:
+        with part.open() as source:
             for piece in pieces(source, part.start, part.end):
                 problems = self._problems(part, piece)
                 self._check(part, problems)
@@ -167,7 +173,7 @@ class RangeReader:
         Raises:
             As ``read``.
         """
-        with Source(part.file.path) as source:
+        with part.open() as source:
             for piece in pieces(source, part.start, part.end):
                 self._check(part, self._problems(part, piece))
                 for chunk in self._chunks(piece):
