@@ -93,10 +93,10 @@ class Settings:
             raise LocalError(f"option start={self.start!r} is neither {EARLIEST} nor {LATEST}")
         self._paths = self._read_paths(options)
         node_id = options.get("node_id")
+        self.cluster_id = options.get("cluster_id")
+        self.node_id = None if node_id is None else self._number(options, "node_id", 0, -1)
         self.inventory = Inventory(
-            folder=options.get("folder") or METADATA_PARTITION,
-            cluster_id=options.get("cluster_id"),
-            node_id=None if node_id is None else self._number(options, "node_id", 0, -1),
+            folder=options.get("folder") or METADATA_PARTITION, cluster_id=self.cluster_id, node_id=self.node_id
         )
 
     @staticmethod
@@ -138,7 +138,7 @@ class Settings:
             raise LocalError("name a quorum: option bootstrap_controllers")
         from kraftcore.plugins.spark.live import Quorum
 
-        return Quorum(self.place, self.inventory.cluster_id, self.inventory.node_id)
+        return Quorum(self.place, self.cluster_id, self.node_id)
 
     def files(self) -> list[LogFile]:
         """What there is to read now."""
