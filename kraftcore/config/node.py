@@ -99,14 +99,10 @@ class NodeConfig:
         index_bytes_max: ``kraftcore.index.bytes.max``, 10 MiB as in Kafka: size of an index file.
         file_delete_delay_ms: ``internal.metadata.delete.delay.millis``, 60000: until a superseded file is removed.
         tail_bytes: ``kraftcore.tail.bytes``, 8 MiB of the log's end are kept in memory.
-<<<<<<< HEAD
-        preallocate: ``log.preallocate``, false: write 256 KiB of zeros ahead of small appends, which makes syncs quicker,
-            see ``kraftcore.core.log_config.LogConfig.preallocate_bytes``.
-        snapshot_bytes: ``metadata.log.max.record.bytes.between.snapshots``, 20 MiB.
-=======
+        preallocate: ``log.preallocate``, false: write 256 KiB of zeros ahead of small appends. Syncs are quicker then; see
+            ``preallocate_bytes`` of ``kraftcore.core.log_config.LogConfig``.
         snapshot_bytes: ``metadata.log.max.record.bytes.between.snapshots``, 20 MiB: applied since the last snapshot,
             then another is written.
->>>>>>> main
         snapshot_interval_ms: ``metadata.log.max.snapshot.interval.ms``, 1 hour; 0: no snapshot because of time.
         retention_bytes: ``metadata.max.retention.bytes``, 100 MiB of log and snapshots; negative: no limit.
         retention_ms: ``metadata.max.retention.ms``, 7 days; negative: no limit.
