@@ -129,7 +129,7 @@ def _state(replica: Replica) -> str:
         return "unattached"
     if role in (Role.UNATTACHED, Role.PROSPECTIVE) and replica.state.voted_key is not None:
         return f"{role.value}-voted"
-    return role.value
+    return str(role.value)
 
 
 def _vote(node: Node) -> tuple[int, str]:
