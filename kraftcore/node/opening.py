@@ -41,12 +41,14 @@ async def open_node(
         The node; it listens, and takes part in elections. No leader need be known yet: ``node.wait_leader()``.
 
     Raises:
-        LocalError: the directory is not formatted, or belongs to another node or cluster.
+        LocalError: the directory is not formatted, or belongs to another node or cluster; or there is no plugin of a
+            configured name, or it does not know its settings.
         LockedError: another process owns the directory.
         CorruptDataError, StorageError: the directory cannot be read.
         TransportError: a listener cannot be opened.
         NodeStoppedError: the node failed while the block ran; ``__cause__`` says why.
     """
+    chosen = [*plugins, *load_plugins(config.plugins, config.plugin_settings)]
     disk = OsFiles() if files is None else files
     async with AsyncExitStack() as stack:
         home = await trio.to_thread.run_sync(open_home, disk, config)
@@ -58,7 +60,6 @@ async def open_node(
         raised: BaseException | None = None
         async with trio.open_nursery() as nursery:
             with trio.CancelScope() as body:
-                chosen = [*plugins, *load_plugins(config.plugins, config.plugin_settings)]
                 node = Node(config, home, endpoints, state_machine, transport, chosen, nursery, body.cancel)
                 gate.node = node
                 try:
