@@ -37,6 +37,7 @@ from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from kraftcore.protocol.messages.produce import ProduceRequest, ProduceResponse
 from kraftcore.protocol.schema import Request
+from kraftcore.raft.roles import Leader
 
 if TYPE_CHECKING:
     from kraftcore.node.node import Node
@@ -184,6 +185,7 @@ class LeaderSide:
     def __init__(self, node: Node, queue: ProposalQueue) -> None:
         self._node = node
         self._queue = queue
+        self._running: dict[tuple[int, int], Proposal] = {}  # numbered, asked for from outside, not done
 
     def on_produce(self, request: ProduceRequest, version: int, ticket: Ticket) -> None:
         """Append a batch; answered when it is committed."""
@@ -202,7 +204,6 @@ class LeaderSide:
         self._answer_produce(ticket, request, ErrorCode.INVALID_REQUEST)
 
     def _append(self, request: ProduceRequest, records: Any, ticket: Ticket) -> None:
-        node = self._node
         try:
             batch: RecordBatch = validate_batch(records or b"")
             values = batch.values()
@@ -210,11 +211,14 @@ class LeaderSide:
                 raise LocalError("one data batch is wanted")
             if any(not value for value in values):
                 raise LocalError("a record may not be empty")
-            if self._queue.is_full:
-                raise OverloadedError(f"{self._queue.bytes_in_flight} bytes are in flight")
-            proposal = Proposal(values, batch.size, True, batch.producer_id, batch.base_sequence)
+            key = (batch.producer_id, batch.base_sequence)
+            proposal = self._running.get(key) if batch.producer_id >= 0 else None
+            if proposal is None:
+                if self._queue.is_full:
+                    raise OverloadedError(f"{self._queue.bytes_in_flight} bytes are in flight")
+                proposal = Proposal(values, batch.size, True, *key)
+                self._submit(proposal, key)
             proposal.add_done_callback(lambda done: self._produced(ticket, request, done))
-            node.submit(proposal)
         except RemoteProtocolError as error:
             self._answer_produce(ticket, request, ErrorCode.CORRUPT_MESSAGE, str(error))
         except (NotLeaderError, NodeStoppedError):
@@ -223,6 +227,22 @@ class LeaderSide:
             self._answer_produce(ticket, request, ErrorCode.THROTTLING_QUOTA_EXCEEDED, str(error))
         except LocalError as error:
             self._answer_produce(ticket, request, ErrorCode.INVALID_RECORD, str(error))
+
+    def _submit(self, proposal: Proposal, key: tuple[int, int]) -> None:
+        """Append a proposal; a numbered one only if it cannot be in the log already."""
+        node = self._node
+        if proposal.producer_id >= 0:
+            # What an earlier leader appended and this one has not applied would be appended a second time.
+            role = node.replica.state.role
+            if not isinstance(role, Leader) or node.applier.offset <= role.epoch_start_offset:
+                raise node.not_leader("it has not applied its predecessors' records yet")
+            self._running[key] = proposal
+            proposal.add_done_callback(lambda done: self._running.pop(key, None))
+        try:
+            node.submit(proposal)
+        except KraftError:
+            self._running.pop(key, None)
+            raise
 
     def _produced(self, ticket: Ticket, request: ProduceRequest, proposal: Proposal) -> None:
         try:
