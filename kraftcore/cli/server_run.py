@@ -20,6 +20,7 @@ from kraftcore.errors import KraftError
 from kraftcore.node import Node, open_node
 from kraftcore.node.events import LeaderChanged, NodeEvent, RoleChanged, SnapshotRestored, VotersChanged
 from kraftcore.node.opening import tcp_transport
+from kraftcore.node.registration import Registration
 from kraftcore.raft.quorum import VoterSet
 from kraftcore.transports.tcp import TcpTransport
 
@@ -118,7 +119,12 @@ class _Server:
     async def _serve(self) -> None:
         async with (
             tcp_transport(self._config) as self._transport,
-            open_node(self._config, MetadataRecords(), transport=self._transport) as node,
+            open_node(
+                self._config,
+                MetadataRecords(),
+                transport=self._transport,
+                plugins=[Registration()] if self._config.can_become_voter else [],
+            ) as node,
         ):
             events = node.events(RoleChanged, LeaderChanged, VotersChanged, SnapshotRestored)
             self._node = node

@@ -1,4 +1,4 @@
-"""Kafka's tools against a quorum of kraftcore nodes: they work unchanged, and ours print the same for the same state."""
+"""Kafka's tools against a quorum of kraftcore nodes: they work unchanged, and ours print the same."""
 
 from __future__ import annotations
 
