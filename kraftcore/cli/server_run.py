@@ -14,13 +14,13 @@ import click
 import trio
 
 from kraftcore import __version__
+from kraftcore.cli.server_registration import Registration
 from kraftcore.cli.server_state import MetadataRecords
 from kraftcore.config import NodeConfig
 from kraftcore.errors import KraftError
 from kraftcore.node import Node, open_node
 from kraftcore.node.events import LeaderChanged, NodeEvent, RoleChanged, SnapshotRestored, VotersChanged
 from kraftcore.node.opening import tcp_transport
-from kraftcore.node.registration import Registration
 from kraftcore.raft.quorum import VoterSet
 from kraftcore.transports.tcp import TcpTransport
 
@@ -117,13 +117,14 @@ class _Server:
                 raise failure
 
     async def _serve(self) -> None:
+        state = MetadataRecords()
         async with (
             tcp_transport(self._config) as self._transport,
             open_node(
                 self._config,
-                MetadataRecords(),
+                state,
                 transport=self._transport,
-                plugins=[Registration()] if self._config.can_become_voter else [],
+                plugins=[Registration(state)] if self._config.can_become_voter else [],
             ) as node,
         ):
             events = node.events(RoleChanged, LeaderChanged, VotersChanged, SnapshotRestored)

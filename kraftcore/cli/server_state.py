@@ -13,6 +13,7 @@ from typing import Any
 from kraftcore.core.batch import RecordBatch
 from kraftcore.core.uuid import ZERO_UUID, Uuid
 from kraftcore.errors import LocalError, RemoteProtocolError
+from kraftcore.protocol.features import METADATA_VERSION
 from kraftcore.protocol.metadata import MetadataRecordType, decode_metadata_record, encode_metadata_record
 from kraftcore.state_machine import SnapshotSink, StateMachine
 
@@ -61,6 +62,23 @@ class MetadataRecords(StateMachine):
         """Begin anew with a snapshot's records."""
         self.__init__()  # type: ignore[misc]
         self._take(values)
+
+    @property
+    def metadata_version(self) -> int:
+        """The level that is finalized; 0 if none is, or this is no metadata log."""
+        found = self._groups.get("features", {}).get(METADATA_VERSION)
+        if found is None:
+            return 0
+        record: Any = decode_metadata_record(found[-1][_VALUE])[0]
+        return int(record.feature_level)
+
+    def incarnation(self, controller_id: int) -> Uuid | None:
+        """Of the registration of a controller, or None without one."""
+        found = self._groups.get("controllers", {}).get(controller_id)
+        if found is None:
+            return None
+        record: Any = decode_metadata_record(found[-1][_VALUE])[0]
+        return record.incarnation_id  # type: ignore[no-any-return]
 
     def _take(self, values: Iterable[bytes | None]) -> None:
         for value in values:
