@@ -83,7 +83,6 @@ class Node:
         cluster_id: of its quorum.
         endpoints: where its listeners are bound.
         state_machine: what it was opened with.
-        administration: of what operators ask.
         stopped: set when it takes no more calls.
     """
 
