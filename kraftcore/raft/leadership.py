@@ -48,7 +48,7 @@ class Leadership:
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
         self._state = replica.state
-        self._handed_over_ms: dict[int, int] = {}
+        self._handed_over_ms: dict[ReplicaKey, int] = {}
 
     def advance(self, role: Leader) -> int | None:
         """Go on with rounds and a transfer; when something is due."""
@@ -152,16 +152,16 @@ class Leadership:
         for seen in role.replicas.values():
             if seen.key == config.key or not state.voters.is_voter(seen.key):
                 continue
-            before = self._handed_over_ms.get(seen.key.id)
+            before = self._handed_over_ms.get(seen.key)
             rested = before is None or state.now_ms - before >= HAND_OVER_AGAIN * config.fetch_timeout_ms
             is_there = state.now_ms - seen.last_fetch_ms < config.fetch_timeout_ms
             if rested and is_there and seen.log_end_offset is not None and seen.log_end_offset >= committed:
-                heirs.append((seen.log_end_offset, -seen.key.id))
+                heirs.append(seen)
         if heirs:
-            heir = -max(heirs)[1]
+            heir = max(heirs, key=lambda seen: seen.log_end_offset or 0).key
             self._handed_over_ms[heir] = state.now_ms
-            role.transfer = PendingTransfer(None, heir, state.now_ms + config.election_timeout_ms)
-            state.note(f"leadership is handed to voter {heir}, since this reluctant node leads only if nobody else can")
+            role.transfer = PendingTransfer(None, heir.id, state.now_ms + config.election_timeout_ms)
+            state.note(f"leadership goes to voter {heir.id}: this reluctant node leads only while nobody else can")
 
     def _advance_transfer(self, role: Leader, due: int | None) -> int | None:
         transfer = role.transfer

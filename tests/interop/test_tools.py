@@ -1,4 +1,4 @@
-"""Kafka's tools against a quorum of kraftcore nodes: they work unchanged, and ours print the same."""
+"""Kafka's tools against a quorum of kraftcore nodes: they work unchanged; ours print the same for the same state."""
 
 from __future__ import annotations
 
