@@ -134,7 +134,7 @@ class Node:
         handlers: dict[type[Request], Handler] = {}
         for plugin in plugins:
             handlers.update(plugin.handlers)
-        self._administration = administration = Administration(self)
+        self.administration = administration = Administration(self)
         own: dict[type[Request], Respond] = {
             **administration.handlers,
             ListOffsetsRequest: leader_side.on_list_offsets,
@@ -350,7 +350,7 @@ class Node:
             if found.is_local:
                 queue.fail_groups(self._unknown, found.epoch)
             else:
-                self._administration.forget_registered()
+                self.administration.forget_registered()
                 queue.fail_groups(self._unknown)
                 queue.fail_pending(self.not_leader)
             if (found.leader_id, found.epoch) != self._leader:

@@ -40,6 +40,21 @@ def test_a_restarted_node_has_everything():
     run(main)
 
 
+def test_a_directory_that_is_made_names_the_port_it_got():
+    """A node alone in its quorum has nobody who would bring its entry among the voters up to date."""
+
+    async def main():
+        lab = Lab()
+        async with lab.node(1, listeners=["CONTROLLER://n1:0"]) as node:
+            await node.wait_leader()
+            (voter,) = node.status().voters
+            assert voter.endpoints == node.endpoints
+            assert node.endpoints[0].port > 0
+        assert lab.disks[1].exists("/data/bootstrap.checkpoint")  # what Kafka starts from here
+
+    run(main)
+
+
 def test_acknowledged_records_survive_power_loss_of_all():
     async def main():
         lab = Lab()
