@@ -68,11 +68,14 @@ class NodeConfig:
         bootstrap_servers: ``controller.quorum.bootstrap.servers``, asked for the leader; also as ``host:port``.
         can_become_voter: ``process.roles`` holds ``controller``; False: always an observer.
         auto_join: ``controller.quorum.auto.join.enable``, false: become a voter without being added (KIP-1186).
+        reluctant: ``kraftcore.reluctant``, false; true: vote and acknowledge, but lead only while no other voter can,
+            and hand over as soon as one keeps up. For a voter among Kafka's controllers: brokers need one of those.
         topic: ``kraftcore.topic``, name of the log's topic, ``__cluster_metadata``.
         topic_id: ``kraftcore.topic.id``, the topic's id, that of ``__cluster_metadata``.
         create: ``kraftcore.create``; what to do with an empty directory: None is an error, ``standalone`` formats it
             as a quorum of one, ``join`` formats it without voters, to be added or to join by itself.
         plugins: ``kraftcore.plugins``, names of installed plugins to load.
+        plugin_settings: their settings: ``kraftcore.plugin.NAME.SETTING`` is ``NAME.SETTING`` here.
         tls: how to encrypt, from ``ssl.*`` and ``listener.security.protocol.map``; None: plain text.
         election_timeout_ms: ``controller.quorum.election.timeout.ms``, 1000; a random time up to as much is added.
         fetch_timeout_ms: ``controller.quorum.fetch.timeout.ms``, 2000: without a leader's answer, call an election.
@@ -142,10 +145,12 @@ class NodeConfig:
     bootstrap_servers: _Converted[Iterable[Address | str], tuple[Address, ...]] = _Converted(())
     can_become_voter: bool = True
     auto_join: bool = False
+    reluctant: bool = False
     topic: str = "__cluster_metadata"
     topic_id: Uuid = METADATA_TOPIC_ID
     create: Literal["standalone", "join"] | None = None
     plugins: tuple[str, ...] = ()
+    plugin_settings: Mapping[str, str] = field(default_factory=dict, hash=False)
     tls: TlsConfig | None = None
 
     election_timeout_ms: int = 1000
@@ -205,11 +210,13 @@ class NodeConfig:
     def __post_init__(self) -> None:
         self._set("directory", os.fspath(self.directory))
         self._set("plugins", tuple(self.plugins))
+        self._set("plugin_settings", dict(self.plugin_settings))
         self._convert()
         self._check_values()
         self._check_listeners()
         self._check_quorum()
         self._check_sizes()
+        self._check_plugins()
 
     @classmethod
     def from_properties(
@@ -281,6 +288,7 @@ class NodeConfig:
             bootstrap_servers=tuple((server.host, server.port) for server in self.bootstrap_servers),
             can_become_voter=self.can_become_voter,
             auto_join=self.auto_join,
+            reluctant=self.reluctant,
             topic=self.topic,
             topic_id=self.topic_id,
             election_timeout_ms=self.election_timeout_ms,
@@ -433,6 +441,17 @@ class NodeConfig:
                 "the quorum",
                 ["bootstrap_servers"],
             )
+
+    def _check_plugins(self) -> None:
+        for key in self.plugin_settings:
+            name, dot, setting = key.partition(".")
+            if not (dot and setting) or name not in self.plugins:
+                names = ", ".join(self.plugins) or "none"
+                raise ConfigError(
+                    f"{label('plugin_settings')} has {key!r}, a setting of no plugin that is loaded: "
+                    f"{label('plugins')} names {names}{suggestion(name, self.plugins)}",
+                    ["plugin_settings", "plugins"],
+                )
 
     def _check_sizes(self) -> None:
         if self.fetch_max_wait_ms and self.fetch_max_wait_ms >= min(self.request_timeout_ms, self.fetch_timeout_ms):

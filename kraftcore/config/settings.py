@@ -78,6 +78,7 @@ NUMBERS: dict[str, Number] = {
 FLAGS: dict[str, str] = {
     "auto_join": QUORUM + "auto.join.enable",
     "fast_failover": OWN + "fast.failover",
+    "reluctant": OWN + "reluctant",
 }
 # What is neither a number nor a flag, or is put together from several properties.
 OTHERS: dict[str, str] = {
@@ -92,6 +93,7 @@ OTHERS: dict[str, str] = {
     "topic_id": OWN + "topic.id",
     "create": OWN + "create",
     "plugins": OWN + "plugins",
+    "plugin_settings": OWN + "plugin.",
     "tls": "ssl.keystore.location",
 }
 KEYS: dict[str, str] = {**{field: number.key for field, number in NUMBERS.items()}, **FLAGS, **OTHERS}

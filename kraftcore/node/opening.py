@@ -62,7 +62,7 @@ async def open_node(
         async with trio.open_nursery() as nursery:
             try:
                 with trio.CancelScope() as body:
-                    chosen = [*plugins, *load_plugins(config.plugins)]
+                    chosen = [*plugins, *load_plugins(config.plugins, config.plugin_settings)]
                     node = Node(config, home, endpoints, state_machine, transport, chosen, nursery, body.cancel)
                     gate.node = node
                     node.begin()

@@ -147,8 +147,7 @@ class Filters:
         if name == "timestamp":
             if not isinstance(value, datetime):
                 return self
-            at = value if value.tzinfo else value.astimezone()
-            value = int(at.timestamp() * 1000)
+            value = int(value.timestamp() * 1000)
             slack = 1  # rows have whole milliseconds, the bound may not
         elif name in ("offset", "epoch") and isinstance(value, int):
             slack = 0
@@ -158,7 +157,8 @@ class Filters:
         span: Span = getattr(self, attribute)
         low, high = _BOUNDS[kind](value)
         span = span.cut(None if low is None else low - slack, None if high is None else high + slack)
-        return replace(self, **{attribute: span})
+        changed: dict[str, Any] = {attribute: span}
+        return replace(self, **changed)
 
 
 _BOUNDS: dict[str, Any] = {

@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from kraftcore.plugins.spark.canonical import Canonical
-from kraftcore.plugins.spark.gold_state import RESOURCE_BROKER, RESOURCE_TOPIC, with_duration
+from kraftcore.plugins.spark.gold_state import RESOURCE_BROKER, RESOURCE_TOPIC
 
 _EVENT = ["cluster_id", "era", "at", "seq", "timestamp"]
 _KEY = ["topic_id", "partition_id"]
@@ -21,21 +21,19 @@ def partitions(canonical: Canonical) -> DataFrame:
 
     ``change`` names what brought the state about; ``min_isr`` is in force: the topic's, else the cluster's, else 1.
     """
-    events = _records(canonical).unionByName(_changes(canonical), allowMissingColumns=True)
-    events = events.unionByName(_ends(canonical, events), allowMissingColumns=True)
-    events = events.unionByName(_elr_cleared(canonical, events), allowMissingColumns=True)
-    events = events.unionByName(_min_isr(canonical, events), allowMissingColumns=True)
-    rows = _filled(events)
-    topics = canonical.state("topic").select("cluster_id", "era", "topic_id", F.col("name").alias("topic"))
-    rows = rows.join(
-        topics.dropDuplicates(["cluster_id", "era", "topic_id"]), ["cluster_id", "era", "topic_id"], "left"
-    )
+    events = canonical.keep(_records(canonical).unionByName(_changes(canonical), allowMissingColumns=True))
+    keys = canonical.keep(events.select("cluster_id", "era", *_KEY).distinct())
+    topics = canonical.keep(_named_topics(canonical))
+    for more in (_ends(canonical, keys), _elr_cleared(canonical, keys, topics), _min_isr(canonical, keys, topics)):
+        events = events.unionByName(more, allowMissingColumns=True)
+    names = topics.drop("made_at").dropDuplicates(["cluster_id", "era", "topic_id"])
+    rows = _filled(events).join(names, ["cluster_id", "era", "topic_id"], "left")
     columns = [
         "topic", "change", *_STATE, "leader_epoch", "partition_epoch", "min_isr", "previous_leader", "previous_isr",
     ]  # fmt: skip
     known = rows.where("leader is not null or change in ('created', 'changed', 'removed')")  # else: not created yet
     states = canonical.history(known, _KEY, columns, gone=F.col("change") == "removed")
-    return _judged(with_duration(canonical, states))
+    return _judged(states)
 
 
 def _judged(states: DataFrame) -> DataFrame:
@@ -70,13 +68,9 @@ def _changes(canonical: Canonical) -> DataFrame:
     )  # fmt: skip
 
 
-def _keys(events: DataFrame) -> DataFrame:
-    return events.select("cluster_id", "era", *_KEY).distinct()
-
-
-def _ends(canonical: Canonical, events: DataFrame) -> DataFrame:
+def _ends(canonical: Canonical, keys: DataFrame) -> DataFrame:
     gone = canonical.state("remove_topic").select(*_EVENT, "topic_id")
-    return gone.join(_keys(events), ["cluster_id", "era", "topic_id"]).withColumn("change", F.lit("removed"))
+    return gone.join(keys, ["cluster_id", "era", "topic_id"]).withColumn("change", F.lit("removed"))
 
 
 def _named_topics(canonical: Canonical) -> DataFrame:
@@ -85,35 +79,32 @@ def _named_topics(canonical: Canonical) -> DataFrame:
     )
 
 
-def _elr_cleared(canonical: Canonical, events: DataFrame) -> DataFrame:
+def _elr_cleared(canonical: Canonical, keys: DataFrame, topics: DataFrame) -> DataFrame:
     # Of one topic, or of all (KIP-966).
     cleared = canonical.state("clear_elr").select(*_EVENT, "topic_name")
-    names = _named_topics(canonical)
-    hit = cleared.join(names, ["cluster_id", "era"]).where("made_at <= at and (topic_name = '' or topic_name = topic)")
+    hit = cleared.join(topics, ["cluster_id", "era"]).where("made_at <= at and (topic_name = '' or topic_name = topic)")
     nothing = F.array().cast("array<int>")
     return (
-        hit.join(_keys(events), ["cluster_id", "era", "topic_id"])
+        hit.join(keys, ["cluster_id", "era", "topic_id"])
         .select(*_EVENT, *_KEY, F.lit("elr cleared").alias("change"))
         .withColumn("eligible_leader_replicas", nothing)
         .withColumn("last_known_elr", nothing)
     )
 
 
-def _min_isr(canonical: Canonical, events: DataFrame) -> DataFrame:
+def _min_isr(canonical: Canonical, keys: DataFrame, topics: DataFrame) -> DataFrame:
     # Each value of the config is an event of all partitions that it is about.
     values = canonical.state("config").where(F.col("name") == _MIN_ISR)
     number = F.coalesce(F.col("value").cast("int"), F.lit(0))
     of_topic = (
         values.where(F.col("resource_type") == RESOURCE_TOPIC)
-        .join(
-            _named_topics(canonical).withColumnRenamed("topic", "resource_name"), ["cluster_id", "era", "resource_name"]
-        )
-        .join(_keys(events), ["cluster_id", "era", "topic_id"])
+        .join(topics.withColumnRenamed("topic", "resource_name"), ["cluster_id", "era", "resource_name"])
+        .join(keys, ["cluster_id", "era", "topic_id"])
         .select(*_EVENT, *_KEY, number.alias("topic_min_isr"), F.lit("configured").alias("change"))
     )
     of_all = (
         values.where((F.col("resource_type") == RESOURCE_BROKER) & (F.col("resource_name") == ""))
-        .join(_keys(events), ["cluster_id", "era"])
+        .join(keys, ["cluster_id", "era"])
         .select(*_EVENT, *_KEY, number.alias("cluster_min_isr"), F.lit("configured").alias("change"))
     )
     return of_topic.unionByName(of_all, allowMissingColumns=True)
@@ -126,16 +117,16 @@ def _filled(events: DataFrame) -> DataFrame:
     life = Window.partitionBy("cluster_id", "era", *_KEY, "life").orderBy("at", "seq")
     elected = F.when((F.col("change") == "changed") & F.col("leader").isNotNull(), 1).otherwise(0)
     changed = F.when(F.col("change") == "changed", 1).otherwise(0)
-    rows = rows.withColumn("elections", F.sum(elected).over(life)).withColumn("changes", F.sum(changed).over(life))
-    for name in (*_STATE, "leader_epoch", "partition_epoch"):
-        rows = rows.withColumn(name, F.last(name, ignorenulls=True).over(life))
-    for name in ("topic_min_isr", "cluster_min_isr"):
-        rows = rows.withColumn(name, F.last(name, ignorenulls=True).over(order))
+    filled = {name: F.last(name, ignorenulls=True).over(life) for name in (*_STATE, "leader_epoch", "partition_epoch")}
+    filled |= {name: F.last(name, ignorenulls=True).over(order) for name in ("topic_min_isr", "cluster_min_isr")}
+    filled |= {"elections": F.sum(elected).over(life), "changes": F.sum(changed).over(life)}
     no_zero = [F.when(F.col(name) > 0, F.col(name)) for name in ("topic_min_isr", "cluster_min_isr")]
-    return (
-        rows.withColumn("leader_epoch", F.col("leader_epoch") + F.col("elections"))
-        .withColumn("partition_epoch", F.col("partition_epoch") + F.col("changes"))
-        .withColumn("min_isr", F.coalesce(*no_zero, F.lit(1)))
-        .withColumn("previous_leader", F.lag("leader").over(life))
-        .withColumn("previous_isr", F.lag("isr").over(life))
+    return rows.withColumns(filled).withColumns(
+        {
+            "leader_epoch": F.col("leader_epoch") + F.col("elections"),
+            "partition_epoch": F.col("partition_epoch") + F.col("changes"),
+            "min_isr": F.coalesce(*no_zero, F.lit(1)),
+            "previous_leader": F.lag("leader").over(life),
+            "previous_isr": F.lag("isr").over(life),
+        }
     )

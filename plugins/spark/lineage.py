@@ -134,7 +134,8 @@ def read_lineage(tables: Tables, clusters: Iterable[str]) -> Lineage:
     wanted = list(clusters)
     batches = tables.read("bronze_batches").where(F.col("cluster_id").isin(wanted) & F.col("is_valid"))
     logs = batches.where("source = 'log'")
-    dead = _dead(logs)
+    files = tables.read("bronze_files").where(F.col("cluster_id").isin(wanted))
+    dead = _dead(files, logs)
     lineage = Lineage(dead=dead)
     alive = without_dead(tables, logs, dead, "base_offset")
     by_epoch = (
@@ -145,11 +146,7 @@ def read_lineage(tables: Tables, clusters: Iterable[str]) -> Lineage:
     lineage.logs, lineage.cuts = _log_ends(by_epoch)
     stretches = _stretches(without_cuts(tables, alive, lineage.cuts, "base_offset"))
     snapshots = (
-        tables.read("bronze_files")
-        .where(F.col("cluster_id").isin(wanted) & (F.col("source") == "snapshot"))
-        .select("cluster_id", "file_id", "base_offset", "epoch")
-        .distinct()
-        .collect()
+        files.where("source = 'snapshot'").select("cluster_id", "file_id", "base_offset", "epoch").distinct().collect()
     )
     lineage.snapshots = [Snapshot(*row) for row in snapshots]
     for cluster_id in wanted:
@@ -165,9 +162,21 @@ def read_lineage(tables: Tables, clusters: Iterable[str]) -> Lineage:
     return lineage
 
 
-def _dead(logs: DataFrame) -> list[tuple[int, int, int]]:
-    rows = logs.where("generation > 0").groupBy("file_id", "generation").agg(F.min("base_offset")).collect()
-    return [(int(file_id), int(generation), int(offset)) for file_id, generation, offset in rows]
+def _dead(files: DataFrame, logs: DataFrame) -> list[tuple[int, int, int]]:
+    # A file was cut off behind a batch that is still there, or right at its start.
+    cut = files.where("source = 'log' and generation > 0").select(
+        "file_id", F.col("generation").alias("cut_generation"), "rewound_to", F.col("base_offset").alias("file_start")
+    )
+    cut = F.broadcast(cut.distinct())
+    before = logs.select("file_id", "generation", "last_offset", (F.col("position") + F.col("size")).alias("behind"))
+    kept = (cut["rewound_to"] == before["behind"]) & (before["generation"] < cut["cut_generation"])
+    rows = (
+        cut.join(before, (cut["file_id"] == before["file_id"]) & kept, "left")
+        .groupBy(cut["file_id"], "cut_generation", "file_start")
+        .agg((F.max_by("last_offset", "generation") + 1).alias("offset"))
+        .collect()
+    )
+    return [(row[0], row[1], row.file_start if row.offset is None else row.offset) for row in rows]
 
 
 def without_dead(tables: Tables, rows: DataFrame, dead: list[tuple[int, int, int]], offset: str) -> DataFrame:

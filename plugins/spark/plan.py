@@ -159,7 +159,8 @@ def progress_from_json(text: str) -> Progress:
     """Read what ``progress_to_json`` wrote."""
     state: dict[str, list[Any]] = json.loads(text)
     return {
-        path: Reached(*values[:4], marks=tuple(Mark(*mark) for mark in values[4:])) for path, values in state.items()
+        path: replace(Reached(*values[:4]), marks=tuple(Mark(*mark) for mark in values[4:]))
+        for path, values in state.items()
     }
 
 
@@ -285,8 +286,16 @@ def limit_bytes(start: Progress, end: Progress, files: Iterable[LogFile], bytes_
         if one.end >= target.position:
             result[one.file.path] = target
         else:
-            result[one.file.path] = Reached(one.end, target.generation, target.rewound)
+            mark = _mark_at(one.file.path, one.end)
+            result[one.file.path] = Reached(one.end, target.generation, target.rewound, marks=mark)
     return result
+
+
+def _mark_at(path: str, position: int) -> tuple[Mark, ...]:
+    # The batch that is next: if it changes, the file was cut off here or before.
+    with Source(path) as source:
+        header = source.read(position, _HEADER_BYTES)
+    return (_mark(position, header),) if len(header) == _HEADER_BYTES else ()
 
 
 def read_ranges(ranges: Iterable[Range], reader: Any) -> Iterator[Any]:

