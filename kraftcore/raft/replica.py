@@ -178,6 +178,11 @@ class Replica:
         return self.state.version
 
     @property
+    def is_leaving(self) -> bool:
+        """Whether a leader that shuts down still has voters to tell, who would else wait for their fetch timeout."""
+        return self.state.shutting_down and self.election.has_voters_to_tell
+
+    @property
     def progress(self) -> tuple[Progress, ...]:
         """What a leader knows of the replicas that fetch from it; empty elsewhere."""
         role = self.state.role
@@ -290,6 +295,8 @@ class Replica:
             self.election.on_vote_failed(event.failure)
         elif isinstance(request.message, BeginQuorumEpochRequest):
             self.leadership.on_begin_quorum_epoch_failed(event.request_id)
+        elif isinstance(request.message, EndQuorumEpochRequest):
+            self.election.on_end_quorum_epoch_failed(request.destination)
         role = state.role
         if (
             event.failure in (Failure.REFUSED, Failure.RESET)
