@@ -212,8 +212,8 @@ class Leadership:
                 "leader_id": state.config.key.id,
                 "leader_epoch": state.epoch,
                 "high_watermark": UNKNOWN if value is None else value,
-                "current_voters": [self._described(role, voter.key) for voter in state.voters],
-                "observers": [self._described(role, key) for key in self._observers(role)],
+                "current_voters": [self._described(role, voter.key, received.version) for voter in state.voters],
+                "observers": [self._described(role, key, received.version) for key in self._observers(role)],
             }
             nodes = self._nodes() if received.version >= 2 else []
         if received.version >= 2:
@@ -231,28 +231,23 @@ class Leadership:
         found = [key for key, _ in observers if key in role.replicas]
         return sorted(found, key=lambda key: (key.id, key.directory_id))
 
-    def _described(self, role: Leader, key: ReplicaKey) -> ReplicaState:
+    def _described(self, role: Leader, key: ReplicaKey, version: int) -> ReplicaState:
         state = self._state
+        described = ReplicaState(replica_id=key.id, log_end_offset=UNKNOWN)
+        if version >= 2:
+            described.replica_directory_id = key.directory_id
         if key.matches(state.config.key):
-            return ReplicaState(
-                replica_id=key.id,
-                replica_directory_id=key.directory_id,
-                log_end_offset=state.log.log_end_offset,
-                last_fetch_timestamp=state.now_ms,
-                last_caught_up_timestamp=state.now_ms,
-            )
+            described.log_end_offset = state.log.log_end_offset
+            described.last_fetch_timestamp = described.last_caught_up_timestamp = state.now_ms
+            return described
         progress = role.replicas.get(key)
         if progress is None:
             progress = next((seen for other, seen in role.replicas.items() if key.matches(other)), None)
-        if progress is None or progress.log_end_offset is None:
-            return ReplicaState(replica_id=key.id, replica_directory_id=key.directory_id, log_end_offset=UNKNOWN)
-        return ReplicaState(
-            replica_id=key.id,
-            replica_directory_id=key.directory_id,
-            log_end_offset=progress.log_end_offset,
-            last_fetch_timestamp=progress.last_fetch_ms,
-            last_caught_up_timestamp=progress.last_caught_up_ms,
-        )
+        if progress is not None and progress.log_end_offset is not None:
+            described.log_end_offset = progress.log_end_offset
+            described.last_fetch_timestamp = progress.last_fetch_ms
+            described.last_caught_up_timestamp = progress.last_caught_up_ms
+        return described
 
     def _nodes(self) -> list[Any]:
         node = DescribeQuorumResponse.Node

@@ -208,9 +208,8 @@ def test_a_wrong_cluster_id(pair: KafkaLab) -> None:
     ours = pair.kraftcore(8, **AUTO_JOIN)
     ours.cluster_id = new_uuid()
     ours.format("--no-initial-controllers").start()
-    wait_for(
-        "the reason", lambda: [event for event in ours.events("log") if "INCONSISTENT_CLUSTER_ID" in event["text"]]
-    )
+    reason = f"INCONSISTENT_CLUSTER_ID: this node belongs to cluster {ours.cluster_id}"
+    wait_for("the reason", lambda: [event for event in ours.events("log") if reason in event["text"]])
     assert ours.process is not None
     assert ours.process.poll() is None
     assert key(ours) not in observers(pair)

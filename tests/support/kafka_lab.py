@@ -281,9 +281,17 @@ class KafkaLab:
         self.nodes[node_id] = node
         return node
 
-    def start_quorum(self, ids: Sequence[int], **properties: object) -> list[KafkaNode]:
-        """Format and start controllers that are each other's voters (kraft.version 1)."""
-        nodes = [self.controller(node_id, **properties) for node_id in ids]
+    def start_quorum(
+        self, ids: Sequence[int], *, make: Callable[..., KafkaNode] | None = None, **properties: object
+    ) -> list[KafkaNode]:
+        """Format and start controllers that are each other's voters (kraft.version 1).
+
+        Args:
+            ids: of the nodes.
+            make: ``self.kraftcore`` for nodes of ours.
+            properties: of all of them.
+        """
+        nodes = [(make or self.controller)(node_id, **properties) for node_id in ids]
         self.bootstrap = [node.address for node in nodes]
         voters = ",".join(f"{node_id}@{node.address}:{new_uuid()}" for node_id, node in zip(ids, nodes, strict=True))
         for node in nodes:
