@@ -275,7 +275,7 @@ def test_a_leader_that_stops_tells_the_voters_before_it_is_gone():
 
     async def main():
         lab = Lab(delay_ms=20, fetch_timeout_ms=60_000, fast_failover=False)
-        lab._format(3)
+        lab.format(3)
         nodes = {}
 
         async def live(number):
