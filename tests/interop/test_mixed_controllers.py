@@ -262,12 +262,17 @@ def roll_listeners(lab: KafkaLab, nodes: list[KafkaNode]) -> None:
             )
             node.start().wait_listening()
             lab.bootstrap = servers.split(",")
-            wanted = set(listeners.items())
-            wait_for(f"the voters to know {where}", lambda node=node, wanted=wanted: endpoints(lab, node) == wanted)
+            wait_endpoints(lab, node, set(listeners.items()))
     end = wait_committed(lab)
     check_equal(map(log_of, nodes), end)
 
 
-def endpoints(lab: KafkaLab, node: KafkaNode) -> set[tuple[str, int]]:
-    found = describe(lab)
-    return set() if found is None else {(each.name, each.port) for each in found.endpoints.get(key(node)[0], ())}
+def wait_endpoints(lab: KafkaLab, node: KafkaNode, wanted: set[tuple[str, int]]) -> None:
+    """Wait until the leader has a voter's listeners, by name and port."""
+
+    def told() -> bool:
+        found = describe(lab)
+        known = () if found is None else found.endpoints.get(key(node)[0], ())
+        return {(each.name, each.port) for each in known} == wanted
+
+    wait_for(f"{wanted} of {node.name}", told)

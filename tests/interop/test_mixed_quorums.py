@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from kafka_lab import HOST, KafkaLab, KafkaNode, KraftcoreNode, wait_for
@@ -40,6 +40,7 @@ RECORDS = 300  # "under load": so many are committed while something is looked a
 OBSERVER = 9
 SEGMENT_BYTES = 100_000
 TAIL_BYTES = 1 << 16
+N = TypeVar("N", bound=KafkaNode)
 
 
 class PerformanceNode(KafkaNode):
@@ -146,11 +147,11 @@ class Quorum:
     def high_watermark(self) -> int:
         return int(self.view().get("high_watermark", 0))
 
-    def wait_leader(self, among: Sequence[KafkaNode]) -> KafkaNode:
+    def wait_leader(self, among: Sequence[N]) -> N:
         """Wait until one of them leads and commits; nodes of ours that lead hand over to the first of them."""
         nodes = {node.properties["node.id"]: node for node in among}
 
-        def leads() -> KafkaNode | None:
+        def leads() -> N | None:
             leader = self.view().get("leader")
             for node in self.ours:
                 if leader not in nodes and leader == node.properties["node.id"] and node.process is not None:
