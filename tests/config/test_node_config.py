@@ -78,7 +78,9 @@ def test_every_setting_reaches_who_needs_it() -> None:
         for name in NUMBERS
         if name not in ("node_id", "max_frame_bytes", "connection_memory_bytes")
     }
-    config = make(**different, fast_failover=False, auto_join=True, reluctant=True, bootstrap_servers=["b:1"], topic="t")
+    config = make(
+        **different, fast_failover=False, auto_join=True, reluctant=True, bootstrap_servers=["b:1"], topic="t"
+    )
     key = ReplicaKey(1, Uuid(bytes(range(16))))
     raft = config.raft_config(key, "cluster", [LOCAL])
     assert (raft.cluster_id, raft.key, raft.listeners) == ("cluster", key, (LOCAL,))

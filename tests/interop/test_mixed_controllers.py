@@ -115,10 +115,15 @@ def change(lab: KafkaLab, *arguments: object) -> None:
 
 @pytest.fixture(scope="module")
 def pair(kafka: KafkaTools, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaLab]:
-    """Two controllers of Kafka: 1, and 2."""
+    """Two controllers of Kafka: 1, which began alone, and 2."""
     with KafkaLab(kafka, tmp_path_factory.mktemp("pair")) as lab:
-        lab.start_quorum([1, 2])
-        wait_leader(lab, *lab.nodes.values())
+        one = lab.controller(1).format("--standalone").start()
+        lab.bootstrap = [one.address]
+        two = lab.controller(2).format("--no-initial-controllers").start()
+        add(lab, two)
+        lab.bootstrap = [one.address, two.address]
+        for node in (one, two):
+            node.write(controller_quorum_bootstrap_servers=lab.controllers)
         yield lab
 
 

@@ -35,10 +35,12 @@ from kraftcore.storage.snapshots import SnapshotStore
 TOPIC = "__raft_performance_test"
 TOPIC_ID = Uuid((2).to_bytes(16, "big"))
 """TestRaftServer's."""
-RATE = 1000  # records/s of a Kafka leader
+RATE = 500  # records/s of a Kafka leader
 RECORDS = 300  # "under load": so many are committed while something is looked at
 OBSERVER = 9
-SEGMENT_BYTES = 100_000
+SEGMENT_BYTES = 250_000
+BATCH_BYTES = 200_000  # also when a node that stood still for a moment catches up with its rate
+SNAPSHOT_BYTES = 100_000
 TAIL_BYTES = 1 << 16
 N = TypeVar("N", bound=KafkaNode)
 
@@ -103,6 +105,7 @@ class Quorum:
             node.write(controller_quorum_voters=static if is_static else None)
             node.write(controller_quorum_bootstrap_servers=None if is_static else servers)
             node.write(internal_metadata_log_segment_bytes=SEGMENT_BYTES)
+            node.write(internal_metadata_max_batch_size_in_bytes=BATCH_BYTES)
             node.folder.mkdir()
         for node in [*self.ours, self.observer]:
             node.write(
@@ -110,9 +113,12 @@ class Quorum:
                 kraftcore_topic_id=TOPIC_ID,
                 kraftcore_cluster_id=ZERO_UUID,
                 kraftcore_create="join",
+                # TestRaftServer closes the connection that an UpdateRaftVoter came on, as if it had died; at
+                # kraft.version 0 every follower sends one.
+                kraftcore_fast_failover="true" if kraft_version else "false",
                 kraftcore_cleaning_period_ms=300,
-                metadata_log_max_record_bytes_between_snapshots=SEGMENT_BYTES,
-                metadata_max_retention_bytes=2 * SEGMENT_BYTES,
+                metadata_log_max_record_bytes_between_snapshots=SNAPSHOT_BYTES,
+                metadata_max_retention_bytes=SEGMENT_BYTES,
                 internal_metadata_delete_delay_millis=0,
             )
         keys = {number: ReplicaKey(number, Uuid.random()) for number in voters}
