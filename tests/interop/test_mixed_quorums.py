@@ -221,12 +221,13 @@ def test_load(kafka: KafkaTools, tmp_path: Path, kafkas: int, kraft_version: int
         if snapshots(theirs):
             assert quorum.observer.status["start"] > 0
 
+        for node in quorum.ours:
+            node.tell("pause")
         final = quorum.high_watermark()
-        for node in lab.nodes.values():
-            if isinstance(node, LoadedNode):
-                quorum.wait_caught_up(node)
-        for node in lab.nodes.values():
-            node.stop()
+        for node in [*quorum.ours, quorum.observer]:
+            quorum.wait_caught_up(node)
+        for node in [theirs, *lab.nodes.values()]:
+            node.kill()  # at once: what is compared is not cut off meanwhile
         check_logs([*lab.nodes.values()], final)
         check_counts([*quorum.ours, quorum.observer])
 
