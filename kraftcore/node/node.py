@@ -591,7 +591,7 @@ class Node:
                         self._note(f"leadership could not be handed to {heir}: {error}")
             self._refuse_more()
             self._driver.feed(Shutdown())
-            while self._driver.flusher.is_running or self._snapshotting.is_running:
+            while self._driver.is_busy or self._snapshotting.is_running:
                 await trio.sleep(_POLL_S)
         self._refuse_more()
 

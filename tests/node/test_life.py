@@ -285,6 +285,39 @@ def test_stop_ends_the_block_and_leaves_cleanly():
     run(main)
 
 
+def test_a_leader_that_stops_tells_the_voters_before_it_is_gone():
+    """They begin to elect at once: their own timers would ring after the test."""
+
+    async def main():
+        lab = Lab(delay_ms=20, fetch_timeout_ms=60_000, fast_failover=False)
+        lab.format(3)
+        nodes = {}
+
+        async def live(number):
+            async with lab.node(number) as node:
+                nodes[number] = node
+                await trio.sleep_forever()
+            del nodes[number]
+
+        async def wait_leader():
+            while not (leads := [node for node in nodes.values() if node.is_leader]):
+                await trio.sleep(0.01)
+            return leads[0]
+
+        async with trio.open_nursery() as nursery:
+            for number in range(1, 4):
+                nursery.start_soon(live, number)
+            leader = await wait_leader()
+            await leader.append(b"a")
+            leader.stop()
+            while leader.key.id in nodes:
+                await trio.sleep(0.01)
+            await (await wait_leader()).append(b"b")
+            nursery.cancel_scope.cancel()
+
+    run(main)
+
+
 def test_stop_ends_a_block_with_tasks_of_its_own():
     async def main():
         async with Lab().node(1) as node, trio.open_nursery() as nursery:
