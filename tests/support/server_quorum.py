@@ -114,5 +114,3 @@ def server_quorum(folder: Path) -> Iterator[ServerQuorum]:
         yield quorum
     finally:
         quorum.close()
-
-
