@@ -15,10 +15,11 @@ from kraftcore.admin.results import (
     QuorumDescription,
     ReplicaProgress,
 )
-from kraftcore.admin.router import BROKERS, CONTROLLERS, Router, Tries, raise_refusal, refusal, to_cluster
+from kraftcore.admin.router import BROKERS, CONTROLLERS, NoAnswer, Router, Tries, raise_refusal, refusal, to_cluster
+from kraftcore.config.addresses import parse_address
 from kraftcore.core.batch import build_batch
 from kraftcore.core.uuid import METADATA_TOPIC_ID, Uuid
-from kraftcore.errors import LocalError, RefusedError, RemoteProtocolError
+from kraftcore.errors import LocalError, RefusedError, RemoteProtocolError, UnreachableError
 from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
@@ -29,6 +30,7 @@ from kraftcore.protocol.messages.produce import ProduceRequest, ProduceResponse
 from kraftcore.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from kraftcore.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 from kraftcore.raft.quorum import Endpoint
+from kraftcore.transports.base import Address
 
 
 class UpgradeType(IntEnum):
@@ -125,6 +127,20 @@ class AdminClient:
             min_version=2 if include_fenced else 1 if through_controllers else 0,
         )
         return to_cluster(response)
+
+    async def describe_cluster_from(self, address: Address | str) -> ClusterDescription:
+        """What one node says of its cluster, whoever leads; kraftcore nodes that only watch are listed by themselves.
+
+        Args:
+            address: ``host:port`` of a node of the kind this client is connected to; it need not be a known one.
+        """
+        where = parse_address(address)
+        try:
+            return await self._router.describe(where)
+        except NoAnswer as failure:
+            raise UnreachableError(
+                f"{where} does not answer", last_failure=str(failure), outcome_unknown=False
+            ) from None
 
     async def list_endpoints(self, *, include_fenced: bool = False) -> tuple[NodeAddress, ...]:
         """Where the cluster's nodes listen: controllers when connected to controllers, else brokers; see

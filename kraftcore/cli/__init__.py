@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 # Command -> (module and function, what it is for). Adding a command takes a line here and a module.
 COMMANDS = {
+    "autopilot": ("kraftcore.cli.autopilot:autopilot", "Keep the voters of a quorum as wanted."),
     "cluster": ("kraftcore.cli.cluster:cluster", "Show a cluster's id and nodes."),
     "completion": ("kraftcore.cli.completion:completion", "Print a script that completes commands with the tab key."),
     "demo": ("kraftcore.cli.demo:demo", "Run a quorum here, kill its leader, check that nothing is lost."),

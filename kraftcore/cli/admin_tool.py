@@ -78,12 +78,14 @@ class Connection:
         for kind in ("keystore", "truststore"):
             if find(f"ssl.{kind}.location") and find(f"ssl.{kind}.type", "JKS").upper() != "PEM":
                 raise LocalError(f"{self.config_path}: ssl.{kind}.type must be PEM")
-        if find("ssl.endpoint.identification.algorithm", "https").lower() != "https":
-            raise LocalError(f"{self.config_path}: ssl.endpoint.identification.algorithm must be https")
+        algorithm = find("ssl.endpoint.identification.algorithm", "https").strip().lower()
+        if algorithm not in ("https", ""):
+            raise LocalError(f"{self.config_path}: ssl.endpoint.identification.algorithm must be https, or empty")
         return TlsFiles(
             certificate=find("ssl.keystore.location"),
             ca=find("ssl.truststore.location"),
             key_password=find("ssl.key.password"),
+            check_host_name=algorithm != "",
         )
 
     def timing(self) -> Timing:

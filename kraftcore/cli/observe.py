@@ -22,7 +22,8 @@ Examples:
 \b
 The mirror is laid out as a node's directory: dump-log and spark read it. Started again with the same --directory, the
 command fetches only what is new. If the quorum has deleted what would come next, it sends a snapshot instead, which
-replaces the mirrored log.
+replaces the mirrored log. Snapshots that the quorum writes meanwhile are copied, too; with --retention-bytes they let
+go what is older.
 
 \b
 JSON output has one object a line, as dump-log has them; "kind" says what it is:
@@ -39,6 +40,9 @@ end it with exit status 0; everything that was printed is in the mirror.
 @click.option("--bootstrap-controller", metavar="LIST", required=True, help="Controllers to ask, host:port,...")
 @click.option("--command-config", metavar="FILE", help="Properties: security.protocol, ssl.* (PEM) ...")
 @click.option("--directory", type=click.Path(file_okay=False), help="Where the mirror is; else a temporary one.")
+@click.option(
+    "--retention-bytes", type=int, default=-1, metavar="N", help="Keep the mirror below this, if snapshots allow it."
+)
 @click.option("--from-beginning", is_flag=True, help="Print what there is, and then what comes (the default).")
 @click.option("--from-end", is_flag=True, help="Print only what is committed from now on.")
 @click.option("--from-offset", type=click.IntRange(0), metavar="N", help="Print from this offset on.")
@@ -51,6 +55,7 @@ def observe(
     bootstrap_controller: str,
     command_config: str | None,
     directory: str | None,
+    retention_bytes: int,
     from_beginning: bool,
     from_end: bool,
     from_offset: int | None,
@@ -69,6 +74,7 @@ def observe(
     request = Request(
         connection=make_connection(None, bootstrap_controller, command_config),
         directory=directory,
+        retention_bytes=retention_bytes,
         from_offset=None if from_end else from_offset or 0,
         types=type_names(types),
         once=once,

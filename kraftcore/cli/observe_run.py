@@ -34,6 +34,8 @@ TIME_MAX_MS = 253_402_300_800_000  # the year 10000
 # Quotes inside of strings are escaped, so this cannot be part of one.
 _TYPE = re.compile(rb',"payload":\{"type":"(\w+)"|,"controlType":"(\w+)"')
 
+_UNPRINTABLE = re.compile(r"[\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -41,6 +43,7 @@ class Request:
 
     connection: Connection
     directory: str | None
+    retention_bytes: int
     from_offset: int | None
     types: frozenset[bytes]
     once: bool
@@ -124,6 +127,7 @@ class _Run:
             topic_id=request.topic_id,
             tls=request.connection.tls(),
             timing=request.connection.timing(),
+            retention_bytes=request.retention_bytes,
         ) as observer:
             nursery.start_soon(_show_progress, observer)
             end = await observer.caught_up() if request.once or request.output == "none" else None
@@ -240,17 +244,23 @@ def _text(record: dict[str, Any]) -> str:
         datetime.fromtimestamp(time / 1000, UTC).isoformat(sep=" ", timespec="milliseconds")[:23] if time > 0 else "-"
     )
     payload = record.get("payload")
+    raw = _quoted(payload if payload is not None else record.get("payloadBase64"))
     if "controlType" in record:
-        kind, body = record["controlType"], json.dumps(record.get("data"), ensure_ascii=False)
+        kind, body = str(record["controlType"]), _quoted(record.get("data"))
     elif "error" in record:
-        kind, body = "UNKNOWN", f"{record['error']} {payload or record.get('payloadBase64', '')}"
+        kind, body = "UNKNOWN", f"{record['error']}: {raw}"
     elif isinstance(payload, dict):
-        kind, body = payload["type"], json.dumps(payload["data"], ensure_ascii=False)
+        kind, body = payload["type"], _quoted(payload["data"])
     else:
         key = record.get("key") or record.get("keyBase64")
-        body = payload if payload is not None else record.get("payloadBase64", "null")
-        kind, body = "record", body if key is None else f"{key}: {body}"
-    return f"{record['offset']:>8}  {when}  {kind:<24}  {body}"
+        kind, body = "record", raw if key is None else f"{_quoted(key)}: {raw}"
+    return f"{record['offset']:>8}  {when:<23}  {kind:<24}  {body}"
+
+
+def _quoted(value: object) -> str:
+    # Records must not be able to steer the terminal.
+    text = json.dumps(value, ensure_ascii=False)
+    return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 # --- how far it is ----------------------------------------------------------------------------------------------------

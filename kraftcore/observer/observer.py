@@ -20,11 +20,13 @@ from kraftcore.node.clock import Clock
 from kraftcore.node.driver import Aftermath, Driver
 from kraftcore.node.home import Home
 from kraftcore.node.outbox import Done, Outbox
+from kraftcore.observer.keeping import Keeper
 from kraftcore.observer.streams import Batches, Records
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.fetch import FetchResponse
 from kraftcore.protocol.messages.fetch_snapshot import FetchSnapshotResponse
 from kraftcore.protocol.schema import Request
+from kraftcore.raft.cleaning import CleaningConfig
 from kraftcore.raft.events import RaftConfig, Tick
 from kraftcore.raft.quorum import VoterSet
 from kraftcore.raft.replica import Replica
@@ -78,7 +80,13 @@ class Observer:
     """
 
     def __init__(
-        self, config: RaftConfig, home: Home, directory: str, transport: Transport, end: Callable[[], object]
+        self,
+        config: RaftConfig,
+        home: Home,
+        directory: str,
+        transport: Transport,
+        end: Callable[[], object],
+        cleaning: CleaningConfig,
     ) -> None:
         self.directory = directory
         self.cluster_id = home.cluster_id
@@ -95,15 +103,27 @@ class Observer:
             home.quorum_state.read(),
             verify_snapshot=_verify,
         )
+        self._clock = Clock()
+        self._outbox = _WatchedOutbox(transport, "kraftcore-observer", __version__, self._note, self._look)
         self._driver = Driver(
             self._replica,
             home.log,
             home.quorum_state,
-            _WatchedOutbox(transport, "kraftcore-observer", __version__, self._note, self._look),
-            Clock(),
+            self._outbox,
+            self._clock,
             INLINE_FLUSH_BYTES,
             self._settle,
             self._fail,
+        )
+        self._keeper = Keeper(
+            self._replica.state,
+            self._driver,
+            home.log,
+            home.store,
+            self._ask,
+            cleaning,
+            _verify,
+            self._clock.now_ms,
         )
         self._leader_high_watermark: int | None = None
         self._snapshot_size: int | None = None
@@ -198,7 +218,20 @@ class Observer:
     def begin(self, nursery: trio.Nursery) -> None:
         """Follow the quorum, until the nursery is cancelled."""
         nursery.start_soon(self._driver.run_timer)
+        nursery.start_soon(self._keeper.run)
         self._driver.feed(Tick())
+
+    async def _ask(self, host: str, port: int, request: Request, min_version: int) -> Any:
+        done = trio.Event()
+        answers: list[Any] = []
+
+        def answered(answer: Any) -> None:
+            answers.append(answer)
+            done.set()
+
+        self._outbox.send(host, port, request, self._replica.state.config.request_timeout_ms, answered, min_version)
+        await done.wait()
+        return answers[0]
 
     def _look(self, answer: Any) -> None:
         """Every answer, before the replica gets it."""

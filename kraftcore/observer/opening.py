@@ -18,6 +18,7 @@ from kraftcore.errors import LocalError, NodeStoppedError, UnreachableError, Uns
 from kraftcore.node.home import Home
 from kraftcore.observer.home import NAMELESS, open_mirror, saved_cluster_id
 from kraftcore.observer.observer import Observer
+from kraftcore.raft.cleaning import CleaningConfig
 from kraftcore.raft.events import RaftConfig
 from kraftcore.transports.base import Address, Transport
 from kraftcore.transports.tcp import TcpTransport, TlsSettings
@@ -34,6 +35,8 @@ async def observe(
     transport: Transport | None = None,
     files: Files | None = None,
     timing: Timing | None = None,
+    retention_bytes: int = -1,
+    keeping_period_ms: int = 60_000,
 ) -> AsyncIterator[Observer]:
     """Observe a quorum for as long as the block runs.
 
@@ -47,6 +50,9 @@ async def observe(
         files: where ``directory`` is; None: the operating system's.
         timing: how long to look for the quorum; None: Kafka's defaults for clients. An existing mirror does not
             wait for it: it tries on for as long as it runs.
+        retention_bytes: log and snapshots that a newer snapshot makes superfluous are deleted while the mirror is
+            larger; negative: never.
+        keeping_period_ms: how often the leader is asked for a newer snapshot, to copy it; > 0.
 
     Yields:
         The observer; it goes on through changes of leader. Nothing need be mirrored yet: ``observer.caught_up()``.
@@ -81,16 +87,19 @@ async def observe(
             topic=topic,
             topic_id=topic_id,
         )
-        async with _running(config, home, folder, transport) as observer:
+        cleaning = CleaningConfig(retention_bytes=retention_bytes, retention_ms=-1, period_ms=keeping_period_ms)
+        async with _running(config, home, folder, transport, cleaning) as observer:
             yield observer
 
 
 @asynccontextmanager
-async def _running(config: RaftConfig, home: Home, directory: str, transport: Transport) -> AsyncIterator[Observer]:
+async def _running(
+    config: RaftConfig, home: Home, directory: str, transport: Transport, cleaning: CleaningConfig
+) -> AsyncIterator[Observer]:
     raised: BaseException | None = None
     async with trio.open_nursery() as nursery:
         with trio.CancelScope() as body:
-            observer = Observer(config, home, directory, transport, body.cancel)
+            observer = Observer(config, home, directory, transport, body.cancel, cleaning)
             try:
                 observer.begin(nursery)
                 yield observer

@@ -73,16 +73,14 @@ def run(
     Raises:
         LocalError: nothing to read, or an option that is none.
         CorruptDataError: damage, with ``errors="fail"``.
+        LockedError: another run is writing these tables.
     """
-    if not paths:
-        raise LocalError("nothing to read: name at least one path")
+    settings = _settings(paths, errors, options)
     target = Tables(session, tables)
     say = report or (lambda _: None)
-    settings = {"paths": json.dumps([str(path) for path in paths]), "errors": errors, **(options or {})}
-    Settings(settings).files()  # a path that is not there is better told here than by a stream
     batches: dict[str, int] = {}
     rows: dict[str, int] = {}
-    with _watched(session, progress):
+    with target.locked(), _watched(session, progress):
         queries = {name: start(target, name, settings) for name in BRONZE}
         try:
             for name, stream in queries.items():
@@ -96,6 +94,61 @@ def run(
                 stream.stop()
         clusters = refresh_gold(target, say)
     return RunResult(batches, rows, tuple(clusters))
+
+
+def follow(
+    session: SparkSession,
+    paths: Sequence[str | Path],
+    tables: str | Path,
+    *,
+    every_s: float = 10.0,
+    stop: threading.Event | None = None,
+    errors: str = DROP,
+    options: dict[str, str] | None = None,
+    report: Report | None = None,
+) -> None:
+    """Like ``run``, but look for more every so many seconds, until stopped.
+
+    Args:
+        session, paths, tables, errors, options, report: as of ``run``.
+        every_s: seconds from one look to the next, and the least time from one making of gold to the next.
+        stop: ends it; None: only an exception does. What was taken in stays, and the next run goes on from there.
+
+    Raises:
+        LocalError, CorruptDataError, LockedError: as ``run``.
+    """
+    settings = _settings(paths, errors, options)
+    target = Tables(session, tables)
+    say = report or (lambda _: None)
+    stop = stop or threading.Event()
+    finished: dict[str, int] = {}
+    with target.locked():
+        refresh_gold(target, say)  # of a run that was killed
+        queries = [start(target, name, settings, continuous_s=every_s, finished=finished) for name in BRONZE]
+        try:
+            while not stop.wait(every_s):
+                for stream in queries:
+                    if not stream.isActive:
+                        _finish(stream)
+                refresh_gold(target, say, dict(finished))
+        finally:
+            for stream in queries:
+                stream.stop()
+        refresh_gold(target, say, finished)
+
+
+def _settings(paths: Sequence[str | Path], errors: str, options: dict[str, str] | None) -> dict[str, str]:
+    # Options of the source, after a look: what is not there is better told here than by a stream.
+    if not paths:
+        raise LocalError("nothing to read: name at least one path")
+    result = {"paths": json.dumps([str(path) for path in paths]), "errors": errors, **(options or {})}
+    settings = Settings(result)
+    if not settings.files():
+        raise LocalError(
+            f"no segment, snapshot or bootstrap file below {', '.join(map(str, paths))}: it looks in folders "
+            f"named {settings.folder} and right in the folders that are named"
+        )
+    return result
 
 
 def _finish(stream: StreamingQuery) -> None:
@@ -137,7 +190,14 @@ def _watched(session: SparkSession, progress: Progress | None) -> Iterator[None]
         thread.join()
 
 
-def start(target: Tables, name: str, settings: dict[str, str], *, continuous_s: float | None = None) -> StreamingQuery:
+def start(
+    target: Tables,
+    name: str,
+    settings: dict[str, str],
+    *,
+    continuous_s: float | None = None,
+    finished: dict[str, int] | None = None,
+) -> StreamingQuery:
     """Start the stream of one bronze table; that of the records also fills silver.
 
     Args:
@@ -145,19 +205,22 @@ def start(target: Tables, name: str, settings: dict[str, str], *, continuous_s: 
         name: of the bronze table.
         settings: options of the data source.
         continuous_s: look for more every so many seconds, until stopped; None: take what is there, and end.
+        finished: where to note the last whole micro-batch, by table.
     """
     rows = target.session.readStream.format("kraft").options(**settings).option("view", BRONZE[name]).load()
-    writer = rows.writeStream.foreachBatch(partial(_write, target, name)).queryName(name)
+    writer = rows.writeStream.foreachBatch(partial(_write, target, name, finished)).queryName(name)
     writer = writer.option("checkpointLocation", target.place(f"_checkpoints/{name}"))
     if continuous_s is None:
         return writer.trigger(availableNow=True).start()
     return writer.trigger(processingTime=f"{continuous_s} seconds").start()
 
 
-def _write(target: Tables, name: str, rows: DataFrame, batch_id: int) -> None:
+def _write(target: Tables, name: str, finished: dict[str, int] | None, rows: DataFrame, batch_id: int) -> None:
     target.write_batch(name, rows, batch_id)
     if name == "bronze_records":
         write_silver(target, batch_id)
+    if finished is not None:
+        finished[name] = batch_id
 
 
 def write_silver(target: Tables, batch_id: int) -> None:

@@ -98,8 +98,7 @@ def _section(title: str, body: str) -> str:
 
 
 def _ms(at: datetime) -> float:
-    # Spark hands out naive times of the session's zone, which is UTC here.
-    return at.replace(tzinfo=UTC).timestamp() * 1000
+    return at.timestamp() * 1000  # PySpark hands out naive times of this machine's zone
 
 
 def _table(rows: Sequence[Any], names: Sequence[str]) -> str:
@@ -117,7 +116,7 @@ def _text(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, datetime):
-        return value.strftime("%Y-%m-%d %H:%M:%S")
+        return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
     if isinstance(value, list):
         return ", ".join(map(str, value))
     return str(value)

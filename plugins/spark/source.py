@@ -61,7 +61,7 @@ _KNOWN = {
     "view", "path", "paths", "errors", "folder", "cluster_id", "node_id", "sources", "range_bytes",
     "max_bytes_per_trigger",
     "offset_from", "offset_to", "time_from", "time_to", "epoch_from", "epoch_to", "control", "type", "types",
-    "clock_skew_ms",
+    "clock_skew_ms", "pushdown",
     "bootstrap_controllers", "topic", "mirror", "start", "tls_ca", "tls_certificate", "tls_key", "timeout_ms",
     "write_id", "checkpointlocation",
 }  # fmt: skip
@@ -84,6 +84,9 @@ class Settings:
         if self.policy not in POLICIES:
             raise LocalError(f"option errors={self.policy!r} is none of {', '.join(POLICIES)}")
         self.filters = Filters.from_options(options)
+        self.pushdown = options.get("pushdown") or "false"
+        if self.pushdown not in ("true", "false"):
+            raise LocalError(f"option pushdown={self.pushdown!r} is neither true nor false")
         self.range_bytes = self._number(options, "range_bytes", RANGE_BYTES, 1 << 10)
         self.trigger_bytes = self._number(options, "max_bytes_per_trigger", 0, 1)
         self.sources = {part.strip() for part in (options.get("sources") or "").split(",") if part.strip()}
@@ -93,10 +96,13 @@ class Settings:
             raise LocalError(f"option start={self.start!r} is neither {EARLIEST} nor {LATEST}")
         self._paths = self._read_paths(options)
         node_id = options.get("node_id")
+        self.folder = options.get("folder") or METADATA_PARTITION
         self.cluster_id = options.get("cluster_id")
         self.node_id = None if node_id is None else self._number(options, "node_id", 0, -1)
         self.inventory = Inventory(
-            folder=options.get("folder") or METADATA_PARTITION, cluster_id=self.cluster_id, node_id=self.node_id
+            folder=self.folder,
+            cluster_id=self.cluster_id,
+            node_id=self.node_id,
         )
 
     @staticmethod
@@ -180,6 +186,10 @@ class KraftDataSource(DataSource):
         max_bytes_per_trigger: of a stream; no limit if left out.
         cluster_id, node_id: in place of those in ``meta.properties``.
         folder: name of the folders that hold a log.
+        pushdown: ``true``: a batch read also leaves out what the query's own conditions do not want. Spark (4.1 to 4.3)
+            remembers one plan for each ``load()``, whatever the query: use such a DataFrame in one query only, and
+            once in it. It also needs ``spark.sql.python.filterPushdown.enabled``, which ``session()`` sets. The other
+            options spare as much and have no such trap.
     """
 
     @classmethod
@@ -194,8 +204,10 @@ class KraftDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """A batch reader."""
         # Spark refuses a reader that takes filters unless their push-down is on; then, only this worker asks for one.
-        kind = FilteringReader if _PUSHDOWN_WORKER in sys.modules else KraftReader
-        return kind(Settings(self.options))
+        settings = Settings(self.options)
+        return (FilteringReader if settings.pushdown == "true" and _PUSHDOWN_WORKER in sys.modules else KraftReader)(
+            settings
+        )
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """A stream reader."""

@@ -176,6 +176,35 @@ def test_a_snapshot_comes_first_where_the_leader_has_no_log_any_more():
     run(main)
 
 
+def test_snapshots_that_the_quorum_writes_are_copied_and_bound_the_mirror():
+    async def main():
+        lab, disk = Lab(), SimulatedDisk(Random(1))
+        folder = "/__cluster_metadata-0/"
+
+        def snapshots() -> list[str]:
+            return sorted(name for name in disk.list_folder("/mirror" + folder) if name.endswith(".checkpoint"))
+
+        async with lab.quorum() as (leader, *_):
+            async with watch(lab, disk, retention_bytes=1, keeping_period_ms=50) as observer:
+                for number in range(3):
+                    await leader.append(b"%d" % number)
+                    end_offset, epoch = await leader.snapshot_now()
+                    name = f"{end_offset:020d}-{epoch:010d}.checkpoint"
+                    while name not in snapshots():
+                        await trio.sleep(0.01)
+                assert disk.read_file("/mirror" + folder + name) == lab.disks[1].read_file("/data" + folder + name)
+                while snapshots() != [name] or observer.progress.log_start_offset != end_offset:
+                    await trio.sleep(0.01)
+                nobody_noticed(leader)
+                await leader.append(b"3")
+                assert await values(observer, 4) == [b"0", b"1", b"2", b"3"]
+            async with watch(lab, disk) as observer:
+                assert await values(observer, 4) == [b"0", b"1", b"2", b"3"]
+                assert observer.voters == leader.replica.voters
+
+    run(main)
+
+
 async def _until(observer: Observer, value: bytes):
     async for record in observer.records():
         yield record
