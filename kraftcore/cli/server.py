@@ -66,7 +66,9 @@ def start(ctx: click.Context, file: str, overrides: tuple[str, ...], output: str
     """Run a node as FILE says, until it is told to stop.
 
     FILE is a Kafka server's .properties file. The directory must be formatted (kraftcore storage format). The node
-    keeps the log, votes and leads; it has no state machine, so it writes no snapshots of its own.
+    keeps the log, votes and leads. Of a metadata log as Kafka writes it (or of nothing but the quorum's own
+    records) it writes snapshots, as metadata.log.max.record.bytes.between.snapshots and
+    metadata.log.max.snapshot.interval.ms say; any other log it keeps whole.
     """
     from kraftcore.cli.server_run import run_server
     from kraftcore.config import NodeConfig
@@ -77,11 +79,7 @@ def start(ctx: click.Context, file: str, overrides: tuple[str, ...], output: str
         if not equals or not key.strip():
             raise click.UsageError(f"--override {text}: write KEY=VALUE")
         properties[key.strip()] = value
-    # Nothing here can write a snapshot; what the file says of when to write one is for Kafka.
-    config = NodeConfig.from_properties(
-        file, properties=properties, snapshot_interval_ms=0, snapshot_bytes=(1 << 63) - 1
-    )
-    error = run_server(config, as_json=output == "json")
+    error = run_server(NodeConfig.from_properties(file, properties=properties), as_json=output == "json")
     if error is not None:
         raise KafkaFailure(error)
     ctx.exit(0)

@@ -149,7 +149,6 @@ log.roll.jitter.ms
 log.roll.ms
 log.segment.bytes
 log.segment.delete.delay.ms
-max.connection.creation.rate
 max.connections.per.ip.overrides
 max.incremental.fetch.session.cache.slots
 max.request.partition.size.limit

@@ -43,7 +43,7 @@ from kraftcore.node.events import (
 from kraftcore.node.forwarding import Forwarder, LeaderSide
 from kraftcore.node.home import Home
 from kraftcore.node.inbox import Inbox, Respond
-from kraftcore.node.outbox import Outbox
+from kraftcore.node.outbox import OTHERS, Outbox
 from kraftcore.node.plugin import Handler, Listeners, Plugin
 from kraftcore.node.proposals import RECORD_OVERHEAD, Appended, AppendedMany, Group, Proposal, ProposalQueue
 from kraftcore.node.pump import Pump
@@ -54,11 +54,9 @@ from kraftcore.node.subscription import Subscription
 from kraftcore.node.wishes import Wishes
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.add_raft_voter import AddRaftVoterRequest
-from kraftcore.protocol.messages.describe_cluster import DescribeClusterRequest
 from kraftcore.protocol.messages.list_offsets import ListOffsetsRequest
 from kraftcore.protocol.messages.produce import ProduceRequest
 from kraftcore.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
-from kraftcore.protocol.messages.update_features import UpdateFeaturesRequest
 from kraftcore.protocol.schema import Request
 from kraftcore.raft.events import Barrier, Effects, Event, Outcome, Shutdown, Tick, Transfer, Upgrade
 from kraftcore.raft.quorum import Endpoint
@@ -132,21 +130,21 @@ class Node:
         self._pump = Pump(self._queue, self._driver, self._clock, config.append_linger_ms, self._has_backlog)
         self._snapshotting = Snapshotting(self, config.cleaning_config(), log, home.store)
         self._forwarder = Forwarder(self)
-        leader_side = LeaderSide(self)
+        leader_side = LeaderSide(self, self._queue)
         handlers: dict[type[Request], Handler] = {}
         for plugin in plugins:
             handlers.update(plugin.handlers)
-        administration = Administration(self)
+        self._administration = administration = Administration(self)
         own: dict[type[Request], Respond] = {
-            DescribeClusterRequest: administration.on_describe_cluster,
+            **administration.handlers,
             ListOffsetsRequest: leader_side.on_list_offsets,
             ProduceRequest: leader_side.on_produce,
-            UpdateFeaturesRequest: administration.on_update_features,
         }
         for kind in handlers:
             own.pop(kind, None)  # a plugin knows better
         self.inbox = Inbox(self._driver, own, handlers, nursery, administration.describe_features, self._note)
         self.is_leader = False
+        self._accepts = False  # proposals: it leads, and does not stop
         self._role: tuple[Role, int] | None = None
         self._leader: tuple[int | None, int] | None = None
         self._asking_since: float | None = None
@@ -208,13 +206,14 @@ class Node:
             NodeStoppedError: the node stopped; the outcome is unknown.
         """
         if client_id is None and sequence is None and not forward:
-            queue = self._queue
-            if queue.is_full:
-                await queue.wait_for_room()
             if not value:
                 raise _empty_record()
+            if self._queue.is_full:
+                await self._queue.wait_for_room()
+            if not self._accepts:
+                raise self._refusal()
             proposal = Proposal(value, len(value) + RECORD_OVERHEAD, False)
-            self.submit(proposal)
+            self._pump.submit(proposal)
             found: Appended = await proposal.wait()
             return found
         many = await self.append_many((value,), client_id=client_id, sequence=sequence, forward=forward)
@@ -272,9 +271,8 @@ class Node:
 
     def submit(self, proposal: Proposal) -> None:
         """Put a proposal into the next batch, or make it that batch."""
-        self.check_running()
-        if not self.is_leader:
-            raise self.not_leader()
+        if not self._accepts:
+            raise self._refusal()
         if proposal.producer_id >= 0:
             known = self.applier.sessions.find(proposal.producer_id)
             if known is not None and known.sequence == proposal.sequence + len(proposal.values) - 1:
@@ -347,10 +345,12 @@ class Node:
         found = effects.leadership
         if found is not None:
             self.is_leader = found.is_local
+            self._accepts = found.is_local and not self._closed and not self._stopping
             queue = self._queue
             if found.is_local:
                 queue.fail_groups(self._unknown, found.epoch)
             else:
+                self._administration.forget_registered()
                 queue.fail_groups(self._unknown)
                 queue.fail_pending(self.not_leader)
             if (found.leader_id, found.epoch) != self._leader:
@@ -400,7 +400,7 @@ class Node:
             NotLeaderError: this node does not lead, and ``forward`` is False.
             NodeStoppedError: the node stopped.
         """
-        offset = await (self._forwarder.barrier() if forward and not self.is_leader else self.local_barrier())
+        offset = await (self._forwarder.barrier() if forward else self.local_barrier())
         await self.wait_applied(offset)
         return offset
 
@@ -501,10 +501,10 @@ class Node:
         """
         return await self._snapshotting.take()
 
-    async def ask(self, host: str, port: int, request: Request, timeout_ms: int) -> Any:
+    async def ask(self, host: str, port: int, request: Request, timeout_ms: int, lane: int = OTHERS) -> Any:
         """Send any request to any node; returns the response, or a `Failure`."""
         future = Proposal(None, 0, False)
-        self._outbox.send(host, port, request, timeout_ms, future.succeed)
+        self._outbox.send(host, port, request, timeout_ms, future.succeed, lane=lane)
         return await future.wait()
 
     # --- looking ------------------------------------------------------------------------------------------------------
@@ -540,6 +540,11 @@ class Node:
     def replica(self) -> Replica:
         """The consensus itself, for those who know it; it belongs to the node."""
         return self._replica
+
+    @property
+    def connections(self) -> tuple[int, int] | None:
+        """Open connections (accepted, made); None if the transport does not count them."""
+        return getattr(self._outbox.transport, "connections", None)
 
     @property
     def high_watermark(self) -> int:
@@ -589,11 +594,15 @@ class Node:
                         await self.transfer_leadership(heir)
                     except KraftError as error:
                         self._note(f"leadership could not be handed to {heir}: {error}")
-            self._stopping = True
+            self._refuse_more()
             self._driver.feed(Shutdown())
             while self._driver.flusher.is_running or self._snapshotting.is_running:
                 await trio.sleep(_POLL_S)
+        self._refuse_more()
+
+    def _refuse_more(self) -> None:
         self._stopping = True
+        self._accepts = False
 
     def _heir(self) -> int | None:
         others = [seen for seen in self._replica.progress if seen.key != self.key and seen.log_end_offset is not None]
@@ -606,6 +615,7 @@ class Node:
         self._driver.stopped = True
         self._driver.flusher.close()
         self._closed = True
+        self._accepts = False
         self.stopped.set()
         self._queue.fail_pending(self.stopped_error)
         self._queue.fail_groups(self.stopped_error)
@@ -623,6 +633,7 @@ class Node:
     def _fail(self, error: BaseException) -> None:
         if not self._closed:
             self._closed = True
+            self._accepts = False
             self.stopped.set()
             self._error = error
             self._driver.stopped = True
@@ -638,6 +649,9 @@ class Node:
         """Raise `NodeStoppedError` if the node stops or has stopped."""
         if self._closed or self._stopping:
             raise self.stopped_error()
+
+    def _refusal(self) -> KraftError:
+        return self.stopped_error() if self._closed or self._stopping else self.not_leader()
 
     def stopped_error(self) -> NodeStoppedError:
         """What whoever still waits is told."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import fields
+from typing import Any
 
 import trio
 
@@ -16,7 +18,7 @@ from kraftcore.node.plugin import Plugin, load_plugins
 from kraftcore.raft.quorum import Endpoint
 from kraftcore.state_machine import StateMachine
 from kraftcore.transports.base import Address, Origin, Reply, Transport
-from kraftcore.transports.tcp import TcpTransport
+from kraftcore.transports.tcp import Limits, TcpTransport
 
 
 @asynccontextmanager
@@ -56,25 +58,27 @@ async def open_node(
         gate = _Gate()
         endpoints = await _listen(transport, config, gate)
         raised: BaseException | None = None
+        node: Node | None = None
         async with trio.open_nursery() as nursery:
-            with trio.CancelScope() as body:
-                chosen = [*plugins, *load_plugins(config.plugins)]
-                node = Node(config, home, endpoints, state_machine, transport, chosen, nursery, body.cancel)
-                gate.node = node
-                try:
+            try:
+                with trio.CancelScope() as body:
+                    chosen = [*plugins, *load_plugins(config.plugins, config.plugin_settings)]
+                    node = Node(config, home, endpoints, state_machine, transport, chosen, nursery, body.cancel)
+                    gate.node = node
                     node.begin()
                     yield node
-                except BaseException as error:
-                    # Raised again outside the nursery, which would wrap it in a group.
-                    raised = error
-            with trio.CancelScope(shield=True):
-                await node.shut_down()
-            gate.node = None
-            node.close()
+            except BaseException as error:
+                # Raised again outside the nursery, which would wrap it in a group.
+                raised = error
+            if node is not None:
+                with trio.CancelScope(shield=True):
+                    await node.shut_down()
+                gate.node = None
+                node.close()
             nursery.cancel_scope.cancel()
-        if node.error is not None:
+        if node is not None and node.error is not None:
             raise NodeStoppedError(f"node {config.node_id} stopped: {node.error}") from node.error
-        if raised is not None and not (isinstance(raised, trio.Cancelled) and body.cancel_called):
+        if raised is not None:
             raise raised
 
 
@@ -84,17 +88,8 @@ def tcp_transport(config: NodeConfig) -> TcpTransport:
     Raises:
         TransportError: the TLS files do not work.
     """
-    return TcpTransport(
-        tls=config.tls,
-        max_frame_bytes=config.max_frame_bytes,
-        max_connections=config.max_connections,
-        max_connections_per_peer=config.max_connections_per_peer,
-        connection_memory_bytes=config.connection_memory_bytes,
-        handshake_timeout_ms=config.handshake_timeout_ms,
-        idle_timeout_ms=config.idle_timeout_ms,
-        reconnect_backoff_ms=config.reconnect_backoff_ms,
-        reconnect_backoff_max_ms=config.reconnect_backoff_max_ms,
-    )
+    limits: dict[str, Any] = {each.name: getattr(config, each.name) for each in fields(Limits)}
+    return TcpTransport(tls=config.tls, **limits)
 
 
 class _Gate:

@@ -16,13 +16,15 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import trio
-from outcome import Error, Value
+from trio.lowlevel import cancel_shielded_checkpoint, current_task, reschedule, wait_task_rescheduled
 
 from kraftcore.core.batch import build_batch
 from kraftcore.errors import KraftError, LocalError, OutcomeUnknownError
 
 RECORD_OVERHEAD = 24  # at most, around a value in a batch
 BATCH_OVERHEAD = 61
+_appended = tuple.__new__  # as Appended(...), at a third of its cost
+_SUCCEEDED = trio.lowlevel.Abort.SUCCEEDED
 GROUP_BYTES = 512 * 1024  # proposals are gathered up to this: followers work on one batch while the next is built
 
 
@@ -43,10 +45,11 @@ class AppendedMany(NamedTuple):
 class Proposal:
     """Records that go into the log together.
 
-    Also what ``Node.append_nowait`` returns: a future for whoever is not a task.
+    Also what ``Node.append_nowait`` returns: a future for whoever is not a task. And what trio hands to the task it
+    wakes (see ``unwrap``): an ``outcome`` object a proposal would cost as much as appending its record.
     """
 
-    __slots__ = ("_callbacks", "_outcome", "_task", "many", "producer_id", "sequence", "size", "values")
+    __slots__ = ("_callbacks", "_error", "_task", "_value", "done", "many", "producer_id", "sequence", "size", "values")
 
     def __init__(self, values: Any, size: int, many: bool, producer_id: int = -1, sequence: int = -1) -> None:
         self.values = values  # one value, or with `many` a sequence of them
@@ -54,14 +57,10 @@ class Proposal:
         self.many = many
         self.producer_id = producer_id
         self.sequence = sequence
+        self.done = False  # whether it ended, well or not
         self._task: trio.lowlevel.Task | None = None
-        self._outcome: Value[Any] | Error | None = None
+        self._error: BaseException | None = None
         self._callbacks: list[Callable[[Proposal], None]] | None = None
-
-    @property
-    def done(self) -> bool:
-        """Whether it ended, well or not."""
-        return self._outcome is not None
 
     def result(self) -> Any:
         """`Appended` or `AppendedMany`.
@@ -70,15 +69,17 @@ class Proposal:
             LocalError: it has not ended.
             KraftError: what went wrong; see ``Node.append``.
         """
-        if self._outcome is None:
+        if not self.done:
             raise LocalError("the proposal has not ended: wait for it")
-        if isinstance(self._outcome, Error):
-            raise self._outcome.error
-        return self._outcome.value
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+    unwrap = result  # by this name trio takes what a task is woken with
 
     def add_done_callback(self, callback: Callable[[Proposal], None]) -> None:
         """Call ``callback(self)`` in the node's task once it ended; at once if it has."""
-        if self._outcome is not None:
+        if self.done:
             callback(self)
         elif self._callbacks is None:
             self._callbacks = [callback]
@@ -87,34 +88,36 @@ class Proposal:
 
     async def wait(self) -> Any:
         """Wait for the end; returns or raises as ``result``. Cancelling the wait does not undo the proposal."""
-        if self._outcome is None:
-            if self._task is not None:
-                raise LocalError("another task waits for this proposal: use add_done_callback for more than one")
-            self._task = trio.lowlevel.current_task()
-            await trio.lowlevel.wait_task_rescheduled(self._stop_waiting)
-        else:
-            await trio.lowlevel.cancel_shielded_checkpoint()
-        return self.result()
+        if self.done:
+            await cancel_shielded_checkpoint()
+            return self.result()
+        if self._task is not None:
+            raise LocalError("another task waits for this proposal: use add_done_callback for more than one")
+        self._task = current_task()
+        return await wait_task_rescheduled(self._stop_waiting)
 
     def _stop_waiting(self, _: Any) -> trio.lowlevel.Abort:
         self._task = None
-        return trio.lowlevel.Abort.SUCCEEDED
+        return _SUCCEEDED
 
     def succeed(self, value: Any) -> None:
         """It is committed and applied."""
-        self._end(Value(value))
+        if not self.done:
+            self._value = value
+            self._end()
 
     def fail(self, error: BaseException) -> None:
         """It is not, or nobody knows."""
-        self._end(Error(error))
+        if not self.done:
+            self._error = error
+            self._end()
 
-    def _end(self, outcome: Value[Any] | Error) -> None:
-        if self._outcome is not None:
-            return
-        self._outcome = outcome
-        task, self._task = self._task, None
+    def _end(self) -> None:
+        self.done = True
+        task = self._task
         if task is not None:
-            trio.lowlevel.reschedule(task)
+            self._task = None
+            reschedule(task, self)  # type: ignore[arg-type]  # trio only calls its `unwrap`
         if self._callbacks is not None:
             callbacks, self._callbacks = self._callbacks, None
             for callback in callbacks:
@@ -166,7 +169,7 @@ class Group:
                 proposal.succeed(AppendedMany(offset + at, found))
                 at += count
             else:
-                proposal.succeed(Appended(offset + at, None if results is None else results[at]))
+                proposal.succeed(_appended(Appended, (offset + at, None if results is None else results[at])))
                 at += 1
 
     def fail(self, error: KraftError) -> None:
@@ -185,7 +188,7 @@ class ProposalQueue:
 
     def __init__(self, max_batch_bytes: int, max_bytes_in_flight: int) -> None:
         self._max_batch_bytes = max_batch_bytes
-        self._max_bytes = max_bytes_in_flight
+        self.max_bytes_in_flight = max_bytes_in_flight
         self._room = trio.lowlevel.ParkingLot()
         self.pending: deque[Proposal] = deque()
         self.groups: deque[Group] = deque()
@@ -196,7 +199,7 @@ class ProposalQueue:
     @property
     def is_full(self) -> bool:
         """Whether nobody may add to it now."""
-        return self.bytes_in_flight >= self._max_bytes
+        return self.bytes_in_flight >= self.max_bytes_in_flight
 
     async def wait_for_room(self) -> None:
         """Wait, in turn, until it is not full."""

@@ -52,9 +52,12 @@ class Pump:
         """Take a proposal in; propose it now if that is best."""
         queue = self._queue
         queue.add(proposal)
-        if queue.last_settled <= 1 and not queue.groups and not self._linger_s:
-            self._propose()
-        elif self._task is not None and self._is_time:
+        if not queue.groups:
+            if queue.last_settled <= 1 and not self._linger_s:
+                self._propose()
+            elif self._task is not None:
+                self.wake()
+        elif queue.pending_bytes >= ENOUGH_BYTES and self._task is not None:
             self.wake()
 
     @property

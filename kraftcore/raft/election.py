@@ -12,7 +12,8 @@ Who may grant what (Kafka 4.3.1; "up to date": the asker's (last epoch, log end 
 
 (*) Ours: granting a pre-vote promises nothing, so this is safe beside replicas that do not know it. Gone: fast
 failover. Silent for a fetch timeout: a replica that does not know yet that it was made a voter has no timer that would
-end its following; in Kafka 4.3.1 it refuses for ever, and the one that needs its pre-vote cannot win.
+end its following; in Kafka 4.3.1 it refuses for ever, and the one that needs its pre-vote cannot win. A reluctant voter
+goes on following for longer.
 
 A vote is in the quorum-state file before the answer leaves (effects order); pre-votes are never stored. Membership of
 either side is not checked (KIP-853 "Leader election"). The leader of an epoch is whoever won it; that two claim the
@@ -207,9 +208,10 @@ class Election:
         state = self._state
         if role.election_deadline_ms is None or state.shutting_down:
             return None
-        if role.election_deadline_ms <= state.now_ms:
+        due = role.election_deadline_ms + state.patience_ms
+        if due <= state.now_ms:
             self.become_prospective(Cause.ELECTION_TIMEOUT)
-        return role.election_deadline_ms
+        return due
 
     def advance_nominee(self, role: Prospective | Candidate) -> int | None:
         """Ask the voters that have not answered, while winning is possible; give up when the timer ran out."""
@@ -328,7 +330,8 @@ class Election:
             return False
         if pre_vote:
             if isinstance(role, Follower):
-                silent = not state.is_voter and role.fetch_deadline_ms <= state.now_ms
+                lasts = not state.is_voter or state.config.reluctant
+                silent = lasts and role.fetch_deadline_ms <= state.now_ms
                 return up_to_date and (not role.has_fetched or role.leader_gone or silent)
             return up_to_date
         if not isinstance(role, Unattached | Prospective):

@@ -258,13 +258,14 @@ class RaftConfig:
     """How a replica takes part; names and defaults are Kafka's.
 
     Attributes:
-        cluster_id: compared with every request that names one.
+        cluster_id: compared with every request that names one; None: unknown, only for nameless observers.
         key: id and directory id; an id of -1 makes a nameless observer.
         listeners: own endpoints, the default listener first.
         static_voters: ``controller.quorum.voters``; in force while the log and snapshots name no voters.
         bootstrap_servers: asked for the leader while it is unknown.
         can_become_voter: whether it has the controller role.
         auto_join: ``controller.quorum.auto.join.enable``.
+        reluctant: votes and acknowledges, but leads only while no other voter can; see ``leadership``.
         topic: name of the partition's topic.
         supported_versions: kraft.version levels spoken.
         discovery_pause_ms: between two questions to bootstrap servers that did not help.
@@ -273,13 +274,14 @@ class RaftConfig:
         fast_failover: start a pre-vote when the leader's connection is refused or reset.
     """
 
-    cluster_id: str
+    cluster_id: str | None
     key: ReplicaKey
     listeners: tuple[Endpoint, ...] = ()
     static_voters: VoterSet = field(default_factory=VoterSet)
     bootstrap_servers: tuple[tuple[str, int], ...] = ()
     can_become_voter: bool = True
     auto_join: bool = False
+    reluctant: bool = False
     topic: str = "__cluster_metadata"
     topic_id: Any = None
     election_timeout_ms: int = 1000

@@ -11,6 +11,11 @@ Source: Raft 6.4, with BeginQuorumEpoch in place of the heartbeat.
 voter first among the preferred candidates; it starts its election at once. After one election timeout the leader goes
 on leading instead.
 Source: Raft 3.10, with EndQuorumEpoch in place of TimeoutNow.
+
+**Reluctance.** A voter among Kafka's controllers must not lead for long: brokers need one that knows their requests. It
+may be the only one with all that is committed, though, so it cannot refuse for good. So a reluctant replica lets the
+others' timers run out before its own counts, and as a leader hands over to the first voter that keeps up.
+Source: ours; safe because only timing differs, and when a leader resigns.
 """
 
 from __future__ import annotations
@@ -32,6 +37,9 @@ if TYPE_CHECKING:
 UNKNOWN = -1
 # An observer that has not fetched for this long is forgotten. Source: Kafka 4.3.1 LeaderState.
 OBSERVER_TIMEOUT_MS = 300_000
+# In fetch timeouts: how long a reluctant leader leaves a voter alone that it handed over to before. Without it, two
+# reluctant voters and no third would pass leadership to and fro.
+HAND_OVER_AGAIN = 30
 
 
 class Leadership:
@@ -40,6 +48,7 @@ class Leadership:
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
         self._state = replica.state
+        self._handed_over_ms: dict[ReplicaKey, int] = {}
 
     def advance(self, role: Leader) -> int | None:
         """Go on with rounds and a transfer; when something is due."""
@@ -47,6 +56,8 @@ class Leadership:
         due = None
         if role.barrier is not None:
             due = self._state.now_ms + self._state.config.retry_backoff_ms if self._ask(role.barrier) else None
+        if self._state.config.reluctant:
+            self._hand_over(role)
         return self._advance_transfer(role, due)
 
     # --- read barrier -------------------------------------------------------------------------------------------------
@@ -131,6 +142,27 @@ class Leadership:
             deadline = state.now_ms + state.config.election_timeout_ms
             role.transfer = PendingTransfer(event.ticket, event.voter_id, deadline)
 
+    def _hand_over(self, role: Leader) -> None:
+        state = self._state
+        config = state.config
+        committed = role.watermark.value
+        if role.transfer is not None or committed is None or state.shutting_down:
+            return
+        heirs = []
+        for seen in role.replicas.values():
+            if seen.key == config.key or not state.voters.is_voter(seen.key):
+                continue
+            before = self._handed_over_ms.get(seen.key)
+            rested = before is None or state.now_ms - before >= HAND_OVER_AGAIN * config.fetch_timeout_ms
+            is_there = state.now_ms - seen.last_fetch_ms < config.fetch_timeout_ms
+            if rested and is_there and seen.log_end_offset is not None and seen.log_end_offset >= committed:
+                heirs.append(seen)
+        if heirs:
+            heir = max(heirs, key=lambda seen: seen.log_end_offset or 0).key
+            self._handed_over_ms[heir] = state.now_ms
+            role.transfer = PendingTransfer(None, heir.id, state.now_ms + config.election_timeout_ms)
+            state.note(f"leadership goes to voter {heir.id}: this reluctant node leads only while nobody else can")
+
     def _advance_transfer(self, role: Leader, due: int | None) -> int | None:
         transfer = role.transfer
         state = self._state
@@ -180,8 +212,8 @@ class Leadership:
                 "leader_id": state.config.key.id,
                 "leader_epoch": state.epoch,
                 "high_watermark": UNKNOWN if value is None else value,
-                "current_voters": [self._described(role, voter.key) for voter in state.voters],
-                "observers": [self._described(role, key) for key in self._observers(role)],
+                "current_voters": [self._described(role, voter.key, received.version) for voter in state.voters],
+                "observers": [self._described(role, key, received.version) for key in self._observers(role)],
             }
             nodes = self._nodes() if received.version >= 2 else []
         if received.version >= 2:
@@ -199,28 +231,23 @@ class Leadership:
         found = [key for key, _ in observers if key in role.replicas]
         return sorted(found, key=lambda key: (key.id, key.directory_id))
 
-    def _described(self, role: Leader, key: ReplicaKey) -> ReplicaState:
+    def _described(self, role: Leader, key: ReplicaKey, version: int) -> ReplicaState:
         state = self._state
+        described = ReplicaState(replica_id=key.id, log_end_offset=UNKNOWN)
+        if version >= 2:
+            described.replica_directory_id = key.directory_id
         if key.matches(state.config.key):
-            return ReplicaState(
-                replica_id=key.id,
-                replica_directory_id=key.directory_id,
-                log_end_offset=state.log.log_end_offset,
-                last_fetch_timestamp=state.now_ms,
-                last_caught_up_timestamp=state.now_ms,
-            )
+            described.log_end_offset = state.log.log_end_offset
+            described.last_fetch_timestamp = described.last_caught_up_timestamp = state.now_ms
+            return described
         progress = role.replicas.get(key)
         if progress is None:
             progress = next((seen for other, seen in role.replicas.items() if key.matches(other)), None)
-        if progress is None or progress.log_end_offset is None:
-            return ReplicaState(replica_id=key.id, replica_directory_id=key.directory_id, log_end_offset=UNKNOWN)
-        return ReplicaState(
-            replica_id=key.id,
-            replica_directory_id=key.directory_id,
-            log_end_offset=progress.log_end_offset,
-            last_fetch_timestamp=progress.last_fetch_ms,
-            last_caught_up_timestamp=progress.last_caught_up_ms,
-        )
+        if progress is not None and progress.log_end_offset is not None:
+            described.log_end_offset = progress.log_end_offset
+            described.last_fetch_timestamp = progress.last_fetch_ms
+            described.last_caught_up_timestamp = progress.last_caught_up_ms
+        return described
 
     def _nodes(self) -> list[Any]:
         node = DescribeQuorumResponse.Node

@@ -254,12 +254,13 @@ class Replica:
     def _advance_follower(self, role: Follower) -> int | None:
         state = self.state
         votes = state.is_voter and not state.shutting_down
-        if votes and role.fetch_deadline_ms <= state.now_ms:
+        give_up_ms = role.fetch_deadline_ms + state.patience_ms
+        if votes and give_up_ms <= state.now_ms:
             cause = Cause.LEADER_UNREACHABLE if role.leader_gone else Cause.FETCH_TIMEOUT
             self.election.become_prospective(cause)
             return None
         due = soonest(self.membership.advance_follower(role), self.replication.advance_follower(role))
-        return soonest(due, role.fetch_deadline_ms) if votes else due
+        return soonest(due, give_up_ms) if votes else due
 
     # --- events -------------------------------------------------------------------------------------------------------
 

@@ -236,7 +236,9 @@ class ReplicaState:
     def save_election_state(self) -> None:
         """Have epoch, vote and leader saved before anything of this event gets out."""
         voter_ids = tuple(sorted(self.voters.ids)) if self.version == 0 else ()
-        self.out.election_state = ElectionState(self.epoch, self.leader_id, self.voted_key, self.version, voter_ids)
+        # A leader's own vote follows from its leading. Source: Kafka 4.3.1 LeaderState.election.
+        voted = None if isinstance(self.role, Leader) else self.voted_key
+        self.out.election_state = ElectionState(self.epoch, self.leader_id, voted, self.version, voter_ids)
 
     @property
     def leader_id(self) -> int | None:
@@ -274,6 +276,11 @@ class ReplicaState:
             self._announced = self.out.leadership = now
 
     # --- time ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def patience_ms(self) -> int:
+        """How much longer than its timers a reluctant replica leaves elections to others: another of their rounds."""
+        return self.config.fetch_timeout_ms + 2 * self.config.election_timeout_ms if self.config.reluctant else 0
 
     def random_election_deadline(self) -> int:
         """Now + T + random[0, T). Source: Kafka 4.3.1 QuorumState.randomElectionTimeoutMs."""
@@ -326,8 +333,9 @@ class ReplicaState:
         self.out.replies.append(Reply(ticket, message))
 
     def finish(self, ticket: Any, error: ErrorCode, offset: int = -1, message: str = "") -> None:
-        """Answer a local wish."""
-        self.out.outcomes.append(Outcome(ticket, error, offset, message))
+        """Answer a local wish; a ticket of None is nobody's."""
+        if ticket is not None:
+            self.out.outcomes.append(Outcome(ticket, error, offset, message))
 
     def note(self, text: str) -> None:
         """Leave a line for the operator."""

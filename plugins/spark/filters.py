@@ -157,7 +157,8 @@ class Filters:
         span: Span = getattr(self, attribute)
         low, high = _BOUNDS[kind](value)
         span = span.cut(None if low is None else low - slack, None if high is None else high + slack)
-        return replace(self, **{attribute: span})
+        changed: dict[str, Any] = {attribute: span}
+        return replace(self, **changed)
 
 
 _BOUNDS: dict[str, Any] = {

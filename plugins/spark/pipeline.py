@@ -19,7 +19,7 @@ from pathlib import Path
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from kraftcore.errors import CorruptDataError, LocalError
 from kraftcore.plugins.spark.decode import DROP, typed_from_bronze

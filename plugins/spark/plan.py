@@ -159,7 +159,8 @@ def progress_from_json(text: str) -> Progress:
     """Read what ``progress_to_json`` wrote."""
     state: dict[str, list[Any]] = json.loads(text)
     return {
-        path: Reached(*values[:4], marks=tuple(Mark(*mark) for mark in values[4:])) for path, values in state.items()
+        path: replace(Reached(*values[:4]), marks=tuple(Mark(*mark) for mark in values[4:]))
+        for path, values in state.items()
     }
 
 

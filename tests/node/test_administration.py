@@ -146,6 +146,31 @@ def test_an_update_without_an_upgrade_type():
     run(main)
 
 
+def test_a_static_quorum_is_upgraded():
+    async def main():
+        lab = Lab(auto_join=False, create=None, voters="1@n1:9093,2@n2:9093", bootstrap_servers=(), **QUICK)
+        lab.format_static(2)
+        async with lab.node(1) as one, lab.node(2), client_of(lab, 1, 2) as client:
+            await one.read_barrier()
+            before = await client.describe_features()
+            assert before.features["kraft.version"].finalized == 0
+            assert all(not voter.key.has_directory for voter in (await client.describe_quorum()).voters)
+            with pytest.raises(RefusedError, match="kraft.version feature is 0"):
+                await client.remove_voter(1, Uuid.random())
+            with trio.fail_after(10):
+                while True:
+                    try:
+                        await client.update_features({"kraft.version": 1})
+                        break
+                    except admin.FeatureUpdateError as error:
+                        assert "not all of the voters support it" in str(error)  # the other has not said so yet
+                        await trio.sleep(0.05)
+            assert (await client.describe_features()).features["kraft.version"].finalized == 1
+            assert all(voter.key.has_directory for voter in (await client.describe_quorum()).voters)
+
+    run(main)
+
+
 def test_the_wrong_endpoint_type_is_refused_as_by_kafka():
     async def main():
         lab = Lab(**QUICK)
@@ -180,6 +205,34 @@ def test_a_plugin_may_know_better():
             assert (await client.describe_cluster()).cluster_id == "of the plugin"
 
     run(main)
+
+
+def test_a_question_that_waits_does_not_hold_up_replication():
+    """A forwarded proposal waits for a commit; behind its answer on one connection no Fetch could bring that about."""
+    asked, answered = trio.Event(), trio.Event()
+
+    class Slow(Plugin):
+        name = "slow"
+
+        async def describe(self, request, version, origin):
+            asked.set()
+            await answered.wait()
+            return DescribeClusterResponse(cluster_id=CLUSTER_ID)
+
+        @property
+        def handlers(self):
+            return {DescribeClusterRequest: self.describe}
+
+    async def main():
+        lab = Lab(**QUICK)
+        async with lab.quorum(2, plugins=[Slow()]) as (one, two), trio.open_nursery() as nursery:
+            nursery.start_soon(two.ask, "n1", 9093, DescribeClusterRequest(), 20_000)
+            await asked.wait()
+            for number in range(3):
+                assert (await one.append(b"record")).result == number + 1
+            answered.set()
+
+    run(main, limit_s=10)
 
 
 def test_what_is_offered():

@@ -10,6 +10,7 @@ from nodes import Lab, Values, run
 
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import LocalError, LockedError, NodeStoppedError, RefusedError, StorageError
+from kraftcore.node import open_node
 from kraftcore.node.events import (
     Committed,
     LeaderChanged,
@@ -265,6 +266,30 @@ def test_stop_ends_the_block_and_leaves_cleanly():
             await trio.sleep_forever()
         async with lab.node(1) as node:
             assert await node.wait_leader() == 1
+
+    run(main)
+
+
+def test_stop_ends_a_block_with_tasks_of_its_own():
+    async def main():
+        async with Lab().node(1) as node, trio.open_nursery() as nursery:
+            nursery.start_soon(trio.sleep_forever)
+            node.stop()
+            await trio.sleep_forever()
+
+    run(main)
+
+
+def test_an_unknown_plugin_is_refused_as_it_is():
+    async def main():
+        lab = Lab()
+        with pytest.raises(LocalError, match="there is no plugin 'nobody'"):
+            config = lab.config(1, plugins=("nobody",))
+            async with (
+                lab.network.transport("n1") as transport,
+                open_node(config, Values(), transport=transport, files=lab.disks[1]),
+            ):
+                pass
 
     run(main)
 

@@ -6,6 +6,7 @@ import hashlib
 import os
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from kraftcore.transports.simulation.planted import FAULTS as PLANTED
 from kraftcore.transports.simulation.runs import run_seed, shortest_failure
 from kraftcore.transports.simulation.timeline import Timeline
 
+KEPT_FAULTS = tuple(fault for fault in FAULTS if fault != "linger")  # what seeds drew when those below were found
 # Each once broke a rule: a bug of the replica, or a check that was too strict.
 ONCE_FAILED = [
     (157, 4, "a log cleaned up to its snapshot was thrown away at the next start"),
@@ -49,7 +51,8 @@ FRESH = first_fresh_seed()
 def check(seed, nodes, minutes=0.5, **options):
     result = run_seed(seed, nodes, minutes, **options)
     assert result.rule is None, (
-        f"{result.rule}: {result.detail}\nkraftcore simulate --seed {seed} --nodes {nodes} --minutes {minutes}"
+        f"{result.rule}: {result.detail}\n"
+        f"kraftcore simulate --seed {seed} --nodes {nodes} --minutes {minutes} {options or ''}"
     )
     return result
 
@@ -73,7 +76,7 @@ def test_fresh_seeds(first):
 
 @pytest.mark.parametrize(("seed", "nodes", "why"), ONCE_FAILED, ids=lambda value: str(value)[:5])
 def test_seed_that_once_failed(seed, nodes, why):
-    check(seed, nodes, 1.0)
+    check(seed, nodes, 1.0, faults=KEPT_FAULTS)
 
 
 def test_seeds_from_the_environment():
@@ -91,6 +94,12 @@ def test_a_run_can_be_had_again():
     assert (one.events, one.commits, one.simulated_s) == (two.events, two.commits, two.simulated_s)
 
 
+@pytest.mark.parametrize("nodes", [1, 2, 7])
+def test_other_sizes(nodes):
+    for seed in range(1, 9):
+        check(seed, nodes)
+
+
 def test_without_faults_there_is_one_leader_and_everything_is_committed():
     result = check(3, 3, faults=())
     assert result.epochs == 1
@@ -101,7 +110,16 @@ def test_options_only_draw_allowed_faults():
     for seed in range(50):
         options = draw_options(seed, 5, 1, ("crash",))
         assert options.loss == options.partition_every == options.members_every == options.disk_every == 0
-    assert {draw_options(seed, 5, 1, FAULTS).kraft_version for seed in range(50)} == {0, 1}
+        assert options.high_watermark_linger_ms == 0
+    drawn = [draw_options(seed, 5, 1, FAULTS) for seed in range(50)]
+    assert {options.kraft_version for options in drawn} == {0, 1}
+    assert {options.high_watermark_linger_ms for options in drawn} > {0, 1}
+
+
+def test_a_kept_seed_draws_what_it_did_before_there_was_a_linger():
+    for seed in range(50):
+        drawn = draw_options(seed, 5, 1, FAULTS)
+        assert draw_options(seed, 5, 1, KEPT_FAULTS) == replace(drawn, high_watermark_linger_ms=0)
 
 
 @pytest.mark.parametrize("name", ["votes-twice", "stale-log-elected", "majority-off-by-one", "appended-twice"])

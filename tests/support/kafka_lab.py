@@ -10,21 +10,24 @@ from __future__ import annotations
 
 import base64
 import itertools
+import json
 import os
 import re
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from kafka_tools import KafkaTools
 
 T = TypeVar("T")
+N = TypeVar("N", bound="KafkaNode")
 TOOLS = {
     "storage": "kafka.tools.StorageTool",
     "quorum": "org.apache.kafka.tools.MetadataQuorumCommand",
@@ -33,6 +36,7 @@ TOOLS = {
     "topics": "org.apache.kafka.tools.TopicCommand",
     "elect": "org.apache.kafka.tools.LeaderElectionCommand",
 }
+OURS = [sys.executable, "-P", "-c", "import sys; from kraftcore.cli import main; sys.exit(main())"]
 HOST = "127.0.0.1"
 JVM = ["java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xss512k"]
 PATIENCE_S = 60
@@ -108,6 +112,8 @@ def is_listening(port: int) -> bool:
 class KafkaNode:
     """One controller or broker: its properties file, its directory, its process."""
 
+    stdin = subprocess.DEVNULL
+
     def __init__(self, lab: KafkaLab, name: str, port: int, properties: dict[str, object]) -> None:
         self.lab = lab
         self.name = name
@@ -117,6 +123,7 @@ class KafkaNode:
         self.output = lab.folder / f"{name}.out"
         self.properties = {**properties, "log.dirs": self.folder}
         self.process: subprocess.Popen[bytes] | None = None
+        self.cluster_id = lab.cluster_id
         self.write()
 
     def write(self, **changes: object) -> KafkaNode:
@@ -137,18 +144,21 @@ class KafkaNode:
         return found[1]
 
     def format(self, *arguments: object) -> KafkaNode:
-        done = self.lab.tool("storage", "format", "-t", self.lab.cluster_id, "-c", self.config, *arguments)
+        done = self.lab.tool("storage", "format", "-t", self.cluster_id, "-c", self.config, *arguments)
         assert done.status == 0, done
         return self
 
-    def start(self, heap: str = "256m") -> KafkaNode:
-        command = [*JVM, f"-Xmx{heap}", f"-Dlog4j2.configurationFile={self.lab.log4j}", "-cp", self.lab.class_path]
+    def command(self) -> list[str]:
+        """What runs it."""
+        return [*self.lab.java(), "kafka.Kafka", str(self.config)]
+
+    def start(self) -> KafkaNode:
         with self.output.open("ab") as output:
             self.process = subprocess.Popen(
-                [*command, "kafka.Kafka", str(self.config)],
+                self.command(),
                 stdout=output,
                 stderr=output,
-                stdin=subprocess.DEVNULL,
+                stdin=self.stdin,
                 start_new_session=True,
             )
         return self
@@ -171,10 +181,35 @@ class KafkaNode:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+        if self.process.stdin is not None:
+            self.process.stdin.close()
         self.process = None
 
     def kill(self) -> None:
         self.stop(signal.SIGKILL)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal, and go on."""
+        assert self.process is not None
+        self.process.send_signal(number)
+
+
+class KraftcoreNode(KafkaNode):
+    """The same file, directory and port, run by ``kraftcore server start``."""
+
+    def command(self) -> list[str]:
+        return [*OURS, "server", "start", str(self.config), "--output", "json"]
+
+    def format(self, *arguments: object) -> KafkaNode:
+        command = [*OURS, "storage", "format", "-t", self.cluster_id, "-c", str(self.config), *map(str, arguments)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done
+        return self
+
+    def events(self, name: str) -> list[dict[str, Any]]:
+        """What it told so far under a name."""
+        lines = (json.loads(line) for line in self.output.read_text().splitlines() if line.startswith("{"))
+        return [line for line in lines if line["event"] == name]
 
 
 class KafkaLab:
@@ -204,6 +239,10 @@ class KafkaLab:
             self._tools.kill()
             self._tools.communicate()
 
+    def java(self, heap: str = "256m") -> list[str]:
+        """What runs a class of Kafka's that stays, up to the class."""
+        return [*JVM, f"-Xmx{heap}", f"-Dlog4j2.configurationFile={self.log4j}", "-cp", self.class_path]
+
     @property
     def controllers(self) -> str:
         """What --bootstrap-controller takes."""
@@ -211,13 +250,21 @@ class KafkaLab:
 
     def controller(self, node_id: int, **properties: object) -> KafkaNode:
         """A controller, not yet formatted or started; ``_`` in names of properties stands for ``.``."""
-        return self._add(node_id, "controller", "CONTROLLER", properties)
+        return self.add(KafkaNode, node_id, **properties)
+
+    def kraftcore(self, node_id: int, **properties: object) -> KraftcoreNode:
+        """A kraftcore node with the controller role, not yet formatted or started."""
+        return self.add(KraftcoreNode, node_id, **properties)
 
     def broker(self, node_id: int, **properties: object) -> KafkaNode:
         """A broker, not yet formatted or started."""
-        return self._add(node_id, "broker", "PLAINTEXT", {"offsets_topic_replication_factor": 1, **properties})
+        known = {"offsets_topic_replication_factor": 1, **properties}
+        return self.add(KafkaNode, node_id, "broker", "PLAINTEXT", **known)
 
-    def _add(self, node_id: int, role: str, listener: str, properties: dict[str, object]) -> KafkaNode:
+    def add(
+        self, kind: type[N], node_id: int, role: str = "controller", listener: str = "CONTROLLER", **properties: object
+    ) -> N:
+        """A node of any kind, not yet formatted or started."""
         port = free_port()
         known = {
             "process.roles": role,
@@ -230,13 +277,21 @@ class KafkaLab:
         given = {key.replace("_", "."): value for key, value in properties.items()}
         if "controller.quorum.voters" not in given:
             known["controller.quorum.bootstrap.servers"] = self.controllers or f"{HOST}:{port}"
-        node = KafkaNode(self, f"{role}-{node_id}", port, {**known, **given})
+        node = kind(self, f"{role}-{node_id}", port, {**known, **given})
         self.nodes[node_id] = node
         return node
 
-    def start_quorum(self, ids: Sequence[int], **properties: object) -> list[KafkaNode]:
-        """Format and start controllers that are each other's voters (kraft.version 1)."""
-        nodes = [self.controller(node_id, **properties) for node_id in ids]
+    def start_quorum(
+        self, ids: Sequence[int], *, make: Callable[..., KafkaNode] | None = None, **properties: object
+    ) -> list[KafkaNode]:
+        """Format and start controllers that are each other's voters (kraft.version 1).
+
+        Args:
+            ids: of the nodes.
+            make: ``self.kraftcore`` for nodes of ours.
+            properties: of all of them.
+        """
+        nodes = [(make or self.controller)(node_id, **properties) for node_id in ids]
         self.bootstrap = [node.address for node in nodes]
         voters = ",".join(f"{node_id}@{node.address}:{new_uuid()}" for node_id, node in zip(ids, nodes, strict=True))
         for node in nodes:

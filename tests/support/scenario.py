@@ -2,8 +2,9 @@
 
 Commands (words; ``key=value`` options in any order):
 
-    add-nodes COUNT [version=0|1] [observers=N] [logID=EPOCHS] [hidden=ID]    start a quorum; a log may hold a batch per
-                                 epoch named; the entry of the hidden voter has no endpoint for the others' listener
+    add-nodes COUNT [version=0|1] [observers=N] [reluctant=ID,ID] [logID=EPOCHS] [hidden=ID]    start a quorum; a log
+                                 may hold a batch per epoch named; the entry of the hidden voter has no endpoint for the
+                                 others' listener
     tick MS                      let time pass for everyone, timer by timer; nothing sent arrives
     pass MS                      let time pass, and everything arrive and be flushed at once
     timeout ID                   let exactly this node's next timer run out
@@ -221,7 +222,7 @@ class Stage:
 
     # --- set up
 
-    def do_add_nodes(self, count, version="1", observers="0", auto_join="0", hidden="0", **logs):
+    def do_add_nodes(self, count, version="1", observers="0", auto_join="0", reluctant="", hidden="0", **logs):
         total = int(count) + int(observers)
         endpoints = {n: Endpoint("CONTROLLER", f"n{n}", 9093) for n in range(1, total + 1)}
         keys = {n: ReplicaKey(n, directory(n)) for n in endpoints}
@@ -236,6 +237,7 @@ class Stage:
                 static_voters=static if version == "0" else VoterSet(),
                 bootstrap_servers=tuple((e.host, e.port) for m, e in endpoints.items() if m <= int(count)),
                 auto_join=auto_join == "1",
+                reluctant=str(n) in reluctant.split(","),
                 topic_id=METADATA_TOPIC_ID,
             )
             node = self.nodes[n] = Node(n, config)

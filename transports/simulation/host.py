@@ -513,5 +513,6 @@ def raft_config(host: Host, static_voters: VoterSet, bootstrap: tuple[tuple[str,
         fetch_max_wait_ms=min(500, options.fetch_timeout_ms // 4),
         fetch_max_bytes=options.chunk_bytes,
         fetch_snapshot_max_bytes=options.chunk_bytes,
+        high_watermark_linger_ms=options.high_watermark_linger_ms,
         fast_failover=options.fast_failover,
     )

@@ -24,6 +24,7 @@ FAULTS = (
     "upgrade",
     "old-versions",
     "clean-stop",
+    "linger",
 )
 
 
@@ -66,6 +67,7 @@ class Options:
         auto_join: spares and replaced disks ask to become voters by themselves.
         fast_failover: see `RaftConfig`.
         old_hosts: how many hosts speak older versions of the protocol.
+        high_watermark_linger_ms: as in `RaftConfig`.
     """
 
     nodes: int
@@ -105,6 +107,7 @@ class Options:
     auto_join: bool = False
     fast_failover: bool = True
     old_hosts: int = 0
+    high_watermark_linger_ms: int = 0
 
     def __str__(self) -> str:
         return " ".join(f"{field.name}={_brief(getattr(self, field.name))}" for field in fields(self))
@@ -117,7 +120,7 @@ def _brief(value: object) -> str:
 def draw_options(seed: int, nodes: int, minutes: float, faults: Collection[str] = FAULTS) -> Options:
     """What a seed draws. Of the faults allowed each takes part with a chance of its own."""
     rng = Random(f"options-{seed}")
-    on = {fault for fault in FAULTS if rng.random() < 0.6 and fault in faults}
+    on = {fault for fault in FAULTS if fault != "linger" and rng.random() < 0.6 and fault in faults}
 
     def every(fault: str, low: int, high: int) -> int:
         value = int(low * (high / low) ** rng.random())
@@ -166,4 +169,6 @@ def draw_options(seed: int, nodes: int, minutes: float, faults: Collection[str] 
         auto_join=dynamic and rng.random() < 0.3,
         fast_failover=rng.random() < 0.8,
         old_hosts=rng.randrange(nodes) if "old-versions" in on else 0,
+        # Drawn last: a seed kept from before this was drawn means the same without it.
+        high_watermark_linger_ms=rng.choice((0, 1, 1, 5, 50)) if "linger" in faults else 0,
     )

@@ -236,7 +236,7 @@ class World:
     # --- what goes wrong ----------------------------------------------------------------------------------------------
 
     def _partition(self) -> None:
-        if self.calm:
+        if self.calm or len(self.hosts) < 2:
             return
         numbers = [host.number for host in self.hosts]
         if self.rng.random() < 0.4 and (leader := self.leader()) is not None:

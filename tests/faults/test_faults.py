@@ -1,0 +1,95 @@
+"""A few rounds of real processes under faults, and whether the verdict notices what it must."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+import trio
+from faults.proxy import Links, Proxy
+from faults.rounds import Broken, Round, run_round
+
+from kraftcore.core.batch import build_batch
+from kraftcore.core.files import OsFiles
+from kraftcore.core.log import Log
+from kraftcore.core.log_config import LogConfig
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_round(seed, tmp_path):
+    report = trio.run(run_round, seed, tmp_path, 3.0)
+    assert report.counts["acknowledged writes"] > 50
+
+
+def judged(tmp_path, applied, *, acknowledged=(), numbered=()):
+    one = Round(1, tmp_path, 1.0)
+    one.outcomes.acknowledged.update(acknowledged)
+    one.outcomes.numbered.update(numbered)
+    one._judge(applied)
+
+
+def test_a_lost_write_is_noticed(tmp_path):
+    with pytest.raises(Broken, match=r"node 2 lacks acknowledged writes: \[7\]"):
+        judged(tmp_path, {1: {7: 1}, 2: {}}, acknowledged=[7])
+
+
+def test_a_write_applied_twice_is_noticed(tmp_path):
+    with pytest.raises(Broken, match=r"node 1 applied more than once: \[7\]"):
+        judged(tmp_path, {1: {7: 2}, 2: {7: 2}}, acknowledged=[7], numbered=[7])
+
+
+def test_different_states_are_noticed(tmp_path):
+    with pytest.raises(Broken, match="node 2 applied other writes than node 1"):
+        judged(tmp_path, {1: {7: 1}, 2: {7: 1, 8: 1}}, acknowledged=[7])
+
+
+def test_different_logs_are_noticed(tmp_path):
+    one = Round(1, tmp_path, 1.0)
+    one.format()
+    for member in one.members:
+        folder = member.folder / "__cluster_metadata-0"
+        folder.mkdir(exist_ok=True)
+        with Log.open(OsFiles(), str(folder), LogConfig(), now_ms=0) as log:
+            log.append_as_leader(build_batch([b"%d" % (member.number > 2)], timestamp_ms=0), 1, 0)
+    with pytest.raises(Broken, match="the logs differ between 0 and 1"):
+        one._compare_logs()
+
+
+FRAME = b"\x00\x00\x00\x18\x00\x12\x00\x04\x00\x00\x00\x01\x00\x0bkraftcore-1\x00\x00\x00"
+
+
+def test_the_proxy_cuts_one_direction_holds_and_resets():
+    async def main():
+        links = Links()
+        server = (await trio.open_tcp_listeners(0, host="127.0.0.1"))[0]
+        front = socket.socket()
+        front.bind(("127.0.0.1", 0))
+        front.listen()
+        front.setblocking(False)
+        port = front.getsockname()[1]
+        behind = server.socket.getsockname()[1]
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(Proxy(links, 2, behind, front).run)
+            client = await trio.open_tcp_stream("127.0.0.1", port)
+            await client.send_all(FRAME)
+            far = await server.accept()
+            assert await far.receive_some(100) == FRAME
+            links.cut.add((2, 1))
+            await client.send_all(b"there")
+            assert await far.receive_some(100) == b"there"
+            await far.send_all(b"back")
+            with trio.move_on_after(0.05) as waited:
+                await client.receive_some(100)
+            assert waited.cancelled_caught
+            links.cut.clear()
+            links.change()
+            assert await client.receive_some(100) == b"back"
+            links.reset({(1, 2)})
+            with pytest.raises(trio.BrokenResourceError):
+                await client.receive_some(100)
+            assert await far.receive_some(100) == b""
+            nursery.cancel_scope.cancel()
+        for stream in (client, far, server):
+            await stream.aclose()
+
+    trio.run(main)
