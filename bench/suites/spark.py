@@ -206,7 +206,7 @@ class Layers:
         command = [
             sys.executable,
             "-c",
-            "from kraftcore.cli import main; main()",
+            "import sys; from kraftcore.cli import main; sys.exit(main())",
             "spark",
             "run",
             "--quiet",

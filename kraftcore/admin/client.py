@@ -253,8 +253,8 @@ class AdminClient:
             The first record's offset; None if it was appended before and the node no longer knows where.
 
         Raises:
-            RefusedError: the records are no good (INVALID_RECORD), or the quorum's topic is another
-                (UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID).
+            LocalError: the quorum's topic is another, or ``client_id`` or ``sequence`` is out of range.
+            RefusedError: the records are no good (INVALID_RECORD).
         """
         batch = build_batch(
             values,
@@ -279,6 +279,8 @@ class AdminClient:
 
         def check(response: ProduceResponse) -> None:
             found = answer(response)
+            if found.error_code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID):
+                raise LocalError(f"the quorum's log is another topic than {self._topic} with id {topic_id}")
             if found.error_code != ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
                 raise_refusal(found.error_code, found.error_message)
 

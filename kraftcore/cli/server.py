@@ -36,6 +36,9 @@ A file needs as little as this (pydoc kraftcore.config.NodeConfig lists all sett
   listeners=CONTROLLER://127.0.0.1:9093
   controller.quorum.bootstrap.servers=127.0.0.1:9093
   log.dirs=/var/lib/kraftcore
+To have Prometheus watch it (extra "metrics"):
+  kraftcore.plugins=metrics
+  kraftcore.plugin.metrics.listen=127.0.0.1:9404
 
 \b
 One line an event on stdout; with --output json an object with "time" (ISO 8601), "event" and:

@@ -14,6 +14,7 @@ import click
 import trio
 
 from kraftcore import __version__
+from kraftcore.cli.server_registration import Registration
 from kraftcore.cli.server_state import MetadataRecords
 from kraftcore.config import NodeConfig
 from kraftcore.errors import KraftError
@@ -116,9 +117,15 @@ class _Server:
                 raise failure
 
     async def _serve(self) -> None:
+        state = MetadataRecords()
         async with (
             tcp_transport(self._config) as self._transport,
-            open_node(self._config, MetadataRecords(), transport=self._transport) as node,
+            open_node(
+                self._config,
+                state,
+                transport=self._transport,
+                plugins=[Registration(state)] if self._config.can_become_voter else [],
+            ) as node,
         ):
             events = node.events(RoleChanged, LeaderChanged, VotersChanged, SnapshotRestored)
             self._node = node

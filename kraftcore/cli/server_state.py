@@ -13,6 +13,7 @@ from typing import Any
 from kraftcore.core.batch import RecordBatch
 from kraftcore.core.uuid import ZERO_UUID, Uuid
 from kraftcore.errors import LocalError, RemoteProtocolError
+from kraftcore.protocol.features import METADATA_VERSION
 from kraftcore.protocol.metadata import MetadataRecordType, decode_metadata_record, encode_metadata_record
 from kraftcore.state_machine import SnapshotSink, StateMachine
 
@@ -24,7 +25,6 @@ _TRANSACTIONS = {
     MetadataRecordType.END_TRANSACTION_RECORD,
     MetadataRecordType.ABORT_TRANSACTION_RECORD,
 }
-_VALUE, _NUMBER = 0, 1
 
 
 class MetadataRecords(StateMachine):
@@ -54,13 +54,30 @@ class MetadataRecords(StateMachine):
         if self._transaction is not None:
             raise LocalError("a metadata transaction is under way")
         kept = [item for group in self._groups.values() for items in group.values() for item in items]
-        kept.sort(key=itemgetter(_NUMBER))
+        kept.sort(key=itemgetter(1))
         sink.append([value for value, _ in kept])
 
     def restore(self, values: Iterable[bytes]) -> None:
         """Begin anew with a snapshot's records."""
         self.__init__()  # type: ignore[misc]
         self._take(values)
+
+    @property
+    def metadata_version(self) -> int:
+        """The level that is finalized; 0 if none is, or this is no metadata log."""
+        found = self._groups.get("features", {}).get(METADATA_VERSION)
+        if found is None:
+            return 0
+        record: Any = decode_metadata_record(found[-1][0])[0]
+        return int(record.feature_level)
+
+    def incarnation(self, controller_id: int) -> Uuid | None:
+        """Of the registration of a controller, or None without one."""
+        found = self._groups.get("controllers", {}).get(controller_id)
+        if found is None:
+            return None
+        record: Any = decode_metadata_record(found[-1][0])[0]
+        return record.incarnation_id  # type: ignore[no-any-return]
 
     def _take(self, values: Iterable[bytes | None]) -> None:
         for value in values:
@@ -153,7 +170,8 @@ class MetadataRecords(StateMachine):
             if record.topic_name in ("", name):
                 group = ("topic", topic_id)
                 for key in [key for key in self._groups.get(group, ()) if key != "topic"]:
-                    partition, known_version = decode_metadata_record(self._groups[group][key][-1][_VALUE])
+                    partition: Any
+                    partition, known_version = decode_metadata_record(self._groups[group][key][-1][0])
                     if partition.eligible_leader_replicas or partition.last_known_elr:
                         partition.eligible_leader_replicas = partition.last_known_elr = None
                         self._put(group, key, encode_metadata_record(partition, known_version))
@@ -163,7 +181,7 @@ class MetadataRecords(StateMachine):
         known = self._groups.get(group, {}).get(key)
         if known is None:
             return
-        partition, old_version = decode_metadata_record(known[-1][_VALUE])
+        partition, old_version = decode_metadata_record(known[-1][0])
         merge_partition(partition, record)
         self._put(group, key, encode_metadata_record(partition, max(version, old_version)))
 

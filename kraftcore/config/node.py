@@ -76,7 +76,7 @@ class NodeConfig:
         create: ``kraftcore.create``; what to do with an empty directory: None is an error, ``standalone`` formats it
             as a quorum of one, ``join`` formats it without voters, to be added or to join by itself.
         plugins: ``kraftcore.plugins``, names of installed plugins to load.
-        plugin_settings: their settings: ``kraftcore.plugin.NAME.SETTING`` is ``NAME.SETTING`` here.
+        plugin_settings: what begins with ``kraftcore.plugin.``, without that: ``NAME.SETTING`` of a plugin.
         tls: how to encrypt, from ``ssl.*`` and ``listener.security.protocol.map``; None: plain text.
         election_timeout_ms: ``controller.quorum.election.timeout.ms``, 1000; a random time up to as much is added.
         fetch_timeout_ms: ``controller.quorum.fetch.timeout.ms``, 2000: without a leader's answer, call an election.

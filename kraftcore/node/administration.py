@@ -91,12 +91,16 @@ class Administration:
             error = ErrorCode.NOT_CONTROLLER
             ticket.answer(ControllerRegistrationResponse(error_code=error, error_message=error.message))
             return
+        self.remember(request)
+        ticket.answer(ControllerRegistrationResponse())
+
+    def remember(self, request: ControllerRegistrationRequest) -> None:
+        """List a controller for as long as this node leads."""
         names = [endpoint.name for endpoint in self._node.endpoints]
         listeners = sorted(request.listeners, key=lambda each: each.name not in names)
         if listeners:
             at = listeners[0]
             self._registered[request.controller_id] = Endpoint(at.name, at.host, at.port)
-        ticket.answer(ControllerRegistrationResponse())
 
     def forget_registered(self) -> None:
         """This node does not lead any more."""

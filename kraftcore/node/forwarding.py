@@ -237,7 +237,11 @@ class LeaderSide:
             if not isinstance(role, Leader) or node.applier.offset <= role.epoch_start_offset:
                 raise node.not_leader("it has not applied its predecessors' records yet")
             self._running[key] = proposal
-            proposal.add_done_callback(lambda done: self._running.pop(key, None))
+
+            def forget(_: Proposal) -> None:
+                self._running.pop(key, None)
+
+            proposal.add_done_callback(forget)
         try:
             node.submit(proposal)
         except KraftError:

@@ -116,12 +116,12 @@ class Node:
         self.stopped = trio.Event()
         self.applier = Applier(machine, log, self._queue, config.session_expiry_ms, self._group_settled)
         self._replica = _replica(config, home, endpoints)
-        self._outbox = Outbox(transport, f"kraftcore-{home.key.id}", __version__, self._note)
+        self.outbox = Outbox(transport, f"kraftcore-{home.key.id}", __version__, self._note)
         self._driver = Driver(
             self._replica,
             log,
             home.quorum_state,
-            self._outbox,
+            self.outbox,
             self._clock,
             config.inline_flush_bytes,
             self._settle,
@@ -134,7 +134,7 @@ class Node:
         handlers: dict[type[Request], Handler] = {}
         for plugin in plugins:
             handlers.update(plugin.handlers)
-        self._administration = administration = Administration(self)
+        self.administration = administration = Administration(self)
         own: dict[type[Request], Respond] = {
             **administration.handlers,
             ListOffsetsRequest: leader_side.on_list_offsets,
@@ -350,7 +350,7 @@ class Node:
             if found.is_local:
                 queue.fail_groups(self._unknown, found.epoch)
             else:
-                self._administration.forget_registered()
+                self.administration.forget_registered()
                 queue.fail_groups(self._unknown)
                 queue.fail_pending(self.not_leader)
             if (found.leader_id, found.epoch) != self._leader:
@@ -504,7 +504,7 @@ class Node:
     async def ask(self, host: str, port: int, request: Request, timeout_ms: int, lane: int = OTHERS) -> Any:
         """Send any request to any node; returns the response, or a `Failure`."""
         future = Proposal(None, 0, False)
-        self._outbox.send(host, port, request, timeout_ms, future.succeed, lane=lane)
+        self.outbox.send(host, port, request, timeout_ms, future.succeed, lane=lane)
         return await future.wait()
 
     # --- looking ------------------------------------------------------------------------------------------------------
@@ -540,11 +540,6 @@ class Node:
     def replica(self) -> Replica:
         """The consensus itself, for those who know it; it belongs to the node."""
         return self._replica
-
-    @property
-    def connections(self) -> tuple[int, int] | None:
-        """Open connections (accepted, made); None if the transport does not count them."""
-        return getattr(self._outbox.transport, "connections", None)
 
     @property
     def high_watermark(self) -> int:
@@ -596,7 +591,7 @@ class Node:
                         self._note(f"leadership could not be handed to {heir}: {error}")
             self._refuse_more()
             self._driver.feed(Shutdown())
-            while self._driver.flusher.is_running or self._snapshotting.is_running:
+            while self._driver.is_busy or self._snapshotting.is_running:
                 await trio.sleep(_POLL_S)
         self._refuse_more()
 

@@ -56,15 +56,12 @@ class Outbox:
         client_id: goes into every request's header.
         software_version: told to peers by ApiVersions.
         note: gets a line for people when a peer breaks the protocol.
-
-    Attributes:
-        transport: as given.
     """
 
     def __init__(
         self, transport: Transport, client_id: str, software_version: str, note: Callable[[str], None]
     ) -> None:
-        self.transport = transport
+        self._transport = transport
         self._client_id = client_id
         self._software_version = software_version
         self._note = note
@@ -108,6 +105,11 @@ class Outbox:
                 done = partial(self._learned, peer)
                 self.send(host, port, ApiVersionsRequest(), timeout_ms, done, lane=lane)
 
+    @property
+    def connections(self) -> tuple[int, int] | None:
+        """Open connections (accepted, made); None if the transport does not count them."""
+        return getattr(self._transport, "connections", None)
+
     def _transmit(self, peer: _Peer, item: _Waiting) -> None:
         key, oldest, newest = api_of(type(item.message))
         version = peer.chosen.get(key)
@@ -126,7 +128,7 @@ class Outbox:
         self._correlation_id = correlation_id = (self._correlation_id + 1) & _CORRELATION_MASK
         parts = encode_request_parts(message, version, correlation_id, self._client_id)
         answer = partial(self._answered, peer, api_of(type(message)).key, version, done)
-        self.transport.request(peer.address, parts, timeout_ms, answer)
+        self._transport.request(peer.address, parts, timeout_ms, answer)
 
     def _answered(self, peer: _Peer, key: int, version: int, done: Done, frame: bytes | Failure) -> None:
         if isinstance(frame, Failure):
@@ -154,7 +156,7 @@ class Outbox:
 
         self._correlation_id = correlation_id = (self._correlation_id + 1) & _CORRELATION_MASK
         parts = encode_request_parts(message, _NEWEST, correlation_id, self._client_id)
-        self.transport.request(peer.address, parts, timeout_ms, answered)
+        self._transport.request(peer.address, parts, timeout_ms, answered)
 
     def _learned(self, peer: _Peer, found: ApiVersionsResponse | Failure) -> None:
         if isinstance(found, ApiVersionsResponse) and found.error_code != ErrorCode.NONE:

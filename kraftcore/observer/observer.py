@@ -19,7 +19,7 @@ from kraftcore.errors import LocalError, NodeStoppedError, StorageError
 from kraftcore.node.clock import Clock
 from kraftcore.node.driver import Aftermath, Driver
 from kraftcore.node.home import Home
-from kraftcore.node.outbox import Done, Outbox
+from kraftcore.node.outbox import CONSENSUS, Done, Outbox
 from kraftcore.observer.keeping import Keeper
 from kraftcore.observer.streams import Batches, Records
 from kraftcore.protocol.error_codes import ErrorCode
@@ -294,8 +294,17 @@ class _WatchedOutbox(Outbox):
         super().__init__(transport, client_id, software_version, note)
         self._look = look
 
-    def send(self, host: str, port: int, message: Request, timeout_ms: int, done: Done, min_version: int = 0) -> None:
-        super().send(host, port, message, timeout_ms, partial(self._pass_on, done), min_version)
+    def send(
+        self,
+        host: str,
+        port: int,
+        message: Request,
+        timeout_ms: int,
+        done: Done,
+        min_version: int = 0,
+        lane: int = CONSENSUS,
+    ) -> None:
+        super().send(host, port, message, timeout_ms, partial(self._pass_on, done), min_version, lane)
 
     def _pass_on(self, done: Done, answer: Any) -> None:
         self._look(answer)

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self
 
 import trio
 
-from kraftcore.config.addresses import parse_address
+from kraftcore.config.addresses import parse_endpoint
 from kraftcore.config.errors import ConfigError
 from kraftcore.errors import LocalError, MissingDependencyError
 from kraftcore.node.events import (
@@ -236,7 +236,7 @@ class _Idle(trio.abc.Instrument):
 
 def _address(text: str) -> tuple[str, int]:
     try:
-        found = parse_address(text)
+        found = parse_endpoint(text)
     except ConfigError as error:
         raise LocalError(f"metrics cannot listen on {text!r}: {error.reason}") from None
     return found.host, found.port

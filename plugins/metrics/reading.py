@@ -110,7 +110,7 @@ def read_node(
         log_bytes=replica.state.log.size_in_bytes,
         snapshot_bytes=store.size(snapshots[-1]) if snapshots else 0,
         sessions=len(node.applier.sessions),
-        connections=node.connections,
+        connections=node.outbox.connections,
         bytes_in_flight_max=node.config.max_bytes_in_flight,
         now_ms=node.now_ms(),
         commits=commits,
@@ -129,7 +129,7 @@ def _state(replica: Replica) -> str:
         return "unattached"
     if role in (Role.UNATTACHED, Role.PROSPECTIVE) and replica.state.voted_key is not None:
         return f"{role.value}-voted"
-    return role.value
+    return str(role.value)
 
 
 def _vote(node: Node) -> tuple[int, str]:

@@ -14,10 +14,10 @@ from typing import TypeVar
 import trio
 
 from kraftcore.core.batch import RecordBatch
-from kraftcore.errors import LocalError, NodeStoppedError
+from kraftcore.errors import LocalError, NodeStoppedError, UnreachableError
 from kraftcore.observer import Observer, Snapshot, observe
 from kraftcore.plugins.spark.decode import Range
-from kraftcore.plugins.spark.place import Place
+from kraftcore.plugins.spark.place import Place, explained
 from kraftcore.plugins.spark.stores import LOG, SNAPSHOT, Identity, LogFile
 from kraftcore.storage.snapshots import RawSnapshotReader
 
@@ -45,7 +45,7 @@ class Quorum:
         self._thread.start()
         error = self._started.get()
         if error is not None:
-            raise error
+            raise explained(error) if isinstance(error, UnreachableError) else error
         self.identity = Identity(cluster_id or self._running.cluster_id, -1 if node_id is None else node_id)
 
     def _run(self) -> None:

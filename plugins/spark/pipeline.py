@@ -29,6 +29,8 @@ from kraftcore.plugins.spark.tables import BRONZE, SILVER, Tables
 from kraftcore.plugins.spark.views import RECORD_TYPES, RecordType, typed_schema
 
 _JOBS_AT_ONCE = 4
+_STARTS_MAX = 3
+_SLOW_WORKER = "failed to connect back"  # Spark gives a worker 10 s to start, which a busy machine may need
 _WORKER_ERROR = re.compile(r"kraftcore\.errors\.(\w+): (.*)")
 Report = Callable[[str], None]
 Progress = Callable[[float, str], None]
@@ -81,17 +83,11 @@ def run(
     batches: dict[str, int] = {}
     rows: dict[str, int] = {}
     with target.locked(), _watched(session, progress):
-        queries = {name: start(target, name, settings) for name in BRONZE}
-        try:
-            for name, stream in queries.items():
-                _finish(stream)
-                done = stream.recentProgress
-                batches[name] = sum(1 for one in done if one["numInputRows"])
-                rows[name] = sum(int(one["numInputRows"]) for one in done)
-                say(f"{name}: {rows[name]} new rows")
-        finally:
-            for stream in queries.values():
-                stream.stop()
+        for name in BRONZE:
+            done = _complete(target, name, settings).recentProgress
+            batches[name] = sum(1 for one in done if one["numInputRows"])
+            rows[name] = sum(int(one["numInputRows"]) for one in done)
+            say(f"{name}: {rows[name]} new rows")
         clusters = refresh_gold(target, say)
     return RunResult(batches, rows, tuple(clusters))
 
@@ -124,15 +120,21 @@ def follow(
     finished: dict[str, int] = {}
     with target.locked():
         refresh_gold(target, say)  # of a run that was killed
-        queries = [start(target, name, settings, continuous_s=every_s, finished=finished) for name in BRONZE]
+        begin = partial(start, target, settings=settings, continuous_s=every_s, finished=finished)
+        queries = {name: begin(name) for name in BRONZE}
+        failures = 0
         try:
             while not stop.wait(every_s):
-                for stream in queries:
-                    if not stream.isActive:
-                        _finish(stream)
+                for name, stream in queries.items():
+                    error = stream.exception()
+                    if error is not None:
+                        failures += 1
+                        if failures >= _STARTS_MAX or _SLOW_WORKER not in str(error):
+                            raise _plain(error)
+                        queries[name] = begin(name)
                 refresh_gold(target, say, dict(finished))
         finally:
-            for stream in queries:
+            for stream in queries.values():
                 stream.stop()
         refresh_gold(target, say, finished)
 
@@ -151,18 +153,28 @@ def _settings(paths: Sequence[str | Path], errors: str, options: dict[str, str] 
     return result
 
 
-def _finish(stream: StreamingQuery) -> None:
-    # Wait; what went wrong in a worker comes out as the error it was there.
-    try:
-        stream.awaitTermination()
-    except StreamingQueryException as error:
-        found = _WORKER_ERROR.findall(str(error))
-        if not found:
-            raise
-        name, text = found[-1]
-        if name in ("CorruptDataError", "CorruptBatchError"):
-            raise CorruptDataError(text) from None
-        raise LocalError(text) from None
+def _complete(target: Tables, name: str, settings: dict[str, str]) -> StreamingQuery:
+    # Run a stream until it has taken in what is there.
+    for left in reversed(range(_STARTS_MAX)):
+        stream = start(target, name, settings)
+        try:
+            stream.awaitTermination()
+            break
+        except StreamingQueryException as error:
+            if left == 0 or _SLOW_WORKER not in str(error):
+                raise _plain(error) from None
+        finally:
+            stream.stop()
+    return stream
+
+
+def _plain(error: Exception) -> Exception:
+    # What went wrong in a worker, as the error it was there.
+    found = _WORKER_ERROR.findall(str(error))
+    if not found:
+        return error
+    name, text = found[-1]
+    return CorruptDataError(text) if name in ("CorruptDataError", "CorruptBatchError") else LocalError(text)
 
 
 @contextmanager

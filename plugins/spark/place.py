@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kraftcore.errors import LocalError
+from kraftcore.errors import LocalError, UnreachableError
 
 if TYPE_CHECKING:
     from kraftcore.admin import Timing
@@ -67,3 +67,10 @@ class Place:
         from kraftcore.admin import Timing
 
         return Timing(self.timeout_ms, min(self.timeout_ms, 30_000))
+
+
+def explained(error: UnreachableError) -> UnreachableError:
+    """The same error, its text saying what the last try met."""
+    return UnreachableError(
+        f"{error}: {error.last_failure}", last_failure=error.last_failure, outcome_unknown=error.outcome_unknown
+    )

@@ -17,7 +17,8 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import BinaryType, StringType, StructType
 
-from kraftcore.errors import LocalError
+from kraftcore.errors import LocalError, UnreachableError
+from kraftcore.plugins.spark.place import explained
 
 if TYPE_CHECKING:
     from kraftcore.plugins.spark.place import Place
@@ -153,4 +154,7 @@ def append(place: Place, name: str, epoch: int, values: list[bytes]) -> None:
                 client_id = producer_id_of(f"{name}/{turn}/{place_in_epoch}")
                 await client.append(part, client_id=client_id, sequence=number * BATCH_ROWS)
 
-    trio.run(run)
+    try:
+        trio.run(run)
+    except UnreachableError as error:  # Spark shows the text alone
+        raise explained(error) from None

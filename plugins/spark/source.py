@@ -63,7 +63,7 @@ _KNOWN = {
     "offset_from", "offset_to", "time_from", "time_to", "epoch_from", "epoch_to", "control", "type", "types",
     "clock_skew_ms", "pushdown",
     "bootstrap_controllers", "topic", "mirror", "start", "tls_ca", "tls_certificate", "tls_key", "timeout_ms",
-    "write_id",
+    "write_id", "checkpointlocation",
 }  # fmt: skip
 
 

@@ -78,12 +78,15 @@ def test_every_setting_reaches_who_needs_it() -> None:
         for name in NUMBERS
         if name not in ("node_id", "max_frame_bytes", "connection_memory_bytes")
     }
-    config = make(**different, fast_failover=False, auto_join=True, bootstrap_servers=["b:1"], topic="t")
+    config = make(
+        **different, fast_failover=False, auto_join=True, reluctant=True, bootstrap_servers=["b:1"], topic="t"
+    )
     key = ReplicaKey(1, Uuid(bytes(range(16))))
     raft = config.raft_config(key, "cluster", [LOCAL])
     assert (raft.cluster_id, raft.key, raft.listeners) == ("cluster", key, (LOCAL,))
     assert raft.bootstrap_servers == (("b", 1),)
     assert raft.auto_join
+    assert raft.reluctant
     assert not raft.fast_failover
     log, cleaning = config.log_config(), config.cleaning_config()
     shared = 0

@@ -21,7 +21,7 @@ from typing import IO, TypeVar
 import pytest
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-PATIENCE_S = 60
+PATIENCE_S = 120
 
 T = TypeVar("T")
 

@@ -6,6 +6,7 @@ import socket
 
 import pytest
 import trio
+from faults.abuse import run_siege
 from faults.proxy import Links, Proxy
 from faults.rounds import Broken, Round, run_round
 
@@ -93,3 +94,11 @@ def test_the_proxy_cuts_one_direction_holds_and_resets():
             await stream.aclose()
 
     trio.run(main)
+
+
+@pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
+def test_an_abused_quorum_goes_on(tls, tmp_path):
+    figures = run_siege(tmp_path, tls=tls, windows=1, window_s=1.0, connections=300, in_flight=8)
+    assert min(figures.abused) > 0
+    assert figures.connections >= 300
+    assert figures.growth_mib < 64

@@ -41,7 +41,7 @@ def table() -> str:
 def default(each) -> str:
     value = each.default
     if value is MISSING:
-        return "must be given"
+        return "must be given" if each.default_factory is MISSING else "none"
     if value is None or (not isinstance(value, int | str) and not value):
         return "none"
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"

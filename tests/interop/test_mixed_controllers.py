@@ -115,10 +115,15 @@ def change(lab: KafkaLab, *arguments: object) -> None:
 
 @pytest.fixture(scope="module")
 def pair(kafka: KafkaTools, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaLab]:
-    """Two controllers of Kafka: 1, and 2."""
+    """Two controllers of Kafka: 1, which began alone, and 2."""
     with KafkaLab(kafka, tmp_path_factory.mktemp("pair")) as lab:
-        lab.start_quorum([1, 2])
-        wait_leader(lab, *lab.nodes.values())
+        one = lab.controller(1).format("--standalone").start()
+        lab.bootstrap = [one.address]
+        two = lab.controller(2).format("--no-initial-controllers").start()
+        add(lab, two)
+        lab.bootstrap = [one.address, two.address]
+        for node in (one, two):
+            node.write(controller_quorum_bootstrap_servers=lab.controllers)
         yield lab
 
 
@@ -208,9 +213,8 @@ def test_a_wrong_cluster_id(pair: KafkaLab) -> None:
     ours = pair.kraftcore(8, **AUTO_JOIN)
     ours.cluster_id = new_uuid()
     ours.format("--no-initial-controllers").start()
-    wait_for(
-        "the reason", lambda: [event for event in ours.events("log") if "INCONSISTENT_CLUSTER_ID" in event["text"]]
-    )
+    reason = f"INCONSISTENT_CLUSTER_ID: this node belongs to cluster {ours.cluster_id}"
+    wait_for("the reason", lambda: [event for event in ours.events("log") if reason in event["text"]])
     assert ours.process is not None
     assert ours.process.poll() is None
     assert key(ours) not in observers(pair)
@@ -263,12 +267,17 @@ def roll_listeners(lab: KafkaLab, nodes: list[KafkaNode]) -> None:
             )
             node.start().wait_listening()
             lab.bootstrap = servers.split(",")
-            wanted = set(listeners.items())
-            wait_for(f"the voters to know {where}", lambda node=node, wanted=wanted: endpoints(lab, node) == wanted)
+            wait_endpoints(lab, node, set(listeners.items()))
     end = wait_committed(lab)
     check_equal(map(log_of, nodes), end)
 
 
-def endpoints(lab: KafkaLab, node: KafkaNode) -> set[tuple[str, int]]:
-    found = describe(lab)
-    return set() if found is None else {(each.name, each.port) for each in found.endpoints.get(key(node)[0], ())}
+def wait_endpoints(lab: KafkaLab, node: KafkaNode, wanted: set[tuple[str, int]]) -> None:
+    """Wait until the leader has a voter's listeners, by name and port."""
+
+    def told() -> bool:
+        found = describe(lab)
+        known = () if found is None else found.endpoints.get(key(node)[0], ())
+        return {(each.name, each.port) for each in known} == wanted
+
+    wait_for(f"{wanted} of {node.name}", told)

@@ -65,10 +65,10 @@ def watching(lab: KafkaLab, folder: Path, name: str, *arguments: str) -> Iterato
         watcher.process.communicate()
 
 
-def batches_in(folder: Path) -> dict[int, bytes]:
-    """Every batch that a log holds or held, by its first offset."""
+def batches_in(folder: Path, pattern: str = "*.log") -> dict[int, bytes]:
+    """Every batch that a log holds, by its first offset; ``*.log*``: or held."""
     found = {}
-    for path in sorted((folder / TOPIC).glob("*.log*")):
+    for path in sorted((folder / TOPIC).glob(pattern)):
         for batch in iter_batches(path.read_bytes(), allow_partial=True):
             found[batch.base_offset] = batch.to_bytes()
     return found
@@ -88,7 +88,7 @@ def leader_of(lab: KafkaLab) -> KafkaNode:
 
 def assert_same_batches(lab: KafkaLab, mirror: Path) -> None:
     ours = batches_in(mirror)
-    theirs = batches_in(leader_of(lab).folder)
+    theirs = batches_in(leader_of(lab).folder, "*.log*")
     assert ours
     assert {offset: data for offset, data in theirs.items() if offset in ours} == ours
     # None is missing between them.

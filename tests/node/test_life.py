@@ -40,6 +40,21 @@ def test_a_restarted_node_has_everything():
     run(main)
 
 
+def test_a_directory_that_is_made_names_the_port_it_got():
+    """A node alone in its quorum has nobody who would bring its entry among the voters up to date."""
+
+    async def main():
+        lab = Lab()
+        async with lab.node(1, listeners=["CONTROLLER://n1:0"]) as node:
+            await node.wait_leader()
+            (voter,) = node.status().voters
+            assert voter.endpoints == node.endpoints
+            assert node.endpoints[0].port > 0
+        assert lab.disks[1].exists("/data/bootstrap.checkpoint")  # what Kafka starts from here
+
+    run(main)
+
+
 def test_acknowledged_records_survive_power_loss_of_all():
     async def main():
         lab = Lab()
@@ -266,6 +281,39 @@ def test_stop_ends_the_block_and_leaves_cleanly():
             await trio.sleep_forever()
         async with lab.node(1) as node:
             assert await node.wait_leader() == 1
+
+    run(main)
+
+
+def test_a_leader_that_stops_tells_the_voters_before_it_is_gone():
+    """They begin to elect at once: their own timers would ring after the test."""
+
+    async def main():
+        lab = Lab(delay_ms=20, fetch_timeout_ms=60_000, fast_failover=False)
+        lab.format(3)
+        nodes = {}
+
+        async def live(number):
+            async with lab.node(number) as node:
+                nodes[number] = node
+                await trio.sleep_forever()
+            del nodes[number]
+
+        async def wait_leader():
+            while not (leads := [node for node in nodes.values() if node.is_leader]):
+                await trio.sleep(0.01)
+            return leads[0]
+
+        async with trio.open_nursery() as nursery:
+            for number in range(1, 4):
+                nursery.start_soon(live, number)
+            leader = await wait_leader()
+            await leader.append(b"a")
+            leader.stop()
+            while leader.key.id in nodes:
+                await trio.sleep(0.01)
+            await (await wait_leader()).append(b"b")
+            nursery.cancel_scope.cancel()
 
     run(main)
 

@@ -67,7 +67,7 @@ class ToolResult:
         return f"exit status {self.status}\n{self.out}\n{self.err}"
 
 
-def wait_for(what: str, condition: Callable[[], T], *, timeout_s: float = PATIENCE_S) -> T:
+def wait_for(what: str, condition: Callable[[], T | None], *, timeout_s: float = PATIENCE_S) -> T:
     """Poll until a condition gives something true, and return that."""
     end = time.monotonic() + timeout_s
     while True:
@@ -248,21 +248,21 @@ class KafkaLab:
         """What --bootstrap-controller takes."""
         return ",".join(self.bootstrap)
 
-    def controller(self, node_id: int, **properties: object) -> KafkaNode:
+    def controller(self, node_id: int, **properties: Any) -> KafkaNode:
         """A controller, not yet formatted or started; ``_`` in names of properties stands for ``.``."""
         return self.add(KafkaNode, node_id, **properties)
 
-    def kraftcore(self, node_id: int, **properties: object) -> KraftcoreNode:
+    def kraftcore(self, node_id: int, **properties: Any) -> KraftcoreNode:
         """A kraftcore node with the controller role, not yet formatted or started."""
         return self.add(KraftcoreNode, node_id, **properties)
 
-    def broker(self, node_id: int, **properties: object) -> KafkaNode:
+    def broker(self, node_id: int, **properties: Any) -> KafkaNode:
         """A broker, not yet formatted or started."""
         known = {"offsets_topic_replication_factor": 1, **properties}
         return self.add(KafkaNode, node_id, "broker", "PLAINTEXT", **known)
 
     def add(
-        self, kind: type[N], node_id: int, role: str = "controller", listener: str = "CONTROLLER", **properties: object
+        self, kind: type[N], node_id: int, role: str = "controller", listener: str = "CONTROLLER", **properties: Any
     ) -> N:
         """A node of any kind, not yet formatted or started."""
         port = free_port()

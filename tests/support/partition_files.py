@@ -13,8 +13,9 @@ def batches(folder: Path, end: int) -> dict[int, bytes]:
     found: dict[int, bytes] = {}
     for path in sorted(folder.glob("*.log")):
         for batch in iter_batches(path.read_bytes()):
-            if batch.base_offset < end:
-                found[batch.base_offset] = batch.to_bytes()
+            if batch.base_offset >= end:
+                break  # the rest may be torn
+            found[batch.base_offset] = batch.to_bytes()
     return found
 
 

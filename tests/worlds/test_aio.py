@@ -20,7 +20,7 @@ from kraftcore.node.events import LeaderChanged, RoleChanged
 from kraftcore.plugins import recipes
 from kraftcore.raft.roles import Role
 
-LIMIT_S = 20
+LIMIT_S = 120
 
 
 def run(main) -> None:
@@ -368,6 +368,6 @@ def python(program: str) -> str:
     head = f"import sys; sys.path[:0] = {[os.path.dirname(__file__), os.path.dirname(sys.modules['nodes'].__file__)]!r}"
     lines = [line.removeprefix(" " * 8) for line in program.splitlines()]
     text = "\n".join([head, "from test_aio import *", "from test_aio import opened", *lines])
-    done = subprocess.run([sys.executable, "-P", "-c", text], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-P", "-c", text], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -21,7 +21,7 @@ class Cost:
 
     Attributes:
         seconds: wall time.
-        cpu_s: user and system time of all processes.
+        cpu_s: user and system time of all processes, as they were last seen.
         memory_bytes: the most that they had resident together.
     """
 
@@ -36,15 +36,17 @@ def run(command: Sequence[str | Path], timeout_s: float) -> Cost:
     Raises:
         Missing: it failed; with the end of what it said.
     """
-    before = os.times()
     begin = time.perf_counter()
     process = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     peak = [0]
+    spent: dict[int, float] = {}
     done = threading.Event()
 
     def watch() -> None:
         while not done.wait(_POLL_S):
-            peak[0] = max(peak[0], sum(map(resident_bytes, family(process.pid))))
+            alive = family(process.pid)
+            peak[0] = max(peak[0], sum(map(resident_bytes, alive)))
+            spent.update({pid: cpu_s(pid) for pid in alive})
 
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
@@ -58,9 +60,7 @@ def run(command: Sequence[str | Path], timeout_s: float) -> Cost:
         watcher.join()
     if process.returncode:
         raise Missing(" | ".join(output.splitlines()[-3:])[:300])
-    after = os.times()
-    cpu_s = after.children_user - before.children_user + after.children_system - before.children_system
-    return Cost(time.perf_counter() - begin, cpu_s, peak[0])
+    return Cost(time.perf_counter() - begin, sum(spent.values()), peak[0])
 
 
 def family(pid: int) -> list[int]:
@@ -73,6 +73,15 @@ def family(pid: int) -> list[int]:
         except OSError:
             continue
     return found
+
+
+def cpu_s(pid: int) -> float:
+    """Processor time of a process; 0 for one that is gone."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def resident_bytes(pid: int) -> int:

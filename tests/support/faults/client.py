@@ -116,7 +116,7 @@ class Client:
                     await trio.sleep(0.01)
         return None
 
-    async def ask(self, node: int, request: list) -> dict | None:
+    async def ask(self, node: int, request: list, limit_s: float | None = None) -> dict | None:
         """One attempt; None if nothing is known of its fate. A connection that is refused counts as ``not leader``."""
         stream = self._streams.pop(node, None)
         if stream is None:
@@ -126,7 +126,7 @@ class Client:
                 return {"not leader": None}
         data = b""
         try:
-            with trio.move_on_after(self._rng.uniform(0.5, 3.0)):
+            with trio.move_on_after(self._rng.uniform(0.5, 3.0) if limit_s is None else limit_s):
                 await stream.send_all(json.dumps(request).encode() + b"\n")
                 while not data.endswith(b"\n"):
                     more = await stream.receive_some(1 << 16)

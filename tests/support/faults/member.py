@@ -13,10 +13,12 @@ from functools import partial
 
 import trio
 
-from kraftcore.config import NodeConfig
+from kraftcore.config import NodeConfig, TlsConfig
 from kraftcore.errors import KraftError, NotLeaderError
 from kraftcore.node import Node, open_node
 from kraftcore.state_machine import StateMachine
+
+LOAD = b"x" * 100
 
 
 class Registers(StateMachine):
@@ -26,8 +28,8 @@ class Registers(StateMachine):
         self.values = {}
         self.applied = {}
 
-    def apply(self, batch):
-        return [[self._apply(*json.loads(value))] for value in batch.values()]  # None is no result, [None] is one
+    def apply(self, batch):  # None is no result, [None] is one
+        return [[None if value == LOAD else self._apply(*json.loads(value))] for value in batch.values()]
 
     def _apply(self, number, name, key, *arguments):
         self.applied[number] = self.applied.get(number, 0) + 1
@@ -65,9 +67,11 @@ async def answer(node: Node, machine: Registers, request: list) -> dict:
     number, client, sequence, name, arguments = request
     if name == "status":
         status = node.status()
-        return {"applied": status.applied_offset, "end": status.log_end_offset, "epoch": status.epoch}
+        return {"applied": status.applied_offset, "end": status.log_end_offset, "leads": node.is_leader}
     if name == "applied":
         return {"ok": list(machine.applied.items())}
+    if name == "load":
+        return {"ok": await load(node, *arguments)}
     try:
         if name in ("get", "sum"):
             await node.read_barrier()
@@ -86,6 +90,26 @@ async def answer(node: Node, machine: Registers, request: list) -> dict:
     return {"done": found.offset, "ok": found.result[0]}
 
 
+async def load(node: Node, seconds: float, in_flight: int) -> int:
+    """Append records, each awaited on its own; how many were committed."""
+    committed = 0
+
+    async def caller() -> None:
+        nonlocal committed
+        while trio.current_time() < end:
+            try:
+                await node.append(LOAD)
+                committed += 1
+            except KraftError:
+                await trio.sleep(0.01)
+
+    end = trio.current_time() + seconds
+    async with trio.open_nursery() as nursery:
+        for _ in range(in_flight):
+            nursery.start_soon(caller)
+    return committed
+
+
 async def converse(node: Node, machine: Registers, stream: trio.SocketStream) -> None:
     """Answer one client, one request after the other."""
     waiting = b""
@@ -101,6 +125,8 @@ async def converse(node: Node, machine: Registers, stream: trio.SocketStream) ->
 
 async def run(settings: dict, port: int) -> None:
     machine = Registers()
+    if settings.get("tls"):
+        settings["tls"] = TlsConfig(**settings["tls"])
     async with open_node(NodeConfig(**settings), machine) as node, trio.open_nursery() as nursery:
         nursery.start_soon(partial(trio.serve_tcp, partial(converse, node, machine), port, host="127.0.0.1"))
         with trio.open_signal_receiver(signal.SIGTERM) as signals:

@@ -94,12 +94,16 @@ class Proxy:
             with joined.scope:
                 await self._links.carry(source, self._target)
                 server = await trio.open_tcp_stream("127.0.0.1", self._port)
-                async with server, trio.open_nursery() as nursery:
+                async with server:
                     await server.send_all(first)
-                    nursery.start_soon(self._pump, client, server, source, self._target, joined)
-                    nursery.start_soon(self._pump, server, client, self._target, source, joined)
+                    await self._pump_both(client, server, joined)
         finally:
             self._links.connections.discard(joined)
+
+    async def _pump_both(self, client: trio.SocketStream, server: trio.SocketStream, joined: Joined) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._pump, client, server, joined.source, joined.target, joined)
+            nursery.start_soon(self._pump, server, client, joined.target, joined.source, joined)
 
     async def _pump(
         self, one: trio.SocketStream, other: trio.SocketStream, source: int, target: int, joined: Joined

@@ -138,7 +138,7 @@ class Round:
             )
         )
         for member in self.members:
-            member.folder.mkdir()
+            member.folder.mkdir(parents=True)
             format_home(OsFiles(), configs[member.number], member.key, CLUSTER_ID, voters)
 
     def start(self, member: Member) -> None:
