@@ -1,8 +1,8 @@
 """A metadata log as a large cluster writes it: topics come first, then years of leader and ISR changes.
 
 One seed, one log: the same bytes on every machine. Records are a few tens of bytes, a hundred to a batch. Of a thousand
-records about 900 are partition changes, 50 no-ops, the rest registrations of brokers and changes to them, configs, blocks of producer
-ids, new topics and partitions.
+records behind the beginning 900 are partition changes and 50 no-ops; the rest are registrations of brokers and changes
+to them, configs and blocks of producer ids.
 """
 
 from __future__ import annotations

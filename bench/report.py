@@ -25,6 +25,7 @@ PACKAGES = (
     "google-crc32c",
     "cramjam",
     "pyarrow",
+    "pyspark",
     "pytest-benchmark",
 )
 

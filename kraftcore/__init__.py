@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from kraftcore.config import NodeConfig as NodeConfig
     from kraftcore.node import Node as Node
     from kraftcore.node import open_node as open_node
+    from kraftcore.observer import observe as observe
     from kraftcore.state_machine import StateMachine as StateMachine
 
 __version__ = "0.1.0"
@@ -16,9 +17,10 @@ _HOMES = {
     "Node": "kraftcore.node",
     "NodeConfig": "kraftcore.config",
     "StateMachine": "kraftcore.state_machine",
+    "observe": "kraftcore.observer",
     "open_node": "kraftcore.node",
 }
-__all__ = ["Node", "NodeConfig", "StateMachine", "__version__", "open_node"]
+__all__ = ["Node", "NodeConfig", "StateMachine", "__version__", "observe", "open_node"]
 
 
 def __getattr__(name: str) -> Any:

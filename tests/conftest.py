@@ -18,8 +18,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--target",
         choices=["kafka", "kraftcore"],
-        default="kafka",
-        help="what tests/conformance tests",
+        help="what tests/conformance tests; without it, both in turn",
     )
 
 

@@ -38,8 +38,8 @@ class Address:
     Attributes:
         host: name, IPv4 or IPv6 address (without brackets).
         port: 1 to 65535; 0 asks ``listen`` for any free port.
-        lane: requests of different lanes share no connection, so that no answer waits behind one of another lane;
-            ``listen`` ignores it.
+        lane: responses leave in order, so one that takes long holds up those behind it. Requests to the same place that
+            must not wait for each other's responses differ in this; ``listen`` has no use for it.
     """
 
     host: str
@@ -92,7 +92,8 @@ class Transport(Protocol):
         """Send a request; connects first if need be.
 
         Args:
-            address: where to.
+            address: where to; requests of different lanes never wait for each other, so they go over connections of
+                their own.
             parts: the frame.
             timeout_ms: after this ``answer`` gets ``Failure.TIMED_OUT``, and what comes later is dropped.
             answer: gets the response. ``REFUSED`` when nobody listens there; ``RESET`` only when the other side broke

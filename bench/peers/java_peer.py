@@ -73,10 +73,11 @@ class Jvm:
     """
 
     def __init__(self) -> None:
+        classes = build()  # may be missing: nothing is left behind then
         self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed in stop)
         self.folder = Path(tempfile.mkdtemp(prefix="kraftcore-bench-"))
         self.process = subprocess.Popen(
-            ["java", *JVM_OPTIONS, "-cp", build(), "Main"],
+            ["java", *JVM_OPTIONS, "-cp", classes, "Main"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.errors,

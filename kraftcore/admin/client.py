@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
 
@@ -14,18 +15,22 @@ from kraftcore.admin.results import (
     QuorumDescription,
     ReplicaProgress,
 )
-from kraftcore.admin.router import BROKERS, CONTROLLERS, Router, Tries, raise_refusal, refusal, to_cluster
-from kraftcore.core.uuid import Uuid
-from kraftcore.errors import LocalError, RefusedError, RemoteProtocolError
+from kraftcore.admin.router import BROKERS, CONTROLLERS, NoAnswer, Router, Tries, raise_refusal, refusal, to_cluster
+from kraftcore.config.addresses import parse_address
+from kraftcore.core.batch import build_batch
+from kraftcore.core.uuid import METADATA_TOPIC_ID, Uuid
+from kraftcore.errors import LocalError, RefusedError, RemoteProtocolError, UnreachableError
 from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from kraftcore.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kraftcore.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from kraftcore.protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse, ReplicaState
+from kraftcore.protocol.messages.produce import ProduceRequest, ProduceResponse
 from kraftcore.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from kraftcore.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 from kraftcore.raft.quorum import Endpoint
+from kraftcore.transports.base import Address
 
 
 class UpgradeType(IntEnum):
@@ -123,6 +128,20 @@ class AdminClient:
         )
         return to_cluster(response)
 
+    async def describe_cluster_from(self, address: Address | str) -> ClusterDescription:
+        """What one node says of its cluster, whoever leads; kraftcore nodes that only watch are listed by themselves.
+
+        Args:
+            address: ``host:port`` of a node of the kind this client is connected to; it need not be a known one.
+        """
+        where = parse_address(address)
+        try:
+            return await self._router.describe(where)
+        except NoAnswer as failure:
+            raise UnreachableError(
+                f"{where} does not answer", last_failure=str(failure), outcome_unknown=False
+            ) from None
+
     async def list_endpoints(self, *, include_fenced: bool = False) -> tuple[NodeAddress, ...]:
         """Where the cluster's nodes listen: controllers when connected to controllers, else brokers; see
         ``describe_cluster``.
@@ -210,6 +229,64 @@ class AdminClient:
 
     async def _is_voter(self, key: ReplicaKey) -> bool:
         return any(voter.key == key for voter in (await self.describe_quorum()).voters)
+
+    async def append(
+        self,
+        values: Sequence[bytes],
+        *,
+        client_id: int,
+        sequence: int,
+        topic_id: Uuid = METADATA_TOPIC_ID,
+    ) -> int | None:
+        """Append records to a quorum of kraftcore nodes; returns when they are committed. Kafka's controllers refuse.
+
+        Tried again until it is answered, and applied once: ``client_id`` and ``sequence`` as in ``Node.append_many``.
+
+        Args:
+            values: none of them empty; all go into one batch.
+            client_id: who asks, 0 to 2**63 - 1 (``kraftcore.node.sessions.producer_id_of`` makes one of a name); it
+                has one append in flight at a time.
+            sequence: of the first record, 0 to 2**31 - 1; larger in each of the client's new appends.
+            topic_id: of the log.
+
+        Returns:
+            The first record's offset; None if it was appended before and the node no longer knows where.
+
+        Raises:
+            LocalError: the quorum's topic is another, or ``client_id`` or ``sequence`` is out of range.
+            RefusedError: the records are no good (INVALID_RECORD).
+        """
+        batch = build_batch(
+            values,
+            timestamp_ms=time.time_ns() // 1_000_000,
+            producer_id=client_id,
+            producer_epoch=0,
+            base_sequence=sequence,
+        )
+        data = ProduceRequest.TopicProduceData
+        part = data.PartitionProduceData(index=0, records=batch)
+        request = ProduceRequest(
+            acks=-1,
+            timeout_ms=self._router.request_timeout_ms,
+            topic_data=[data(name=self._topic, topic_id=topic_id, partition_data=[part])],
+        )
+
+        def answer(response: ProduceResponse) -> ProduceResponse.TopicProduceResponse.PartitionProduceResponse:
+            found = [part for topic in response.responses for part in topic.partition_responses]
+            if len(found) != 1:
+                raise RemoteProtocolError("the answer is not about one partition")
+            return found[0]
+
+        def check(response: ProduceResponse) -> None:
+            found = answer(response)
+            if found.error_code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID):
+                raise LocalError(f"the quorum's log is another topic than {self._topic} with id {topic_id}")
+            if found.error_code != ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+                raise_refusal(found.error_code, found.error_message)
+
+        response = await self._router.call("append", request, ProduceResponse, check, retry_refusals=True)
+        offset = answer(response).base_offset
+        return offset if offset >= 0 else None
 
     async def describe_features(self, *, node_id: int | None = None) -> FeatureDescription:
         """Learn which feature levels a node supports, and which are in force.

@@ -125,6 +125,11 @@ class Router:
         self._nodes: dict[int, Address] = {}
         self._target: Address | None = None
 
+    @property
+    def request_timeout_ms(self) -> int:
+        """How long one try waits for its answer."""
+        return self._timing.request_timeout_ms
+
     async def call(
         self,
         name: str,

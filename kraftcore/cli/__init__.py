@@ -21,11 +21,13 @@ if TYPE_CHECKING:
 
 # Command -> (module and function, what it is for). Adding a command takes a line here and a module.
 COMMANDS = {
+    "autopilot": ("kraftcore.cli.autopilot:autopilot", "Keep the voters of a quorum as wanted."),
     "cluster": ("kraftcore.cli.cluster:cluster", "Show a cluster's id and nodes."),
     "completion": ("kraftcore.cli.completion:completion", "Print a script that completes commands with the tab key."),
     "demo": ("kraftcore.cli.demo:demo", "Run a quorum here, kill its leader, check that nothing is lost."),
     "dump-log": ("kraftcore.cli.dump_log:dump_log", "Print segments, snapshots and index files as text or JSON."),
     "features": ("kraftcore.cli.features:features", "Describe and change the feature levels of a cluster."),
+    "observe": ("kraftcore.cli.observe:observe", "Mirror a quorum's log and print records as they are committed."),
     "quorum": ("kraftcore.cli.quorum:quorum", "Describe the metadata quorum and change its voters."),
     "server": ("kraftcore.cli.server:server", "Run a node on its own."),
     "simulate": ("kraftcore.cli.simulate:simulate", "Run quorums in a simulation and try to break them."),

@@ -58,12 +58,17 @@ class Connection:
         async with admin.connect(
             bootstrap_servers=self.servers,
             bootstrap_controllers=self.controllers,
-            tls=self._tls(),
-            timing=self._timing(),
+            tls=self.tls(),
+            timing=self.timing(),
         ) as client:
             return await work(client)
 
-    def _tls(self) -> TlsFiles | None:
+    def tls(self) -> TlsFiles | None:
+        """How to encrypt, from ``security.protocol`` and ``ssl.*``; None: not.
+
+        Raises:
+            LocalError: settings that cannot be used.
+        """
         find = self.properties.get
         protocol = find("security.protocol", "PLAINTEXT").upper()
         if protocol not in ("PLAINTEXT", "SSL"):
@@ -73,15 +78,22 @@ class Connection:
         for kind in ("keystore", "truststore"):
             if find(f"ssl.{kind}.location") and find(f"ssl.{kind}.type", "JKS").upper() != "PEM":
                 raise LocalError(f"{self.config_path}: ssl.{kind}.type must be PEM")
-        if find("ssl.endpoint.identification.algorithm", "https").lower() != "https":
-            raise LocalError(f"{self.config_path}: ssl.endpoint.identification.algorithm must be https")
+        algorithm = find("ssl.endpoint.identification.algorithm", "https").strip().lower()
+        if algorithm not in ("https", ""):
+            raise LocalError(f"{self.config_path}: ssl.endpoint.identification.algorithm must be https, or empty")
         return TlsFiles(
             certificate=find("ssl.keystore.location"),
             ca=find("ssl.truststore.location"),
             key_password=find("ssl.key.password"),
+            check_host_name=algorithm != "",
         )
 
-    def _timing(self) -> Timing:
+    def timing(self) -> Timing:
+        """How long to wait, from ``default.api.timeout.ms`` and ``request.timeout.ms``.
+
+        Raises:
+            LocalError: no number.
+        """
         call_timeout_ms = self._milliseconds("default.api.timeout.ms", Timing().call_timeout_ms)
         return Timing(call_timeout_ms, self._milliseconds("request.timeout.ms", Timing().request_timeout_ms))
 
@@ -109,7 +121,7 @@ def connected(*, short: bool = False) -> Callable[[Callable[..., T]], Callable[.
             for name, value in given.items():
                 if value is None and parent is not None:
                     given[name] = parent.params.get(name)
-            return function(_connection(*given.values()), **options)
+            return function(make_connection(*given.values()), **options)
 
         return bootstrap_options(short=short)(command)
 
@@ -137,7 +149,13 @@ output_option = click.option(
 )
 
 
-def _connection(servers: str | None, controllers: str | None, config_path: str | None) -> Connection:
+def make_connection(servers: str | None, controllers: str | None, config_path: str | None) -> Connection:
+    """What the options say.
+
+    Raises:
+        UsageError: neither or both kinds of addresses.
+        LocalError, CorruptDataError, StorageError: the file cannot be used.
+    """
     if servers is not None and controllers is not None:
         raise click.UsageError("argument --bootstrap-controller: not allowed with argument --bootstrap-server")
     if servers is None and controllers is None:

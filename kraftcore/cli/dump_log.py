@@ -203,7 +203,7 @@ class LogDumper:
                 contents=self.contents,
                 skip_metadata=self.skip_metadata,
                 as_json=self.out.as_json,
-                metadata_records=_find_record if self.decode else None,
+                metadata_records=find_record if self.decode else None,
                 control_records={
                     number: (number.name, label, body) for number, (label, body) in CONTROL_RECORDS.items()
                 },
@@ -253,7 +253,12 @@ class LogDumper:
                 self.out.problem(f"  {before} is followed by {after}", kind="gap", path=path, after=before, next=after)
 
 
-def _find_record(number: int) -> tuple[str, type]:
+def find_record(number: int) -> tuple[str, type]:
+    """A metadata record type's name and class, for `BatchPrinter`.
+
+    Raises:
+        UnsupportedVersionError: no such type.
+    """
     found = record_class(number)
     return MetadataRecordType(number).name, found
 

@@ -36,6 +36,9 @@ A file needs as little as this (pydoc kraftcore.config.NodeConfig lists all sett
   listeners=CONTROLLER://127.0.0.1:9093
   controller.quorum.bootstrap.servers=127.0.0.1:9093
   log.dirs=/var/lib/kraftcore
+To have Prometheus watch it (extra "metrics"):
+  kraftcore.plugins=metrics
+  kraftcore.plugin.metrics.listen=127.0.0.1:9404
 
 \b
 One line an event on stdout; with --output json an object with "time" (ISO 8601), "event" and:
@@ -66,7 +69,9 @@ def start(ctx: click.Context, file: str, overrides: tuple[str, ...], output: str
     """Run a node as FILE says, until it is told to stop.
 
     FILE is a Kafka server's .properties file. The directory must be formatted (kraftcore storage format). The node
-    keeps the log, votes and leads; it has no state machine, so it writes no snapshots of its own.
+    keeps the log, votes and leads. Of a metadata log as Kafka writes it (or of nothing but the quorum's own
+    records) it writes snapshots, as metadata.log.max.record.bytes.between.snapshots and
+    metadata.log.max.snapshot.interval.ms say; any other log it keeps whole.
     """
     from kraftcore.cli.server_run import run_server
     from kraftcore.config import NodeConfig
@@ -77,11 +82,7 @@ def start(ctx: click.Context, file: str, overrides: tuple[str, ...], output: str
         if not equals or not key.strip():
             raise click.UsageError(f"--override {text}: write KEY=VALUE")
         properties[key.strip()] = value
-    # Nothing here can write a snapshot; what the file says of when to write one is for Kafka.
-    config = NodeConfig.from_properties(
-        file, properties=properties, snapshot_interval_ms=0, snapshot_bytes=(1 << 63) - 1
-    )
-    error = run_server(config, as_json=output == "json")
+    error = run_server(NodeConfig.from_properties(file, properties=properties), as_json=output == "json")
     if error is not None:
         raise KafkaFailure(error)
     ctx.exit(0)

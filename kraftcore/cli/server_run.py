@@ -7,7 +7,6 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,32 +14,17 @@ import click
 import trio
 
 from kraftcore import __version__
+from kraftcore.cli.server_registration import Registration
+from kraftcore.cli.server_state import MetadataRecords
 from kraftcore.config import NodeConfig
-from kraftcore.core.batch import RecordBatch
 from kraftcore.errors import KraftError
 from kraftcore.node import Node, open_node
 from kraftcore.node.events import LeaderChanged, NodeEvent, RoleChanged, SnapshotRestored, VotersChanged
 from kraftcore.node.opening import tcp_transport
 from kraftcore.raft.quorum import VoterSet
-from kraftcore.state_machine import SnapshotSink, StateMachine
 from kraftcore.transports.tcp import TcpTransport
 
 STOPPING = (signal.SIGTERM, signal.SIGINT)
-
-
-class LogOnly(StateMachine):
-    """No state: the log itself is what is kept."""
-
-    def apply(self, batch: RecordBatch) -> Sequence[Any] | None:
-        """Nothing to do."""
-        return None
-
-    def snapshot(self, sink: SnapshotSink) -> None:
-        """Refuse: an empty snapshot would make the log superfluous."""
-        raise NotImplementedError("a server without a state machine cannot write a snapshot")
-
-    def restore(self, values: Iterable[bytes]) -> None:
-        """The snapshot stays on disk as it came, for those who ask for it."""
 
 
 class Reporter:
@@ -133,9 +117,15 @@ class _Server:
                 raise failure
 
     async def _serve(self) -> None:
+        state = MetadataRecords()
         async with (
             tcp_transport(self._config) as self._transport,
-            open_node(self._config, LogOnly(), transport=self._transport) as node,
+            open_node(
+                self._config,
+                state,
+                transport=self._transport,
+                plugins=[Registration(state)] if self._config.can_become_voter else [],
+            ) as node,
         ):
             events = node.events(RoleChanged, LeaderChanged, VotersChanged, SnapshotRestored)
             self._node = node

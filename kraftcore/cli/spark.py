@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+import tempfile
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from datetime import date, datetime
+from contextlib import contextmanager, suppress
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -53,23 +56,34 @@ def _spark(master: str | None, memory: str, conf: tuple[str, ...]) -> Iterator[A
     # A session; its errors in one line.
     from kraftcore.plugins import spark as kraft
 
-    settings = {"spark__driver__memory": memory, "spark__sql__shuffle__partitions": "8"}
+    os.environ["TZ"] = "UTC"  # PySpark hands out times of this process's zone
+    time.tzset()
+    scratch = tempfile.TemporaryDirectory(prefix="kraftcore-spark-", ignore_cleanup_errors=True)
+    settings = {
+        "spark__driver__memory": memory,
+        "spark__sql__shuffle__partitions": "8",
+        "spark__sql__warehouse__dir": scratch.name,  # else Spark makes one where the command was called
+    }
     for one in conf:
         key, mark, value = one.partition("=")
         if not mark:
             raise click.UsageError(f"--conf {one}: expected KEY=VALUE")
         settings[key.replace(".", "__")] = value
-    session = kraft.session(master, **settings)
-    session.sparkContext.setLogLevel("OFF")
+    start = kraft.session  # first: without the extra this fails, and says what to install
     from pyspark.errors import PySparkException
 
+    session = None
     try:
+        session = start(master, **settings)
+        session.sparkContext.setLogLevel("OFF")
         yield session
     except PySparkException as error:
         text = str(error).strip().split("\nJVM stacktrace")[0].strip().splitlines()
         raise click.ClickException(text[0] if text else type(error).__name__) from None
     finally:
-        session.stop()
+        if session is not None:
+            session.stop()
+        scratch.cleanup()
 
 
 @click.group(
@@ -103,12 +117,17 @@ Examples:
     "--errors", type=click.Choice(["fail", "drop", "keep"]), default="drop", show_default=True,
     help="Damaged data: stop, leave it out, or take what can be read. It is listed in the table errors anyway.",
 )  # fmt: skip
+@click.option(
+    "--follow", "every_s", type=click.FloatRange(min=0.1), metavar="SECONDS",
+    help="Do not end: look for more every so many seconds, until interrupted.",
+)  # fmt: skip
 @_options
 def run(
     inputs: tuple[str, ...],
     more: tuple[str, ...],
     tables: str,
     errors: str,
+    every_s: float | None,
     master: str | None,
     memory: str,
     conf: tuple[str, ...],
@@ -122,6 +141,10 @@ def run(
 
     screen = Screen(quiet=quiet)
     with _spark(master, memory, conf) as session:
+        if every_s is not None:
+            with suppress(KeyboardInterrupt):
+                kraft.follow(session, [*inputs, *more], tables, every_s=every_s, errors=errors, report=screen.line)
+            return
         result = kraft.run(
             session, [*inputs, *more], tables, errors=errors, report=screen.line, progress=screen.progress
         )
@@ -162,7 +185,9 @@ def query(
 
 
 def _plain(value: object) -> object:
-    if isinstance(value, datetime | date):
+    if isinstance(value, datetime):
+        return value.replace(tzinfo=UTC).isoformat()
+    if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, bytes | bytearray):
         return bytes(value).hex()
@@ -188,6 +213,62 @@ def _print_table(names: list[str], rows: list[list[str]]) -> None:
     click.echo("  ".join(name.ljust(width) for name, width in zip(names, widths, strict=True)).rstrip())
     for row in rows:
         click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+@spark.command(
+    epilog="""\b
+Examples:
+  kraftcore spark state --tables /data/kraft --time 2026-11-21T14:05 partitions brokers
+  kraftcore spark state --tables /data/kraft --offset 300 --output json
+"""
+)
+@click.option("--tables", required=True, metavar="DIR", help="Folder of the tables.")
+@click.option("--offset", type=click.IntRange(min=0), help="Right after the record at this offset.")
+@click.option("--time", "at", metavar="TIME", help="At this moment: ISO 8601; UTC, unless it says otherwise.")
+@click.option("--cluster", "cluster_id", metavar="ID", help="Of this cluster only.")
+@click.option(
+    "--output", type=click.Choice(["table", "json"]), default="table", show_default=True,
+    help="Tables for people, or one JSON object a line.",
+)  # fmt: skip
+@click.argument("kinds", nargs=-1, metavar="[KIND]...")
+@_options
+def state(
+    tables: str,
+    offset: int | None,
+    at: str | None,
+    cluster_id: str | None,
+    output: str,
+    kinds: tuple[str, ...],
+    master: str | None,
+    memory: str,
+    conf: tuple[str, ...],
+    quiet: bool,
+) -> None:
+    """What was in force at an offset or a time; now, if neither is given.
+
+    KIND is leader, voters, topics, partitions, brokers, controllers, configs, features, quotas, scram_credentials,
+    acls, delegation_tokens or producer_ids; all if left out.
+    """
+    from kraftcore.plugins import spark as kraft
+
+    try:
+        moment = None if at is None else datetime.fromisoformat(at)
+    except ValueError:
+        raise click.UsageError(f"--time {at}: expected ISO 8601, as 2026-11-21T14:05") from None
+    with _spark(master, memory, conf) as session:
+        found = kraft.state_as_of(session, tables, cluster_id=cluster_id, offset=offset, time=moment)
+        for kind in kinds:
+            if kind not in found:
+                raise click.UsageError(f"{kind}: there is no such kind; known are {', '.join(found)}")
+        for kind in kinds or found:
+            rows = found[kind].collect()
+            if output == "json":
+                for row in rows:
+                    line = {"kind": kind, **row.asDict(recursive=True)}
+                    click.echo(json.dumps(line, default=_plain))
+            elif rows:
+                click.echo(f"{kind}:")
+                _print_table(found[kind].columns, [[_text(value) for value in row] for row in rows])
 
 
 @spark.command(

@@ -137,7 +137,6 @@ log.local.retention.ms
 log.message.timestamp.after.max.ms
 log.message.timestamp.before.max.ms
 log.message.timestamp.type
-log.preallocate
 log.retention.bytes
 log.retention.check.interval.ms
 log.retention.hours
@@ -149,7 +148,6 @@ log.roll.jitter.ms
 log.roll.ms
 log.segment.bytes
 log.segment.delete.delay.ms
-max.connection.creation.rate
 max.connections.per.ip.overrides
 max.incremental.fetch.session.cache.slots
 max.request.partition.size.limit

@@ -23,6 +23,7 @@ from kraftcore.transports.base import Address
 _Given = TypeVar("_Given")
 _Kept = TypeVar("_Kept")
 _BATCH_OVERHEAD = 4096  # at most, of a Fetch response around its records
+PREALLOCATE_BYTES = 256 * 1024  # thousands of small batches between two writes of zeros
 
 
 class _Converted(Generic[_Given, _Kept]):
@@ -75,33 +76,37 @@ class NodeConfig:
         create: ``kraftcore.create``; what to do with an empty directory: None is an error, ``standalone`` formats it
             as a quorum of one, ``join`` formats it without voters, to be added or to join by itself.
         plugins: ``kraftcore.plugins``, names of installed plugins to load.
+        plugin_settings: what begins with ``kraftcore.plugin.``, without that: ``NAME.SETTING`` of a plugin.
         tls: how to encrypt, from ``ssl.*`` and ``listener.security.protocol.map``; None: plain text.
         election_timeout_ms: ``controller.quorum.election.timeout.ms``, 1000; a random time up to as much is added.
         fetch_timeout_ms: ``controller.quorum.fetch.timeout.ms``, 2000: without a leader's answer, call an election.
-        election_backoff_max_ms: ``controller.quorum.election.backoff.max.ms``, 1000.
-        request_timeout_ms: ``controller.quorum.request.timeout.ms``, 2000.
+        election_backoff_max_ms: ``controller.quorum.election.backoff.max.ms``, 1000: longest pause before a new try.
+        request_timeout_ms: ``controller.quorum.request.timeout.ms``, 2000, of a request to another node.
         retry_backoff_ms: ``controller.quorum.retry.backoff.ms``, 20, after a failed request to one peer.
         discovery_pause_ms: ``kraftcore.discovery.pause.ms``, 100, between two fruitless questions for the leader.
         fetch_max_wait_ms: ``kraftcore.fetch.max.wait.ms``, 500 as in Kafka: how long a leader holds a Fetch.
-        fetch_max_bytes: ``controller.quorum.fetch.max.bytes``, 1 MiB.
-        fetch_snapshot_max_bytes: ``controller.quorum.fetch.snapshot.max.bytes``, 1 MiB.
+        fetch_max_bytes: ``controller.quorum.fetch.max.bytes``, 1 MiB: records in one Fetch, but one batch at least.
+        fetch_snapshot_max_bytes: ``controller.quorum.fetch.snapshot.max.bytes``, 1 MiB: of a snapshot at once.
         high_watermark_linger_ms: ``kraftcore.high.watermark.linger.ms``, 1: how long a follower that lacks nothing but
             the latest high watermark is kept waiting for records to come along with it; 0: not at all, as Kafka.
         fast_failover: ``kraftcore.fast.failover``, true: an election begins when the leader's connection breaks,
             not only at ``fetch_timeout_ms``.
         segment_bytes: ``metadata.log.segment.bytes``, 1 GiB; in a file at least 8 MiB, as in Kafka
             (``internal.metadata.log.segment.bytes`` takes less).
-        segment_ms: ``metadata.log.segment.ms``, 7 days.
+        segment_ms: ``metadata.log.segment.ms``, 7 days: oldest record of the segment that is written to.
         max_batch_bytes: ``internal.metadata.max.batch.size.in.bytes``, 8 MiB, or ``segment_bytes`` if that is less.
-        index_interval_bytes: ``kraftcore.index.interval.bytes``, 4096 as in Kafka.
-        index_bytes_max: ``kraftcore.index.bytes.max``, 10 MiB as in Kafka.
-        file_delete_delay_ms: ``internal.metadata.delete.delay.millis``, 60000.
+        index_interval_bytes: ``kraftcore.index.interval.bytes``, 4096 as in Kafka: of log between two index entries.
+        index_bytes_max: ``kraftcore.index.bytes.max``, 10 MiB as in Kafka: size of an index file.
+        file_delete_delay_ms: ``internal.metadata.delete.delay.millis``, 60000: until a superseded file is removed.
         tail_bytes: ``kraftcore.tail.bytes``, 8 MiB of the log's end are kept in memory.
-        snapshot_bytes: ``metadata.log.max.record.bytes.between.snapshots``, 20 MiB.
+        preallocate: ``log.preallocate``, false: write 256 KiB of zeros ahead of small appends. Syncs are quicker then; see
+            ``preallocate_bytes`` of ``kraftcore.core.log_config.LogConfig``.
+        snapshot_bytes: ``metadata.log.max.record.bytes.between.snapshots``, 20 MiB: applied since the last snapshot,
+            then another is written.
         snapshot_interval_ms: ``metadata.log.max.snapshot.interval.ms``, 1 hour; 0: no snapshot because of time.
         retention_bytes: ``metadata.max.retention.bytes``, 100 MiB of log and snapshots; negative: no limit.
         retention_ms: ``metadata.max.retention.ms``, 7 days; negative: no limit.
-        cleaning_period_ms: ``kraftcore.cleaning.period.ms``, 60000 as in Kafka.
+        cleaning_period_ms: ``kraftcore.cleaning.period.ms``, 60000 as in Kafka: how often to look for what to delete.
         append_linger_ms: ``controller.quorum.append.linger.ms``; 0, where Kafka has 25: a batch already takes
             everything that arrives while the one before it is flushed.
         max_bytes_in_flight: ``kraftcore.max.bytes.in.flight``, 32 MiB proposed and not committed; then ``append``
@@ -109,14 +114,25 @@ class NodeConfig:
         session_expiry_ms: ``kraftcore.session.expiry.ms``, 7 days: how long a client's last proposals are remembered.
         inline_flush_bytes: ``kraftcore.inline.flush.bytes``, 256 KiB: a larger flush goes to a thread.
         shutdown_timeout_ms: ``kraftcore.shutdown.timeout.ms``, 5000 as in Kafka, to hand leadership over.
-        max_frame_bytes: ``socket.request.max.bytes``, 100 MiB.
-        max_connections: ``max.connections``, 1000 (Kafka: no limit).
-        max_connections_per_peer: ``max.connections.per.ip``, 1000 (Kafka: no limit).
+        max_frame_bytes: ``socket.request.max.bytes``, 100 MiB: longest request or response.
+        max_connections: ``max.connections``, 1000 accepted at a time (Kafka: no limit).
+        max_connections_per_peer: ``max.connections.per.ip``, 1000 from one address (Kafka: no limit).
+        max_connection_creation_rate: ``max.connection.creation.rate``, 2000 a second (Kafka: no limit).
+        max_in_flight: ``kraftcore.max.in.flight``, 1000 requests of one connection being served; then no more is read
+            from it.
         connection_memory_bytes: ``kraftcore.connection.memory.bytes``, 128 MiB: most that one connection may buffer.
+        receive_memory_bytes: ``kraftcore.receive.memory.bytes``, 512 MiB: most that frames of all connections may take
+            while they arrive; then the oldest of them is given up, with its connection.
         handshake_timeout_ms: ``kraftcore.handshake.timeout.ms``, 10000, for TLS and the first request.
-        idle_timeout_ms: ``connections.max.idle.ms``, 600000; negative in a file: never.
-        reconnect_backoff_ms: ``kraftcore.reconnect.backoff.ms``, 50 as in Kafka.
-        reconnect_backoff_max_ms: ``kraftcore.reconnect.backoff.max.ms``, 1000 (Kafka: 500).
+        frame_timeout_ms: ``kraftcore.frame.timeout.ms``, 10000, for a frame that has begun to arrive, besides what
+            its length takes at ``min_bytes_per_second``.
+        min_bytes_per_second: ``kraftcore.min.bytes.per.second``, 256 KiB: slowest sender of long frames.
+        stuck_timeout_ms: ``kraftcore.stuck.timeout.ms``, 1000: a connection on which a request timed out and nothing at
+            all came for so long is made anew.
+        idle_timeout_ms: ``connections.max.idle.ms``, 600000: then an unused connection is closed; negative in a
+            file: never.
+        reconnect_backoff_ms: ``kraftcore.reconnect.backoff.ms``, 50 as in Kafka: first pause when connecting failed.
+        reconnect_backoff_max_ms: ``kraftcore.reconnect.backoff.max.ms``, 1000 (Kafka: 500): it doubles up to this.
         ignored: properties of Kafka in the file that mean nothing to a node, for the server to say so.
 
     Raises:
@@ -137,6 +153,7 @@ class NodeConfig:
     topic_id: Uuid = METADATA_TOPIC_ID
     create: Literal["standalone", "join"] | None = None
     plugins: tuple[str, ...] = ()
+    plugin_settings: Mapping[str, str] = field(default_factory=dict, hash=False)
     tls: TlsConfig | None = None
 
     election_timeout_ms: int = 1000
@@ -158,6 +175,7 @@ class NodeConfig:
     index_bytes_max: int = 10 * 1024**2
     file_delete_delay_ms: int = 60_000
     tail_bytes: int = 8 * 1024**2
+    preallocate: bool = False
 
     snapshot_bytes: int = 20 * 1024**2
     snapshot_interval_ms: int = 3_600_000
@@ -174,8 +192,14 @@ class NodeConfig:
     max_frame_bytes: int = 100 * 1024**2
     max_connections: int = 1000
     max_connections_per_peer: int = 1000
+    max_connection_creation_rate: int = 2000
+    max_in_flight: int = 1000
     connection_memory_bytes: int = 128 * 1024**2
+    receive_memory_bytes: int = 512 * 1024**2
     handshake_timeout_ms: int = 10_000
+    frame_timeout_ms: int = 10_000
+    min_bytes_per_second: int = 256 * 1024
+    stuck_timeout_ms: int = 1000
     idle_timeout_ms: int = 600_000
     reconnect_backoff_ms: int = 50
     reconnect_backoff_max_ms: int = 1000
@@ -190,11 +214,13 @@ class NodeConfig:
     def __post_init__(self) -> None:
         self._set("directory", os.fspath(self.directory))
         self._set("plugins", tuple(self.plugins))
+        self._set("plugin_settings", dict(self.plugin_settings))
         self._convert()
         self._check_values()
         self._check_listeners()
         self._check_quorum()
         self._check_sizes()
+        self._check_plugins()
 
     @classmethod
     def from_properties(
@@ -292,6 +318,7 @@ class NodeConfig:
             max_batch_bytes=self.max_batch_bytes,
             file_delete_delay_ms=self.file_delete_delay_ms,
             tail_bytes=self.tail_bytes,
+            preallocate_bytes=PREALLOCATE_BYTES if self.preallocate else 0,
             topic_id=self.topic_id,
         )
 
@@ -420,6 +447,17 @@ class NodeConfig:
                 ["bootstrap_servers"],
             )
 
+    def _check_plugins(self) -> None:
+        for key in self.plugin_settings:
+            name, dot, setting = key.partition(".")
+            if not (dot and setting) or name not in self.plugins:
+                names = ", ".join(self.plugins) or "none"
+                raise ConfigError(
+                    f"{label('plugin_settings')} has {key!r}, a setting of no plugin that is loaded: "
+                    f"{label('plugins')} names {names}{suggestion(name, self.plugins)}",
+                    ["plugin_settings", "plugins"],
+                )
+
     def _check_sizes(self) -> None:
         if self.fetch_max_wait_ms and self.fetch_max_wait_ms >= min(self.request_timeout_ms, self.fetch_timeout_ms):
             raise ConfigError(
@@ -442,6 +480,12 @@ class NodeConfig:
                 f"{label('connection_memory_bytes')} is {self.connection_memory_bytes}: a connection must be able to "
                 f"buffer one frame of max_frame_bytes ({self.max_frame_bytes})",
                 ["connection_memory_bytes", "max_frame_bytes"],
+            )
+        if self.receive_memory_bytes < self.max_frame_bytes:
+            raise ConfigError(
+                f"{label('receive_memory_bytes')} is {self.receive_memory_bytes}: one frame of max_frame_bytes "
+                f"({self.max_frame_bytes}) must find room in it",
+                ["receive_memory_bytes", "max_frame_bytes"],
             )
         if self.reconnect_backoff_max_ms < self.reconnect_backoff_ms:
             raise ConfigError(

@@ -63,8 +63,14 @@ NUMBERS: dict[str, Number] = {
     "max_frame_bytes": Number("socket.request.max.bytes", 1024),
     "max_connections": Number("max.connections", 1),
     "max_connections_per_peer": Number("max.connections.per.ip", 1),
+    "max_connection_creation_rate": Number("max.connection.creation.rate", 1),
+    "max_in_flight": Number(OWN + "max.in.flight", 1),
     "connection_memory_bytes": Number(OWN + "connection.memory.bytes", 64 * 1024, INT64_MAX),
+    "receive_memory_bytes": Number(OWN + "receive.memory.bytes", 64 * 1024, INT64_MAX),
     "handshake_timeout_ms": Number(OWN + "handshake.timeout.ms", 1),
+    "frame_timeout_ms": Number(OWN + "frame.timeout.ms", 1),
+    "min_bytes_per_second": Number(OWN + "min.bytes.per.second", 1),
+    "stuck_timeout_ms": Number(OWN + "stuck.timeout.ms", 1),
     "idle_timeout_ms": Number("connections.max.idle.ms", 1, INT64_MAX, low_in_file=-INT64_MAX),
     "reconnect_backoff_ms": Number(OWN + "reconnect.backoff.ms", 1),
     "reconnect_backoff_max_ms": Number(OWN + "reconnect.backoff.max.ms", 1),
@@ -72,6 +78,7 @@ NUMBERS: dict[str, Number] = {
 FLAGS: dict[str, str] = {
     "auto_join": QUORUM + "auto.join.enable",
     "fast_failover": OWN + "fast.failover",
+    "preallocate": "log.preallocate",
     "reluctant": OWN + "reluctant",
 }
 # What is neither a number nor a flag, or is put together from several properties.
@@ -87,6 +94,7 @@ OTHERS: dict[str, str] = {
     "topic_id": OWN + "topic.id",
     "create": OWN + "create",
     "plugins": OWN + "plugins",
+    "plugin_settings": OWN + "plugin.",
     "tls": "ssl.keystore.location",
 }
 KEYS: dict[str, str] = {**{field: number.key for field, number in NUMBERS.items()}, **FLAGS, **OTHERS}

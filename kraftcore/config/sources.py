@@ -137,6 +137,8 @@ def config_from_environment(prefix: str, environment: Mapping[str, str], overrid
             continue
         name = variable.removeprefix(prefix)
         key = names.get(name)
+        if key is None and name.startswith(_PLUGIN_PREFIX):  # KRAFTCORE_PLUGIN_METRICS_LISTEN
+            key = KEYS["plugin_settings"] + name.removeprefix(_PLUGIN_PREFIX).lower().replace("_", ".", 1)
         if key is None:
             close = suggestion(name, names)
             if close:
@@ -194,6 +196,10 @@ def _settings(properties: Properties, ignored: list[str], overrides: Mapping[str
         settings["topic_id"] = _uuid(properties, KEYS["topic_id"])
     if KEYS["plugins"] in properties:
         settings["plugins"] = tuple(properties.list(KEYS["plugins"]))
+    prefix = KEYS["plugin_settings"]
+    found = {key.removeprefix(prefix): properties.get(key) for key in properties.names if key.startswith(prefix)}
+    if found:
+        settings["plugin_settings"] = found
     voters = properties.get(KEYS["voters"])
     if voters:
         settings["voters"] = voters
@@ -334,6 +340,8 @@ def _uuid(properties: Properties, key: str) -> Uuid:
 
 
 def _is_read(key: str) -> bool:
+    if key.startswith(KEYS["plugin_settings"]):
+        return True
     if key.startswith(_LISTENER_PREFIX):
         # listener.name.controller.ssl.client.auth; other listeners' and other settings are Kafka's to read.
         return True
@@ -344,4 +352,5 @@ def _variable(key: str) -> str:
     return key.replace(".", "_").replace("-", "_").upper()
 
 
+_PLUGIN_PREFIX = "PLUGIN_"
 _KEYS_READ = frozenset(KEYS.values())

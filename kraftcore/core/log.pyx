@@ -472,7 +472,9 @@ cdef class Log(LogFolder):
             expected = segment.next_offset
             if segment.gone or segment.sealed != (segment is not self.active):
                 problems.append(f"segment {segment.base_offset}: gone {segment.gone}, sealed {segment.sealed}")
-            if self.files.stat(segment.path + ".log").size != segment.size and self.failure is None:
+            if self.failure is None and (
+                self.files.stat(segment.path + ".log").size != max(segment.size, segment.file_end)
+            ):
                 problems.append(f"segment {segment.base_offset}: size differs from the file's")
             last = -1
             for offset, position in segment.index_entries():

@@ -208,7 +208,14 @@ class _Recovery:
             else:
                 size, reason, epochs = segment.recover(epoch, stored.durable_offset if stored else _OFFSET_MAX)
                 self.read_again[base] = epochs
-                if reason is not None:
+                if reason is not None and more and segment.ends_in_zeros():
+                    # Written ahead, and not yet cut off for good when the next segment began. That one says whether
+                    # batches are missing here.
+                    self.actions.append(f"{path}: cut from {size} to {segment.size} bytes: zeros written ahead")
+                    segment.cut_damage()
+                elif reason is not None:
+                    if segment.ends_in_zeros():
+                        reason = "zeros written ahead"
                     self.damage(segment.next_offset, more, stored, path, segment.size, reason)
                     self.actions.append(f"{path}: cut from {size} to {segment.size} bytes: {reason}")
                     segment.cut_damage()

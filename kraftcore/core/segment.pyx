@@ -27,6 +27,10 @@ from kraftcore.errors import CorruptDataError, InvariantError, StorageError
 cdef enum:
     SCAN_BYTES = 1 << 20         # how much a scan reads at a time
     UNKNOWN_TIMESTAMP = -2
+    AHEAD_BYTES_MAX = 1 << 20
+    SMALL = 16                   # an append larger than this part of what is written ahead gains nothing by it
+
+cdef uint8_t ZEROS[AHEAD_BYTES_MAX]
 
 
 @cython.final
@@ -38,6 +42,7 @@ cdef class Segment:
         base_offset: of its first batch, and its name.
         next_offset: one past its last record.
         size: bytes of batches.
+        file_end: where the zeros written ahead end, 0 when there are none.
         max_timestamp: largest of its batches, ms; -1 when it has none.
         max_timestamp_offset: last offset of the first batch that had it.
         last_epoch: leader epoch of its last batch; -1 when it is empty.
@@ -58,6 +63,7 @@ cdef class Segment:
         self.first_timestamp = UNKNOWN_TIMESTAMP
         self.created_ms = now_ms
         self.interval_bytes = config.index_interval_bytes
+        self.ahead_bytes = config.preallocate_bytes
         self.offsets = Index(self.path + ".index", OFFSET_ENTRY, base_offset, config.index_bytes_max)
         self.times = Index(self.path + ".timeindex", TIME_ENTRY, base_offset, config.index_bytes_max)
 
@@ -109,6 +115,7 @@ cdef class Segment:
         if not self.sealed:
             self.attach()
             self.note_time()
+            self.trim()
             self.offsets.write_out()
             self.times.write_out()
             self.sealed = True
@@ -181,7 +188,28 @@ cdef class Segment:
         if self.log is None:
             self.attach()
         log = self.log  # a failing flush in the other thread may close it meanwhile
+        if self.size + size > self.file_end and size <= self.ahead_bytes // SMALL:
+            self.write_ahead(log)
         log.pwrite(p, size, self.size)
+        return 0
+
+    cdef int write_ahead(self, File log) except -1:
+        # Zeros, not just reserved blocks: only overwriting spares the file system a change of its own at each sync.
+        cdef int64_t start = max(self.size, self.file_end), end = start + self.ahead_bytes
+        end = min(end - end % self.ahead_bytes, <int64_t>SEGMENT_BYTES_MAX)
+        try:
+            log.pwrite(ZEROS, end - start, start)
+        except StorageError:  # a full disk may still hold the append itself
+            self.ahead_bytes = 0
+            log.resize(start)
+            end = 0
+        self.file_end = end
+        return 0
+
+    cdef int trim(self) except -1:
+        if self.file_end > self.size:
+            self.log.resize(self.size)
+        self.file_end = 0
         return 0
 
     cdef int note(self, const BatchHeader *header) except -1:
@@ -342,6 +370,7 @@ cdef class Segment:
             self.offsets.cut_from(offset)
             self.times.cut_from(offset)
             self.log.resize(position)
+            self.file_end = 0
             self.log.flush(True)
             self.size, self.next_offset = position, offset
             self.find_largest_timestamp()
@@ -395,7 +424,7 @@ cdef class Segment:
         self.attach()
         self.offsets.entries = self.offsets.written = 0
         self.times.entries = self.times.written = 0
-        self.size, self.next_offset, self.since_entry = 0, self.base_offset, 0
+        self.size, self.next_offset, self.since_entry, self.file_end = 0, self.base_offset, 0, 0
         self.max_timestamp, self.max_timestamp_offset, self.last_epoch = -1, self.base_offset, -1
         self.control_offsets = []
         self.first_timestamp = UNKNOWN_TIMESTAMP
@@ -477,6 +506,19 @@ cdef class Segment:
         ):
             self.since_entry = 0
         return self.note(header)
+
+    def ends_in_zeros(self):
+        """Whether nothing but zeros follows the batches that ``recover`` found: what ``preallocate`` leaves behind."""
+        cdef int64_t position = self.size, got, at
+        cdef uint8_t page[LOOK_BYTES]
+        while True:
+            got = self.log.pread(page, LOOK_BYTES, position)
+            for at in range(got):
+                if page[at]:
+                    return False
+            position += got
+            if got < LOOK_BYTES:
+                return position > self.size
 
     def cut_damage(self):
         """Shorten the file to the batches that ``recover`` found intact."""

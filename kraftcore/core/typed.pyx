@@ -3,21 +3,24 @@
 The plans of plan.pyx say what to read; each value goes to a column of the tree that mirrors the class's layout. What a
 version does not have, or a record leaves out, gets the field's default, as the object decoder gives it. A record that
 cannot be decoded leaves nothing behind and is reported by its row; why, the object decoder can tell.
+
+A column may lag behind the struct it belongs to: it gets its defaults all at once, when its next value comes or at the
+end. So what records leave out costs nothing, and they leave out most.
 """
 
 cimport cython
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from cpython.mem cimport PyMem_Calloc, PyMem_Free
-from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.stdlib cimport free
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from kraftcore.core.bytes cimport load_int16, load_int32, load_int64, load_uint32, read_uvarint32
-from kraftcore.core.chunks cimport import_pyarrow, make_buffer
-from kraftcore.core.column_pass cimport Column, grow
+from kraftcore.core.chunks cimport import_pyarrow
+from kraftcore.core.column_tree cimport (
+    Arena, Node, arrow_type, catch_up, cut, drop, harvest, plant, put_float, put_null, put_text, put_uuid, put_word,
+    set_bit, set_end, settle, start,
+)
 from kraftcore.core.plan cimport Codec, FieldPlan, StructPlan, codec_of
 from kraftcore.core.struct cimport (
-    BOOL, BYTES, FLOAT64, INT16, INT32, INT64, INT8, RECORDS, STRING, STRUCT, UINT16, UINT32, UUID, Field, layout_of,
+    BOOL, BYTES, FLOAT64, INT16, INT32, INT64, INT8, RECORDS, STRING, STRUCT, UINT16, UUID, Field, layout_of,
 )
 from kraftcore.core.text cimport is_utf8
 
@@ -26,31 +29,9 @@ from kraftcore.errors import LocalError
 __all__ = ["RecordColumns"]
 
 cdef enum:
-    FIELDS_MAX = 64            # of one struct: a bit set tells which were read
-    ENDS_MAX = 0x7FFFFFFF      # Arrow's int32 offsets
     LONGEST_STRING = 0x7FFF
-    UUID_TEXT = 22
     FRAME = 1
-
-cdef const char *BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
-
-cdef struct Node:
-    # A column, or a list's items. Structs have one node a field of the layout.
-    int kind
-    int width                  # bytes of a fixed-size value
-    bint is_array
-    bint null_default
-    int64_t default_int
-    double default_float
-    const char *default_text
-    Py_ssize_t default_size
-    int64_t length
-    Column valid
-    Column ends
-    Column data
-    Node *fields
-    Py_ssize_t field_count
-    Node *item
+    RECENT = 8
 
 cdef struct Walk:
     # A struct at one version: which node each value goes to.
@@ -58,137 +39,22 @@ cdef struct Walk:
     int *fields
     int *tagged
     Walk **inner               # by node
-    int *absent                # nodes without a place in the wire order
-    Py_ssize_t absent_count
 
 cdef struct Cursor:
     const uint8_t *p
     const uint8_t *end
 
 
-cdef inline bint set_bit(Column *column, int64_t i, bint value) noexcept nogil:
-    if not grow(column, (i >> 3) + 1):
-        return False
-    if i & 7 == 0:
-        column.data[i >> 3] = 0
-    if value:
-        column.data[i >> 3] |= <uint8_t>(1 << (i & 7))
-    else:
-        column.data[i >> 3] &= <uint8_t>~(1 << (i & 7))
-    return True
-
-
-cdef inline bint set_end(Node *node, int64_t end) noexcept nogil:
-    # Where the value that is being added ends; the caller counts it.
-    if end > ENDS_MAX or not grow(&node.ends, 4 * (node.length + 2)):
-        return False
-    (<int32_t *>node.ends.data)[node.length + 1] = <int32_t>end
-    return True
-
-
-cdef inline int64_t last_end(const Node *node) noexcept nogil:
-    return (<int32_t *>node.ends.data)[node.length]
-
-
-cdef inline bint put_text(Node *node, const uint8_t *p, Py_ssize_t size) noexcept nogil:
-    cdef int64_t used = last_end(node)
-    if used + size > ENDS_MAX or not grow(&node.data, used + size):
-        return False
-    memcpy(node.data.data + used, p, size)
-    return set_end(node, used + size)
-
-
-cdef inline bint put_word(Node *node, int64_t value) noexcept nogil:
-    cdef uint8_t *at
-    if node.kind == BOOL:
-        return set_bit(&node.data, node.length, value != 0)
-    if not grow(&node.data, (node.length + 1) * node.width):
-        return False
-    at = node.data.data + node.length * node.width
-    if node.width == 4:
-        (<int32_t *>at)[0] = <int32_t>value
-    elif node.width == 8:
-        (<int64_t *>at)[0] = value
-    elif node.width == 2:
-        (<int16_t *>at)[0] = <int16_t>value
-    else:
-        (<int8_t *>at)[0] = <int8_t>value
-    return True
-
-
-cdef inline bint put_float(Node *node, double value) noexcept nogil:
-    if not grow(&node.data, (node.length + 1) * 8):
-        return False
-    (<double *>(node.data.data))[node.length] = value
-    return True
-
-
-cdef bint put_uuid(Node *node, const uint8_t *p) noexcept nogil:
-    # base64url without padding, as Kafka writes ids.
-    cdef int64_t used = last_end(node)
-    cdef uint8_t *to
-    cdef uint32_t three
-    cdef int i
-    if used + UUID_TEXT > ENDS_MAX or not grow(&node.data, used + UUID_TEXT):
-        return False
-    to = node.data.data + used
-    for i in range(5):
-        three = (<uint32_t>p[3 * i] << 16) | (<uint32_t>p[3 * i + 1] << 8) | p[3 * i + 2]
-        to[4 * i] = BASE64[three >> 18]
-        to[4 * i + 1] = BASE64[(three >> 12) & 63]
-        to[4 * i + 2] = BASE64[(three >> 6) & 63]
-        to[4 * i + 3] = BASE64[three & 63]
-    to[20] = BASE64[p[15] >> 2]
-    to[21] = BASE64[(p[15] & 3) << 4]
-    return set_end(node, used + UUID_TEXT)
-
-
-cdef bint put_default(Node *node, bint as_null) noexcept nogil:
-    # One more value: the default, or null with whatever must stand below it.
-    cdef Py_ssize_t i
-    cdef bint null = as_null or node.null_default
-    cdef bint done
-    if not set_bit(&node.valid, node.length, not null):
-        return False
-    if node.is_array:
-        done = set_end(node, last_end(node))
-    elif node.kind == STRUCT:
-        done = True
-        for i in range(node.field_count):
-            done = done and put_default(&node.fields[i], False)
-    elif node.kind == STRING or node.kind == BYTES or node.kind == RECORDS or node.kind == UUID:
-        if null:
-            done = set_end(node, last_end(node))
-        else:
-            done = put_text(node, <const uint8_t *>node.default_text, node.default_size)
-    elif node.kind == FLOAT64:
-        done = put_float(node, node.default_float)
-    else:
-        done = put_word(node, node.default_int)
-    node.length += done
-    return done
-
-
-cdef void cut(Node *node, int64_t length) noexcept nogil:
-    # Takes values beyond `length` back.
-    cdef Py_ssize_t i
-    node.length = length
-    if node.is_array:
-        cut(node.item, (<int32_t *>node.ends.data)[length])
-    elif node.kind == STRUCT:
-        for i in range(node.field_count):
-            cut(&node.fields[i], length)
-
-
 cdef bint take_struct(Node *node, const Walk *walk, Cursor *c) noexcept:
     cdef const StructPlan *plan = walk.plan
     cdef const FieldPlan *field
-    cdef uint64_t seen = 0
     cdef Py_ssize_t i
     cdef int at
     for i in range(plan.field_count):
         field = &plan.fields[i]
         at = walk.fields[i]
+        if not catch_up(&node.fields[at], node.length):
+            return False
         if not take_value(&node.fields[at], field, walk.inner[at], field.nullable, c):
             return False
     if plan.flexible:
@@ -196,16 +62,12 @@ cdef bint take_struct(Node *node, const Walk *walk, Cursor *c) noexcept:
             return False
         if c.p[0] == 0:
             c.p += 1
-        elif not take_tagged(node, walk, c, &seen):
-            return False
-    for i in range(walk.absent_count):
-        at = walk.absent[i]
-        if not (seen >> at) & 1 and not put_default(&node.fields[at], False):
-            return False
+        else:
+            return take_tagged(node, walk, c)
     return True
 
 
-cdef bint take_tagged(Node *node, const Walk *walk, Cursor *c, uint64_t *seen) noexcept:
+cdef bint take_tagged(Node *node, const Walk *walk, Cursor *c) noexcept:
     cdef uint32_t count, tag, size
     cdef int64_t last = -1
     cdef const uint8_t *end = c.end
@@ -227,12 +89,11 @@ cdef bint take_tagged(Node *node, const Walk *walk, Cursor *c, uint64_t *seen) n
                 at = walk.tagged[i]
                 c.p = p
                 c.end = p + size
-                if not take_value(
+                if not catch_up(&node.fields[at], node.length) or not take_value(
                     &node.fields[at], &walk.plan.tagged[i], walk.inner[at], walk.plan.tagged[i].nullable, c
                 ) or c.p != c.end:
                     return False
                 c.end = end
-                seen[0] |= <uint64_t>1 << at
                 break
         p += size
     c.p = p
@@ -265,7 +126,7 @@ cdef bint take_value(Node *node, const FieldPlan *field, const Walk *inner, bint
     if field.is_array:
         length = take_length(field, 4, nullable, c)
         if length == -1:
-            return put_default(node, True)
+            return put_null(node)
         if length < 0 or length > (c.end - c.p) // field.unit:
             return False
         item = node.item
@@ -293,12 +154,12 @@ cdef bint take_item(Node *node, const FieldPlan *field, const Walk *inner, bint 
                 return False
             c.p = p + 1
             if <int8_t>p[0] < 0:
-                return put_default(node, True)
+                return put_null(node)
         done = take_struct(node, inner, c)
     elif kind == STRING or kind == BYTES or kind == RECORDS:
         length = take_length(field, 2 if kind == STRING else 4, nullable, c)
         if length == -1:
-            return put_default(node, True)
+            return put_null(node)
         if length < 0 or length > c.end - c.p:
             return False
         if kind == STRING and (length > LONGEST_STRING or not is_text(c.p, length)):
@@ -354,173 +215,30 @@ cdef inline bint is_text(const uint8_t *p, Py_ssize_t size) noexcept:
     return high < 0x80 or is_utf8(p, size)
 
 
-@cython.final
-@cython.auto_pickle(False)
-cdef class _Arena:
-    # Memory of the tree and the walks, and the bytes of the defaults.
-    cdef list blocks
-    cdef list kept
-
-    def __cinit__(self):
-        self.blocks = []
-        self.kept = []
-
-    def __dealloc__(self):
-        for block in self.blocks:
-            PyMem_Free(<void *><size_t>block)
-
-    cdef void *take(self, Py_ssize_t count, size_t size) except NULL:
-        cdef void *block = PyMem_Calloc(max(count, 1), size)
-        if block == NULL:
-            raise MemoryError
-        self.blocks.append(<size_t>block)
-        return block
-
-
-cdef int plant(_Arena arena, Node *node, object cls) except -1:
-    # The nodes of a struct's fields.
-    cdef tuple fields = layout_of(cls).fields
-    cdef Py_ssize_t i
-    if len(fields) > FIELDS_MAX:
-        raise LocalError(f"{cls.__name__} has more than {FIELDS_MAX} fields")
-    node.kind = STRUCT
-    node.field_count = len(fields)
-    node.fields = <Node *>arena.take(len(fields), sizeof(Node))
-    for i in range(node.field_count):
-        plant_field(arena, &node.fields[i], fields[i])
-    return 0
-
-
-cdef int plant_field(_Arena arena, Node *node, Field field) except -1:
-    cdef object default = None if field.builds else field.default
-    node.kind = field.kind
-    node.is_array = field.is_array
-    node.width = {BOOL: 0, INT8: 1, INT16: 2, UINT16: 4, INT32: 4, UINT32: 8, INT64: 8, FLOAT64: 8}.get(field.kind, 0)
-    if field.is_array:
-        node.null_default = not field.builds
-        node.item = <Node *>arena.take(1, sizeof(Node))
-        node.item.kind = field.kind
-        node.item.width = node.width
-        if field.kind == STRUCT:
-            plant(arena, node.item, field.struct_class)
-        return 0
-    if field.kind == STRUCT:
-        node.null_default = not field.builds
-        plant(arena, node, field.struct_class)
-    elif default is None:
-        node.null_default = True
-    elif field.kind in (STRING, BYTES, RECORDS, UUID):
-        text = bytes(default) if field.kind in (BYTES, RECORDS) else str(default).encode()
-        arena.kept.append(text)
-        node.default_text = PyBytes_AS_STRING(text)
-        node.default_size = PyBytes_GET_SIZE(text)
-    elif field.kind == FLOAT64:
-        node.default_float = default
-    else:
-        node.default_int = default
-    return 0
-
-
-cdef Walk *route(_Arena arena, const StructPlan *plan, object cls) except NULL:
+cdef Walk *route(Arena arena, const StructPlan *plan, object cls) except NULL:
     # Plan and layout, side by side.
     cdef object layout = layout_of(cls)
     cdef tuple fields = layout.fields
     cdef Py_ssize_t i, count = len(fields)
     cdef Walk *walk = <Walk *>arena.take(1, sizeof(Walk))
     cdef dict index = {field.name: i for i, field in enumerate(fields)}
-    cdef list absent = list(range(count))
     walk.plan = plan
     walk.fields = <int *>arena.take(plan.field_count, sizeof(int))
     walk.tagged = <int *>arena.take(plan.tagged_count, sizeof(int))
     walk.inner = <Walk **>arena.take(count, sizeof(void *))
     for i in range(plan.field_count):
         walk.fields[i] = index[<object>plan.fields[i].name]
-        absent.remove(walk.fields[i])
         join(arena, walk, &plan.fields[i], fields[walk.fields[i]], walk.fields[i])
     for i in range(plan.tagged_count):
         walk.tagged[i] = index[<object>plan.tagged[i].name]
         join(arena, walk, &plan.tagged[i], fields[walk.tagged[i]], walk.tagged[i])
-    walk.absent_count = len(absent)
-    walk.absent = <int *>arena.take(len(absent), sizeof(int))
-    for i in range(walk.absent_count):
-        walk.absent[i] = absent[i]
     return walk
 
 
-cdef int join(_Arena arena, Walk *walk, const FieldPlan *field, Field of, int at) except -1:
+cdef int join(Arena arena, Walk *walk, const FieldPlan *field, Field of, int at) except -1:
     if field.element != NULL:
         walk.inner[at] = route(arena, field.element, of.struct_class)
     return 0
-
-
-cdef int start(Node *node) except -1:
-    # Empty columns, ready for the first value.
-    cdef Py_ssize_t i
-    node.length = 0
-    memset(&node.valid, 0, sizeof(Column))
-    memset(&node.ends, 0, sizeof(Column))
-    memset(&node.data, 0, sizeof(Column))
-    if node.is_array or node.kind in (STRING, BYTES, RECORDS, UUID):
-        if not grow(&node.ends, 4):
-            raise MemoryError
-        memset(node.ends.data, 0, 4)
-    if node.is_array:
-        start(node.item)
-    elif node.kind == STRUCT:
-        for i in range(node.field_count):
-            start(&node.fields[i])
-    return 0
-
-
-cdef void drop(Node *node) noexcept:
-    cdef Py_ssize_t i
-    free(node.valid.data)
-    free(node.ends.data)
-    free(node.data.data)
-    node.valid.data = node.ends.data = node.data.data = NULL
-    if node.item != NULL:
-        drop(node.item)
-    for i in range(node.field_count):
-        drop(&node.fields[i])
-
-
-cdef object wrap(object pa, Column *column, int64_t size):
-    cdef object buffer = make_buffer(column.data, size, column.capacity)
-    column.data = NULL
-    column.capacity = 0
-    return pa.py_buffer(buffer)
-
-
-cdef object arrow_type(object pa, Field field, bint item):
-    if field.is_array and not item:
-        return pa.list_(pa.field("element", arrow_type(pa, field, True)))
-    if field.kind == STRUCT:
-        return pa.struct([pa.field(part.name, arrow_type(pa, part, False))
-                          for part in layout_of(field.struct_class).fields])
-    return {
-        BOOL: pa.bool_, INT8: pa.int8, INT16: pa.int16, UINT16: pa.int32, INT32: pa.int32, UINT32: pa.int64,
-        INT64: pa.int64, FLOAT64: pa.float64, STRING: pa.string, BYTES: pa.binary, RECORDS: pa.binary, UUID: pa.string,
-    }[field.kind]()
-
-
-cdef object harvest(object pa, Node *node, object kind):
-    # The Arrow array over a node's memory, which it takes over.
-    cdef int64_t length = node.length
-    cdef Py_ssize_t i
-    cdef list buffers = [wrap(pa, &node.valid, (length + 7) // 8)]
-    cdef list children = []
-    cdef int64_t used
-    if node.is_array:
-        buffers.append(wrap(pa, &node.ends, 4 * (length + 1)))
-        children = [harvest(pa, node.item, kind.value_type)]
-    elif node.kind == STRUCT:
-        children = [harvest(pa, &node.fields[i], kind[i].type) for i in range(node.field_count)]
-    elif node.kind in (STRING, BYTES, RECORDS, UUID):
-        used = last_end(node)
-        buffers += [wrap(pa, &node.ends, 4 * (length + 1)), wrap(pa, &node.data, used)]
-    else:
-        buffers.append(wrap(pa, &node.data, (length + 7) // 8 if node.kind == BOOL else length * node.width))
-    return pa.Array.from_buffers(kind, length, buffers, -1, 0, children)
 
 
 @cython.final
@@ -543,10 +261,10 @@ cdef class RecordColumns:
     cdef readonly object message_class
     cdef readonly object schema
     cdef bint framed
-    cdef _Arena arena
+    cdef Arena arena
     cdef Node root
     cdef dict walks
-    cdef bint started
+    cdef (Walk *)[RECENT] recent   # by version
     cdef object pa
     cdef list types
 
@@ -562,7 +280,7 @@ cdef class RecordColumns:
         self.pa = import_pyarrow()
         self.message_class = message_class
         self.framed = framed
-        self.arena = _Arena.__new__(_Arena)
+        self.arena = Arena.__new__(Arena)
         self.walks = {}
         plant(self.arena, &self.root, message_class)
         fields = layout_of(message_class).fields
@@ -601,9 +319,13 @@ cdef class RecordColumns:
             if end - p < 2:
                 return False
             version = <uint16_t>load_int16(p)
-        walk = self.walk_of(version)
+        walk = self.recent[version] if version < RECENT else NULL
         if walk == NULL:
-            return False
+            walk = self.walk_of(version)
+            if walk == NULL:
+                return False
+            if version < RECENT:
+                self.recent[version] = walk
         c.p = p
         c.end = end
         if not take_struct(&self.root, walk, &c) or c.p != end:
@@ -612,33 +334,53 @@ cdef class RecordColumns:
         self.root.length += 1
         return True
 
-    def decode(self, values):
+    def decode(self, values, rows=None):
         """Decode values of this class.
 
         Args:
             values: ``pyarrow.BinaryArray`` of record values.
+            rows: ``pyarrow.UInt64Array`` of the positions in ``values`` to decode; None: all.
 
         Returns:
-            A ``pyarrow.RecordBatch`` with a row for each value that could be decoded, and the positions in ``values``
-            of those that could not: damaged, null, or of an unknown version.
+            A ``pyarrow.RecordBatch`` with a row for each value that could be decoded, and the positions, counted among
+            the values that were to be decoded, of those that could not: damaged, null, or of an unknown version.
+
+        Raises:
+            LocalError: arrays of other types, or a position outside ``values``.
         """
         cdef const int32_t *ends = NULL
         cdef const uint8_t *base = NULL
         cdef const uint8_t *valid = NULL
-        cdef int64_t first = values.offset, count = len(values), i
+        cdef const uint64_t *places = NULL
+        cdef int64_t first = values.offset, size = len(values), count = size, i, at
         cdef list failed = []
-        buffers = values.buffers()
         if values.type != self.pa.binary():
             raise LocalError(f"values are {values.type}, not binary")
+        if rows is not None:
+            if rows.type != self.pa.uint64() or rows.null_count:
+                raise LocalError(f"rows are {rows.type}, not uint64 without nulls")
+            count = len(rows)
+        buffers = values.buffers()
         drop(&self.root)
         start(&self.root)
-        if count:
+        if size:
             valid, ends, base = address(buffers[0]), <const int32_t *>address(buffers[1]), address(buffers[2])
-        for i in range(first, first + count):
-            if (valid != NULL and not (valid[i >> 3] >> (i & 7)) & 1) or (
-                not self.take(base + ends[i], base + ends[i + 1])
+        if rows is not None and count:
+            row_buffer = rows.buffers()[1]
+            places = <const uint64_t *>address(row_buffer) + <int64_t>rows.offset
+        for i in range(count):
+            at = i
+            if places != NULL:
+                if places[i] >= <uint64_t>size:
+                    raise LocalError(f"row {places[i]} is not in the {size} values")
+                at = <int64_t>places[i]
+            at += first
+            if (valid != NULL and not (valid[at >> 3] >> (at & 7)) & 1) or (
+                not self.take(base + ends[at], base + ends[at + 1])
             ):
-                failed.append(i - first)
+                failed.append(i)
+        if not settle(&self.root):
+            raise MemoryError
         batch = self.pa.RecordBatch.from_arrays(
             [harvest(self.pa, &self.root.fields[i], self.types[i]) for i in range(self.root.field_count)],
             schema=self.schema,

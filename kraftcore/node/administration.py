@@ -1,8 +1,9 @@
 """What Kafka's tools ask of a controller besides the consensus: who is there, which features, change a feature.
 
 The texts of refusals are those of Kafka 4.3.1's controllers. A node knows one feature, kraft.version; the features of a
-metadata controller are that plugin's to answer. Controllers do not register with each other here (KIP-919): the voter
-set says where voters listen, so observers are not listed.
+metadata controller are that plugin's to answer. The voter set says where voters listen. Kafka's controllers also
+register with the leader (KIP-919), observers too; it remembers them while it leads and writes no record of it, for the
+log is the application's.
 """
 
 from __future__ import annotations
@@ -10,11 +11,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kraftcore.node.driver import Ticket
+from kraftcore.node.inbox import Respond
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.features import KRAFT_VERSION
 from kraftcore.protocol.messages.api_versions import ApiVersionsResponse
+from kraftcore.protocol.messages.controller_registration import (
+    ControllerRegistrationRequest,
+    ControllerRegistrationResponse,
+)
 from kraftcore.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from kraftcore.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
+from kraftcore.protocol.schema import Request
 from kraftcore.raft.events import Outcome, Upgrade
 from kraftcore.raft.quorum import Endpoint
 
@@ -31,11 +38,21 @@ class Administration:
 
     def __init__(self, node: Node) -> None:
         self._node = node
+        self._registered: dict[int, Endpoint] = {}
+
+    @property
+    def handlers(self) -> dict[type[Request], Respond]:
+        """What this answers."""
+        return {
+            ControllerRegistrationRequest: self.on_register,
+            DescribeClusterRequest: self.on_describe_cluster,
+            UpdateFeaturesRequest: self.on_update_features,
+        }
 
     # --- who is there -------------------------------------------------------------------------------------------------
 
     def on_describe_cluster(self, request: DescribeClusterRequest, version: int, ticket: Ticket) -> None:
-        """The voters, and this node. Any node answers."""
+        """The voters, who registered here, and this node. Any node answers."""
         response = DescribeClusterResponse(cluster_id=self._node.cluster_id)
         if version >= 1:
             response.endpoint_type = request.endpoint_type
@@ -55,7 +72,7 @@ class Administration:
 
     def _list_controllers(self, response: DescribeClusterResponse) -> None:
         node = self._node
-        found: dict[int, Endpoint] = {}
+        found = dict(self._registered)
         for voter in node.replica.voters:
             if voter.endpoints:
                 found[voter.key.id] = voter.endpoints[0]
@@ -67,6 +84,27 @@ class Administration:
         entry = DescribeClusterResponse.DescribeClusterBroker
         response.brokers = [entry(broker_id=each, host=at.host, port=at.port) for each, at in sorted(found.items())]
         response.controller_id = -1 if leader_id is None else leader_id
+
+    def on_register(self, request: ControllerRegistrationRequest, version: int, ticket: Ticket) -> None:
+        """A Kafka controller tells where it listens; only the leader wants to know."""
+        if not self._node.is_leader:
+            error = ErrorCode.NOT_CONTROLLER
+            ticket.answer(ControllerRegistrationResponse(error_code=error, error_message=error.message))
+            return
+        self.remember(request)
+        ticket.answer(ControllerRegistrationResponse())
+
+    def remember(self, request: ControllerRegistrationRequest) -> None:
+        """List a controller for as long as this node leads."""
+        names = [endpoint.name for endpoint in self._node.endpoints]
+        listeners = sorted(request.listeners, key=lambda each: each.name not in names)
+        if listeners:
+            at = listeners[0]
+            self._registered[request.controller_id] = Endpoint(at.name, at.host, at.port)
+
+    def forget_registered(self) -> None:
+        """This node does not lead any more."""
+        self._registered.clear()
 
     # --- features -----------------------------------------------------------------------------------------------------
 

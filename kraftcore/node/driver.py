@@ -121,6 +121,11 @@ class Driver:
         finally:
             self._busy = False
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether a flush runs, or a leader that shuts down has voters to tell."""
+        return self.flusher.is_running or (self._replica.is_leaving and not self.stopped)
+
     def fail(self, error: BaseException) -> None:
         """Stop for good; the first reason is the node's."""
         if not self.stopped:

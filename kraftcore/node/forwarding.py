@@ -5,6 +5,9 @@ latest offset, answered after a read barrier. A Kafka producer that is pointed a
 
 Forwarded proposals are numbered (``sessions``), so that asking again after a timeout or a change of leaders applies
 them once. A client number has one proposal in flight; so there are as many numbers as forwards at a time, reused.
+
+They have a connection of their own (`FORWARDS`): on the consensus's, an answer would wait behind the leader's answer to
+a Fetch, which waits for news; and a Fetch, without which nothing is committed, behind that to a proposal.
 """
 
 from __future__ import annotations
@@ -27,12 +30,14 @@ from kraftcore.errors import (
     RemoteProtocolError,
 )
 from kraftcore.node.driver import Ticket
-from kraftcore.node.proposals import AppendedMany, Proposal
+from kraftcore.node.outbox import FORWARDS
+from kraftcore.node.proposals import AppendedMany, Proposal, ProposalQueue
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from kraftcore.protocol.messages.produce import ProduceRequest, ProduceResponse
 from kraftcore.protocol.schema import Request
+from kraftcore.raft.roles import Leader
 
 if TYPE_CHECKING:
     from kraftcore.node.node import Node
@@ -63,12 +68,13 @@ class Forwarder:
 
     async def _append(self, values: list[bytes], number: int, sequence: int) -> AppendedMany:
         node = self._node
+        node.check_running()
         proposal = Proposal(values, 0, True, number, sequence)
         key = (number, sequence)
         node.applier.expected[key] = proposal
         try:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._ask_until_done, values, number, sequence, proposal)
+                nursery.start_soon(self._see_through, values, number, sequence, proposal)
                 with suppress(KraftError):  # raised below, where no group is put around it
                     await proposal.wait()
                 nursery.cancel_scope.cancel()
@@ -77,6 +83,12 @@ class Forwarder:
                 del node.applier.expected[key]
         found: AppendedMany = proposal.result()
         return found
+
+    async def _see_through(self, values: list[bytes], number: int, sequence: int, proposal: Proposal) -> None:
+        try:
+            await self._ask_until_done(values, number, sequence, proposal)
+        except KraftError as error:
+            proposal.fail(error)
 
     async def _ask_until_done(self, values: list[bytes], number: int, sequence: int, proposal: Proposal) -> None:
         node = self._node
@@ -87,9 +99,6 @@ class Forwarder:
                 except (NotLeaderError, OutcomeUnknownError, OverloadedError):
                     await trio.sleep(_RETRY_S)
                     continue
-                except KraftError as error:
-                    proposal.fail(error)
-                    return
                 proposal.succeed(found)
                 return
             batch = build_batch(
@@ -111,14 +120,13 @@ class Forwarder:
             if answer is None:
                 continue
             part = answer.responses[0].partition_responses[0]
-            if part.error_code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
-                if part.base_offset >= 0:
-                    # Committed; applied here soon, unless a snapshot takes the place of the records.
-                    await node.wait_applied(part.base_offset + len(values))
-                    session = node.applier.sessions.find(number)
-                    known = session is not None and session.offset == part.base_offset
-                    results = session.results if known and session is not None else None
-                    proposal.succeed(AppendedMany(part.base_offset, results))
+            if part.error_code == ErrorCode.NONE:
+                # Committed; applied here soon, unless a snapshot takes the place of the records.
+                await node.wait_applied(part.base_offset + len(values))
+                session = node.applier.sessions.find(number)
+                known = session is not None and session.offset == part.base_offset
+                results = session.results if known and session is not None else None
+                proposal.succeed(AppendedMany(part.base_offset, results))
                 return
             if part.error_code not in _ASK_AGAIN:
                 name = ErrorCode.of(part.error_code).name
@@ -134,6 +142,7 @@ class Forwarder:
                 try:
                     return await node.local_barrier()
                 except NotLeaderError:
+                    await trio.sleep(_RETRY_S)
                     continue
             topic = ListOffsetsRequest.ListOffsetsTopic
             wanted = topic.ListOffsetsPartition(partition_index=0, timestamp=LATEST)
@@ -148,13 +157,14 @@ class Forwarder:
     async def _ask_leader(self, request: Request) -> Any:
         """The leader's answer; None after a pause if there is none now."""
         node = self._node
+        node.check_running()
         endpoint = node.leader_endpoint
         if endpoint is None:
             with trio.move_on_after(_RETRY_S):
                 await node.wait_leader()
             await trio.lowlevel.checkpoint()
             return None
-        answer = await node.ask(endpoint.host, endpoint.port, request, node.config.request_timeout_ms)
+        answer = await node.ask(endpoint.host, endpoint.port, request, node.config.request_timeout_ms, FORWARDS)
         if isinstance(answer, Failure):
             await trio.sleep(_RETRY_S)
             return None
@@ -172,8 +182,10 @@ _ASK_AGAIN = {
 class LeaderSide:
     """The leader's side."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, queue: ProposalQueue) -> None:
         self._node = node
+        self._queue = queue
+        self._running: dict[tuple[int, int], Proposal] = {}  # numbered, asked for from outside, not done
 
     def on_produce(self, request: ProduceRequest, version: int, ticket: Ticket) -> None:
         """Append a batch; answered when it is committed."""
@@ -192,7 +204,6 @@ class LeaderSide:
         self._answer_produce(ticket, request, ErrorCode.INVALID_REQUEST)
 
     def _append(self, request: ProduceRequest, records: Any, ticket: Ticket) -> None:
-        node = self._node
         try:
             batch: RecordBatch = validate_batch(records or b"")
             values = batch.values()
@@ -200,17 +211,42 @@ class LeaderSide:
                 raise LocalError("one data batch is wanted")
             if any(not value for value in values):
                 raise LocalError("a record may not be empty")
-            proposal = Proposal(values, batch.size, True, batch.producer_id, batch.base_sequence)
+            key = (batch.producer_id, batch.base_sequence)
+            proposal = self._running.get(key) if batch.producer_id >= 0 else None
+            if proposal is None:
+                if self._queue.is_full:
+                    raise OverloadedError(f"{self._queue.bytes_in_flight} bytes are in flight")
+                proposal = Proposal(values, batch.size, True, *key)
+                self._submit(proposal, key)
             proposal.add_done_callback(lambda done: self._produced(ticket, request, done))
-            node.submit(proposal)
         except RemoteProtocolError as error:
             self._answer_produce(ticket, request, ErrorCode.CORRUPT_MESSAGE, str(error))
-        except NotLeaderError:
+        except (NotLeaderError, NodeStoppedError):
             self._answer_produce(ticket, request, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         except OverloadedError as error:
             self._answer_produce(ticket, request, ErrorCode.THROTTLING_QUOTA_EXCEEDED, str(error))
         except LocalError as error:
             self._answer_produce(ticket, request, ErrorCode.INVALID_RECORD, str(error))
+
+    def _submit(self, proposal: Proposal, key: tuple[int, int]) -> None:
+        """Append a proposal; a numbered one only if it cannot be in the log already."""
+        node = self._node
+        if proposal.producer_id >= 0:
+            # What an earlier leader appended and this one has not applied would be appended a second time.
+            role = node.replica.state.role
+            if not isinstance(role, Leader) or node.applier.offset <= role.epoch_start_offset:
+                raise node.not_leader("it has not applied its predecessors' records yet")
+            self._running[key] = proposal
+
+            def forget(_: Proposal) -> None:
+                self._running.pop(key, None)
+
+            proposal.add_done_callback(forget)
+        try:
+            node.submit(proposal)
+        except KraftError:
+            self._running.pop(key, None)
+            raise
 
     def _produced(self, ticket: Ticket, request: ProduceRequest, proposal: Proposal) -> None:
         try:

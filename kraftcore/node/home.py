@@ -13,9 +13,11 @@ from kraftcore.core.log import Log
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import LocalError
 from kraftcore.protocol.election_state import ReplicaKey
-from kraftcore.raft.quorum import VersionRange, Voter, VoterSet
+from kraftcore.protocol.metadata import encode_metadata_record
+from kraftcore.raft.quorum import Endpoint, VersionRange, Voter, VoterSet
 from kraftcore.raft.records import voter_entries
-from kraftcore.storage.bootstrap import write_initial_voters
+from kraftcore.storage.bootstrap import write_bootstrap_checkpoint, write_initial_voters
+from kraftcore.storage.format import plan_format
 from kraftcore.storage.lock import FolderLocks, lock_folders
 from kraftcore.storage.meta_properties import (
     MetaProperties,
@@ -55,8 +57,13 @@ class Home:
             self.locks.release()
 
 
-def open_home(files: Files, config: NodeConfig) -> Home:
+def open_home(files: Files, config: NodeConfig, endpoints: tuple[Endpoint, ...] | None = None) -> Home:
     """Open a node's directory; recovering its log may take a while.
+
+    Args:
+        files: where it is.
+        config: of the node.
+        endpoints: where it listens, if it does already and the directory may have to be formatted.
 
     Raises:
         LocalError: it is not formatted, or another node's or cluster's.
@@ -69,7 +76,7 @@ def open_home(files: Files, config: NodeConfig) -> Home:
     locks = lock_folders(files, [directory])
     try:
         if config.create is not None and read_meta_properties(files, directory) is None:
-            _create(files, config)
+            _create(files, config, endpoints or config.listeners)
         found = load_folders(files, [directory], metadata_folder=directory)
         found.verify(cluster_id=config.cluster_id, node_id=config.node_id)
         found = ensure_directory_ids(files, found, datetime.now(UTC))
@@ -104,6 +111,10 @@ def format_home(files: Files, config: NodeConfig, key: ReplicaKey, cluster_id: s
     Raises:
         StorageError: the disk failed; the directory still counts as empty.
     """
+    records = plan_format(node_id=key.id, cluster_id=cluster_id).records
+    values = [encode_metadata_record(record, 0) for record in records]
+    files.make_folder(config.directory)
+    write_bootstrap_checkpoint(files, config.directory, values, _now_ms)
     if voters:
         write_initial_voters(SnapshotStore(files, _folder(config)), voter_entries(voters), _now_ms)
     # Last: a directory without it counts as empty, and is begun anew.
@@ -111,9 +122,9 @@ def format_home(files: Files, config: NodeConfig, key: ReplicaKey, cluster_id: s
     write_meta_properties(files, config.directory, properties, datetime.now(UTC))
 
 
-def _create(files: Files, config: NodeConfig) -> None:
+def _create(files: Files, config: NodeConfig, endpoints: tuple[Endpoint, ...]) -> None:
     key = ReplicaKey(config.node_id, Uuid.random(os.urandom))
-    alone = (Voter(key, config.advertise(config.listeners), VersionRange(0, 1)),)
+    alone = (Voter(key, config.advertise(endpoints), VersionRange(0, 1)),)
     voters = VoterSet(alone if config.create == "standalone" else ())
     format_home(files, config, key, config.cluster_id or str(Uuid.random(os.urandom)), voters)
 

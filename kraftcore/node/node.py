@@ -43,7 +43,7 @@ from kraftcore.node.events import (
 from kraftcore.node.forwarding import Forwarder, LeaderSide
 from kraftcore.node.home import Home
 from kraftcore.node.inbox import Inbox, Respond
-from kraftcore.node.outbox import Outbox
+from kraftcore.node.outbox import OTHERS, Outbox
 from kraftcore.node.plugin import Handler, Listeners, Plugin
 from kraftcore.node.proposals import RECORD_OVERHEAD, Appended, AppendedMany, Group, Proposal, ProposalQueue
 from kraftcore.node.pump import Pump
@@ -54,11 +54,9 @@ from kraftcore.node.subscription import Subscription
 from kraftcore.node.wishes import Wishes
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.add_raft_voter import AddRaftVoterRequest
-from kraftcore.protocol.messages.describe_cluster import DescribeClusterRequest
 from kraftcore.protocol.messages.list_offsets import ListOffsetsRequest
 from kraftcore.protocol.messages.produce import ProduceRequest
 from kraftcore.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
-from kraftcore.protocol.messages.update_features import UpdateFeaturesRequest
 from kraftcore.protocol.schema import Request
 from kraftcore.raft.events import Barrier, Effects, Event, Outcome, Shutdown, Tick, Transfer, Upgrade
 from kraftcore.raft.quorum import Endpoint
@@ -118,15 +116,12 @@ class Node:
         self.stopped = trio.Event()
         self.applier = Applier(machine, log, self._queue, config.session_expiry_ms, self._group_settled)
         self._replica = _replica(config, home, endpoints)
-        client_id = f"kraftcore-{home.key.id}"
-        outbox = Outbox(transport, client_id, __version__, self._note)
-        # What waits for a commit must not hold up the fetches that bring the commit about.
-        self._questions = Outbox(transport, client_id, __version__, self._note, lane=1)
+        self.outbox = Outbox(transport, f"kraftcore-{home.key.id}", __version__, self._note)
         self._driver = Driver(
             self._replica,
             log,
             home.quorum_state,
-            outbox,
+            self.outbox,
             self._clock,
             config.inline_flush_bytes,
             self._settle,
@@ -135,16 +130,15 @@ class Node:
         self._pump = Pump(self._queue, self._driver, self._clock, config.append_linger_ms, self._has_backlog)
         self._snapshotting = Snapshotting(self, config.cleaning_config(), log, home.store)
         self._forwarder = Forwarder(self)
-        leader_side = LeaderSide(self)
+        leader_side = LeaderSide(self, self._queue)
         handlers: dict[type[Request], Handler] = {}
         for plugin in plugins:
             handlers.update(plugin.handlers)
-        administration = Administration(self)
+        self.administration = administration = Administration(self)
         own: dict[type[Request], Respond] = {
-            DescribeClusterRequest: administration.on_describe_cluster,
+            **administration.handlers,
             ListOffsetsRequest: leader_side.on_list_offsets,
             ProduceRequest: leader_side.on_produce,
-            UpdateFeaturesRequest: administration.on_update_features,
         }
         for kind in handlers:
             own.pop(kind, None)  # a plugin knows better
@@ -356,6 +350,7 @@ class Node:
             if found.is_local:
                 queue.fail_groups(self._unknown, found.epoch)
             else:
+                self.administration.forget_registered()
                 queue.fail_groups(self._unknown)
                 queue.fail_pending(self.not_leader)
             if (found.leader_id, found.epoch) != self._leader:
@@ -405,7 +400,7 @@ class Node:
             NotLeaderError: this node does not lead, and ``forward`` is False.
             NodeStoppedError: the node stopped.
         """
-        offset = await (self._forwarder.barrier() if forward and not self.is_leader else self.local_barrier())
+        offset = await (self._forwarder.barrier() if forward else self.local_barrier())
         await self.wait_applied(offset)
         return offset
 
@@ -506,10 +501,10 @@ class Node:
         """
         return await self._snapshotting.take()
 
-    async def ask(self, host: str, port: int, request: Request, timeout_ms: int) -> Any:
+    async def ask(self, host: str, port: int, request: Request, timeout_ms: int, lane: int = OTHERS) -> Any:
         """Send any request to any node; returns the response, or a `Failure`."""
         future = Proposal(None, 0, False)
-        self._questions.send(host, port, request, timeout_ms, future.succeed)
+        self.outbox.send(host, port, request, timeout_ms, future.succeed, lane=lane)
         return await future.wait()
 
     # --- looking ------------------------------------------------------------------------------------------------------
@@ -596,7 +591,7 @@ class Node:
                         self._note(f"leadership could not be handed to {heir}: {error}")
             self._refuse_more()
             self._driver.feed(Shutdown())
-            while self._driver.flusher.is_running or self._snapshotting.is_running:
+            while self._driver.is_busy or self._snapshotting.is_running:
                 await trio.sleep(_POLL_S)
         self._refuse_more()
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import fields
+from typing import Any
 
 import trio
 
@@ -16,7 +18,9 @@ from kraftcore.node.plugin import Plugin, load_plugins
 from kraftcore.raft.quorum import Endpoint
 from kraftcore.state_machine import StateMachine
 from kraftcore.transports.base import Address, Origin, Reply, Transport
-from kraftcore.transports.tcp import TcpTransport
+from kraftcore.transports.tcp import Limits, TcpTransport
+
+EARLY_REQUESTS_MAX = 1000
 
 
 @asynccontextmanager
@@ -41,40 +45,50 @@ async def open_node(
         The node; it listens, and takes part in elections. No leader need be known yet: ``node.wait_leader()``.
 
     Raises:
-        LocalError: the directory is not formatted, or belongs to another node or cluster.
+        LocalError: the directory is not formatted, or belongs to another node or cluster; or there is no plugin of a
+            configured name, or it does not know its settings.
         LockedError: another process owns the directory.
         CorruptDataError, StorageError: the directory cannot be read.
         TransportError: a listener cannot be opened.
         NodeStoppedError: the node failed while the block ran; ``__cause__`` says why.
     """
+    chosen = [*plugins, *load_plugins(config.plugins, config.plugin_settings)]
     disk = OsFiles() if files is None else files
     async with AsyncExitStack() as stack:
-        home = await trio.to_thread.run_sync(open_home, disk, config)
+        gate = _Gate()
+        endpoints: tuple[Endpoint, ...] | None = None
+        if config.create == "standalone" and any(endpoint.port == 0 for endpoint in config.listeners):
+            # Its own entry among the voters names the ports.
+            if transport is None:
+                transport = await stack.enter_async_context(tcp_transport(config))
+            endpoints = await _listen(transport, config, gate)
+        home = await trio.to_thread.run_sync(open_home, disk, config, endpoints)
         stack.callback(home.close)
         if transport is None:
             transport = await stack.enter_async_context(tcp_transport(config))
-        gate = _Gate()
-        endpoints = await _listen(transport, config, gate)
+        if endpoints is None:
+            endpoints = await _listen(transport, config, gate)
         raised: BaseException | None = None
+        node: Node | None = None
         async with trio.open_nursery() as nursery:
-            with trio.CancelScope() as body:
-                chosen = [*plugins, *load_plugins(config.plugins)]
-                node = Node(config, home, endpoints, state_machine, transport, chosen, nursery, body.cancel)
-                gate.node = node
-                try:
+            try:
+                with trio.CancelScope() as body:
+                    node = Node(config, home, endpoints, state_machine, transport, chosen, nursery, body.cancel)
                     node.begin()
+                    gate.open(node)
                     yield node
-                except BaseException as error:
-                    # Raised again outside the nursery, which would wrap it in a group.
-                    raised = error
-            with trio.CancelScope(shield=True):
-                await node.shut_down()
-            gate.node = None
-            node.close()
+            except BaseException as error:
+                # Raised again outside the nursery, which would wrap it in a group.
+                raised = error
+            if node is not None:
+                with trio.CancelScope(shield=True):
+                    await node.shut_down()
+                gate.close()
+                node.close()
             nursery.cancel_scope.cancel()
-        if node.error is not None:
+        if node is not None and node.error is not None:
             raise NodeStoppedError(f"node {config.node_id} stopped: {node.error}") from node.error
-        if raised is not None and not (isinstance(raised, trio.Cancelled) and body.cancel_called):
+        if raised is not None:
             raise raised
 
 
@@ -84,30 +98,33 @@ def tcp_transport(config: NodeConfig) -> TcpTransport:
     Raises:
         TransportError: the TLS files do not work.
     """
-    return TcpTransport(
-        tls=config.tls,
-        max_frame_bytes=config.max_frame_bytes,
-        max_connections=config.max_connections,
-        max_connections_per_peer=config.max_connections_per_peer,
-        connection_memory_bytes=config.connection_memory_bytes,
-        handshake_timeout_ms=config.handshake_timeout_ms,
-        idle_timeout_ms=config.idle_timeout_ms,
-        reconnect_backoff_ms=config.reconnect_backoff_ms,
-        reconnect_backoff_max_ms=config.reconnect_backoff_max_ms,
-    )
+    limits: dict[str, Any] = {each.name: getattr(config, each.name) for each in fields(Limits)}
+    return TcpTransport(tls=config.tls, **limits)
 
 
 class _Gate:
-    """Where listeners deliver to while the node is made, and after it ended."""
+    """Where listeners deliver to: what comes while the node is made waits, for a broken connection means a death."""
 
     def __init__(self) -> None:
-        self.node: Node | None = None
+        self._node: Node | None = None
+        self._early: list[tuple[bytes, Origin, Reply]] | None = []
 
     def serve(self, frame: bytes, origin: Origin, reply: Reply) -> None:
-        if self.node is None:
-            reply(None)
+        if self._node is not None:
+            self._node.inbox.serve(frame, origin, reply)
+        elif self._early is not None and len(self._early) < EARLY_REQUESTS_MAX:
+            self._early.append((frame, origin, reply))
         else:
-            self.node.inbox.serve(frame, origin, reply)
+            reply(None)
+
+    def open(self, node: Node) -> None:
+        early, self._early = self._early or [], None
+        self._node = node
+        for request in early:
+            node.inbox.serve(*request)
+
+    def close(self) -> None:
+        self._node = self._early = None
 
 
 async def _listen(transport: Transport, config: NodeConfig, gate: _Gate) -> tuple[Endpoint, ...]:

@@ -25,6 +25,10 @@ _NEWEST = 4  # of ApiVersions; who does not know it answers in version 0 (KIP-51
 _CORRELATION_MASK = 2**31 - 1
 SOFTWARE = "kraftcore"
 
+# Connections to a peer. A Fetch waits at the leader for news, a forwarded proposal for its commit, which may need that
+# follower's next Fetch: on one connection, whose answers come in order, they would wait for each other.
+CONSENSUS, FORWARDS, OTHERS = range(3)
+
 
 @dataclass(slots=True)
 class _Waiting:
@@ -52,21 +56,28 @@ class Outbox:
         client_id: goes into every request's header.
         software_version: told to peers by ApiVersions.
         note: gets a line for people when a peer breaks the protocol.
-        lane: of the transport, see ``Address``.
     """
 
     def __init__(
-        self, transport: Transport, client_id: str, software_version: str, note: Callable[[str], None], lane: int = 0
+        self, transport: Transport, client_id: str, software_version: str, note: Callable[[str], None]
     ) -> None:
         self._transport = transport
         self._client_id = client_id
         self._software_version = software_version
         self._note = note
-        self._lane = lane
-        self._peers: dict[tuple[str, int], _Peer] = {}
+        self._peers: dict[Address, _Peer] = {}
         self._correlation_id = 0
 
-    def send(self, host: str, port: int, message: Request, timeout_ms: int, done: Done, min_version: int = 0) -> None:
+    def send(
+        self,
+        host: str,
+        port: int,
+        message: Request,
+        timeout_ms: int,
+        done: Done,
+        min_version: int = 0,
+        lane: int = CONSENSUS,
+    ) -> None:
         """Send a request; ``done`` is called later, exactly once.
 
         Args:
@@ -76,10 +87,12 @@ class Outbox:
             timeout_ms: from now.
             done: gets the response's body, or a `Failure`.
             min_version: below this the request would lose its meaning.
+            lane: `CONSENSUS`, `FORWARDS` or `OTHERS`.
         """
-        peer = self._peers.get((host, port))
+        address = Address(host, port, lane)
+        peer = self._peers.get(address)
         if peer is None:
-            peer = self._peers[host, port] = _Peer(Address(host, port, self._lane))
+            peer = self._peers[address] = _Peer(address)
         if isinstance(message, ApiVersionsRequest):
             message.client_software_name = SOFTWARE
             message.client_software_version = self._software_version
@@ -89,7 +102,13 @@ class Outbox:
         else:
             peer.waiting.append(_Waiting(message, timeout_ms, min_version, done))
             if len(peer.waiting) == 1:
-                self.send(host, port, ApiVersionsRequest(), timeout_ms, partial(self._learned, peer))
+                done = partial(self._learned, peer)
+                self.send(host, port, ApiVersionsRequest(), timeout_ms, done, lane=lane)
+
+    @property
+    def connections(self) -> tuple[int, int] | None:
+        """Open connections (accepted, made); None if the transport does not count them."""
+        return getattr(self._transport, "connections", None)
 
     def _transmit(self, peer: _Peer, item: _Waiting) -> None:
         key, oldest, newest = api_of(type(item.message))

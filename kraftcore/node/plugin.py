@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
 from kraftcore.errors import LocalError
 from kraftcore.node.events import NodeEvent
@@ -38,6 +38,20 @@ class Plugin:
     interests: ClassVar[frozenset[type]] = frozenset()
     participates: ClassVar[bool] = False
 
+    @classmethod
+    def configured(cls, settings: Mapping[str, str]) -> Self:
+        """Make the plugin from what the configuration says of it; called when the configuration names it.
+
+        Args:
+            settings: texts by name, from ``kraftcore.plugin.NAME.SETTING``.
+
+        Raises:
+            LocalError: there is no such setting, or it cannot have this value.
+        """
+        if settings:
+            raise LocalError(f"plugin {cls.name} has no setting {', '.join(sorted(settings))}")
+        return cls()
+
     async def run(self, node: Node) -> None:
         """The plugin's own task; starts with the node, is cancelled when it stops, and may return early."""
 
@@ -50,11 +64,15 @@ class Plugin:
         return {}
 
 
-def load_plugins(names: Iterable[str]) -> list[Plugin]:
+def load_plugins(names: Iterable[str], settings: Mapping[str, str] | None = None) -> list[Plugin]:
     """Make the plugins that installed packages offer under these names.
 
+    Args:
+        names: of entry points in the group `GROUP`, each a class derived from `Plugin`.
+        settings: ``NAME.SETTING`` to text, see ``Plugin.configured``.
+
     Raises:
-        LocalError: there is none of a name; the message lists what there is.
+        LocalError: there is none of a name (the message lists what there is), or a setting is wrong.
     """
     found = {point.name: point for point in entry_points(group=GROUP)}
     plugins = []
@@ -62,7 +80,8 @@ def load_plugins(names: Iterable[str]) -> list[Plugin]:
         if name not in found:
             known = ", ".join(sorted(found)) or "none is installed"
             raise LocalError(f"there is no plugin {name!r}: known are {known}")
-        plugins.append(found[name].load()())
+        own = {key.partition(".")[2]: text for key, text in (settings or {}).items() if key.partition(".")[0] == name}
+        plugins.append(found[name].load().configured(own))
     return plugins
 
 

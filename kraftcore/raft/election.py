@@ -464,6 +464,22 @@ class Election:
         if isinstance(role := self._state.role, Resigned) and source.node_id is not None:
             role.unacknowledged.discard(source.node_id)
 
+    def on_end_quorum_epoch_failed(self, destination: Destination) -> None:
+        """Shutting down does not wait for the dead: every voter is told once."""
+        role = self._state.role
+        if isinstance(role, Resigned) and self._state.shutting_down and destination.node_id is not None:
+            role.unacknowledged.discard(destination.node_id)
+
+    @property
+    def has_voters_to_tell(self) -> bool:
+        """Whether a voter that can be reached has not heard of our resignation."""
+        state = self._state
+        role = state.role
+        return isinstance(role, Resigned) and any(
+            voter.key.id in role.unacknowledged and state.destination(voter.key.id, voter.endpoints) is not None
+            for voter in state.voters
+        )
+
 
 def end_epoch_backoff(preferred: list[ReplicaKey], own: ReplicaKey, max_ms: int) -> int:
     """How long a follower waits before it runs after EndQuorumEpoch, ms.

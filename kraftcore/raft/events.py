@@ -258,7 +258,7 @@ class RaftConfig:
     """How a replica takes part; names and defaults are Kafka's.
 
     Attributes:
-        cluster_id: compared with every request that names one.
+        cluster_id: compared with every request that names one; None: unknown, only for nameless observers.
         key: id and directory id; an id of -1 makes a nameless observer.
         listeners: own endpoints, the default listener first.
         static_voters: ``controller.quorum.voters``; in force while the log and snapshots name no voters.
@@ -274,7 +274,7 @@ class RaftConfig:
         fast_failover: start a pre-vote when the leader's connection is refused or reset.
     """
 
-    cluster_id: str
+    cluster_id: str | None
     key: ReplicaKey
     listeners: tuple[Endpoint, ...] = ()
     static_voters: VoterSet = field(default_factory=VoterSet)

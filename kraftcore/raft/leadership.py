@@ -48,7 +48,7 @@ class Leadership:
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
         self._state = replica.state
-        self._handed_over_ms: dict[int, int] = {}
+        self._handed_over_ms: dict[ReplicaKey, int] = {}
 
     def advance(self, role: Leader) -> int | None:
         """Go on with rounds and a transfer; when something is due."""
@@ -152,16 +152,16 @@ class Leadership:
         for seen in role.replicas.values():
             if seen.key == config.key or not state.voters.is_voter(seen.key):
                 continue
-            before = self._handed_over_ms.get(seen.key.id)
+            before = self._handed_over_ms.get(seen.key)
             rested = before is None or state.now_ms - before >= HAND_OVER_AGAIN * config.fetch_timeout_ms
             is_there = state.now_ms - seen.last_fetch_ms < config.fetch_timeout_ms
             if rested and is_there and seen.log_end_offset is not None and seen.log_end_offset >= committed:
-                heirs.append((seen.log_end_offset, -seen.key.id))
+                heirs.append(seen)
         if heirs:
-            heir = -max(heirs)[1]
+            heir = max(heirs, key=lambda seen: seen.log_end_offset or 0).key
             self._handed_over_ms[heir] = state.now_ms
-            role.transfer = PendingTransfer(None, heir, state.now_ms + config.election_timeout_ms)
-            state.note(f"leadership is handed to voter {heir}, since this reluctant node leads only if nobody else can")
+            role.transfer = PendingTransfer(None, heir.id, state.now_ms + config.election_timeout_ms)
+            state.note(f"leadership goes to voter {heir.id}: this reluctant node leads only while nobody else can")
 
     def _advance_transfer(self, role: Leader, due: int | None) -> int | None:
         transfer = role.transfer
@@ -212,8 +212,8 @@ class Leadership:
                 "leader_id": state.config.key.id,
                 "leader_epoch": state.epoch,
                 "high_watermark": UNKNOWN if value is None else value,
-                "current_voters": [self._described(role, voter.key) for voter in state.voters],
-                "observers": [self._described(role, key) for key in self._observers(role)],
+                "current_voters": [self._described(role, voter.key, received.version) for voter in state.voters],
+                "observers": [self._described(role, key, received.version) for key in self._observers(role)],
             }
             nodes = self._nodes() if received.version >= 2 else []
         if received.version >= 2:
@@ -231,28 +231,23 @@ class Leadership:
         found = [key for key, _ in observers if key in role.replicas]
         return sorted(found, key=lambda key: (key.id, key.directory_id))
 
-    def _described(self, role: Leader, key: ReplicaKey) -> ReplicaState:
+    def _described(self, role: Leader, key: ReplicaKey, version: int) -> ReplicaState:
         state = self._state
+        described = ReplicaState(replica_id=key.id, log_end_offset=UNKNOWN)
+        if version >= 2:
+            described.replica_directory_id = key.directory_id
         if key.matches(state.config.key):
-            return ReplicaState(
-                replica_id=key.id,
-                replica_directory_id=key.directory_id,
-                log_end_offset=state.log.log_end_offset,
-                last_fetch_timestamp=state.now_ms,
-                last_caught_up_timestamp=state.now_ms,
-            )
+            described.log_end_offset = state.log.log_end_offset
+            described.last_fetch_timestamp = described.last_caught_up_timestamp = state.now_ms
+            return described
         progress = role.replicas.get(key)
         if progress is None:
             progress = next((seen for other, seen in role.replicas.items() if key.matches(other)), None)
-        if progress is None or progress.log_end_offset is None:
-            return ReplicaState(replica_id=key.id, replica_directory_id=key.directory_id, log_end_offset=UNKNOWN)
-        return ReplicaState(
-            replica_id=key.id,
-            replica_directory_id=key.directory_id,
-            log_end_offset=progress.log_end_offset,
-            last_fetch_timestamp=progress.last_fetch_ms,
-            last_caught_up_timestamp=progress.last_caught_up_ms,
-        )
+        if progress is not None and progress.log_end_offset is not None:
+            described.log_end_offset = progress.log_end_offset
+            described.last_fetch_timestamp = progress.last_fetch_ms
+            described.last_caught_up_timestamp = progress.last_caught_up_ms
+        return described
 
     def _nodes(self) -> list[Any]:
         node = DescribeQuorumResponse.Node

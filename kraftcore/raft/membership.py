@@ -154,8 +154,8 @@ class Membership:
         voter = Voter(key, endpoints, supported)
         self._replica.replication.heard_from(role, key.id)
         if state.version >= 1:
-            if voter != entry:
-                self._append_voters(role, state.voters.with_updated(voter))
+            # Also if nothing changed, as Kafka 4.3.1.
+            self._append_voters(role, state.voters.with_updated(voter))
         else:  # the last directory heard of counts, as in Kafka 4.3.1 (updateVoterIgnoringDirectoryId)
             known = role.updated_voters or self.voters_with_own_entry()
             role.updated_voters = known.with_updated(voter, any_directory=True)

@@ -71,6 +71,8 @@ from kraftcore.raft.roles import (
 from kraftcore.raft.snapshots import Snapshots
 from kraftcore.raft.state import InFlight, ReplicaState
 
+NOTE_AGAIN_MS = 60_000  # a peer that refuses us is asked several times a second
+
 
 class Replica:
     """A member or observer of the quorum, without I/O.
@@ -104,6 +106,7 @@ class Replica:
         self.leadership = Leadership(self)
         self._saved_leader_id = saved.leader_id
         self._started = False
+        self._noted_ms: dict[str, int] = {}
         self._requests: dict[type[Struct], Callable[[Received, Any], None]] = {
             VoteRequest: self.election.on_vote,
             BeginQuorumEpochRequest: self.election.on_begin_quorum_epoch,
@@ -176,6 +179,11 @@ class Replica:
     def kraft_version(self) -> int:
         """The kraft.version in force."""
         return self.state.version
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether a leader that shuts down still has voters to tell, who would else wait for their fetch timeout."""
+        return self.state.shutting_down and self.election.has_voters_to_tell
 
     @property
     def progress(self) -> tuple[Progress, ...]:
@@ -290,6 +298,8 @@ class Replica:
             self.election.on_vote_failed(event.failure)
         elif isinstance(request.message, BeginQuorumEpochRequest):
             self.leadership.on_begin_quorum_epoch_failed(event.request_id)
+        elif isinstance(request.message, EndQuorumEpochRequest):
+            self.election.on_end_quorum_epoch_failed(request.destination)
         role = state.role
         if (
             event.failure in (Failure.REFUSED, Failure.RESET)
@@ -424,7 +434,12 @@ class Replica:
         state = self.state
         code = ErrorCode.of((response if told is None else told).error_code)
         why = "it is not about our partition" if code is ErrorCode.NONE else code.name
-        state.note(f"{type(response).__name__} from {source.host}:{source.port} is refused: {why}")
+        if code is ErrorCode.INCONSISTENT_CLUSTER_ID:
+            why += f": this node belongs to cluster {state.config.cluster_id}, the other one does not"
+        text = f"{type(response).__name__} from {source.host}:{source.port} is refused: {why}"
+        if self._noted_ms.get(text, -NOTE_AGAIN_MS) <= state.now_ms - NOTE_AGAIN_MS:
+            self._noted_ms[text] = state.now_ms
+            state.note(text)
         state.back_off(source)
 
 

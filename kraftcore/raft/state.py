@@ -236,7 +236,9 @@ class ReplicaState:
     def save_election_state(self) -> None:
         """Have epoch, vote and leader saved before anything of this event gets out."""
         voter_ids = tuple(sorted(self.voters.ids)) if self.version == 0 else ()
-        self.out.election_state = ElectionState(self.epoch, self.leader_id, self.voted_key, self.version, voter_ids)
+        # A leader's own vote follows from its leading. Source: Kafka 4.3.1 LeaderState.election.
+        voted = None if isinstance(self.role, Leader) else self.voted_key
+        self.out.election_state = ElectionState(self.epoch, self.leader_id, voted, self.version, voter_ids)
 
     @property
     def leader_id(self) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from types import TracebackType
@@ -333,12 +333,10 @@ class Cluster(Generic[Machine]):
                 leader = self.leader
                 if leader is not None:
                     with trio.move_on_after(leader.config.request_timeout_ms / 1000):
-                        try:
+                        with suppress(KraftError):
                             await leader.local_barrier()
-                        except KraftError:
-                            continue
-                        if leader is self.leader:
-                            return leader
+                            if leader is self.leader:
+                                return leader
                 await trio.sleep(_POLL_S)
         raise AssertionError(f"no leader after {timeout_s:g} s: {self._positions()}")
 

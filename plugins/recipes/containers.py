@@ -63,7 +63,13 @@ class Dict(Recipe):
         return found
 
     async def compare_and_set(self, key: str, expected: Any, value: Any) -> bool:
-        """Set a key that has the expected value; values are equal if their packed bytes are."""
+        """Set a key that has the expected value; returns whether it had.
+
+        Args:
+            key: which.
+            expected: equal if the packed bytes are; None also stands for a key that is not there, as in ``get``.
+            value: the new value.
+        """
         done: bool = await self._call("replace", key, pack(expected), pack(value))
         return done
 

@@ -18,6 +18,9 @@ INT_MAX = 2**63 - 1
 INT_MIN = -(2**63)
 LEASE_MAX_MS = 366 * 24 * 3_600_000
 
+NIL = b"\xc0"
+"""None, packed: what programs read from a key that is absent."""
+
 CONFLICT = 1
 BAD = 2
 
@@ -149,9 +152,9 @@ class DictState(ObjectState):
         return self.set(at, key, value)
 
     def replace(self, at: Moment, key: str, expected: bytes | None, value: bytes) -> bool:
-        """Only if the key has the expected value (None: is absent)."""
+        """Only if the key has the expected value (None: is absent; `NIL`: either)."""
         entry = self.entries.get(key)
-        if (None if entry is None else entry.value) != expected:
+        if expected != (None if entry is None else entry.value) and not (entry is None and expected == NIL):
             return False
         self.set(at, key, value)
         return True

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from kraftcore.errors import MissingDependencyError
 
 if TYPE_CHECKING:
+    from kraftcore.plugins.spark.pipeline import follow as follow
     from kraftcore.plugins.spark.pipeline import query as query
     from kraftcore.plugins.spark.pipeline import run as run
     from kraftcore.plugins.spark.report import write_report as write_report
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 _PUBLIC = {
     "KraftDataSource": "source",
+    "follow": "pipeline",
     "query": "pipeline",
     "run": "pipeline",
     "session": "startup",

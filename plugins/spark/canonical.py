@@ -12,7 +12,7 @@ from kraftcore.plugins.spark.tables import Tables
 
 _SPANS = "cluster_id string, era int, log_id long, span_from long, span_to long, state_from long"
 _BASES = "cluster_id string, era int, file_id long, base_end long"
-_ENDS = "cluster_id string, era int, era_end long"
+_ENDS = "cluster_id string, era int, era_end long, era_last_time timestamp"
 
 
 class Canonical:
@@ -36,7 +36,6 @@ class Canonical:
         self._bases = make(
             [(era.cluster_id, era.number, era.base.file_id, era.base.end_offset) for era in eras if era.base], _BASES
         )
-        self.era_ends = make([(era.cluster_id, era.number, era.end) for era in eras], _ENDS)
         self._cached: list[DataFrame] = []
 
     def keep(self, rows: DataFrame) -> DataFrame:
@@ -47,7 +46,7 @@ class Canonical:
 
     def prepare(self) -> None:
         """Find out what several tables need, before they are made side by side."""
-        _ = self.committed, self._aborted
+        _ = self.committed, self._aborted, self._era_ends
 
     def close(self) -> None:
         """Let go of what was kept."""
@@ -116,6 +115,16 @@ class Canonical:
         ]
 
     @cached_property
+    def _era_ends(self) -> DataFrame:
+        # Where each era ends, and when its last record was written.
+        batches = self.log("bronze_batches", "base_offset").groupBy("cluster_id", "era")
+        times = {row[:2]: row[2] for row in batches.agg(F.max("max_timestamp")).collect()}
+        rows = [
+            (era.cluster_id, era.number, era.end, times.get((era.cluster_id, era.number))) for era in self.lineage.eras
+        ]
+        return self.tables.session.createDataFrame(rows, _ENDS)
+
+    @cached_property
     def voters(self) -> dict[str, list[int]]:
         """By cluster, the node ids of the last voter set known."""
         rows = self.log("kraft_voters").selectExpr("cluster_id", "offset", "voters.voter_id as ids")
@@ -158,15 +167,14 @@ class Canonical:
             gone: where a row means that the thing is no more.
 
         Returns:
-            cluster_id, keys, columns, ``from_offset``, ``to_offset``, ``from_time``, ``to_time``.
+            cluster_id, keys, columns, ``from_offset``, ``to_offset``, ``from_time``, ``to_time``, ``duration_ms``: of
+            what still lasts, up to the last record. Times are the leaders' clocks'; a clock that went back counts 0.
         """
         order = Window.partitionBy("cluster_id", "era", *keys).orderBy("at", "seq")
-        ends = F.broadcast(self.era_ends)
-        rows = (
-            rows.withColumn("next_at", F.lead("at").over(order))
-            .withColumn("to_time", F.lead("timestamp").over(order))
-            .join(ends, ["cluster_id", "era"])
-        )
+        lead = {"next_at": F.lead("at").over(order), "to_time": F.lead("timestamp").over(order)}
+        rows = rows.withColumns(lead).join(F.broadcast(self._era_ends), ["cluster_id", "era"])
+        last_time = F.greatest("era_last_time", "timestamp")
+        lasted_ms = F.unix_millis(F.coalesce("to_time", last_time)) - F.unix_millis("timestamp")
         if gone is not None:
             rows = rows.where(~gone)
         return rows.select(
@@ -177,4 +185,5 @@ class Canonical:
             F.coalesce("next_at", "era_end").alias("to_offset"),
             F.col("timestamp").alias("from_time"),
             "to_time",
+            F.greatest(lasted_ms, F.lit(0)).alias("duration_ms"),
         )

@@ -16,7 +16,7 @@ from kraftcore.core.text import to_json_text
 from kraftcore.core.typed import RecordColumns
 from kraftcore.errors import CorruptDataError, RemoteProtocolError
 from kraftcore.plugins.spark.filters import Filters
-from kraftcore.plugins.spark.stores import LOG, PIECE_BYTES, SNAPSHOT, LogFile, Source
+from kraftcore.plugins.spark.stores import LOG, PIECE_BYTES, SNAPSHOT, LogFile, Memory, Source
 from kraftcore.plugins.spark.views import (
     IDENTITY,
     RECORD_TYPES,
@@ -24,6 +24,7 @@ from kraftcore.plugins.spark.views import (
     field_name,
     find_type,
     type_name,
+    type_of_code,
     typed_schema,
     view_schema,
 )
@@ -36,7 +37,7 @@ ROWS_MAX = 1 << 16
 _HEADER_BYTES = 61
 _CHUNK_BYTES = 4 << 20
 _COLUMNS = ("offset", "timestamp", "partition_leader_epoch", "is_control", "key", "value", "position")
-_CODECS = pa.array(["none", "gzip", "snappy", "lz4", "zstd", None, None, None])
+_CODECS = ["none", "gzip", "snappy", "lz4", "zstd", None, None, None]
 
 
 @dataclass(frozen=True)
@@ -47,12 +48,18 @@ class Range:
         file: where.
         start, end: byte positions; ``start`` is where a batch starts.
         generation: how often the file's end had been cut off and written anew when this was planned.
+        data: the bytes themselves, of what is no file that a task can open.
     """
 
     file: LogFile
     start: int
     end: int
     generation: int = 0
+    data: bytes | None = None
+
+    def open(self) -> Source | Memory:
+        """What to read from."""
+        return Source(self.file.path) if self.data is None else Memory(self.file.path, self.data)
 
 
 @dataclass(frozen=True)
@@ -94,7 +101,7 @@ class Piece:
     end: int
 
 
-def pieces(source: Source, start: int, end: int, *, verify: bool = True) -> Iterator[Piece]:
+def pieces(source: Source | Memory, start: int, end: int, *, verify: bool = True) -> Iterator[Piece]:
     """Walk over a stretch of a file, some MiB at a time, checksums compared if ``verify``.
 
     The walk ends where a header cannot be trusted: then the last piece's damage reaches to ``end``.
@@ -154,14 +161,34 @@ class RangeReader:
             CorruptDataError: damage, with the policy ``fail``; the error names file and position.
             StorageError: the file cannot be read.
         """
-        with Source(part.file.path) as source:
+        with part.open() as source:
             for piece in pieces(source, part.start, part.end):
                 problems = self._problems(part, piece)
-                if self.policy == FAIL and self.view != "errors":
-                    for problem in problems:
-                        if problem.kind != "torn":
-                            raise CorruptDataError(problem.reason, position=problem.position, path=part.file.path)
+                self._check(part, problems)
                 yield from self._piece(part, piece, problems)
+
+    def read_types(self, part: Range) -> Iterator[tuple[RecordType, Any]]:
+        """Yield typed batches of all record types, each with its type, in one pass.
+
+        Raises:
+            As ``read``.
+        """
+        with part.open() as source:
+            for piece in pieces(source, part.start, part.end):
+                self._check(part, self._problems(part, piece))
+                for chunk in self._chunks(piece):
+                    codes = _codes(chunk)
+                    for code in pc.unique(codes.code).to_pylist():
+                        kind = type_of_code(code)
+                        if kind is not None:
+                            columns = self._typed(part, chunk, codes, kind)
+                            yield from ((kind, batch) for batch in self._finish(part, columns, typed_schema(kind)))
+
+    def _check(self, part: Range, problems: list[Problem]) -> None:
+        if self.policy == FAIL and self.view != "errors":
+            for problem in problems:
+                if problem.kind != "torn":
+                    raise CorruptDataError(problem.reason, position=problem.position, path=part.file.path)
 
     def _piece(self, part: Range, piece: Piece, problems: list[Problem]) -> Iterator[Any]:
         if self.view == "batches":
@@ -246,7 +273,7 @@ class RangeReader:
         return chunk if pc.all(mask).as_py() else pa.RecordBatch.from_struct_array(chunk.to_struct_array().filter(mask))
 
     def _rows(self, part: Range, chunk: Any) -> dict[str, Any]:
-        codes = record_types(*(_whole(chunk[name]) for name in ("key", "value", "is_control")))
+        codes = _codes(chunk)
         if self.kind is not None:
             return self._typed(part, chunk, codes, self.kind)
         names = _names(codes.code)
@@ -276,27 +303,27 @@ class RangeReader:
         def take(column: Any) -> Any:
             return column if whole else column.take(rows)
 
-        values = take(chunk["value"])
         decoder = self._decoders.get(kind.name) or self._decoders.setdefault(kind.name, kind.columns())
-        fields, failed = decoder.decode(values)
+        fields, failed = decoder.decode(chunk["value"], rows)
         columns = {"offset": take(chunk["offset"]), "timestamp": take(chunk["timestamp"])}
         columns |= {"epoch": take(chunk["partition_leader_epoch"]), "version": take(codes.version)}
         if failed and self.policy == FAIL:
             at = failed[0]
+            why = _why(kind.is_control, None, take(chunk["value"])[at].as_py(), kind)
             raise CorruptDataError(
-                f"record {columns['offset'][at].as_py()}: {_why(kind.is_control, None, values[at].as_py(), kind)}",
+                f"record {columns['offset'][at].as_py()}: {why}",
                 position=take(chunk["position"])[at].as_py(),
                 path=part.file.path,
             )
         if failed and self.policy == KEEP:
-            good = pa.array(_places(len(values), failed), pa.int64())
+            good = pa.array(_places(len(rows), failed), pa.int64())
             return columns | {
                 field_name(name): fields[name].take(good)
                 for name in fields.schema.names
                 if not (kind.is_control and name == "version")
             }
         if failed:
-            keep = pa.array([place is not None for place in _places(len(values), failed)])
+            keep = pa.array([place is not None for place in _places(len(rows), failed)])
             columns = {name: column.filter(keep) for name, column in columns.items()}
         return columns | {
             field_name(name): fields[name]
@@ -305,7 +332,7 @@ class RangeReader:
         }
 
     def _bad_records(self, chunk: Any) -> Iterator[Problem]:
-        codes = record_types(*(_whole(chunk[name]) for name in ("key", "value", "is_control")))
+        codes = _codes(chunk)
         known: set[int] = set()
         for kind in RECORD_TYPES:
             rows = pc.indices_nonzero(pc.equal(codes.code, kind.code))
@@ -333,7 +360,7 @@ class RangeReader:
         for name in ("base_timestamp", "max_timestamp"):
             columns[name] = _microseconds(headers[name])
         return columns | {
-            "compression": _CODECS.take(pc.bit_wise_and(attributes, 7)),
+            "compression": pa.array(_CODECS, pa.string()).take(pc.bit_wise_and(attributes, 7)),
             "is_control": bit(0x20),
             "is_transactional": bit(0x10),
             "is_valid": pc.equal(headers["is_valid"], 1),
@@ -350,13 +377,14 @@ class RangeReader:
             "reason": pa.array([one.reason for one in problems], pa.string()),
         }
 
-    def _finish(self, part: Range, columns: dict[str, Any]) -> Iterator[Any]:
+    def _finish(self, part: Range, columns: dict[str, Any], schema: Any = None) -> Iterator[Any]:
         # The view's columns in order, identity first, in batches that Spark digests well.
         rows = len(next(iter(columns.values())))
         if rows == 0:
             return
         columns |= identity_columns(part.file, part.generation, rows)
-        batch = pa.RecordBatch.from_arrays([columns[name] for name in self.schema.names], schema=self.schema)
+        schema = schema or self.schema
+        batch = pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
         for start in range(0, rows, ROWS_MAX):
             yield batch.slice(start, ROWS_MAX)
 
@@ -406,6 +434,10 @@ def _both(mask: Any, other: Any) -> Any:
     if other is None:
         return mask
     return other if mask is None else pc.and_(mask, other)
+
+
+def _codes(chunk: Any) -> Any:
+    return record_types(*(_whole(chunk[name]) for name in ("key", "value", "is_control")))
 
 
 def _whole(array: Any) -> Any:

@@ -147,8 +147,7 @@ class Filters:
         if name == "timestamp":
             if not isinstance(value, datetime):
                 return self
-            at = value if value.tzinfo else value.astimezone()
-            value = int(at.timestamp() * 1000)
+            value = int(value.timestamp() * 1000)
             slack = 1  # rows have whole milliseconds, the bound may not
         elif name in ("offset", "epoch") and isinstance(value, int):
             slack = 0

@@ -6,7 +6,7 @@ Histories have a row for each state that something was in: from ``from_offset`` 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from pyspark.sql import DataFrame
@@ -42,8 +42,13 @@ def _make(canonical: Canonical, name: str) -> None:
     canonical.tables.write_clusters(name, GOLD[name](canonical), canonical.clusters)
 
 
-def refresh_gold(tables: Tables, say: Callable[[str], None]) -> list[str]:
+def refresh_gold(tables: Tables, say: Callable[[str], None], finished: Mapping[str, int] | None = None) -> list[str]:
     """Bring gold up to date with silver.
+
+    Args:
+        tables: all of them.
+        say: called with a line for each table.
+        finished: by bronze table, the last micro-batch that is whole, silver included; None: all are.
 
     Returns:
         The clusters that had anything new, in order.
@@ -54,6 +59,8 @@ def refresh_gold(tables: Tables, say: Callable[[str], None]) -> list[str]:
     clusters: set[str] = set()
     for name, batch in done.items():
         rows = tables.read(name).where(F.col("batch") > batch)
+        if finished is not None:
+            rows = rows.where(F.col("batch") <= finished.get(name, -1))
         found = rows.groupBy("cluster_id").agg(F.max("batch")).collect()
         clusters |= {row[0] for row in found}
         latest[name] = max([batch, *(row[1] for row in found)])

@@ -14,8 +14,7 @@ def logs(canonical: Canonical) -> DataFrame:
     rows = canonical.raw("bronze_batches").where("source = 'log' and is_valid")
     rows = without_dead(canonical.tables, rows, canonical.lineage.dead, "base_offset")
     rows = without_cuts(canonical.tables, rows, canonical.lineage.cuts, "base_offset")
-    known = list(canonical.committed.items()) or [("", 0)]
-    limits = canonical.tables.session.createDataFrame(known, "cluster_id string, committed_end long")
+    limits = _committed(canonical)
     best = [(log.log_id,) for log in canonical.lineage.best.values()] or [(0,)]
     chosen = canonical.tables.session.createDataFrame(best, "log_id long").withColumn("is_reference", F.lit(True))
     return (
@@ -34,6 +33,11 @@ def logs(canonical: Canonical) -> DataFrame:
         .join(F.broadcast(chosen), "log_id", "left")
         .withColumn("is_reference", F.coalesce("is_reference", F.lit(False)))
     )
+
+
+def _committed(canonical: Canonical) -> DataFrame:
+    known = list(canonical.committed.items()) or [("", 0)]
+    return canonical.tables.session.createDataFrame(known, "cluster_id string, committed_end long")
 
 
 def divergence(canonical: Canonical) -> DataFrame:
@@ -74,8 +78,7 @@ def divergence(canonical: Canonical) -> DataFrame:
     found = canonical.keep(found)
     found = found.join(_first_record(canonical, found), ["cluster_id", "log_id_a", "log_id_b"], "left")
     found = found.withColumn("offset", F.coalesce("first_record", "base_offset"))
-    known = list(canonical.committed.items()) or [("", 0)]
-    limits = canonical.tables.session.createDataFrame(known, "cluster_id string, committed_end long")
+    limits = _committed(canonical)
     return found.join(F.broadcast(limits), "cluster_id", "left").select(
         "cluster_id", "offset", "base_offset", "node_id_a", "node_id_b", "log_id_a", "log_id_b", "epoch_a", "epoch_b",
         "crc_a", "crc_b", "last_offset_a", "last_offset_b", "is_valid_a", "is_valid_b",
@@ -115,8 +118,12 @@ def _first_record(canonical: Canonical, found: DataFrame) -> DataFrame:
 
 
 def batch_stats(canonical: Canonical) -> DataFrame:
-    """How the log grew by minute and epoch: records, batches, bytes, and the pauses between batches."""
-    rows = canonical.log("bronze_batches", "base_offset")
+    """How the log grew by minute and epoch: records, how many of them are known to be committed, batches, bytes, and
+    the pauses between batches.
+    """
+    limits = _committed(canonical)
+    rows = canonical.log("bronze_batches", "base_offset").join(F.broadcast(limits), "cluster_id", "left")
+    inside = F.least(F.col("last_offset") + 1, "committed_end") - F.col("base_offset")
     order = Window.partitionBy("cluster_id").orderBy("base_offset")
     pause = F.unix_millis("base_timestamp") - F.unix_millis(F.lag("max_timestamp").over(order))
     return (
@@ -128,6 +135,7 @@ def batch_stats(canonical: Canonical) -> DataFrame:
             F.max("last_offset").alias("last_offset"),
             F.count("*").alias("batches"),
             F.sum("count").alias("records"),
+            F.sum(F.greatest(F.coalesce(inside, F.lit(0)), F.lit(0))).alias("committed_records"),
             F.sum("size").alias("bytes"),
             F.max("size").alias("batch_bytes_max"),
             F.max("pause_ms").alias("pause_ms_max"),

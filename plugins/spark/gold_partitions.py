@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from kraftcore.plugins.spark.canonical import Canonical
-from kraftcore.plugins.spark.gold_state import RESOURCE_BROKER, RESOURCE_TOPIC, with_duration
+from kraftcore.plugins.spark.gold_state import RESOURCE_BROKER, RESOURCE_TOPIC
 
 _EVENT = ["cluster_id", "era", "at", "seq", "timestamp"]
 _KEY = ["topic_id", "partition_id"]
@@ -33,7 +33,7 @@ def partitions(canonical: Canonical) -> DataFrame:
     ]  # fmt: skip
     known = rows.where("leader is not null or change in ('created', 'changed', 'removed')")  # else: not created yet
     states = canonical.history(known, _KEY, columns, gone=F.col("change") == "removed")
-    return _judged(with_duration(canonical, states))
+    return _judged(states)
 
 
 def _judged(states: DataFrame) -> DataFrame:

@@ -15,6 +15,7 @@ def leadership(canonical: Canonical) -> DataFrame:
     """One row an epoch that a leader's first record is known of, truncated ones included.
 
     ``reason`` is told from what is in the log: who led before, who may vote, and how long nothing was written.
+    ``failed_elections`` counts the epochs since the one before that no leader came out of.
     """
     changes = _with_truncated(canonical, "leader_change")
     changes = changes.select(
@@ -43,6 +44,7 @@ def leadership(canonical: Canonical) -> DataFrame:
         .withColumn("epoch_end_offset", F.lead("offset").over(alive))
         .withColumn("end_time", F.lead("start_time").over(alive))
         .withColumn("silent_ms", _milliseconds("start_time") - _milliseconds("previous_write_time"))
+        .withColumn("failed_elections", F.col("epoch") - F.lag("epoch").over(alive) - 1)
     )
     reason = (
         F.when(F.col("era").isNull(), "its records were overridden by a later leader's")
@@ -58,7 +60,7 @@ def leadership(canonical: Canonical) -> DataFrame:
         F.when(F.col("era").isNotNull(), F.col("epoch_end_offset")).alias("epoch_end_offset"),
         "start_time", F.when(F.col("era").isNotNull(), F.col("end_time")).alias("end_time"),
         "last_write_time", "records", "batches", "voters", "granting_voters", "previous_leader_id", "silent_ms",
-        "reason", "status",
+        "failed_elections", "reason", "status",
     )  # fmt: skip
 
 

@@ -73,20 +73,7 @@ def brokers(canonical: Canonical) -> DataFrame:
     filled = (*fields, "fenced", "in_controlled_shutdown")
     rows = rows.withColumns({name: F.last(name, ignorenulls=True).over(life) for name in filled})
     columns = ["event", *fields, "fenced", "in_controlled_shutdown"]
-    result = canonical.history(rows, ["broker_id"], columns, gone=F.col("event") == "unregistered")
-    return with_duration(canonical, result)
-
-
-def with_duration(canonical: Canonical, rows: DataFrame) -> DataFrame:
-    """Add ``duration_ms``; of what still lasts, up to the last record of the log."""
-    last = (
-        canonical.log("bronze_batches", "base_offset")
-        .groupBy("cluster_id")
-        .agg(F.max("max_timestamp").alias("last_time"))
-    )
-    rows = rows.join(F.broadcast(last), "cluster_id", "left")
-    end = F.coalesce("to_time", F.greatest("last_time", "from_time"))
-    return rows.withColumn("duration_ms", F.unix_millis(end) - F.unix_millis("from_time")).drop("last_time")
+    return canonical.history(rows, ["broker_id"], columns, gone=F.col("event") == "unregistered")
 
 
 def controllers(canonical: Canonical) -> DataFrame:

@@ -146,10 +146,7 @@ def read_lineage(tables: Tables, clusters: Iterable[str]) -> Lineage:
     lineage.logs, lineage.cuts = _log_ends(by_epoch)
     stretches = _stretches(without_cuts(tables, alive, lineage.cuts, "base_offset"))
     snapshots = (
-        files.where("source = 'snapshot'")
-        .select("cluster_id", "file_id", "base_offset", "epoch")
-        .distinct()
-        .collect()
+        files.where("source = 'snapshot'").select("cluster_id", "file_id", "base_offset", "epoch").distinct().collect()
     )
     lineage.snapshots = [Snapshot(*row) for row in snapshots]
     for cluster_id in wanted:

@@ -29,6 +29,8 @@ from kraftcore.plugins.spark.tables import BRONZE, SILVER, Tables
 from kraftcore.plugins.spark.views import RECORD_TYPES, RecordType, typed_schema
 
 _JOBS_AT_ONCE = 4
+_STARTS_MAX = 3
+_SLOW_WORKER = "failed to connect back"  # Spark gives a worker 10 s to start, which a busy machine may need
 _WORKER_ERROR = re.compile(r"kraftcore\.errors\.(\w+): (.*)")
 Report = Callable[[str], None]
 Progress = Callable[[float, str], None]
@@ -73,43 +75,106 @@ def run(
     Raises:
         LocalError: nothing to read, or an option that is none.
         CorruptDataError: damage, with ``errors="fail"``.
+        LockedError: another run is writing these tables.
     """
-    if not paths:
-        raise LocalError("nothing to read: name at least one path")
+    settings = _settings(paths, errors, options)
     target = Tables(session, tables)
     say = report or (lambda _: None)
-    settings = {"paths": json.dumps([str(path) for path in paths]), "errors": errors, **(options or {})}
-    Settings(settings).files()  # a path that is not there is better told here than by a stream
     batches: dict[str, int] = {}
     rows: dict[str, int] = {}
-    with _watched(session, progress):
-        queries = {name: start(target, name, settings) for name in BRONZE}
-        try:
-            for name, stream in queries.items():
-                _finish(stream)
-                done = stream.recentProgress
-                batches[name] = sum(1 for one in done if one["numInputRows"])
-                rows[name] = sum(int(one["numInputRows"]) for one in done)
-                say(f"{name}: {rows[name]} new rows")
-        finally:
-            for stream in queries.values():
-                stream.stop()
+    with target.locked(), _watched(session, progress):
+        for name in BRONZE:
+            done = _complete(target, name, settings).recentProgress
+            batches[name] = sum(1 for one in done if one["numInputRows"])
+            rows[name] = sum(int(one["numInputRows"]) for one in done)
+            say(f"{name}: {rows[name]} new rows")
         clusters = refresh_gold(target, say)
     return RunResult(batches, rows, tuple(clusters))
 
 
-def _finish(stream: StreamingQuery) -> None:
-    # Wait; what went wrong in a worker comes out as the error it was there.
-    try:
-        stream.awaitTermination()
-    except StreamingQueryException as error:
-        found = _WORKER_ERROR.findall(str(error))
-        if not found:
-            raise
-        name, text = found[-1]
-        if name in ("CorruptDataError", "CorruptBatchError"):
-            raise CorruptDataError(text) from None
-        raise LocalError(text) from None
+def follow(
+    session: SparkSession,
+    paths: Sequence[str | Path],
+    tables: str | Path,
+    *,
+    every_s: float = 10.0,
+    stop: threading.Event | None = None,
+    errors: str = DROP,
+    options: dict[str, str] | None = None,
+    report: Report | None = None,
+) -> None:
+    """Like ``run``, but look for more every so many seconds, until stopped.
+
+    Args:
+        session, paths, tables, errors, options, report: as of ``run``.
+        every_s: seconds from one look to the next, and the least time from one making of gold to the next.
+        stop: ends it; None: only an exception does. What was taken in stays, and the next run goes on from there.
+
+    Raises:
+        LocalError, CorruptDataError, LockedError: as ``run``.
+    """
+    settings = _settings(paths, errors, options)
+    target = Tables(session, tables)
+    say = report or (lambda _: None)
+    stop = stop or threading.Event()
+    finished: dict[str, int] = {}
+    with target.locked():
+        refresh_gold(target, say)  # of a run that was killed
+        begin = partial(start, target, settings=settings, continuous_s=every_s, finished=finished)
+        queries = {name: begin(name) for name in BRONZE}
+        failures = 0
+        try:
+            while not stop.wait(every_s):
+                for name, stream in queries.items():
+                    error = stream.exception()
+                    if error is not None:
+                        failures += 1
+                        if failures >= _STARTS_MAX or _SLOW_WORKER not in str(error):
+                            raise _plain(error)
+                        queries[name] = begin(name)
+                refresh_gold(target, say, dict(finished))
+        finally:
+            for stream in queries.values():
+                stream.stop()
+        refresh_gold(target, say, finished)
+
+
+def _settings(paths: Sequence[str | Path], errors: str, options: dict[str, str] | None) -> dict[str, str]:
+    # Options of the source, after a look: what is not there is better told here than by a stream.
+    if not paths:
+        raise LocalError("nothing to read: name at least one path")
+    result = {"paths": json.dumps([str(path) for path in paths]), "errors": errors, **(options or {})}
+    settings = Settings(result)
+    if not settings.files():
+        raise LocalError(
+            f"no segment, snapshot or bootstrap file below {', '.join(map(str, paths))}: it looks in folders "
+            f"named {settings.folder} and right in the folders that are named"
+        )
+    return result
+
+
+def _complete(target: Tables, name: str, settings: dict[str, str]) -> StreamingQuery:
+    # Run a stream until it has taken in what is there.
+    for left in reversed(range(_STARTS_MAX)):
+        stream = start(target, name, settings)
+        try:
+            stream.awaitTermination()
+            break
+        except StreamingQueryException as error:
+            if left == 0 or _SLOW_WORKER not in str(error):
+                raise _plain(error) from None
+        finally:
+            stream.stop()
+    return stream
+
+
+def _plain(error: Exception) -> Exception:
+    # What went wrong in a worker, as the error it was there.
+    found = _WORKER_ERROR.findall(str(error))
+    if not found:
+        return error
+    name, text = found[-1]
+    return CorruptDataError(text) if name in ("CorruptDataError", "CorruptBatchError") else LocalError(text)
 
 
 @contextmanager
@@ -137,7 +202,14 @@ def _watched(session: SparkSession, progress: Progress | None) -> Iterator[None]
         thread.join()
 
 
-def start(target: Tables, name: str, settings: dict[str, str], *, continuous_s: float | None = None) -> StreamingQuery:
+def start(
+    target: Tables,
+    name: str,
+    settings: dict[str, str],
+    *,
+    continuous_s: float | None = None,
+    finished: dict[str, int] | None = None,
+) -> StreamingQuery:
     """Start the stream of one bronze table; that of the records also fills silver.
 
     Args:
@@ -145,19 +217,22 @@ def start(target: Tables, name: str, settings: dict[str, str], *, continuous_s: 
         name: of the bronze table.
         settings: options of the data source.
         continuous_s: look for more every so many seconds, until stopped; None: take what is there, and end.
+        finished: where to note the last whole micro-batch, by table.
     """
     rows = target.session.readStream.format("kraft").options(**settings).option("view", BRONZE[name]).load()
-    writer = rows.writeStream.foreachBatch(partial(_write, target, name)).queryName(name)
+    writer = rows.writeStream.foreachBatch(partial(_write, target, name, finished)).queryName(name)
     writer = writer.option("checkpointLocation", target.place(f"_checkpoints/{name}"))
     if continuous_s is None:
         return writer.trigger(availableNow=True).start()
     return writer.trigger(processingTime=f"{continuous_s} seconds").start()
 
 
-def _write(target: Tables, name: str, rows: DataFrame, batch_id: int) -> None:
+def _write(target: Tables, name: str, finished: dict[str, int] | None, rows: DataFrame, batch_id: int) -> None:
     target.write_batch(name, rows, batch_id)
     if name == "bronze_records":
         write_silver(target, batch_id)
+    if finished is not None:
+        finished[name] = batch_id
 
 
 def write_silver(target: Tables, batch_id: int) -> None:

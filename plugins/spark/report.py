@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from kraftcore import __version__
 from kraftcore.errors import LocalError
-from kraftcore.plugins.spark.svg import BAD, COLORS, GOOD, IDLE, WARN, Axis, Bar, columns, lanes, steps
+from kraftcore.plugins.spark.svg import BAD, COLORS, GOOD, WARN, Axis, Bar, columns, lanes, steps
 from kraftcore.plugins.spark.tables import Tables
 
 ROWS_MAX = 200
@@ -87,10 +87,17 @@ def _cluster(source: Tables, cluster_id: str) -> str:
             ["offset", "node_id_a", "node_id_b", "epoch_a", "epoch_b", "batches_differing", "is_below_committed"],
         ) or '<p class="good">No two logs differ.</p>'),
         _section("Errors", _table(
-            rows("errors", "path", "position"), ["path", "position", "size", "offset", "kind", "reason"]
+            _unread(source, cluster_id), ["path", "position", "size", "offset", "kind", "reason"]
         ) or '<p class="good">All bytes could be read.</p>'),
     ]  # fmt: skip
     return "".join(parts)
+
+
+def _unread(source: Tables, cluster_id: str) -> list[Any]:
+    # What was damaged, without torn ends that were whole later.
+    errors = source.read("errors").where(F.col("cluster_id") == cluster_id)
+    whole = source.read("bronze_batches").where("is_valid").select("file_id", "position", F.lit("torn").alias("kind"))
+    return errors.join(whole, ["file_id", "position", "kind"], "left_anti").orderBy("path", "position").collect()
 
 
 def _section(title: str, body: str) -> str:
@@ -98,8 +105,7 @@ def _section(title: str, body: str) -> str:
 
 
 def _ms(at: datetime) -> float:
-    # Spark hands out naive times of the session's zone, which is UTC here.
-    return at.replace(tzinfo=UTC).timestamp() * 1000
+    return at.timestamp() * 1000  # PySpark hands out naive times of this machine's zone
 
 
 def _table(rows: Sequence[Any], names: Sequence[str]) -> str:
@@ -117,7 +123,7 @@ def _text(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, datetime):
-        return value.strftime("%Y-%m-%d %H:%M:%S")
+        return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
     if isinstance(value, list):
         return ", ".join(map(str, value))
     return str(value)
@@ -228,11 +234,9 @@ def _brokers(rows: Sequence[Any], axis: Axis) -> str:
     for row in rows:
         down = row.in_controlled_shutdown
         color, what = (WARN, "in controlled shutdown") if down else (BAD, "fenced") if row.fenced else (GOOD, "active")
-        end = axis.end if row.to_time is None and row.to_offset is None else None
-        if end is None:
-            end = axis.end if row.to_time is None else _ms(row.to_time)
+        end = axis.end if row.to_time is None else _ms(row.to_time)
         title = f"broker {row.broker_id}: {what} since offset {row.from_offset} ({row.event}), epoch {row.broker_epoch}"
-        bars.append(Bar(f"broker {row.broker_id}", _ms(row.from_time), end, color if color else IDLE, title))
+        bars.append(Bar(f"broker {row.broker_id}", _ms(row.from_time), end, color, title))
     flaps: dict[int, list[int]] = {}
     for row in rows:
         count = flaps.setdefault(row.broker_id, [0, 0, 0])

@@ -12,9 +12,17 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    Filter,
+    InputPartition,
+)
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
@@ -27,6 +35,7 @@ from pyspark.sql.types import StructType
 from kraftcore.errors import LocalError
 from kraftcore.plugins.spark.decode import FAIL, POLICIES, Range, RangeReader, file_rows
 from kraftcore.plugins.spark.filters import Filters
+from kraftcore.plugins.spark.place import Place
 from kraftcore.plugins.spark.plan import (
     RANGE_BYTES,
     Progress,
@@ -43,12 +52,18 @@ from kraftcore.plugins.spark.stores import Inventory, LogFile
 from kraftcore.plugins.spark.views import view_schema
 from kraftcore.storage.meta_properties import METADATA_PARTITION
 
+if TYPE_CHECKING:
+    from kraftcore.plugins.spark.live import Quorum
+
+EARLIEST, LATEST = "earliest", "latest"
 _PUSHDOWN_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
 _KNOWN = {
     "view", "path", "paths", "errors", "folder", "cluster_id", "node_id", "sources", "range_bytes",
     "max_bytes_per_trigger",
     "offset_from", "offset_to", "time_from", "time_to", "epoch_from", "epoch_to", "control", "type", "types",
-    "clock_skew_ms",
+    "clock_skew_ms", "pushdown",
+    "bootstrap_controllers", "topic", "mirror", "start", "tls_ca", "tls_certificate", "tls_key", "timeout_ms",
+    "write_id", "checkpointlocation",
 }  # fmt: skip
 
 
@@ -69,15 +84,25 @@ class Settings:
         if self.policy not in POLICIES:
             raise LocalError(f"option errors={self.policy!r} is none of {', '.join(POLICIES)}")
         self.filters = Filters.from_options(options)
+        self.pushdown = options.get("pushdown") or "false"
+        if self.pushdown not in ("true", "false"):
+            raise LocalError(f"option pushdown={self.pushdown!r} is neither true nor false")
         self.range_bytes = self._number(options, "range_bytes", RANGE_BYTES, 1 << 10)
         self.trigger_bytes = self._number(options, "max_bytes_per_trigger", 0, 1)
         self.sources = {part.strip() for part in (options.get("sources") or "").split(",") if part.strip()}
+        self.place = Place.from_options(options)
+        self.start = options.get("start") or EARLIEST
+        if self.start not in (EARLIEST, LATEST):
+            raise LocalError(f"option start={self.start!r} is neither {EARLIEST} nor {LATEST}")
         self._paths = self._read_paths(options)
         node_id = options.get("node_id")
+        self.folder = options.get("folder") or METADATA_PARTITION
+        self.cluster_id = options.get("cluster_id")
+        self.node_id = None if node_id is None else self._number(options, "node_id", 0, -1)
         self.inventory = Inventory(
-            folder=options.get("folder") or METADATA_PARTITION,
-            cluster_id=options.get("cluster_id"),
-            node_id=None if node_id is None else self._number(options, "node_id", 0, -1),
+            folder=self.folder,
+            cluster_id=self.cluster_id,
+            node_id=self.node_id,
         )
 
     @staticmethod
@@ -99,9 +124,27 @@ class Settings:
         if options.get("path"):
             text = options["path"]
             paths += json.loads(text) if text.startswith("[") else [text]
-        if not paths:
+        if options.get("bootstrap_controllers"):
+            if paths:
+                raise LocalError("name paths or bootstrap_controllers, not both: a quorum is no folder")
+            if options.get("view") == "files":
+                raise LocalError("a running quorum has no files to list: view=files is for folders")
+        elif not paths:
             raise LocalError("nothing to read: give .load(path), or a list of paths as JSON in the option 'paths'")
         return [str(path) for path in paths]
+
+    def quorum(self) -> Quorum:
+        """Begin to follow the running quorum that is named.
+
+        Raises:
+            LocalError: none is named.
+            KraftError: it cannot be reached, or is another one than the mirror is of.
+        """
+        if self.place is None:
+            raise LocalError("name a quorum: option bootstrap_controllers")
+        from kraftcore.plugins.spark.live import Quorum
+
+        return Quorum(self.place, self.cluster_id, self.node_id)
 
     def files(self) -> list[LogFile]:
         """What there is to read now."""
@@ -133,11 +176,20 @@ class KraftDataSource(DataSource):
         sources: of ``log``, ``snapshot``, ``bootstrap``; all if left out.
         offset_from, offset_to, time_from, time_to, epoch_from, epoch_to: bounds, the upper ones exclusive.
         control, types: control records or not; record types.
+        bootstrap_controllers: ``host:port`` of some controllers of a running quorum, in place of a path: what is
+            committed is read by an observer. ``topic``, ``tls_ca``, ``tls_certificate``, ``tls_key``, ``timeout_ms``
+            say more; ``mirror`` is a directory that keeps what was fetched for the next run.
+        start: of a stream from a quorum: ``earliest`` (the default) or ``latest``.
+        write_id: names a batch write, so that doing it again appends nothing twice.
         clock_skew_ms: how far leaders' clocks may differ, for time bounds.
         range_bytes: size of a task's share, in bytes.
         max_bytes_per_trigger: of a stream; no limit if left out.
         cluster_id, node_id: in place of those in ``meta.properties``.
         folder: name of the folders that hold a log.
+        pushdown: ``true``: a batch read also leaves out what the query's own conditions do not want. Spark (4.1 to 4.3)
+            remembers one plan for each ``load()``, whatever the query: use such a DataFrame in one query only, and
+            once in it. It also needs ``spark.sql.python.filterPushdown.enabled``, which ``session()`` sets. The other
+            options spare as much and have no such trap.
     """
 
     @classmethod
@@ -152,12 +204,27 @@ class KraftDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """A batch reader."""
         # Spark refuses a reader that takes filters unless their push-down is on; then, only this worker asks for one.
-        kind = FilteringReader if _PUSHDOWN_WORKER in sys.modules else KraftReader
-        return kind(Settings(self.options))
+        settings = Settings(self.options)
+        return (FilteringReader if settings.pushdown == "true" and _PUSHDOWN_WORKER in sys.modules else KraftReader)(
+            settings
+        )
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """A stream reader."""
-        return KraftStreamReader(Settings(self.options))
+        settings = Settings(self.options)
+        return KraftStreamReader(settings) if settings.place is None else QuorumStreamReader(settings)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """A writer that appends to a running quorum."""
+        from kraftcore.plugins.spark.sink import QuorumWriter
+
+        return QuorumWriter(Settings(self.options), self.options.get("write_id"), schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """A writer of a stream that appends to a running quorum."""
+        from kraftcore.plugins.spark.sink import QuorumStreamWriter
+
+        return QuorumStreamWriter(Settings(self.options), self.options.get("write_id"), schema, overwrite=overwrite)
 
 
 class KraftReader(DataSourceReader):
@@ -175,12 +242,22 @@ class KraftReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """The tasks."""
         assert self._settings is not None  # noqa: S101
+        if self._settings.place is not None:
+            ranges = self._committed(self._settings)
+            return [Part(group) for group in pack(ranges, self._settings.range_bytes)] or [Part(())]
         files = self._settings.files()
         if self._view == "files":
             return [Part((), file_rows(files, {}))]
         reader = RangeReader(self._view, self._filters)
         ranges = plan(files, reader.filters, self._settings.range_bytes)
         return [Part(group) for group in pack(ranges, self._settings.range_bytes)] or [Part(())]
+
+    def _committed(self, settings: Settings) -> list[Range]:
+        # What a running quorum has committed by now.
+        with settings.quorum() as quorum:
+            end = quorum.caught_up()
+            span = self._filters.offset
+            return quorum.ranges(max(span.low, 0), min(span.high + 1, end), settings.range_bytes)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Arrow batches of one task."""
@@ -252,6 +329,68 @@ class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Arrow batches of one task."""
         return read_part(partition, self._view, self._filters, self._policy)
+
+
+class QuorumStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Follows a running quorum: what is committed, once. Its offset is the log's."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._view = settings.view
+        self._policy = settings.policy
+        self._filters = settings.filters
+        self._settings: Settings | None = settings
+        self._quorum: Quorum | None = None
+        self._target: int | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_settings": None, "_quorum": None}
+
+    def _follow(self) -> tuple[Quorum, Settings]:
+        assert self._settings is not None  # noqa: S101
+        if self._quorum is None:
+            self._quorum = self._settings.quorum()
+            self._quorum.caught_up()
+        return self._quorum, self._settings
+
+    def initialOffset(self) -> dict[str, Any]:
+        """The log's beginning, or its end now."""
+        quorum, settings = self._follow()
+        return {"offset": 0 if settings.start == EARLIEST else quorum.caught_up()}
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """By bytes, if the option asks for it."""
+        assert self._settings is not None  # noqa: S101
+        return ReadMaxBytes(self._settings.trigger_bytes) if self._settings.trigger_bytes else ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """What is committed from now on does not count."""
+        self._target = self._follow()[0].caught_up()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """How far to read next."""
+        quorum, _ = self._follow()
+        begin = int(start["offset"])
+        end = max(begin, quorum.high_watermark() if self._target is None else self._target)
+        if isinstance(limit, ReadMaxBytes) and end > begin:
+            end = quorum.end_for_bytes(begin, end, limit.max_bytes)
+        return {"offset": end}
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """The tasks between two offsets."""
+        quorum, settings = self._follow()
+        if quorum.high_watermark() < int(end["offset"]):
+            quorum.caught_up()  # a run that was taken up again, with a mirror that begins anew
+        ranges = quorum.ranges(int(start["offset"]), int(end["offset"]), settings.range_bytes)
+        return [Part(group) for group in pack(ranges, settings.range_bytes)]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Arrow batches of one task."""
+        return read_part(partition, self._view, self._filters, self._policy)
+
+    def stop(self) -> None:
+        """Stop following."""
+        if self._quorum is not None:
+            self._quorum.close()
 
 
 def read_part(partition: InputPartition, view: str, filters: Filters, policy: str) -> Iterator[Any]:

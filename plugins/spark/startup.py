@@ -32,6 +32,7 @@ SETTINGS = {
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.streaming.numRecentProgressUpdates": "10000",  # rows are counted by them
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }

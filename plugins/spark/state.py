@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from kraftcore.errors import LocalError
-from kraftcore.plugins.spark.tables import Tables
+from kraftcore.plugins.spark.tables import Tables, union
 
 HISTORIES = {
     "topics": "gold_topic_history",
@@ -26,6 +26,12 @@ HISTORIES = {
 }
 
 
+_QUORUM = {
+    "leader": ("gold_leadership", "epoch_start_offset", "epoch_end_offset", "start_time"),
+    "voters": ("gold_voter_sets", "offset", "to_offset", "timestamp"),
+}
+
+
 def state_as_of(
     session: SparkSession,
     tables: str | Path,
@@ -36,6 +42,8 @@ def state_as_of(
 ) -> dict[str, DataFrame]:
     """What was in force right after the record at ``offset``, or at ``time``; or now, if neither is given.
 
+    Leaders' clocks may differ, so a time stands for the last change in the log that is not younger.
+
     Args:
         session: Spark's.
         tables: folder of the tables.
@@ -44,7 +52,8 @@ def state_as_of(
         time: a moment; naive ones are UTC.
 
     Returns:
-        For each kind of thing (``topics``, ``partitions``, ``brokers``, ...) the rows of its history in force then.
+        For ``leader``, ``voters`` and each kind of thing (``topics``, ``partitions``, ``brokers``, ...) the rows of its
+        history in force then.
 
     Raises:
         LocalError: both an offset and a time, a negative offset, or no tables.
@@ -55,19 +64,32 @@ def state_as_of(
         raise LocalError(f"offset {offset} is negative")
     target = Tables(session, tables)
     target.check()
-    result = {}
-    for name, table in HISTORIES.items():
-        rows = target.read(table)
-        if cluster_id is not None:
-            rows = rows.where(F.col("cluster_id") == cluster_id)
-        if offset is not None:
-            rows = rows.where((F.col("from_offset") <= offset) & (F.coalesce("to_offset", F.lit(1 << 62)) > offset))
-        elif time is not None:
-            moment = F.lit(time)
-            rows = rows.where(
-                (F.col("from_time") <= moment) & (F.col("to_time").isNull() | (F.col("to_time") > moment))
-            )
-        else:
-            rows = rows.where("to_offset is null")
-        result[name] = rows
-    return result
+    histories = {name: _history(target, table, cluster_id) for name, table in HISTORIES.items()}
+    for name, (table, *columns) in _QUORUM.items():
+        rows = _history(target, table, cluster_id).where("status <> 'truncated'")
+        renamed = dict(zip(columns, ("from_offset", "to_offset", "from_time"), strict=True))
+        histories[name] = rows.withColumnsRenamed(renamed)
+    if offset is None and time is None:
+        return {name: rows.where("to_offset is null") for name, rows in histories.items()}
+    if time is not None:
+        limits = F.broadcast(_offsets_at(histories, time if time.tzinfo else time.replace(tzinfo=UTC)))
+        histories = {name: rows.join(limits, "cluster_id") for name, rows in histories.items()}
+    limit = F.col("limit") if time is not None else F.lit(offset)
+    in_force = (F.col("from_offset") <= limit) & (F.col("to_offset").isNull() | (F.col("to_offset") > limit))
+    return {name: rows.where(in_force).drop("limit") for name, rows in histories.items()}
+
+
+def _history(target: Tables, table: str, cluster_id: str | None) -> DataFrame:
+    rows = target.read(table)
+    return rows if cluster_id is None else rows.where(F.col("cluster_id") == cluster_id)
+
+
+def _offsets_at(histories: dict[str, DataFrame], moment: datetime) -> DataFrame:
+    # By cluster, the last change up to a moment: something began then, or ended.
+    changes = [rows.selectExpr("cluster_id", "from_offset as limit", "from_time as at") for rows in histories.values()]
+    changes += [
+        rows.selectExpr("cluster_id", "to_offset as limit", "to_time as at")
+        for rows in histories.values()
+        if "to_time" in rows.columns
+    ]
+    return union(changes).where(F.col("at") <= F.lit(moment)).groupBy("cluster_id").agg(F.max("limit").alias("limit"))

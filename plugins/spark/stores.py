@@ -137,6 +137,26 @@ class Source:
         self.close()
 
 
+class Memory:
+    """Bytes in place of a file; else as `Source`."""
+
+    def __init__(self, path: str, data: bytes) -> None:
+        self.path = path
+        self._data = data
+        self.size = len(data)
+
+    def read(self, position: int, size: int) -> bytes:
+        """Up to ``size`` bytes from ``position``."""
+        whole = position == 0 and size >= self.size
+        return self._data if whole else self._data[position : position + size]
+
+    def __enter__(self) -> Memory:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        pass
+
+
 def read_small(path: str) -> bytes | None:
     """A small file's content; None where there is none."""
     try:

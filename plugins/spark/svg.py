@@ -10,7 +10,7 @@ from html import escape
 WIDTH, LEFT, RIGHT = 960, 150, 16
 _TICKS = 6
 COLORS = ("#4c78a8", "#f58518", "#54a24b", "#b279a2", "#e45756", "#72b7b2", "#9d755d", "#eeca3b", "#ff9da6", "#79706e")
-GOOD, WARN, BAD, IDLE = "#54a24b", "#eeca3b", "#e45756", "#bab0ac"
+GOOD, WARN, BAD = "#54a24b", "#eeca3b", "#e45756"
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import LongType, StructField, StructType
 
-from kraftcore.errors import CorruptDataError, LocalError
+from kraftcore.core.files import OsFiles
+from kraftcore.errors import CorruptDataError, LocalError, StorageError
 from kraftcore.plugins.spark.stores import locate, read_small
 from kraftcore.plugins.spark.views import RECORD_TYPES, typed_schema, view_schema
+from kraftcore.storage.lock import lock_folders
 
 BRONZE = {
     "bronze_files": "files",
@@ -47,6 +50,24 @@ class Tables:
     def place(self, name: str) -> str:
         """Where a table, or something else of the folder, is."""
         return f"{self.path}/{name}"
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other runs out until the block ends, where the folder is a local one.
+
+        Raises:
+            LockedError: another process is writing these tables.
+            StorageError: the folder cannot be made.
+        """
+        if "://" in self.path:
+            yield
+            return
+        try:
+            Path(self.path).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StorageError(error.errno or 0, error.strerror or str(error), self.path) from None
+        with lock_folders(OsFiles(), [self.path]):
+            yield
 
     def write_batch(self, name: str, rows: DataFrame, batch_id: int) -> None:
         """Write what one micro-batch adds to a table; again, if it was written before a crash."""

@@ -137,6 +137,11 @@ def find_type(text: str) -> RecordType | None:
     return _BY_NAME.get(flat) or _BY_NAME.get(flat + "_RECORD") or TYPES_BY_VIEW.get(text.lower())
 
 
+def type_of_code(code: int) -> RecordType | None:
+    """A record type by its code; None if it is not known."""
+    return _BY_CODE.get(code)
+
+
 def type_name(code: int) -> str | None:
     """Kafka's name of a type; ``UNKNOWN_<n>`` or ``UNKNOWN_CONTROL_<n>``; None for a record too damaged to tell."""
     known = _BY_CODE.get(code)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -194,7 +195,7 @@ def test_doubt_is_said(node: ScriptedNode, tmp_path: Path, capsys: pytest.Captur
         ("request.timeout.ms=0", "request.timeout.ms=0 is not a number of milliseconds above 0"),
         ("security.protocol=SASL_SSL", "security.protocol=SASL_SSL is none of PLAINTEXT, SSL"),
         ("security.protocol=SSL\nssl.truststore.location=ca.jks", "ssl.truststore.type must be PEM"),
-        ("security.protocol=SSL\nssl.endpoint.identification.algorithm=", "algorithm must be https"),
+        ("security.protocol=SSL\nssl.endpoint.identification.algorithm=x", "algorithm must be https, or empty"),
     ],
 )
 def test_bad_settings(
@@ -225,7 +226,11 @@ def test_tls_settings_reach_the_transport(
     )
     run(capsys, "cluster", "id", "-c", str(config), *WHERE)
     run(capsys, "cluster", "id", *WHERE)
-    assert given == [TlsFiles(certificate="me.pem", ca="ca.pem", key_password="secret"), None]
+    with config.open("a") as file:
+        file.write("ssl.endpoint.identification.algorithm=\n")
+    run(capsys, "cluster", "id", "-c", str(config), *WHERE)
+    found = TlsFiles(certificate="me.pem", ca="ca.pem", key_password="secret")
+    assert given == [found, None, replace(found, check_host_name=False)]
 
 
 @pytest.mark.parametrize(

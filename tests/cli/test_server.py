@@ -10,6 +10,7 @@ import ssl
 import subprocess
 import sys
 import threading
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from queue import Empty, Queue
@@ -134,6 +135,21 @@ def test_a_server_says_what_happens_and_stops_when_told(alone: Path, start: Call
     assert "cannot use" in second.wait("stopped")["error"]
     assert second.process.wait(PATIENCE_S) == 1
     assert server.stop(signal.SIGINT) == 0
+
+
+def test_it_loads_plugins_by_its_file(tmp_path: Path, start: Callable[..., Server]) -> None:
+    port, watched = free_ports(2)
+    more = f"kraftcore.plugins=metrics\nkraftcore.plugin.metrics.listen=127.0.0.1:{watched}\n"
+    file = write_file(tmp_path, 1, port, [port], more)
+    format_(file, "--standalone")
+    server = start(file)
+    server.wait("leader", leaderId=1)
+    with urllib.request.urlopen(f"http://127.0.0.1:{watched}/metrics", timeout=PATIENCE_S) as page:
+        assert 'kafka_server_raftmetrics_current_state{current_state="leader"} 1.0' in page.read().decode()
+    assert server.stop() == 0
+    wrong = start(file, "--override", "kraftcore.plugin.metrics.port=1")
+    assert "plugin metrics has no setting port" in wrong.wait("stopped")["error"]
+    assert wrong.process.wait(PATIENCE_S) == 1
 
 
 def test_a_leader_hands_over_when_it_is_told_to_stop(tmp_path: Path, start: Callable[..., Server]) -> None:

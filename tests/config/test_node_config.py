@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import re
 import socket
-from dataclasses import FrozenInstanceError, fields, replace
+from dataclasses import FrozenInstanceError, asdict, fields, replace
 from typing import Any
 
 import pytest
@@ -13,9 +13,11 @@ import pytest
 from kraftcore.config import ConfigError, NodeConfig, TlsConfig
 from kraftcore.config.settings import FLAGS, KEYS, NUMBERS
 from kraftcore.core.uuid import ZERO_UUID, Uuid
+from kraftcore.node.opening import tcp_transport
 from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.raft.quorum import Endpoint, static_voters
 from kraftcore.transports.base import Address
+from kraftcore.transports.tcp import Limits
 
 # The simulator and Kafka do without it.
 OWN_DEFAULTS = {"high_watermark_linger_ms"}
@@ -76,12 +78,15 @@ def test_every_setting_reaches_who_needs_it() -> None:
         for name in NUMBERS
         if name not in ("node_id", "max_frame_bytes", "connection_memory_bytes")
     }
-    config = make(**different, fast_failover=False, auto_join=True, bootstrap_servers=["b:1"], topic="t")
+    config = make(
+        **different, fast_failover=False, auto_join=True, reluctant=True, bootstrap_servers=["b:1"], topic="t"
+    )
     key = ReplicaKey(1, Uuid(bytes(range(16))))
     raft = config.raft_config(key, "cluster", [LOCAL])
     assert (raft.cluster_id, raft.key, raft.listeners) == ("cluster", key, (LOCAL,))
     assert raft.bootstrap_servers == (("b", 1),)
     assert raft.auto_join
+    assert raft.reluctant
     assert not raft.fast_failover
     log, cleaning = config.log_config(), config.cleaning_config()
     shared = 0
@@ -195,6 +200,14 @@ def test_what_is_advertised_can_be_reached(host: str) -> None:
     assert config.advertise(config.advertise(bound)) == config.advertise(bound)
     alone = make(listeners=listeners)
     assert alone.advertise(bound)[0] == Endpoint("A", socket.getfqdn(), 9093)
+
+
+def test_limits_reach_the_transport_and_have_its_defaults() -> None:
+    config = make()
+    assert {each.name: getattr(config, each.name) for each in fields(Limits)} == asdict(Limits())
+    limits = {each.name: 7_000_000_000 if "memory" in each.name else 70_000_000 for each in fields(Limits)}
+    assert tcp_transport(make(**limits))._limits == Limits(**limits)
+    assert "receive_memory_bytes" in refused(receive_memory_bytes=1 << 20)
 
 
 def test_tls_settings() -> None:

@@ -5,9 +5,10 @@ from conformance import scenes
 from conformance.target import Workspace
 
 
-@pytest.fixture(scope="session")
-def kind(pytestconfig):
-    return pytestconfig.getoption("--target")
+def pytest_generate_tests(metafunc):
+    if "kind" in metafunc.fixturenames:
+        chosen = metafunc.config.getoption("--target")
+        metafunc.parametrize("kind", [chosen] if chosen else ["kafka", "kraftcore"], scope="session")
 
 
 @pytest.fixture(scope="session")

@@ -148,7 +148,8 @@ def test_candidate_goes_on_after_a_restart(ws):
     """A node that finds its own vote on disk is a candidate of that epoch again: it asks for real votes there,
     without a pre-vote and without raising the epoch, and grants that epoch's vote to nobody else.
     """
-    with Quorum(ws, props=FAST, log=history()) as q:
+    # Time for the votes to come: after it the next epoch would begin.
+    with Quorum(ws, props={**FAST, "controller.quorum.election.timeout.ms": 10_000}, log=history()) as q:
         q.node.write_state(leaderEpoch=8, votedId=1, votedDirectoryId=q.directory)
         q.node.start()
         s = q.peers[2].wait(VOTE)

@@ -453,3 +453,78 @@ def test_epochs_stay_in_order_and_survive_the_file(assigned: list[tuple[int, int
 def test_checkpoints_that_are_none(data: bytes) -> None:
     with pytest.raises(CorruptDataError):
         LeaderEpochs.decode(data)
+
+
+# ---- zeros written ahead
+
+FIRST = f"{FOLDER}/{0:020d}.log"
+
+
+def test_zeros_written_ahead_are_gone_after_a_roll_and_a_close() -> None:
+    disk = SimulatedDisk(Random(1))
+    log = new_log(disk, segment_bytes=600, preallocate_bytes=8192)
+    log.append_as_leader(batch(), 1, 0)
+    assert disk.stat(FIRST).size == 8192
+    while len(log.segment_list()) == 1:
+        log.append_as_leader(batch(), 1, 0)
+    sizes = [segment.size for segment in log.segment_list()]
+    assert disk.stat(FIRST).size == sizes[0]
+    log.close()
+    assert disk.stat(f"{FOLDER}/{bases(log)[1]:020d}.log").size == sizes[1]
+    assert new_log(disk).recovery_actions == []
+
+
+def test_zeros_written_ahead_are_cut_after_a_crash() -> None:
+    disk = SimulatedDisk(Random(1))
+    log = new_log(disk, preallocate_bytes=8192)
+    log.append_as_leader(batch(), 1, 0)
+    log.flush()
+    crashed = disk.crash("lost")
+    assert crashed.stat(FIRST).size == 8192
+    again = new_log(crashed)
+    size = len(batch())
+    assert again.log_end_offset == 1
+    assert again.recovery_actions == [f"{FIRST}: cut from 8192 to {size} bytes: zeros written ahead"]
+    assert crashed.stat(FIRST).size == size
+
+
+def test_a_sealed_segment_may_still_have_its_zeros_after_a_crash() -> None:
+    disk = SimulatedDisk(Random(1))
+    log = new_log(disk, segment_bytes=100, preallocate_bytes=8192)
+    for _ in range(2):
+        log.append_as_leader(batch(), 1, 0)
+    log.flush()
+    size = len(batch())
+    with disk.open(FIRST) as file:
+        file.truncate(8192)
+    again = new_log(disk.crash("kept"))
+    assert again.log_end_offset == 2
+    assert f"{FIRST}: cut from 8192 to {size} bytes: zeros written ahead" in again.recovery_actions
+
+
+def test_zeros_in_place_of_durable_batches_are_damage() -> None:
+    disk = SimulatedDisk(Random(1))
+    log = new_log(disk, segment_bytes=2 * len(batch()))
+    for _ in range(3):
+        log.append_as_leader(batch(), 1, 0)
+    log.flush()
+    with disk.open(FIRST) as file:
+        file.write_at(len(batch()), bytes(len(batch())))
+    with pytest.raises(CorruptDataError, match="starts at 2, expected 1"):
+        new_log(disk.crash("kept"))
+
+
+def test_large_appends_get_no_zeros_ahead() -> None:
+    disk = SimulatedDisk(Random(1))
+    log = new_log(disk, preallocate_bytes=8192)
+    log.append_as_leader(batch(1000), 1, 0)
+    assert disk.stat(FIRST).size == log.segment_list()[0].size
+
+
+def test_a_disk_too_full_for_zeros_still_takes_the_append() -> None:
+    disk = SimulatedDisk(Random(1), capacity=3000)
+    log = new_log(disk, preallocate_bytes=8192)
+    for _ in range(2):
+        log.append_as_leader(batch(), 1, 0)
+    log.flush()
+    assert disk.stat(FIRST).size == log.segment_list()[0].size == 2 * len(batch())

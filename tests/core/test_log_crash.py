@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from itertools import pairwise
 from random import Random
 from typing import Any, NamedTuple
@@ -28,7 +29,7 @@ class Moment(NamedTuple):
 
 def record(seed: int) -> tuple[list[tuple[Any, ...]], list[Moment]]:
     disk = SimulatedDisk(Random(seed), record=True)
-    work = Work(seed, disk)
+    work = Work(seed, disk, replace(TINY, preallocate_bytes=4096 * (seed % 2)))
     moments = [Moment(0, Model(), "open")]
     for _ in range(STEPS):
         name = work.draw()

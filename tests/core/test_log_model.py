@@ -52,6 +52,7 @@ def test_random_work_matches_the_model(seed, tail_bytes):
         segment_ms=TINY.segment_ms,
         tail_bytes=tail_bytes,
         file_delete_delay_ms=TINY.file_delete_delay_ms,
+        preallocate_bytes=2048 * (seed % 3),
     )
     work = Work(seed, SimulatedDisk(Random(seed)), config)
     for number in range(120):

@@ -17,7 +17,7 @@ from kraftcore.core.typed import RecordColumns
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import LocalError, RemoteProtocolError
 from kraftcore.protocol.control import CONTROL_BODIES, decode_control_record
-from kraftcore.protocol.metadata import decode_metadata_record
+from kraftcore.protocol.metadata import decode_metadata_record, encode_metadata_record
 from kraftcore.protocol.registry import MetadataRecordType, record_class
 
 
@@ -136,3 +136,38 @@ def test_headers_of_a_torn_and_a_damaged_file():
     assert [(one.position, one.size) for one in found.damage] == [(0, second)]
     data[16] = 1  # the magic: nothing behind it can be trusted
     assert batch_headers(bytes(data)).batches.num_rows == 0
+
+
+def test_only_the_rows_that_are_named_are_decoded():
+    values = [value for _, value in golden_values()[int(MetadataRecordType.PARTITION_RECORD)]]
+    decoder = RecordColumns(record_class(int(MetadataRecordType.PARTITION_RECORD)))
+    column = pa.array([*values, b"damaged", None], pa.binary())
+    rows = pa.array([len(values) + 1, 1, 0, 1, len(values)], pa.uint64())
+    found, failed = decoder.decode(column, rows)
+    wanted, _ = decoder.decode(column.take(rows))
+    assert found.equals(wanted)
+    assert failed == [0, 4]
+    assert found.num_rows == 3
+    found, failed = decoder.decode(column, rows[:0])
+    assert (found.num_rows, failed) == (0, [])
+    with pytest.raises(LocalError, match="row 99999 is not in"):
+        decoder.decode(column, pa.array([99999], pa.uint64()))
+    with pytest.raises(LocalError, match="uint64"):
+        decoder.decode(column, pa.array([0], pa.int64()))
+
+
+def test_columns_that_records_leave_out_catch_up():
+    change = record_class(int(MetadataRecordType.PARTITION_CHANGE_RECORD))
+    decoder = RecordColumns(change)
+    bare = encode_metadata_record(change(partition_id=1), 2)
+    full = encode_metadata_record(
+        change(partition_id=2, isr=[1, 2], leader=5, replicas=[1], directories=[Uuid(bytes(16))], last_known_elr=[]), 2
+    )
+    # A damaged record in between takes back what it had put into some columns and not into others.
+    values = [bare] * 9 + [full, full[:-1], bare] + [bare] * 70 + [full]
+    found, failed = decoder.decode(pa.array(values, pa.binary()))
+    assert failed == [10]
+    found.validate(full=True)
+    del values[10]
+    expected = [plain(decode_metadata_record(value)[0]) for value in values]
+    assert [{name: row[name] for name in expected[0]} for row in found.to_pylist()] == expected

@@ -20,6 +20,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "config": {"core", "protocol", "storage", "raft", "transports"},
     # Beside node: of raft it needs only the values in raft.quorum.
     "admin": {"core", "protocol", "raft", "transports", "config"},
+    # A replica and its disk without a node around it; of node it takes the driver.
+    "observer": {"core", "protocol", "storage", "raft", "transports", "node", "config", "admin"},
     "cli": {
         "core",
         "protocol",
@@ -32,8 +34,20 @@ MAY_IMPORT: dict[str, set[str]] = {
         "state_machine",
         "config",
         "admin",
+        "observer",
     },
-    "plugins": {"core", "protocol", "storage", "raft", "node", "config", "state_machine", "admin"},
+    "plugins": {
+        "core",
+        "protocol",
+        "storage",
+        "raft",
+        "transports",
+        "node",
+        "config",
+        "state_machine",
+        "admin",
+        "observer",
+    },
     "testing": {"core", "protocol", "storage", "raft", "transports", "node", "config", "state_machine"},
     "aio": {"core", "node", "config", "state_machine", "transports", "raft"},
     "blocking": {"core", "node", "config", "state_machine", "transports", "raft"},

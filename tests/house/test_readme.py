@@ -17,6 +17,7 @@ def test_the_examples_run(tmp_path, monkeypatch, capsys):
     for block in blocks:
         exec(compile(block, "README.md", "exec"), names)
     said = capsys.readouterr().out
+    assert re.match(r"the counter is 1 at offset \d+\nand now 2\nafter the power cut 2\n", said)
     assert "0 [b'first', b'second']" in said
     assert "['offset', 'timestamp', 'value']" in said
     assert "topic orders " in said

@@ -74,6 +74,8 @@ def test_no_module_is_dead():
 
 # Modules that people import themselves, before other parts of kraftcore do.
 PUBLIC_MODULES: set[str] = {
+    "kraftcore.aio",
+    "kraftcore.blocking",
     "kraftcore.core.columns",
     "kraftcore.core.history",
     "kraftcore.core.log",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,9 +10,9 @@ import pytest
 import trio
 from kafka_lab import KafkaLab, ToolResult, wait_for
 from kafka_tools import KafkaTools
+from tool_pair import Ours, same
 
 from kraftcore import admin
-from kraftcore.cli import main
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import RefusedError, UnreachableError, UnsupportedVersionError
 from kraftcore.protocol.election_state import ReplicaKey
@@ -55,35 +54,9 @@ def route(request: pytest.FixtureRequest, lab: KafkaLab) -> list[str]:
     return ["--bootstrap-server", lab.nodes[BROKER].address]
 
 
-class Ours:
-    """Runs our command in this process."""
-
-    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
-        self._capsys = capsys
-
-    def __call__(self, *arguments: object) -> ToolResult:
-        self._capsys.readouterr()
-        status = main([str(each) for each in arguments])
-        return ToolResult(status, *self._capsys.readouterr())
-
-
 @pytest.fixture
 def ours(capsys: pytest.CaptureFixture[str]) -> Ours:
     return Ours(capsys)
-
-
-def steady(text: str) -> str:
-    """Without what passes by while one looks: offsets, times, and the columns they widen."""
-    text = re.sub(r"(HighWatermark|MaxFollowerLag|MaxFollowerLagTimeMs|Epoch): +-?\d+", r"\1: N", text)
-    text = re.sub(r"\d+ ms ago *", "T", text)
-    text = re.sub(r"\d{13} *", "T", text)
-    return re.sub(r"\t\d+ *(?=\t)", "\tN", text)
-
-
-def same(theirs: ToolResult, mine: ToolResult) -> None:
-    assert steady(mine.out) == steady(theirs.out)
-    assert mine.error_line == theirs.error_line
-    assert mine.status == theirs.status
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from nodes import Lab, Values, run
 
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import LocalError, LockedError, NodeStoppedError, RefusedError, StorageError
+from kraftcore.node import open_node
 from kraftcore.node.events import (
     Committed,
     LeaderChanged,
@@ -35,6 +36,21 @@ def test_a_restarted_node_has_everything():
             await node.wait_leader()
             assert (await node.append(b"10")).result == 11
             assert node.status().snapshots == ((0, 0),)
+
+    run(main)
+
+
+def test_a_directory_that_is_made_names_the_port_it_got():
+    """A node alone in its quorum has nobody who would bring its entry among the voters up to date."""
+
+    async def main():
+        lab = Lab()
+        async with lab.node(1, listeners=["CONTROLLER://n1:0"]) as node:
+            await node.wait_leader()
+            (voter,) = node.status().voters
+            assert voter.endpoints == node.endpoints
+            assert node.endpoints[0].port > 0
+        assert lab.disks[1].exists("/data/bootstrap.checkpoint")  # what Kafka starts from here
 
     run(main)
 
@@ -265,6 +281,63 @@ def test_stop_ends_the_block_and_leaves_cleanly():
             await trio.sleep_forever()
         async with lab.node(1) as node:
             assert await node.wait_leader() == 1
+
+    run(main)
+
+
+def test_a_leader_that_stops_tells_the_voters_before_it_is_gone():
+    """They begin to elect at once: their own timers would ring after the test."""
+
+    async def main():
+        lab = Lab(delay_ms=20, fetch_timeout_ms=60_000, fast_failover=False)
+        lab.format(3)
+        nodes = {}
+
+        async def live(number):
+            async with lab.node(number) as node:
+                nodes[number] = node
+                await trio.sleep_forever()
+            del nodes[number]
+
+        async def wait_leader():
+            while not (leads := [node for node in nodes.values() if node.is_leader]):
+                await trio.sleep(0.01)
+            return leads[0]
+
+        async with trio.open_nursery() as nursery:
+            for number in range(1, 4):
+                nursery.start_soon(live, number)
+            leader = await wait_leader()
+            await leader.append(b"a")
+            leader.stop()
+            while leader.key.id in nodes:
+                await trio.sleep(0.01)
+            await (await wait_leader()).append(b"b")
+            nursery.cancel_scope.cancel()
+
+    run(main)
+
+
+def test_stop_ends_a_block_with_tasks_of_its_own():
+    async def main():
+        async with Lab().node(1) as node, trio.open_nursery() as nursery:
+            nursery.start_soon(trio.sleep_forever)
+            node.stop()
+            await trio.sleep_forever()
+
+    run(main)
+
+
+def test_an_unknown_plugin_is_refused_as_it_is():
+    async def main():
+        lab = Lab()
+        with pytest.raises(LocalError, match="there is no plugin 'nobody'"):
+            config = lab.config(1, plugins=("nobody",))
+            async with (
+                lab.network.transport("n1") as transport,
+                open_node(config, Values(), transport=transport, files=lab.disks[1]),
+            ):
+                pass
 
     run(main)
 

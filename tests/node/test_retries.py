@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager
+
 import pytest
 import trio
 from nodes import Lab, run
 
-from kraftcore.errors import LocalError
+from kraftcore import Node, admin
+from kraftcore.admin import Timing
+from kraftcore.core.batch import iter_batches
+from kraftcore.core.uuid import Uuid
+from kraftcore.errors import LocalError, RefusedError
 
 
 def test_a_retry_gets_the_first_answer():
@@ -38,6 +44,74 @@ def test_retries_in_flight_together_are_applied_once():
                     nursery.start_soon(one)
             assert set(answers) == {answers[0]}
             assert lab.machines[1].values == [b"a"]
+
+    run(main)
+
+
+@asynccontextmanager
+async def outside(lab: Lab):
+    """A client that is no node."""
+    async with (
+        lab.network.transport("outside") as transport,
+        admin.connect(
+            bootstrap_controllers=["n1:9093", "n2:9093", "n3:9093"], transport=transport, timing=Timing(10_000, 1_000)
+        ) as client,
+    ):
+        yield client
+
+
+def values_in_log(node: Node) -> list[bytes]:
+    found = b""
+    while data := node.read(0 if not found else last_end(found)):
+        found += data
+    return [bytes(value) for batch in iter_batches(found) if not batch.is_control for value in batch.values()]
+
+
+def last_end(data: bytes) -> int:
+    return list(iter_batches(data))[-1].next_offset
+
+
+def test_an_append_from_outside_is_in_the_log_once_however_often_it_is_sent():
+    async def main():
+        lab = Lab()
+        async with lab.quorum() as (leader, *_), outside(lab) as client:
+            offsets = []
+
+            async def one():
+                offsets.append(await client.append([b"a", b"b"], client_id=7, sequence=3))
+
+            async with trio.open_nursery() as nursery:
+                for _ in range(10):
+                    nursery.start_soon(one)
+            await one()
+            assert set(offsets) == {offsets[0]}
+            assert values_in_log(leader) == [b"a", b"b"]
+            assert await client.append([b"c"], client_id=7, sequence=5) == offsets[0] + 2
+
+    run(main)
+
+
+def test_an_append_from_outside_that_an_earlier_leader_made_is_not_made_again():
+    async def main():
+        lab = Lab()
+        async with lab.quorum() as nodes, outside(lab) as client:
+            first = await client.append([b"a"], client_id=7, sequence=0)
+            await nodes[0].transfer_leadership(2)
+            assert await client.append([b"a"], client_id=7, sequence=0) == first
+            assert await client.append([b"b"], client_id=7, sequence=1) is not None
+            assert values_in_log(nodes[1]) == [b"a", b"b"]
+
+    run(main)
+
+
+def test_an_append_from_outside_says_what_is_wrong_with_it():
+    async def main():
+        lab = Lab()
+        async with lab.quorum(), outside(lab) as client:
+            with pytest.raises(RefusedError, match="may not be empty"):
+                await client.append([b""], client_id=7, sequence=0)
+            with pytest.raises(LocalError, match="another topic"):
+                await client.append([b"x"], client_id=7, sequence=0, topic_id=Uuid(bytes(15) + b"\x07"))
 
     run(main)
 

@@ -106,7 +106,10 @@ class Model:
         return self.dict.pop(key, None)
 
     def dict_replace(self, key, expected, value):
-        if self.dict.get(key) != expected:
+        if key in self.dict or expected is None:
+            if self.dict.get(key) != expected:
+                return False
+        elif unpack(expected) is not None:
             return False
         self.dict[key] = value
         return True

@@ -14,12 +14,12 @@ from project import ROOT
 
 from kraftcore import raft
 from kraftcore.transports import simulation
-from kraftcore.transports.simulation.options import FAULTS, draw_options
+from kraftcore.transports.simulation.options import FAULTS, LATER, draw_options
 from kraftcore.transports.simulation.planted import FAULTS as PLANTED
 from kraftcore.transports.simulation.runs import run_seed, shortest_failure
 from kraftcore.transports.simulation.timeline import Timeline
 
-KEPT_FAULTS = tuple(fault for fault in FAULTS if fault != "linger")  # what seeds drew when those below were found
+KEPT_FAULTS = tuple(fault for fault in FAULTS if fault not in LATER)  # what seeds drew when those below were found
 # Each once broke a rule: a bug of the replica, or a check that was too strict.
 ONCE_FAILED = [
     (157, 4, "a log cleaned up to its snapshot was thrown away at the next start"),
@@ -110,16 +110,17 @@ def test_options_only_draw_allowed_faults():
     for seed in range(50):
         options = draw_options(seed, 5, 1, ("crash",))
         assert options.loss == options.partition_every == options.members_every == options.disk_every == 0
-        assert options.high_watermark_linger_ms == 0
+        assert options.high_watermark_linger_ms == options.reluctant_hosts == 0
     drawn = [draw_options(seed, 5, 1, FAULTS) for seed in range(50)]
     assert {options.kraft_version for options in drawn} == {0, 1}
     assert {options.high_watermark_linger_ms for options in drawn} > {0, 1}
+    assert {options.reluctant_hosts for options in drawn} == {0, 1, 2}
 
 
-def test_a_kept_seed_draws_what_it_did_before_there_was_a_linger():
+def test_a_kept_seed_draws_what_it_did_before_more_was_drawn():
     for seed in range(50):
         drawn = draw_options(seed, 5, 1, FAULTS)
-        assert draw_options(seed, 5, 1, KEPT_FAULTS) == replace(drawn, high_watermark_linger_ms=0)
+        assert draw_options(seed, 5, 1, KEPT_FAULTS) == replace(drawn, high_watermark_linger_ms=0, reluctant_hosts=0)
 
 
 @pytest.mark.parametrize("name", ["votes-twice", "stale-log-elected", "majority-off-by-one", "appended-twice"])

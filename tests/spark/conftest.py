@@ -1,4 +1,4 @@
-"""One Spark session and one set of tables of the golden data for all tests here."""
+"""One Spark session, and one set of tables of the golden data, for all tests here."""
 
 from __future__ import annotations
 
@@ -8,19 +8,22 @@ from pathlib import Path
 import pytest
 from golden import GOLDEN
 from pyspark.sql import SparkSession
+from spark_parts import copy_as
 
 from kraftcore.plugins import spark as kraft
 
 
 @pytest.fixture(scope="session")
-def session() -> Iterator[SparkSession]:
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     # Small data on a cold JVM: what would make large data fast only makes this slow.
     found = kraft.session(
         "local[2]",
+        spark__sql__adaptive__enabled="false",
         spark__sql__shuffle__partitions="1",
         spark__sql__codegen__wholeStage="false",
         spark__sql__codegen__factoryMode="NO_CODEGEN",
-        spark__driver__extraJavaOptions="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        spark__sql__warehouse__dir=str(tmp_path_factory.mktemp("warehouse")),
+        spark__driver__extraJavaOptions="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=256m",
     )
     found.sparkContext.setLogLevel("OFF")
     yield found
@@ -29,6 +32,10 @@ def session() -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def golden_tables(session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    tables = tmp_path_factory.mktemp("golden") / "tables"
-    kraft.run(session, [GOLDEN], tables)
-    return tables
+    """Tables of all golden clusters, and of each golden node as if it were a cluster of its own."""
+    home = tmp_path_factory.mktemp("golden")
+    for node in sorted(GOLDEN.glob("*/c?")):
+        name = f"{node.parent.name}-{node.name}"
+        copy_as(node, home / "alone" / name, name)
+    kraft.run(session, [GOLDEN, home / "alone"], home / "tables")
+    return home / "tables"

@@ -34,6 +34,10 @@ def gold(session: SparkSession, golden_tables: Path) -> dict[str, list[dict[str,
     return {name: [row.asDict(recursive=True) for row in tables.read(name).collect()] for name in names}
 
 
+def named(node: Path) -> str:
+    return f"{node.parent.name}-{node.name}"
+
+
 def at(rows: list[dict[str, Any]], cluster: str, offset: int) -> list[dict[str, Any]]:
     return [
         row
@@ -119,6 +123,20 @@ def test_the_state_is_right_at_every_offset(scenario, gold):
     assert len(states) == max(states) + 1
     for offset, state in states.items():
         assert told(gold, cluster, offset) == state, f"{scenario}, offset {offset}"
+
+
+@pytest.mark.parametrize("node", [node for name in CLUSTERS for node in sorted((GOLDEN / name).glob("c?"))], ids=named)
+def test_one_replica_alone_tells_the_same(node, gold):
+    printed = printed_log(node)
+    start = State()
+    if printed[0].offset > 0:  # it began with a snapshot that it fetched
+        (snapshot,) = (node / "dump").glob(f"{printed[0].offset:020}-*.checkpoint.txt")
+        for record in printed_records(snapshot):
+            start.apply(record)
+    states = replay(printed, start)
+    assert len(states) == len(printed)
+    for offset, state in states.items():
+        assert told(gold, named(node), offset) == state, f"offset {offset}"
 
 
 @pytest.mark.parametrize(

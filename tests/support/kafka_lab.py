@@ -67,7 +67,7 @@ class ToolResult:
         return f"exit status {self.status}\n{self.out}\n{self.err}"
 
 
-def wait_for(what: str, condition: Callable[[], T], *, timeout_s: float = PATIENCE_S) -> T:
+def wait_for(what: str, condition: Callable[[], T | None], *, timeout_s: float = PATIENCE_S) -> T:
     """Poll until a condition gives something true, and return that."""
     end = time.monotonic() + timeout_s
     while True:
@@ -112,6 +112,8 @@ def is_listening(port: int) -> bool:
 class KafkaNode:
     """One controller or broker: its properties file, its directory, its process."""
 
+    stdin = subprocess.DEVNULL
+
     def __init__(self, lab: KafkaLab, name: str, port: int, properties: dict[str, object]) -> None:
         self.lab = lab
         self.name = name
@@ -121,6 +123,7 @@ class KafkaNode:
         self.output = lab.folder / f"{name}.out"
         self.properties = {**properties, "log.dirs": self.folder}
         self.process: subprocess.Popen[bytes] | None = None
+        self.cluster_id = lab.cluster_id
         self.write()
 
     def write(self, **changes: object) -> KafkaNode:
@@ -141,7 +144,7 @@ class KafkaNode:
         return found[1]
 
     def format(self, *arguments: object) -> KafkaNode:
-        done = self.lab.tool("storage", "format", "-t", self.lab.cluster_id, "-c", self.config, *arguments)
+        done = self.lab.tool("storage", "format", "-t", self.cluster_id, "-c", self.config, *arguments)
         assert done.status == 0, done
         return self
 
@@ -155,7 +158,7 @@ class KafkaNode:
                 self.command(),
                 stdout=output,
                 stderr=output,
-                stdin=subprocess.DEVNULL,
+                stdin=self.stdin,
                 start_new_session=True,
             )
         return self
@@ -178,10 +181,17 @@ class KafkaNode:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+        if self.process.stdin is not None:
+            self.process.stdin.close()
         self.process = None
 
     def kill(self) -> None:
         self.stop(signal.SIGKILL)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal, and go on."""
+        assert self.process is not None
+        self.process.send_signal(number)
 
 
 class KraftcoreNode(KafkaNode):
@@ -191,7 +201,7 @@ class KraftcoreNode(KafkaNode):
         return [*OURS, "server", "start", str(self.config), "--output", "json"]
 
     def format(self, *arguments: object) -> KafkaNode:
-        command = [*OURS, "storage", "format", "-t", self.lab.cluster_id, "-c", str(self.config), *map(str, arguments)]
+        command = [*OURS, "storage", "format", "-t", self.cluster_id, "-c", str(self.config), *map(str, arguments)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done
         return self
@@ -238,20 +248,23 @@ class KafkaLab:
         """What --bootstrap-controller takes."""
         return ",".join(self.bootstrap)
 
-    def controller(self, node_id: int, **properties: object) -> KafkaNode:
+    def controller(self, node_id: int, **properties: Any) -> KafkaNode:
         """A controller, not yet formatted or started; ``_`` in names of properties stands for ``.``."""
-        return self._add(KafkaNode, node_id, "controller", "CONTROLLER", properties)
+        return self.add(KafkaNode, node_id, **properties)
 
-    def kraftcore(self, node_id: int, **properties: object) -> KraftcoreNode:
+    def kraftcore(self, node_id: int, **properties: Any) -> KraftcoreNode:
         """A kraftcore node with the controller role, not yet formatted or started."""
-        return self._add(KraftcoreNode, node_id, "controller", "CONTROLLER", properties)
+        return self.add(KraftcoreNode, node_id, **properties)
 
-    def broker(self, node_id: int, **properties: object) -> KafkaNode:
+    def broker(self, node_id: int, **properties: Any) -> KafkaNode:
         """A broker, not yet formatted or started."""
         known = {"offsets_topic_replication_factor": 1, **properties}
-        return self._add(KafkaNode, node_id, "broker", "PLAINTEXT", known)
+        return self.add(KafkaNode, node_id, "broker", "PLAINTEXT", **known)
 
-    def _add(self, kind: type[N], node_id: int, role: str, listener: str, properties: dict[str, object]) -> N:
+    def add(
+        self, kind: type[N], node_id: int, role: str = "controller", listener: str = "CONTROLLER", **properties: Any
+    ) -> N:
+        """A node of any kind, not yet formatted or started."""
         port = free_port()
         known = {
             "process.roles": role,
@@ -268,9 +281,17 @@ class KafkaLab:
         self.nodes[node_id] = node
         return node
 
-    def start_quorum(self, ids: Sequence[int], **properties: object) -> list[KafkaNode]:
-        """Format and start controllers that are each other's voters (kraft.version 1)."""
-        nodes = [self.controller(node_id, **properties) for node_id in ids]
+    def start_quorum(
+        self, ids: Sequence[int], *, make: Callable[..., KafkaNode] | None = None, **properties: object
+    ) -> list[KafkaNode]:
+        """Format and start controllers that are each other's voters (kraft.version 1).
+
+        Args:
+            ids: of the nodes.
+            make: ``self.kraftcore`` for nodes of ours.
+            properties: of all of them.
+        """
+        nodes = [(make or self.controller)(node_id, **properties) for node_id in ids]
         self.bootstrap = [node.address for node in nodes]
         voters = ",".join(f"{node_id}@{node.address}:{new_uuid()}" for node_id, node in zip(ids, nodes, strict=True))
         for node in nodes:

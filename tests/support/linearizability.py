@@ -175,3 +175,13 @@ def queue_step(state: tuple, name: str, arguments: tuple) -> tuple[tuple, Any]:
     if name == "get":
         return (state[1:], state[0]) if state else (state, None)
     raise ValueError(name)
+
+
+def lock_step(state: Any, name: str, arguments: tuple) -> tuple[Any, bool]:
+    """``acquire(lock, owner)`` and ``release(lock, owner)`` return whether it worked; the state is the owner."""
+    _, owner = arguments
+    if name == "acquire":
+        return (owner, True) if state is None else (state, False)
+    if name == "release":
+        return (None, True) if state == owner else (state, False)
+    raise ValueError(name)

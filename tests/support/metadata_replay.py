@@ -184,9 +184,9 @@ class State:
             self.voters = sorted(one["voterId"] for one in data["voters"])
 
 
-def replay(records: list[Printed]) -> dict[int, State]:
+def replay(records: list[Printed], start: State | None = None) -> dict[int, State]:
     """The state after each record."""
-    state, states = State(), {}
+    state, states = (start or State()).copy(), {}
     for record in records:
         state.apply(record)
         states[record.offset] = state.copy()

@@ -95,7 +95,7 @@ class Lab:
     @asynccontextmanager
     async def quorum(self, size: int = 3, **settings: Any) -> AsyncIterator[list[Node]]:
         """So many voters; the first one leads."""
-        self._format(size)
+        self.format(size)
         async with AsyncExitStack() as stack:
             nodes = [await stack.enter_async_context(self.node(n, **settings)) for n in range(1, size + 1)]
             await nodes[0].wait_leader()
@@ -118,7 +118,7 @@ class Lab:
             self.disks[number].make_folder("/data")
             write_meta_properties(self.disks[number], "/data", properties, datetime.now(UTC))
 
-    def _format(self, size: int) -> None:
+    def format(self, size: int) -> None:
         keys = {number: ReplicaKey(number, Uuid.random(Random(number).randbytes)) for number in range(1, size + 1)}
         voters = VoterSet(
             tuple(

@@ -2,9 +2,9 @@
 
 Commands (words; ``key=value`` options in any order):
 
-    add-nodes COUNT [version=0|1] [observers=N] [reluctant=ID,ID] [logID=EPOCHS] [hidden=ID]    start a quorum; a log
-                                 may hold a batch per epoch named; the entry of the hidden voter has no endpoint for the
-                                 others' listener
+    add-nodes COUNT [version=0|1] [observers=N] [reluctant=ID,ID] [stranger=ID] [logID=EPOCHS] [hidden=ID]    start
+                                 a quorum; a log may hold a batch per epoch named; the entry of the hidden voter has no
+                                 endpoint for the others' listener; the stranger belongs to another cluster
     tick MS                      let time pass for everyone, timer by timer; nothing sent arrives
     pass MS                      let time pass, and everything arrive and be flushed at once
     timeout ID                   let exactly this node's next timer run out
@@ -222,7 +222,9 @@ class Stage:
 
     # --- set up
 
-    def do_add_nodes(self, count, version="1", observers="0", auto_join="0", reluctant="", hidden="0", **logs):
+    def do_add_nodes(
+        self, count, version="1", observers="0", auto_join="0", reluctant="", stranger="", hidden="0", **logs
+    ):
         total = int(count) + int(observers)
         endpoints = {n: Endpoint("CONTROLLER", f"n{n}", 9093) for n in range(1, total + 1)}
         keys = {n: ReplicaKey(n, directory(n)) for n in endpoints}
@@ -231,7 +233,7 @@ class Stage:
         static = static_voters((n, endpoints[n]) for n in range(1, int(count) + 1))
         for n in endpoints:
             config = events.RaftConfig(
-                cluster_id="c",
+                cluster_id="other" if str(n) == stranger else "c",
                 key=keys[n],
                 listeners=(endpoints[n],),
                 static_voters=static if version == "0" else VoterSet(),

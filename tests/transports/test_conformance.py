@@ -203,11 +203,6 @@ class LeavesListenersOpen(Wrapper):
         pass
 
 
-class KnowsNoLanes(Wrapper):
-    def request(self, address, parts, timeout_ms, answer):
-        self.inner.request(Address(address.host, address.port), parts, timeout_ms, answer)
-
-
 class MixesUpAnswers(Wrapper):
     """First in, first out, whatever the correlation id; a request that timed out leaves no trace."""
 
@@ -228,8 +223,13 @@ class MixesUpAnswers(Wrapper):
         self.inner.request(address, parts, timeout_ms, take)
 
 
+class ForgetsTheLane(Wrapper):
+    def request(self, address, parts, timeout_ms, answer):
+        self.inner.request(Address(address.host, address.port), parts, timeout_ms, answer)
+
+
 BROKEN = {
-    KnowsNoLanes: "a response waits for none of another lane",
+    ForgetsTheLane: "lanes do not wait for each other",
     AnswersTwice: "a request and its response arrive byte for byte",
     AnswersAtOnce: "aclose fails what is outstanding",
     SendsOnePart: "parts are one frame",

@@ -96,6 +96,18 @@ async def test_the_certificate_must_name_the_host(certificates):
 
 
 @in_trio
+async def test_the_host_name_and_only_that_need_not_be_checked(certificates, tmp_path):
+    elsewhere = certificates.issue("elsewhere", "elsewhere.example")
+    lax = TlsFiles(elsewhere, None, certificates.ca, check_host_name=False)
+    stranger = trustme.CA()
+    stranger.cert_pem.write_to_path(str(tmp_path / "strange-ca.pem"))
+    other_authority = TlsFiles(ca=str(tmp_path / "strange-ca.pem"), check_host_name=False)
+    async with serving(TlsFiles(elsewhere, None, certificates.ca)) as (_, at, _, _):
+        assert await ask_with(lax, at, b"x") == b"x"
+        assert await ask_with(other_authority, at) is Failure.OTHER
+
+
+@in_trio
 async def test_plain_to_tls(certificates):
     async with serving(certificates.files()) as (server, at, lines, _):
         plain_lines = []

@@ -121,6 +121,10 @@ class MemoryNetwork:
         delay = self.delay_ms
         return (self._random.uniform(*delay) if isinstance(delay, tuple) else delay) / 1000
 
+    def links_to(self, transport: MemoryTransport) -> int:
+        """How many connections end at a transport."""
+        return sum(link.target == transport.name for one in self._open.values() for link in one.links.values())
+
     def _break_links(self, name: str) -> None:
         for transport in self._open.values():
             for link in list(transport.links.values()):
@@ -200,6 +204,11 @@ class MemoryTransport:
         self._close()
         await trio.lowlevel.checkpoint()
 
+    @property
+    def connections(self) -> tuple[int, int]:
+        """How many are open: those others made to this side, and its own."""
+        return self._network.links_to(self), len(self.links)
+
     def at(self, due: float, action: Callable[..., None], *arguments: Any) -> None:
         """Call ``action`` in this transport's task, not before ``due`` (seconds of trio's clock)."""
         heappush(self._agenda, (due, next(self._order), action, arguments))
@@ -244,9 +253,9 @@ class _Link:
         self._network = network
         self._source = source
         self._address = address
-        self._place = place = Address(address.host, address.port)  # on no lane
-        self._listener = network.find(source.name, place)
-        self.target = network.owner(place)
+        self._place = Address(address.host, address.port)  # on whichever lane
+        self._listener = network.find(source.name, self._place)
+        self.target = network.owner(self._place)
         self._waiting: dict[int, Answer] = {}
         self._responses = Responses(self._respond, self._refuse)
         self._request_due = self._response_due = 0.0

@@ -25,7 +25,9 @@ FAULTS = (
     "old-versions",
     "clean-stop",
     "linger",
+    "reluctance",
 )
+LATER = frozenset({"linger", "reluctance"})  # came when there were kept seeds: drawn last, so that those mean the same
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,7 @@ class Options:
         fast_failover: see `RaftConfig`.
         old_hosts: how many hosts speak older versions of the protocol.
         high_watermark_linger_ms: as in `RaftConfig`.
+        reluctant_hosts: how many voters, a minority, lead only while no other can.
     """
 
     nodes: int
@@ -108,6 +111,7 @@ class Options:
     fast_failover: bool = True
     old_hosts: int = 0
     high_watermark_linger_ms: int = 0
+    reluctant_hosts: int = 0
 
     def __str__(self) -> str:
         return " ".join(f"{field.name}={_brief(getattr(self, field.name))}" for field in fields(self))
@@ -120,7 +124,7 @@ def _brief(value: object) -> str:
 def draw_options(seed: int, nodes: int, minutes: float, faults: Collection[str] = FAULTS) -> Options:
     """What a seed draws. Of the faults allowed each takes part with a chance of its own."""
     rng = Random(f"options-{seed}")
-    on = {fault for fault in FAULTS if fault != "linger" and rng.random() < 0.6 and fault in faults}
+    on = {fault for fault in FAULTS if fault not in LATER and rng.random() < 0.6 and fault in faults}
 
     def every(fault: str, low: int, high: int) -> int:
         value = int(low * (high / low) ** rng.random())
@@ -169,6 +173,6 @@ def draw_options(seed: int, nodes: int, minutes: float, faults: Collection[str] 
         auto_join=dynamic and rng.random() < 0.3,
         fast_failover=rng.random() < 0.8,
         old_hosts=rng.randrange(nodes) if "old-versions" in on else 0,
-        # Drawn last: a seed kept from before this was drawn means the same without it.
         high_watermark_linger_ms=rng.choice((0, 1, 1, 5, 50)) if "linger" in faults else 0,
+        reluctant_hosts=rng.randrange((nodes + 1) // 2) if "reluctance" in faults else 0,
     )

@@ -26,6 +26,8 @@ class TlsSettings(Protocol):
     def client_auth(self) -> str: ...  # noqa: D102
     @property
     def key_password(self) -> str | None: ...  # noqa: D102
+    @property
+    def check_host_name(self) -> bool: ...  # noqa: D102
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,8 @@ class TlsFiles:
         client_auth: "none", "requested" (those who show a certificate must show a good one) or "required": Kafka's
             ssl.client.auth.
         key_password: of an encrypted key.
+        check_host_name: whether a server's certificate must name the host that was connected to: Kafka's
+            ssl.endpoint.identification.algorithm. It must come from ``ca`` either way.
     """
 
     certificate: str | None = None
@@ -47,6 +51,7 @@ class TlsFiles:
     ca: str | None = None
     client_auth: str = "none"
     key_password: str | None = None
+    check_host_name: bool = True
 
 
 _CLIENT_AUTH = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
@@ -55,7 +60,8 @@ _CLIENT_AUTH = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required
 class TlsContexts:
     """Both ends' contexts; ``reload`` reads the files anew, for connections made from then on.
 
-    TLS 1.2 at least. A client checks the server's certificate and that it names the host it connected to.
+    TLS 1.2 at least. A client checks the server's certificate, and that it names the host it connected to unless
+    ``check_host_name`` says otherwise.
 
     Raises:
         TransportError: a file cannot be read or does not fit the others, or ``client_auth`` is unknown.
@@ -72,6 +78,7 @@ class TlsContexts:
             TransportError: see the class.
         """
         client = self._context(ssl.PROTOCOL_TLS_CLIENT, ssl.CERT_REQUIRED)
+        client.check_hostname = self._settings.check_host_name
         verify = _CLIENT_AUTH.get(self._settings.client_auth)
         if verify is None:
             raise TransportError(
@@ -105,7 +112,7 @@ class TlsContexts:
         return TlsPipe(self._server, None)
 
     def client_pipe(self, host: str) -> TlsPipe:
-        """For a connection to ``host``, which the server's certificate must name."""
+        """For a connection to ``host``."""
         return TlsPipe(self._client, host)
 
     def check_server(self) -> None:

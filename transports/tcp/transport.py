@@ -19,7 +19,7 @@ from kraftcore.transports.tcp.complaints import Complaints, Log
 from kraftcore.transports.tcp.connection import Shared
 from kraftcore.transports.tcp.dial import Resolve, resolve_name
 from kraftcore.transports.tcp.limits import Limits
-from kraftcore.transports.tcp.server import Listener, Server, bind
+from kraftcore.transports.tcp.server import Listener, Server, ServerConnection, bind
 from kraftcore.transports.tcp.tls import TlsContexts, TlsSettings
 from kraftcore.transports.tcp.watch import Watch
 
@@ -136,6 +136,12 @@ class TcpTransport:
         """See ``base.Transport``; leaving the ``async with`` does it."""
         self._close()
         await trio.lowlevel.checkpoint()
+
+    @property
+    def connections(self) -> tuple[int, int]:
+        """How many are open: accepted ones, and those this side made."""
+        accepted = sum(isinstance(one, ServerConnection) for one in self._shared.connections)
+        return accepted, len(self._shared.connections) - accepted
 
     def reload_tls(self) -> None:
         """Read the TLS files again; connections there are stay as they are.

@@ -139,7 +139,7 @@ def kraftcore(purpose: Purpose) -> Built:
 
 PYSYNCOBJ_TEXT = "election timeout 0.4 to 1.4 s; "
 PEERS = (
-    Peer(OURS, kraftcore, "defaults (election timeout 1 to 2 s, fast failover on)"),
+    Peer(OURS, kraftcore, "defaults (fast failover, election timeout 1 to 2 s), and log.preallocate, as raft-wal does"),
     Peer(
         "hashicorp-wal",
         partial(hashicorp, "wal"),

@@ -122,6 +122,7 @@ async def run(index: int, peers: list[str], address: str, folder: Path) -> None:
         listeners=[peers[index]],
         voters=[f"{number}@{peer}" for number, peer in enumerate(peers, 1)],
         create="join",
+        preallocate=True,
     )
     host, port = control.split(address)
     async with kraftcore.open_node(config, Counter()) as node:

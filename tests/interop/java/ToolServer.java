@@ -21,9 +21,17 @@ public class ToolServer {
         }
     }
 
+    private static Exited first;
+
+    /** The first status counts: some tools catch what their own exit throws here, and exit again with 1. */
+    private static void exit(int status, String message) {
+        first = first == null ? new Exited(status) : first;
+        throw first;
+    }
+
     public static void main(String[] args) throws Exception {
-        Exit.setExitProcedure((status, message) -> { throw new Exited(status); });
-        Exit.setHaltProcedure((status, message) -> { throw new Exited(status); });
+        Exit.setExitProcedure(ToolServer::exit);
+        Exit.setHaltProcedure(ToolServer::exit);
         PrintStream answers = System.out;
         BufferedReader requests = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = requests.readLine(); line != null; line = requests.readLine()) {
@@ -32,7 +40,9 @@ public class ToolServer {
             ByteArrayOutputStream err = new ByteArrayOutputStream();
             System.setOut(new PrintStream(out, true, StandardCharsets.UTF_8));
             System.setErr(new PrintStream(err, true, StandardCharsets.UTF_8));
+            first = null;
             int status = run(words[0], Arrays.copyOfRange(words, 1, words.length));
+            status = first == null ? status : first.status;
             System.out.flush();
             System.err.flush();
             answers.printf("%d %d %d%n", status, out.size(), err.size());

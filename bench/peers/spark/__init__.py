@@ -1,0 +1,1 @@
+"""Metadata logs through Spark, and what they are measured against."""

@@ -1,0 +1,137 @@
+"""One Spark session for all cases, and kraftcore's data source in it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from bench.harness import Missing, Operation, loop
+from bench.metadata_log import MetadataLog
+
+try:
+    from pyspark import cloudpickle
+    from pyspark.sql import DataFrame, SparkSession
+
+    from bench.peers.spark import ready
+    from kraftcore.plugins.spark.decode import RangeReader
+    from kraftcore.plugins.spark.filters import Filters
+    from kraftcore.plugins.spark.plan import pack, plan
+    from kraftcore.plugins.spark.stores import Inventory
+except ImportError as error:
+    raise ImportError(f"{error}; the suite spark needs pip install '.[bench,spark]'") from None
+
+from bench.peers.spark.dump import digest_of_types
+
+CEILING = "Spark, ready-made batches"
+CORES = 2
+WARM_S = 10.0
+"""The JVM compiles what a query does only after some rounds of it."""
+
+
+class Session:
+    """Started when first asked for.
+
+    Args:
+        folder: for Spark's own files.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @cached_property
+    def spark(self) -> SparkSession:
+        """The session, on two cores."""
+        from kraftcore.plugins.spark import session
+
+        cloudpickle.register_pickle_by_value(ready)  # workers cannot import the bench
+        found = session(
+            f"local[{CORES}]",
+            app_name="kraftcore-bench",
+            spark__driver__memory="3g",
+            spark__local__dir=str(self.folder / "spark"),
+            spark__log__level="OFF",
+        )
+        found.dataSource.register(ready.ReadySource)
+        return found
+
+    def kraft(self, log: MetadataLog, view: str, **options: str) -> DataFrame:
+        """Our data source."""
+        return self.spark.read.format("kraft").options(view=view, **options).load(str(log.folder))
+
+    def ready(self, log: MetadataLog, view: str) -> DataFrame:
+        """The same rows, made before."""
+        place = self.folder / f"ready-{log.records}-{view}"
+        if not place.exists():
+            ready.write(place, tasks_of(log, view))
+        return self.spark.read.format("ready").load(str(place))
+
+
+def tasks_of(log: MetadataLog, view: str) -> list[list[Any]]:
+    """The batches of each task of a read."""
+    reader = RangeReader(view, Filters())
+    files = Inventory().files([str(log.folder)])
+    return [[batch for one in group for batch in reader.read(one)] for group in pack(plan(files, reader.filters))]
+
+
+def consume(frames: list[DataFrame]) -> None:
+    """Read everything, every column of it, and keep nothing."""
+    for frame in frames:
+        frame.write.format("noop").mode("overwrite").save()
+
+
+def read(frame: DataFrame) -> Operation:
+    """Read one frame again and again."""
+
+    def digest() -> str:
+        from pyspark.sql import functions as F
+
+        row = frame.agg(F.count("*"), F.sum("offset"), F.bit_xor(F.xxhash64(*frame.columns))).collect()[0]
+        return "/".join(map(str, row))
+
+    return Operation(loop(lambda: consume([frame])), digest, warm_s=WARM_S)
+
+
+def typed(log: MetadataLog, session: Session) -> Operation:
+    """All metadata records as typed rows, through Spark: one frame for each type that the log has."""
+    counts = types_of(log)
+    frames = [session.kraft(log, name.lower().removesuffix("_record")) for name in counts]
+
+    def digest() -> str:
+        return digest_of_types({name: frame.count() for name, frame in zip(counts, frames, strict=True)})
+
+    note = f"{len(frames)} record types, a query each, {CORES} cores"
+    return Operation(loop(lambda: consume(frames)), digest, warm_s=WARM_S, note=note)
+
+
+def types_of(log: MetadataLog) -> dict[str, int]:
+    """Metadata records of a log, by type, in one pass of our decoder."""
+    found: Counter[str] = Counter()
+    reader = RangeReader("records", Filters())
+    for part in plan(Inventory().files([str(log.folder)]), reader.filters):
+        for kind, batch in reader.read_types(part):
+            if not kind.is_control:
+                found[kind.name] += batch.num_rows
+    return dict(found)
+
+
+def decode(log: MetadataLog) -> Operation:
+    """All records as typed Arrow batches, in this process, on one core."""
+
+    def run(calls: int) -> float:
+        cores = os.sched_getaffinity(0)
+        os.sched_setaffinity(0, {min(cores)})  # Arrow has threads, too
+        try:
+            begin = time.perf_counter()
+            for _ in range(calls):
+                types_of(log)
+            return time.perf_counter() - begin
+        finally:
+            os.sched_setaffinity(0, cores)
+
+    if not hasattr(os, "sched_setaffinity"):
+        raise Missing("this system cannot bind a process to one core")
+    return Operation(run, lambda: digest_of_types(types_of(log)), note="one core", warm_s=0.5)

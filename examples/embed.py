@@ -1,0 +1,44 @@
+"""A replicated counter in 30 lines. Run it three times: python embed.py 1, python embed.py 2, python embed.py 3."""
+
+import sys
+
+import trio
+
+from kraftcore import NodeConfig, StateMachine, open_node
+
+
+class Counter(StateMachine):
+    total = 0
+
+    def apply(self, batch):  # committed records, the same ones in the same order everywhere
+        results = []
+        for value in batch.values():
+            self.total += int(value)
+            results.append(self.total)
+        return results
+
+    def snapshot(self, sink):
+        sink.append([b"%d" % self.total])
+
+    def restore(self, values):
+        self.total = sum(map(int, values))
+
+
+async def main(number: int, first_port: int = 9191) -> None:
+    servers = {other: f"127.0.0.1:{first_port + other - 1}" for other in (1, 2, 3)}
+    config = NodeConfig(
+        node_id=number,
+        directory=f"counter-{number}",
+        cluster_id="counter",
+        listeners=[servers[number]],
+        voters=[f"{other}@{server}" for other, server in servers.items()],
+        create="join",  # formats an empty directory
+    )
+    async with open_node(config, Counter()) as node:
+        while True:
+            found = await node.append(b"+1", forward=True)  # durable on a majority, and applied here
+            print(f"{found.result} (offset {found.offset}, node {await node.wait_leader()} leads)", flush=True)
+            await trio.sleep(1)
+
+
+trio.run(main, *map(int, sys.argv[1:]))

@@ -1,0 +1,82 @@
+"""A key-value store over HTTP, replicated: a Starlette application in asyncio, with a node in each of its processes.
+
+Run it three times, with 1, 2 and 3 for NUMBER; any of them takes any request:
+
+    python web_service.py NUMBER [FIRST_PORT [HTTP_PORT]]
+    curl -X PUT --data blue http://127.0.0.1:8001/values/colour
+    curl http://127.0.0.1:8003/values/colour
+
+Needs `pip install 'kraftcore[recipes]' starlette uvicorn`.
+"""
+
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+import kraftcore.aio
+from kraftcore import NodeConfig
+from kraftcore.plugins import recipes
+
+
+def config(number: int, first_port: int) -> NodeConfig:
+    servers = {other: f"127.0.0.1:{first_port + other - 1}" for other in (1, 2, 3)}
+    return NodeConfig(
+        node_id=number,
+        directory=f"values-{number}",
+        cluster_id="values",
+        listeners=[servers[number]],
+        voters=[f"{other}@{server}" for other, server in servers.items()],
+        create="join",
+    )
+
+
+def application(number: int, first_port: int) -> Starlette:
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        async with kraftcore.aio.open_node(config(number, first_port), recipes.RecipeMachine()) as node:
+            app.state.node = node
+            app.state.values = recipes.Dict(node.trio_node, "values")
+            yield
+
+    routes = [
+        Route("/values/{key}", put, methods=["PUT"]),
+        Route("/values/{key}", get, methods=["GET"]),
+        Route("/status", status),
+    ]
+    return Starlette(routes=routes, lifespan=lifespan)
+
+
+async def put(request: Request) -> Response:
+    node, values = request.app.state.node, request.app.state.values
+    text = (await request.body()).decode()
+    # Whoever leads appends it; the answer comes when it is on the disks of a majority.
+    version = await node.call(values.set, request.path_params["key"], text)
+    return JSONResponse({"version": version})
+
+
+async def get(request: Request) -> Response:
+    node, values = request.app.state.node, request.app.state.values
+    found = await node.call(values.get_versioned, request.path_params["key"])
+    if found is None:
+        return PlainTextResponse("no such key", status_code=404)
+    return PlainTextResponse(found.value, headers={"ETag": f'"{found.version}"'})
+
+
+async def status(request: Request) -> Response:
+    found = request.app.state.node.status()
+    voters = sorted(found.voters.ids)
+    return JSONResponse({"role": found.role.value, "epoch": found.epoch, "leader": found.leader_id, "voters": voters})
+
+
+def main(number: int, first_port: int = 9191, http_port: int = 0) -> None:
+    port = http_port or 8000 + number
+    uvicorn.run(application(number, first_port), host="127.0.0.1", port=port, log_level="warning")
+
+
+main(*map(int, sys.argv[1:]))

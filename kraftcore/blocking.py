@@ -1,0 +1,331 @@
+"""Nodes for applications with threads.
+
+    with kraftcore.blocking.open_node(config, machine) as node:
+        found = node.append(b"+1")
+
+The names are those of `kraftcore.Node`, and mean the same; any thread may call them. Each node has a thread of its own,
+where its trio loop runs and where the state machine's methods are called: what the machine shares with other threads
+needs a lock, or is read with ``node.call(function)``, which runs there.
+
+A signal's exception that interrupts a waiting call (KeyboardInterrupt) cancels it in the node; of an append nobody then
+knows whether it is committed. The same goes for ``with_timeout``.
+
+After a fork the node goes on in the parent only; in the child its calls raise `LocalError`. Open nodes after forking,
+each in one process: a directory has one owner.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import Future, InvalidStateError
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
+from copy import copy
+from functools import partial, wraps
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
+
+import trio
+from outcome import Error, Outcome, capture
+
+from kraftcore.config import NodeConfig
+from kraftcore.core.files import Files
+from kraftcore.errors import LocalError, NodeStoppedError, OverloadedError
+from kraftcore.node.events import NodeEvent
+from kraftcore.node.node import Node as TrioNode
+from kraftcore.node.outside import Call, OutsideNode, run_node
+from kraftcore.node.plugin import Plugin
+from kraftcore.node.proposals import Appended
+from kraftcore.node.status import Status
+from kraftcore.state_machine import StateMachine
+from kraftcore.transports.base import Transport
+
+__all__ = ["Iteration", "Node", "open_node"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _through(method: Callable[Concatenate[TrioNode, P], Awaitable[T]]) -> Callable[Concatenate[Node, P], T]:
+    """The same method, waited for by a thread."""
+
+    @wraps(method)
+    def call(self: Node, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self.call(partial(method, self.trio_node, *args, **kwargs))
+
+    return call
+
+
+class Node(OutsideNode):
+    """Made by ``open_node``.
+
+    Raises:
+        LocalError: a call comes from a forked process, or from the node's own thread, which would wait for itself.
+    """
+
+    def __init__(self, node: TrioNode, calls: trio.Nursery, token: trio.lowlevel.TrioToken) -> None:
+        super().__init__(node, calls)
+        self._token = token
+        self._thread_id = threading.get_ident()
+        self._process_id = os.getpid()
+        self._timeout_s: float | None = None
+
+    append_many = _through(TrioNode.append_many)
+    read_barrier = _through(TrioNode.read_barrier)
+    wait_applied = _through(TrioNode.wait_applied)
+    wait_leader = _through(TrioNode.wait_leader)
+    transfer_leadership = _through(TrioNode.transfer_leadership)
+    add_voter = _through(TrioNode.add_voter)
+    remove_voter = _through(TrioNode.remove_voter)
+    upgrade = _through(TrioNode.upgrade)
+    snapshot_now = _through(TrioNode.snapshot_now)
+
+    def append(
+        self,
+        value: bytes,
+        *,
+        client_id: str | int | None = None,
+        sequence: int | None = None,
+        forward: bool = False,
+    ) -> Appended:
+        """As ``Node.append``."""
+        if client_id is None and sequence is None and not forward:
+            with suppress(OverloadedError):
+                found: Appended = self._wait(self.append_nowait(value))  # without a task of trio's
+                return found
+        append = partial(self.trio_node.append, value, client_id=client_id, sequence=sequence, forward=forward)
+        waited: Appended = self.call(append)
+        return waited
+
+    def append_nowait(self, value: bytes) -> Future[Appended]:
+        """As ``Node.append_nowait``, but every error is the future's.
+
+        One thread's records are appended in the order of its calls.
+        """
+        future: Future[Appended] = Future()
+
+        def append() -> None:
+            try:
+                proposal = self.trio_node.append_nowait(value)
+            except Exception as error:
+                _give(future, Error(error))
+            else:
+                proposal.add_done_callback(lambda proposal: _give(future, capture(proposal.result)))
+
+        self._soon(append)
+        return future
+
+    @overload
+    def submit(self, function: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]: ...
+    @overload
+    def submit(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]: ...
+    def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """As ``call``, without waiting; cancelling the future cancels the function."""
+        future: Future[Any] = Future()
+
+        def deliver(found: Outcome[Any] | None) -> None:
+            if found is not None:
+                _give(future, found)
+
+        inner = Call(self.trio_node, partial(function, *args, **kwargs), deliver)
+
+        def cancelled(_: Future[Any]) -> None:
+            if future.cancelled():
+                with suppress(trio.RunFinishedError):
+                    self._token.run_sync_soon(inner.cancel)
+
+        self._soon(partial(inner.start, self._calls))
+        future.add_done_callback(cancelled)
+        return future
+
+    @overload
+    def call(self, function: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
+    @overload
+    def call(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
+    def call(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """Run a trio function, asynchronous or not, in the node's thread, and wait for it.
+
+        For everything that was made for ``trio_node``, such as the recipes.
+
+        Returns:
+            What it returned. What it raised comes out as it is.
+
+        Raises:
+            NodeStoppedError: the node stopped meanwhile.
+            TimeoutError: see ``with_timeout``.
+        """
+        return self._wait(self.submit(function, *args, **kwargs))
+
+    def with_timeout(self, timeout_s: float) -> Self:
+        """The same node, whose waiting calls raise TimeoutError after so many seconds."""
+        limited = copy(self)
+        limited._timeout_s = timeout_s
+        return limited
+
+    def read(self, offset: int, max_bytes: int = 1 << 20) -> bytes:
+        """As ``Node.read``."""
+        return self.call(self.trio_node.read, offset, max_bytes)
+
+    def status(self) -> Status:
+        """As ``Node.status``."""
+        return self.call(self.trio_node.status)
+
+    def events(self, *kinds: type, max_buffered: int = 1024) -> Iteration[NodeEvent]:
+        """As ``Node.events``, for a ``for`` loop."""
+        return self.iterate(self.trio_node.events, *kinds, max_buffered=max_buffered)
+
+    def iterate(self, function: Callable[P, AsyncIterator[T]], /, *args: P.args, **kwargs: P.kwargs) -> Iteration[T]:
+        """Iterate over what a trio function returns, for example a recipe's ``watch``; it is called now."""
+        made = self.call(lambda: [function(*args, **kwargs)])  # in a list: `call` would await what can be awaited
+        return Iteration(self, made[0])
+
+    def stop(self) -> None:
+        """Begin to stop; waiting calls end with `NodeStoppedError`, and the block goes on."""
+        with suppress(NodeStoppedError):
+            self._soon(self.trio_node.stop)
+
+    def _wait(self, future: Future[T]) -> T:
+        try:
+            return future.result(self._timeout_s)
+        except BaseException:
+            future.cancel()
+            raise
+
+    def _soon(self, function: Callable[[], object]) -> None:
+        if threading.get_ident() == self._thread_id:
+            raise LocalError("this is the node's own thread: use trio_node here, or its results in another thread")
+        if os.getpid() != self._process_id:
+            raise LocalError(f"the node runs in process {self._process_id}: fork first, then open it")
+        try:
+            self._token.run_sync_soon(function)
+        except trio.RunFinishedError:
+            raise self.trio_node.stopped_error() from None
+
+
+class Iteration(Generic[T]):
+    """An iterator over an asynchronous one of trio's; closed by ``close``, ``with`` or its node's end."""
+
+    def __init__(self, node: Node, inner: AsyncIterator[T]) -> None:
+        self._node = node
+        self._inner = inner
+
+    def close(self) -> None:
+        """Take nothing more. Idempotent."""
+        close = getattr(self._inner, "close", None)
+        if close is not None:
+            with suppress(NodeStoppedError):
+                self._node.call(close)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> T:
+        try:
+            return self._node.call(self._inner.__anext__)
+        except (StopAsyncIteration, NodeStoppedError):
+            raise StopIteration from None
+
+
+@contextmanager
+def open_node(
+    config: NodeConfig,
+    state_machine: StateMachine,
+    *,
+    transport: AbstractAsyncContextManager[Transport] | None = None,
+    plugins: Sequence[Plugin] = (),
+    files: Files | None = None,
+) -> Iterator[Node]:
+    """Run a node for as long as the block runs; arguments and errors are those of `kraftcore.open_node`.
+
+    If the node stops before the block ends, the block's calls raise `NodeStoppedError`, and so does its end if the node
+    failed.
+
+    Args:
+        config: see there, as for the others.
+        state_machine: likewise.
+        transport: likewise, but not entered yet: it is opened and closed with the node.
+        plugins: likewise.
+        files: likewise.
+    """
+    life = _Life(partial(run_node, config, state_machine, transport, plugins, files))
+    life.begin()
+    try:
+        yield life.node.result()
+    except BaseException:
+        with suppress(NodeStoppedError):  # the block's error tells more
+            life.end()
+        raise
+    life.end()
+
+
+class _Life:
+    """The thread of a node."""
+
+    def __init__(self, run: Callable[..., Awaitable[None]]) -> None:
+        self.node: Future[Node] = Future()
+        self._run = run
+        self._ended: Future[None] = Future()
+        self._scope = trio.CancelScope()
+        self._token: Future[trio.lowlevel.TrioToken] = Future()
+        # A daemon: a program that ends without leaving the block ends, as if it was killed.
+        self._thread = threading.Thread(target=self._main, name="kraftcore node", daemon=True)
+
+    def begin(self) -> None:
+        """Start it; returns when it takes part."""
+        self._thread.start()
+        try:
+            self.node.result()
+        except BaseException:
+            with suppress(trio.RunFinishedError):
+                self._token.result().run_sync_soon(self._scope.cancel)
+            self._thread.join()
+            raise
+
+    def end(self) -> None:
+        """Stop it, and raise why it failed."""
+        if sys.is_finalizing():  # the thread is frozen already
+            return
+        node = self.node.result()
+        node.stop()
+        try:
+            self._ended.result()
+        finally:
+            if not self._ended.done():  # interrupted, and not to wait for its good order any longer
+                with suppress(trio.RunFinishedError):
+                    node._token.run_sync_soon(node.trio_node.abort)
+            self._thread.join()
+
+    def _main(self) -> None:
+        try:
+            trio.run(self._scoped)
+        except BaseException as error:
+            if not self.node.done():
+                self.node.set_exception(error)
+            self._ended.set_exception(error)
+        else:
+            if not self.node.done():
+                self.node.set_exception(NodeStoppedError("the node stopped while it was opened"))
+            self._ended.set_result(None)
+
+    async def _scoped(self) -> None:
+        self._token.set_result(trio.lowlevel.current_trio_token())
+        with self._scope:
+            await self._run(self._is_open)
+
+    def _is_open(self, node: TrioNode, calls: trio.Nursery) -> None:
+        self.node.set_result(Node(node, calls, trio.lowlevel.current_trio_token()))
+
+
+def _give(future: Future[Any], found: Outcome[Any]) -> None:
+    with suppress(InvalidStateError):  # cancelled: nobody wants it any more
+        if isinstance(found, Error):
+            future.set_exception(found.error)
+        else:
+            future.set_result(found.unwrap())

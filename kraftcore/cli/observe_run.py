@@ -1,0 +1,291 @@
+"""What ``kraftcore observe`` does: an observer, its records as lines, a progress bar, signals."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import re
+import signal
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+import trio
+
+from kraftcore.cli.admin_tool import Connection
+from kraftcore.cli.dump_log import CONTROL_RECORDS, find_record
+from kraftcore.config.addresses import split_list
+from kraftcore.core.batch import RecordBatch
+from kraftcore.core.dump import BatchPrinter
+from kraftcore.core.uuid import METADATA_TOPIC_ID, Uuid
+from kraftcore.errors import CorruptDataError, KraftError, NodeStoppedError, UnreachableError
+from kraftcore.observer import Observer, Progress, Snapshot
+from kraftcore.observer import observe as open_observer
+from kraftcore.protocol.registry import MetadataRecordType
+from kraftcore.storage.snapshot_batches import read_batches
+
+ENOUGH_BYTES = 1 << 16  # of lines: more are not gathered before they are written
+BAR_PERIOD_S = 0.2
+TIME_MAX_MS = 253_402_300_800_000  # the year 10000
+# Quotes inside of strings are escaped, so this cannot be part of one.
+_TYPE = re.compile(rb',"payload":\{"type":"(\w+)"|,"controlType":"(\w+)"')
+
+_UNPRINTABLE = re.compile(r"[\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the command line says; see its help."""
+
+    connection: Connection
+    directory: str | None
+    retention_bytes: int
+    from_offset: int | None
+    types: frozenset[bytes]
+    once: bool
+    topic: str
+    topic_id: Uuid
+    output: str
+
+
+def type_names(text: str | None) -> frozenset[bytes]:
+    """Read --type: ``TopicRecord`` and ``TOPIC_RECORD`` both do.
+
+    Returns:
+        Names as they stand in JSON lines; empty for all.
+
+    Raises:
+        UsageError: there is no such type.
+    """
+    names = [*(kind.name for kind in MetadataRecordType), *(kind.name for kind in CONTROL_RECORDS)]
+    known = {name.replace("_", ""): name for name in names}
+    found = set()
+    for given in split_list(text or ""):
+        key = given.replace("_", "").upper()
+        if key not in known:
+            near = difflib.get_close_matches(key, known, 1, 0.5)
+            hint = f"; did you mean {_class_name(known[near[0]])}?" if near else ""
+            raise click.UsageError(f"--type: there are no records of type {given!r}{hint}")
+        found.add(known[key].encode())
+    return frozenset(found)
+
+
+def _class_name(name: str) -> str:
+    return "".join(part.capitalize() for part in name.split("_"))
+
+
+def run_observer(request: Request) -> None:
+    """Observe until a signal ends it, or with ``once`` until everything is printed.
+
+    Raises:
+        KraftError: it could not begin, or had to end.
+        OSError: the output cannot be written.
+    """
+    try:
+        trio.run(_Run(request).run)
+    except UnreachableError as error:
+        raise click.ClickException(f"no controller answers: {error.last_failure}") from None
+
+
+class _Run:
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        self._lines = _Lines(request)
+
+    async def run(self) -> None:
+        failure: BaseException | None = None
+        with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._obey, signals, nursery.cancel_scope)
+                try:
+                    await self._observe(nursery)
+                except NodeStoppedError as error:
+                    failure = error.__cause__ if isinstance(error.__cause__, KraftError) else error
+                except (KraftError, OSError) as error:
+                    failure = error  # outside the nursery, which would wrap it in a group
+                nursery.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
+
+    async def _obey(self, signals: Any, scope: trio.CancelScope) -> None:
+        async for number in signals:
+            if scope.cancel_called:  # it takes long, for example because a disk hangs
+                signal.signal(number, signal.SIG_DFL)
+                os.kill(os.getpid(), number)
+            scope.cancel()
+
+    async def _observe(self, nursery: trio.Nursery) -> None:
+        request = self._request
+        async with open_observer(
+            request.connection.controllers,
+            request.directory,
+            topic=request.topic,
+            topic_id=request.topic_id,
+            tls=request.connection.tls(),
+            timing=request.connection.timing(),
+            retention_bytes=request.retention_bytes,
+        ) as observer:
+            nursery.start_soon(_show_progress, observer)
+            end = await observer.caught_up() if request.once or request.output == "none" else None
+            if request.output == "none":
+                while not request.once:
+                    await observer.changed()
+                return
+            await self._print(observer, end)
+
+    async def _print(self, observer: Observer, end: int | None) -> None:
+        offset = self._request.from_offset if self._request.from_offset is not None else end
+        if end is not None and offset is not None and offset >= end:
+            return
+        async for item in observer.batches(self._request.from_offset):
+            if isinstance(item, Snapshot):
+                await self._print_snapshot(item)
+                offset = item.end_offset
+            else:
+                self._lines.add(item)
+                offset = item.next_offset
+            done = end is not None and offset >= end
+            if done or offset >= observer.high_watermark or self._lines.size > ENOUGH_BYTES:
+                await self._lines.write()
+            if done:
+                return
+
+    async def _print_snapshot(self, snapshot: Snapshot) -> None:
+        with snapshot.open() as reader:
+            self._lines.add_snapshot(snapshot)
+            for _, batch in read_batches(reader.raw.file):
+                self._lines.add(batch)
+                if self._lines.size > ENOUGH_BYTES:
+                    await self._lines.write()
+
+
+class _Lines:
+    """Batches as the lines that were asked for, gathered until they are written."""
+
+    def __init__(self, request: Request) -> None:
+        self._types = request.types
+        self._as_json = request.output == "json"
+        self._from_offset = request.from_offset or 0
+        self._printed: list[bytes] = []
+        self._ready: list[bytes] = []
+        self.size = 0
+        is_metadata = request.topic_id == METADATA_TOPIC_ID
+        self._printer = BatchPrinter(
+            self._printed.append,
+            deep=True,
+            contents=True,
+            as_json=True,
+            metadata_records=find_record if is_metadata else None,
+            control_records={number: (number.name, label, body) for number, (label, body) in CONTROL_RECORDS.items()},
+        )
+
+    def add(self, batch: RecordBatch) -> None:
+        """A batch's records."""
+        data = batch.to_bytes()
+        try:
+            self._printer.feed(data, 0, len(data))
+        except CorruptDataError as error:  # its checksum was right: the leader wrote it so
+            told = {"kind": "record", "offset": batch.base_offset, "error": f"cannot be read: {error.reason}"}
+            self._printed.append(json.dumps(told, separators=(",", ":")).encode() + b"\n")
+        lines = b"".join(self._printed).split(b"\n")
+        self._printed.clear()
+        for line in lines:
+            if line.startswith(b'{"kind":"record"'):
+                self._take(line)
+
+    def add_snapshot(self, snapshot: Snapshot) -> None:
+        """A mark; the snapshot's records follow."""
+        self._from_offset = 0
+        if self._as_json:
+            self._put(b'{"kind":"snapshot","endOffset":%d,"epoch":%d}' % (snapshot.end_offset, snapshot.epoch))
+        else:
+            self._put(b"snapshot of everything below %d, epoch %d:" % (snapshot.end_offset, snapshot.epoch))
+
+    def _take(self, line: bytes) -> None:
+        if self._types:
+            found = _TYPE.search(line)
+            if found is None or (found[1] or found[2]) not in self._types:
+                return
+        if self._as_json and not self._from_offset:
+            self._put(line)
+            return
+        record = json.loads(line)
+        if record["offset"] >= self._from_offset:
+            self._put(line if self._as_json else _text(record).encode())
+
+    def _put(self, line: bytes) -> None:
+        self._ready += (line, b"\n")
+        self.size += len(line) + 1
+
+    async def write(self) -> None:
+        """Write what was gathered; a slow reader of the output holds up nothing else."""
+        data = b"".join(self._ready)
+        self._ready.clear()
+        self.size = 0
+        if data:
+            await trio.to_thread.run_sync(_write, data, abandon_on_cancel=True)
+
+
+def _write(data: bytes) -> None:
+    # Past Python's buffer: a thread that is left behind must not hold its lock.
+    view = memoryview(data)
+    number = sys.stdout.fileno()
+    while view:
+        view = view[os.write(number, view) :]
+
+
+def _text(record: dict[str, Any]) -> str:
+    time = record.get("timestamp", -1)
+    when = (
+        datetime.fromtimestamp(time / 1000, UTC).isoformat(sep=" ", timespec="milliseconds")[:23] if time > 0 else "-"
+    )
+    payload = record.get("payload")
+    raw = _quoted(payload if payload is not None else record.get("payloadBase64"))
+    if "controlType" in record:
+        kind, body = str(record["controlType"]), _quoted(record.get("data"))
+    elif "error" in record:
+        kind, body = "UNKNOWN", f"{record['error']}: {raw}"
+    elif isinstance(payload, dict):
+        kind, body = payload["type"], _quoted(payload["data"])
+    else:
+        key = record.get("key") or record.get("keyBase64")
+        kind, body = "record", raw if key is None else f"{_quoted(key)}: {raw}"
+    return f"{record['offset']:>8}  {when:<23}  {kind:<24}  {body}"
+
+
+def _quoted(value: object) -> str:
+    # Records must not be able to steer the terminal.
+    text = json.dumps(value, ensure_ascii=False)
+    return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+# --- how far it is ----------------------------------------------------------------------------------------------------
+
+
+async def _show_progress(observer: Observer) -> None:
+    # As for dump-log: not between the lines on one terminal, nor into a file.
+    if not sys.stderr.isatty() or sys.stdout.isatty():
+        return
+    with click.progressbar(length=1, label="Catching up", file=sys.stderr) as bar:
+        for done, total in _steps(observer):
+            bar.length = max(total, 1)
+            bar.update(done - bar.pos)
+            await trio.sleep(BAR_PERIOD_S)
+
+
+def _steps(observer: Observer) -> Iterator[tuple[int, int]]:
+    found = observer.progress
+    while not found.is_caught_up:
+        yield _portion(found)
+        found = observer.progress
+    yield max(found.high_watermark, 1), max(found.high_watermark, 1)
+
+
+def _portion(found: Progress) -> tuple[int, int]:
+    if found.snapshot_bytes is not None and found.snapshot_size:
+        return found.snapshot_bytes, found.snapshot_size
+    return found.high_watermark, found.leader_high_watermark or 1

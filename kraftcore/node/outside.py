@@ -1,0 +1,138 @@
+"""A node for callers outside its trio loop: what `kraftcore.aio` and `kraftcore.blocking` have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from inspect import isawaitable
+from typing import Any
+
+import trio
+from outcome import Error, Outcome, Value
+
+from kraftcore.config import NodeConfig
+from kraftcore.core.files import Files
+from kraftcore.node.node import Node
+from kraftcore.node.opening import open_node
+from kraftcore.node.plugin import Plugin
+from kraftcore.raft.quorum import Endpoint
+from kraftcore.state_machine import StateMachine
+from kraftcore.transports.base import Transport
+
+
+class OutsideNode:
+    """Base class: what may be read of a node from anywhere, for reading it changes and waits for nothing.
+
+    Attributes:
+        trio_node: the `Node` itself; hand it on to functions that ``call`` runs, and touch it nowhere else.
+        config, key, cluster_id, endpoints, state_machine: the node's.
+    """
+
+    def __init__(self, node: Node, calls: trio.Nursery) -> None:
+        self.trio_node = node
+        self.config = node.config
+        self.key = node.key
+        self.cluster_id = node.cluster_id
+        self.endpoints = node.endpoints
+        self.state_machine = node.state_machine
+        self._calls = calls
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether it leads, as far as it knows."""
+        return self.trio_node.is_leader
+
+    @property
+    def leader_endpoint(self) -> Endpoint | None:
+        """Where the leader listens, as far as known."""
+        return self.trio_node.leader_endpoint
+
+    @property
+    def high_watermark(self) -> int:
+        """Everything below it is committed."""
+        return self.trio_node.high_watermark
+
+    @property
+    def error(self) -> BaseException | None:
+        """Why it failed, or None."""
+        return self.trio_node.error
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether it takes no more calls."""
+        return self.trio_node.stopped.is_set()
+
+
+class Call:
+    """A function, asynchronous or not, that runs in the node's loop for somebody outside.
+
+    Args:
+        node: what is said to whoever waits when it stops.
+        function: takes nothing.
+        deliver: told once, in the node's loop, how it ended; None: it was cancelled. Must not raise.
+    """
+
+    def __init__(self, node: Node, function: Callable[[], Any], deliver: Callable[[Outcome[Any] | None], None]) -> None:
+        self._node = node
+        self._function = function
+        self._deliver = deliver
+        self._scope = trio.CancelScope()
+
+    def start(self, calls: trio.Nursery) -> None:
+        """Begin, from within the node's loop."""
+        try:
+            calls.start_soon(self._run)
+        except RuntimeError:  # the nursery is closed
+            self._deliver(Error(self._node.stopped_error()))
+
+    def cancel(self) -> None:
+        """As a trio scope is cancelled, from within the node's loop."""
+        self._scope.cancel()
+
+    async def _run(self) -> None:
+        found: Outcome[Any] | None = None
+        try:
+            with self._scope:
+                result = self._function()
+                found = Value(await result if isawaitable(result) else result)
+        except trio.Cancelled:
+            self._deliver(Error(self._node.stopped_error()))
+            raise
+        except BaseException as error:  # the caller's, whatever it is
+            found = Error(error)
+        self._deliver(found)
+
+
+async def run_node(
+    config: NodeConfig,
+    state_machine: StateMachine,
+    transport: AbstractAsyncContextManager[Transport] | None,
+    plugins: Sequence[Plugin],
+    files: Files | None,
+    begun: Callable[[Node, trio.Nursery], None],
+) -> None:
+    """Run a node until it stops, by ``Node.stop`` or because it failed; see ``open_node``.
+
+    Args:
+        config: as ``open_node`` has it, like the other arguments.
+        state_machine: likewise.
+        transport: not entered yet; closed with the node.
+        plugins: likewise.
+        files: likewise.
+        begun: gets the node, and a nursery that is cancelled when the node has stopped.
+    """
+    raised: Exception | None = None
+    async with trio.open_nursery() as calls:
+        try:
+            async with AsyncExitStack() as stack:
+                opened = None if transport is None else await stack.enter_async_context(transport)
+                node = await stack.enter_async_context(
+                    open_node(config, state_machine, transport=opened, plugins=plugins, files=files)
+                )
+                begun(node, calls)
+                await trio.sleep_forever()
+        except Exception as error:  # raised again where no group is put around it
+            raised = error
+        calls.cancel_scope.cancel()
+    if raised is not None:
+        raise raised

@@ -1,0 +1,72 @@
+"""A mirror's directory: laid out like a node's, and marked so that no node takes it for its own."""
+
+from __future__ import annotations
+
+import os
+import time
+from datetime import UTC, datetime
+
+from kraftcore.core.files import Files
+from kraftcore.core.log import Log
+from kraftcore.core.log_config import LogConfig
+from kraftcore.core.uuid import Uuid
+from kraftcore.errors import LocalError
+from kraftcore.node.home import Home
+from kraftcore.protocol.election_state import ReplicaKey
+from kraftcore.storage.lock import lock_folders
+from kraftcore.storage.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
+from kraftcore.storage.quorum_state import QUORUM_STATE, QuorumStateFile
+from kraftcore.storage.snapshots import SnapshotStore
+
+NAMELESS = ReplicaKey(-1)
+"""Who an observer is: nobody. Leaders serve such a Fetch and remember nothing of it (KIP-595; Kafka 4.3.1)."""
+
+
+def saved_cluster_id(files: Files, directory: str) -> str | None:
+    """The cluster that a directory mirrors; None for a new one, or if the cluster never told its id.
+
+    Raises:
+        LocalError: the directory is a node's.
+        CorruptDataError, StorageError: ``meta.properties`` cannot be read.
+    """
+    found = read_meta_properties(files, directory)
+    if found is None:
+        return None
+    if found.node_id != NAMELESS.id:
+        raise LocalError(f"{directory} belongs to node {found.node_id}: give a mirror a directory of its own")
+    return found.cluster_id or None
+
+
+def open_mirror(files: Files, directory: str, cluster_id: str | None, topic: str, topic_id: Uuid) -> Home:
+    """Open a mirror, or begin one; recovering its log may take a while.
+
+    Args:
+        files: where it is.
+        directory: made if it is missing.
+        cluster_id: of the quorum; None: it does not tell.
+        topic: name of the log's topic.
+        topic_id: its id.
+
+    Raises:
+        LocalError: it is a node's directory, or mirrors another cluster.
+        LockedError: another process owns it.
+        CorruptDataError, StorageError: it cannot be read.
+    """
+    files.make_folder(directory)
+    locks = lock_folders(files, [directory])
+    try:
+        known = saved_cluster_id(files, directory)
+        if known is not None and cluster_id is not None and known != cluster_id:
+            raise LocalError(f"{directory} mirrors cluster {known}, this one is {cluster_id}: take another directory")
+        folder = os.path.join(directory, f"{topic}-0")
+        files.make_folder(folder)
+        if known is None:
+            properties = MetaProperties(cluster_id or "", NAMELESS.id)
+            write_meta_properties(files, directory, properties, datetime.now(UTC))
+        store = SnapshotStore(files, folder)
+        log = Log.open(files, folder, LogConfig(topic_id=topic_id), now_ms=time.time_ns() // 1_000_000)
+        quorum_state = QuorumStateFile(files, os.path.join(folder, QUORUM_STATE))
+    except BaseException:
+        locks.release()
+        raise
+    return Home(NAMELESS, known or cluster_id or "", log, store, quorum_state, locks)

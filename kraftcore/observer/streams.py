@@ -1,0 +1,124 @@
+"""What is committed, as async iterators."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterator
+from typing import Protocol, Self
+
+import trio
+
+from kraftcore.core.batch import RecordBatch, iter_batches
+from kraftcore.core.log import Log
+from kraftcore.errors import LocalError
+from kraftcore.observer.records import ObservedRecord, Snapshot, observed_records
+from kraftcore.storage.snapshot_batches import SnapshotReader, read_batches
+from kraftcore.storage.snapshots import SnapshotId, SnapshotStore
+
+READ_BYTES = 1 << 20
+
+
+class Source(Protocol):
+    """What a stream needs of its observer."""
+
+    @property
+    def high_watermark(self) -> int:
+        """Below it everything is committed."""
+        ...
+
+    def check_open(self) -> None:
+        """Raise if it has ended."""
+        ...
+
+    async def caught_up(self) -> int:
+        """Wait until it has caught up."""
+        ...
+
+    async def changed(self) -> None:
+        """Wait for news."""
+        ...
+
+
+class Batches:
+    """What ``Observer.batches`` returns. Iterating raises:
+
+    NodeStoppedError: the observer ended; its ``__cause__`` says why, None if it was closed.
+    CorruptDataError, StorageError: the mirror cannot be read.
+    """
+
+    def __init__(self, observer: Source, log: Log, store: SnapshotStore, from_offset: int | None) -> None:
+        if from_offset is not None and from_offset < 0:
+            raise LocalError(f"offset {from_offset} is below 0")
+        self._observer = observer
+        self._log = log
+        self._store = store
+        self._offset = from_offset
+        self._chunk: Iterator[RecordBatch] = iter(())
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Snapshot | RecordBatch:
+        observer, log = self._observer, self._log
+        if self._offset is None:
+            self._offset = await observer.caught_up()
+        while True:
+            batch = next(self._chunk, None)
+            if batch is not None:
+                self._offset = batch.next_offset
+                return batch
+            await trio.lowlevel.checkpoint()
+            observer.check_open()
+            if self._offset < log.log_start_offset:
+                latest = self._store.latest
+                if latest is None or latest.end_offset < log.log_start_offset:
+                    raise LocalError(f"the mirror begins at {log.log_start_offset}, and its snapshot is gone")
+                self._offset = latest.end_offset
+                return Snapshot(latest.end_offset, latest.epoch, self._store)
+            if self._offset < observer.high_watermark:
+                data = log.read(self._offset, READ_BYTES, up_to=observer.high_watermark)
+                self._chunk = iter_batches(data, verify=False)
+            else:
+                await observer.changed()
+
+
+class Records:
+    """What ``Observer.records`` returns; iterating raises as for `Batches`."""
+
+    def __init__(self, batches: Batches, from_offset: int, types: Collection[str], *, decode: bool) -> None:
+        self._batches = batches
+        self._from_offset = from_offset
+        self._types = frozenset(types)
+        self._decode = decode
+        self._ready: deque[ObservedRecord] = deque()
+        self._snapshot: SnapshotId | None = None
+        self._reader: SnapshotReader | None = None
+        self._contents: Iterator[tuple[int, RecordBatch]] = iter(())
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Snapshot | ObservedRecord:
+        while not self._ready:
+            if self._reader is not None:
+                await trio.lowlevel.checkpoint()
+                _, found = next(self._contents, (0, None))
+                if found is None:
+                    self._reader.close()
+                    self._reader = self._snapshot = None
+                    continue
+                item: Snapshot | RecordBatch = found
+            else:
+                item = await anext(self._batches)
+            if isinstance(item, Snapshot):
+                self._reader = item.open()  # at once, see there
+                self._contents = read_batches(self._reader.raw.file)
+                self._snapshot = SnapshotId(item.end_offset, item.epoch)
+                self._from_offset = 0
+                return item
+            self._take_apart(item)
+        return self._ready.popleft()
+
+    def _take_apart(self, batch: RecordBatch) -> None:
+        found = observed_records(batch, decode=self._decode, from_offset=self._from_offset, snapshot=self._snapshot)
+        self._ready.extend(record for record in found if not self._types or record.type in self._types)

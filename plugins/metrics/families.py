@@ -1,0 +1,148 @@
+"""A `Reading` as Prometheus metrics: names, kinds and help texts.
+
+Kafka's are spelled as the JMX exporter's usual rules for KRaft spell them: ``kafka.server:type=raft-metrics`` becomes
+``kafka_server_raftmetrics_`` and dashes become underscores; a text is a label of the metric's own name on the value 1.
+One difference: those rules call what ends in ``max`` a counter; it is none, and is a gauge here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from kraftcore.plugins.metrics.reading import Reading
+
+RAFT = "kafka_server_raftmetrics_"
+CHANNEL = "kafka_server_raftchannelmetrics_"
+OWN = "kraftcore_"
+
+
+def families(reading: Reading) -> Iterator[Any]:
+    """Every metric of a node."""
+    yield from _raft(reading)
+    yield from _kafka(reading)
+    yield from _log(reading)
+    yield from _replicas(reading)
+    yield from _events(reading)
+
+
+def _gauge(name: str, text: str, value: float) -> Any:
+    from prometheus_client.core import GaugeMetricFamily
+
+    return GaugeMetricFamily(name, text, value=float(value))
+
+
+def _labelled(name: str, text: str, labels: dict[str, str], value: float = 1.0) -> Any:
+    from prometheus_client.core import GaugeMetricFamily
+
+    family = GaugeMetricFamily(name, text, labels=list(labels))
+    family.add_metric(list(labels.values()), float(value))
+    return family
+
+
+def _raft(reading: Reading) -> Iterator[Any]:
+    status, rates = reading.status, reading.rates
+    leader_id = -1 if status.leader_id is None else status.leader_id
+    high_watermark = -1 if status.high_watermark is None else status.high_watermark
+    name = RAFT + "current_state"
+    yield _labelled(name, "The role of this node.", {"current_state": reading.state})
+    yield _gauge(RAFT + "current_leader", "Id of the leader, -1 while unknown.", leader_id)
+    yield _gauge(RAFT + "current_vote", "Id of the replica voted for in this epoch, -1: none.", reading.voted_id)
+    name = RAFT + "current_vote_directory_id"
+    yield _labelled(name, "Its directory id.", {"current_vote_directory_id": reading.voted_directory_id})
+    yield _gauge(RAFT + "current_epoch", "Leader epoch.", status.epoch)
+    yield _gauge(RAFT + "high_watermark", "Below it everything is committed, -1 while unknown.", high_watermark)
+    yield _gauge(RAFT + "log_end_offset", "Next offset in the log.", status.log_end_offset)
+    yield _gauge(RAFT + "log_end_epoch", "Leader epoch of the last record.", reading.last_epoch)
+    yield _gauge(RAFT + "number_of_voters", "Voters in the voter set in force.", len(status.voters))
+    yield _gauge(RAFT + "number_unknown_voter_connections", "Always 0, as in Kafka.", 0)
+    if reading.observers is not None:
+        yield _gauge(RAFT + "number_of_observers", "Observers that fetch from this leader.", reading.observers)
+    if reading.changes_voters is not None:
+        text = "1 while a voter change is not committed; leader only."
+        yield _gauge(RAFT + "uncommitted_voter_change", text, reading.changes_voters)
+    if reading.offline_voters is not None:
+        text = "Voters that have not fetched for a fetch timeout; leader only (KIP-853, not in Kafka 4.3)."
+        yield _gauge(RAFT + "number_of_offline_voters", text, reading.offline_voters)
+    for kind, latency, text in (
+        ("commit", reading.commits, "append to commit and application, ms in the last minute."),
+        ("election", reading.elections, "asking for votes to a known leader, ms in the last minute."),
+    ):
+        yield _gauge(f"{RAFT}{kind}_latency_avg", f"Mean of: {text}", latency.average_ms)
+        yield _gauge(f"{RAFT}{kind}_latency_max", f"Largest of: {text}", latency.maximum_ms)
+    yield _gauge(RAFT + "append_records_rate", "Records a second appended as leader.", rates.appended)
+    yield _gauge(RAFT + "fetch_records_rate", "Records a second fetched as follower.", rates.fetched)
+    yield _gauge(RAFT + "poll_idle_ratio_avg", "Share of time in which the node's loop was idle.", rates.idle)
+
+
+def _kafka(reading: Reading) -> Iterator[Any]:
+    ignored = reading.ignores_static_voters
+    text = "1 if controller.quorum.voters is set and not used."
+    yield _gauge("kafka_controller_kafkacontroller_ignoredstaticvoters", text, ignored)
+    yield _gauge("kafka_server_brokermetadatametrics_ignored_static_voters", text, ignored)
+    text = "1 on the leader."
+    yield _gauge("kafka_controller_kafkacontroller_activecontrollercount", text, reading.state == "leader")
+    if reading.connections is not None:
+        accepted, made = reading.connections
+        yield _gauge(CHANNEL + "connection_count", "Connections made to other nodes.", made)
+        yield _gauge(OWN + "accepted_connections", "Connections others made to this node.", accepted)
+
+
+def _log(reading: Reading) -> Iterator[Any]:
+    status = reading.status
+    latest = status.snapshots[-1][0] if status.snapshots else 0
+    values: tuple[tuple[str, str, float], ...] = (
+        ("log_start_offset", "First offset in the log.", status.log_start_offset),
+        ("log_size_bytes", "Size of the log's segments.", reading.log_bytes),
+        ("flushed_offset", "Below it the log is durable.", status.flushed_offset),
+        ("applied_offset", "Below it everything is applied.", status.applied_offset),
+        ("snapshots", "Snapshots on disk.", len(status.snapshots)),
+        ("snapshot_end_offset", "End of the latest snapshot, 0 without one.", latest),
+        ("snapshot_size_bytes", "Size of the latest snapshot, 0 without one.", reading.snapshot_bytes),
+        ("bytes_in_flight", "Size of proposals not yet committed.", status.bytes_in_flight),
+        ("bytes_in_flight_max", "Callers wait above it.", reading.bytes_in_flight_max),
+        ("client_sessions", "Clients remembered for their retries.", reading.sessions),
+        ("kraft_version", "The level in force.", status.kraft_version),
+    )
+    for name, text, value in values:
+        yield _gauge(OWN + name, text, value)
+
+
+def _replicas(reading: Reading) -> Iterator[Any]:
+    from prometheus_client.core import GaugeMetricFamily
+
+    labels = ["replica_id", "directory_id", "voter"]
+    lag = GaugeMetricFamily(OWN + "replica_lag_records", "Records a replica lacks; leader only.", labels=labels)
+    text = "Seconds since a replica last fetched; leader only."
+    age = GaugeMetricFamily(OWN + "replica_last_fetch_age_seconds", text, labels=labels)
+    for seen in reading.status.replicas:
+        who = [str(seen.key.id), str(seen.key.directory_id), "true" if seen.is_voter else "false"]
+        if seen.lag is not None:
+            lag.add_metric(who, float(seen.lag))
+            age.add_metric(who, max(reading.now_ms - seen.last_fetch_ms, 0) / 1000)
+    yield lag
+    yield age
+
+
+def _events(reading: Reading) -> Iterator[Any]:
+    from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
+
+    text = "Append to commit and application, for every record appended here."
+    for name, help_text, latency in (
+        ("commit_latency_seconds", text, reading.commits),
+        ("election_latency_seconds", "Asking for votes to a known leader.", reading.elections),
+    ):
+        yield HistogramMetricFamily(OWN + name, help_text, buckets=list(latency.buckets), sum_value=latency.sum_s)
+    for name, help_text in COUNTED.items():
+        yield CounterMetricFamily(OWN + name, help_text, value=float(reading.counts[name]))
+
+
+COUNTED = {
+    "role_changes": "Changes of role, or of the epoch in the same role.",
+    "leader_changes": "Times another leader, or none, became known.",
+    "voter_set_changes": "Voter sets that came into force, also those undone later.",
+    "snapshots_written": "Snapshots of the state machine written.",
+    "snapshots_restored": "Times the state machine was loaded from a snapshot.",
+    "notes": "Contradictions and refusals, one log line each.",
+}
+"""Events that are counted, with the help texts of ``kraftcore_..._total``."""

@@ -1,0 +1,242 @@
+"""The plugin: listens to its node, and answers whoever collects.
+
+Who collects may be in any thread: the values are read in the node's own task, in one go, so they belong together. Two
+nodes of one process have two registries.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from functools import cache
+from math import nan
+from time import perf_counter
+from typing import Any, ClassVar, Self
+
+import trio
+
+from kraftcore.config.addresses import parse_endpoint
+from kraftcore.config.errors import ConfigError
+from kraftcore.errors import LocalError, MissingDependencyError
+from kraftcore.node.events import (
+    Elected,
+    LeaderChanged,
+    Measured,
+    NodeEvent,
+    Noted,
+    RoleChanged,
+    SnapshotRestored,
+    SnapshotTaken,
+    VotersChanged,
+)
+from kraftcore.node.node import Node
+from kraftcore.node.plugin import Plugin
+from kraftcore.plugins.metrics.families import COUNTED, families
+from kraftcore.plugins.metrics.latency import WINDOW_S, Latency
+from kraftcore.plugins.metrics.reading import Rates, Reading, read_node
+from kraftcore.plugins.metrics.server import Endpoint
+from kraftcore.raft.roles import Role
+
+LISTEN = "127.0.0.1:9404"
+"""The JMX exporter's customary port, for this machine only."""
+
+COMMIT_BOUNDS_S = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+ELECTION_BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_SAMPLE_S = 1.0
+_EVENTS: dict[type, str] = {
+    RoleChanged: "role_changes",
+    LeaderChanged: "leader_changes",
+    VotersChanged: "voter_set_changes",
+    SnapshotTaken: "snapshots_written",
+    SnapshotRestored: "snapshots_restored",
+    Noted: "notes",
+}
+
+
+@cache
+def _prometheus() -> Any:
+    try:
+        import prometheus_client
+    except ImportError as error:
+        text = "metrics need prometheus_client: pip install 'kraftcore[metrics]'"
+        raise MissingDependencyError(text) from error
+    return prometheus_client
+
+
+class Metrics(Plugin):
+    """An observer that reports its node to Prometheus; one object for each node.
+
+    Args:
+        listen: ``host:port`` of the HTTP endpoint, which answers every path; port 0: any free one; None: no endpoint,
+            only the registry. It is plain HTTP and asks nobody who they are: leave it on the loopback interface, or
+            have something before it that does.
+        registry: to report to; None: one of its own.
+
+    Attributes:
+        registry: collects from the node while it runs, and nothing before and after.
+        address: (host, port) that the endpoint is bound to, once ``ready`` is set.
+        ready: a trio event, set when the plugin works.
+
+    Raises:
+        MissingDependencyError: the extra ``metrics`` is not installed.
+        LocalError: ``listen`` is no address.
+    """
+
+    name: ClassVar[str] = "metrics"
+    interests: ClassVar[frozenset[type]] = frozenset({Measured, Elected, *_EVENTS})
+
+    def __init__(self, *, listen: str | None = LISTEN, registry: Any = None) -> None:
+        client = _prometheus()
+        self._listen = None if listen is None else _address(listen)
+        self.registry = client.CollectorRegistry() if registry is None else registry
+        self.address: tuple[str, int] | None = None
+        self.ready = trio.Event()
+        self._node: Node | None = None
+        self._token: trio.lowlevel.TrioToken | None = None
+        self._thread = 0
+        self._role_since_ms = 0
+        self._commits = Latency(COMMIT_BOUNDS_S)
+        self._elections = Latency(ELECTION_BOUNDS_S)
+        self._counts = dict.fromkeys(COUNTED, 0)
+        self._samples: list[_Sample] = []  # oldest first, within two windows
+        self._appended = 0
+        self._fetched = 0
+        self._idle = _Idle()
+
+    @classmethod
+    def configured(cls, settings: Mapping[str, str]) -> Self:
+        """``kraftcore.plugin.metrics.listen``, the address of the endpoint, or ``none``."""
+        unknown = sorted(set(settings) - {"listen"})
+        if unknown:
+            raise LocalError(f"plugin metrics has no setting {', '.join(unknown)}: it has listen")
+        listen = settings.get("listen", LISTEN)
+        return cls(listen=None if listen == "none" else listen)
+
+    # --- listening ----------------------------------------------------------------------------------------------------
+
+    def on_event(self, event: NodeEvent) -> None:
+        """See the base class."""
+        if type(event) is Measured:
+            self._commits.add(event.latency_s, perf_counter(), event.records)
+        elif type(event) is Elected:
+            self._elections.add(event.latency_s, perf_counter())
+        else:
+            self._counts[_EVENTS[type(event)]] += 1
+            if type(event) is RoleChanged and self._node is not None:
+                self._role_since_ms = self._node.now_ms()
+
+    async def run(self, node: Node) -> None:
+        """See the base class."""
+        self._node = node
+        self._token = trio.lowlevel.current_trio_token()
+        self._thread = threading.get_ident()
+        self._role_since_ms = node.now_ms()
+        self.registry.register(self)
+        trio.lowlevel.add_instrument(self._idle)
+        endpoint = None
+        try:
+            if self._listen is not None:
+                endpoint = Endpoint(_prometheus().make_wsgi_app(self.registry), *self._listen)
+                self.address = endpoint.address
+            self.ready.set()
+            await self._sample(node)
+        finally:
+            self._node = None
+            trio.lowlevel.remove_instrument(self._idle)
+            self.registry.unregister(self)
+            if endpoint is not None:
+                with trio.CancelScope(shield=True):
+                    await trio.to_thread.run_sync(endpoint.close)
+
+    async def _sample(self, node: Node) -> None:
+        """Record counts are seen as the growth of the log, once a second."""
+        before = node.status()
+        while True:
+            now = perf_counter()
+            self._samples.append(_Sample(now, self._appended, self._fetched, self._idle.seconds))
+            while now - self._samples[0].time > 2 * WINDOW_S:
+                del self._samples[0]
+            await trio.sleep(_SAMPLE_S)
+            status = node.status()
+            grown = max(status.log_end_offset - before.log_end_offset, 0)
+            if status.role is Role.LEADER:
+                self._appended += grown
+            else:
+                self._fetched += grown
+            before = status
+
+    def _rates(self) -> Rates:
+        if len(self._samples) < 2:
+            return Rates(nan, nan, nan)
+        first, last = self._samples[0], self._samples[-1]
+        time = last.time - first.time
+        return Rates(
+            (last.appended - first.appended) / time,
+            (last.fetched - first.fetched) / time,
+            min((last.idle_s - first.idle_s) / time, 1.0),
+        )
+
+    # --- answering ----------------------------------------------------------------------------------------------------
+
+    def describe(self) -> list[Any]:
+        """Nothing: the registry need not collect in order to know names. For prometheus_client."""
+        return []
+
+    def collect(self) -> Iterator[Any]:
+        """The metrics now; for prometheus_client, which may call from any thread."""
+        reading = self._read_from_anywhere()
+        return iter(()) if reading is None else families(reading)
+
+    def _read_from_anywhere(self) -> Reading | None:
+        if self._token is None or threading.get_ident() == self._thread:
+            return self._read()
+        try:
+            return trio.from_thread.run_sync(self._read, trio_token=self._token)
+        except trio.RunFinishedError:
+            return None
+
+    def _read(self) -> Reading | None:
+        if self._node is None:
+            return None
+        now = perf_counter()
+        return read_node(
+            self._node,
+            leading_since_ms=self._role_since_ms,
+            commits=self._commits.read(now),
+            elections=self._elections.read(now),
+            rates=self._rates(),
+            counts=self._counts,
+        )
+
+
+class _Sample:
+    __slots__ = ("appended", "fetched", "idle_s", "time")
+
+    def __init__(self, time: float, appended: int, fetched: int, idle_s: float) -> None:
+        self.time = time
+        self.appended = appended
+        self.fetched = fetched
+        self.idle_s = idle_s
+
+
+class _Idle(trio.abc.Instrument):
+    """How long trio's loop waited for something to do."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._since: float | None = None
+
+    def before_io_wait(self, timeout: float) -> None:
+        self._since = perf_counter()
+
+    def after_io_wait(self, timeout: float) -> None:
+        if self._since is not None:
+            self.seconds += perf_counter() - self._since
+
+
+def _address(text: str) -> tuple[str, int]:
+    try:
+        found = parse_endpoint(text)
+    except ConfigError as error:
+        raise LocalError(f"metrics cannot listen on {text!r}: {error.reason}") from None
+    return found.host, found.port

@@ -1,0 +1,152 @@
+"""Everything that is reported of a node, read in its own task in one go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kraftcore.core.uuid import ZERO_UUID
+from kraftcore.node.node import Node
+from kraftcore.node.status import Status
+from kraftcore.plugins.metrics.latency import LatencyReading
+from kraftcore.raft.leadership import OBSERVER_TIMEOUT_MS
+from kraftcore.raft.replica import Replica
+from kraftcore.raft.roles import Role
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """What is measured over time.
+
+    Attributes:
+        appended: records a second, as leader.
+        fetched: records a second, as follower.
+        idle: share of the time in which the loop had nothing to do, 0 to 1.
+    """
+
+    appended: float
+    fetched: float
+    idle: float
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A node at one moment; see docs/metrics.md.
+
+    Attributes:
+        status: the node's own.
+        state: its role in Kafka's words.
+        voted_id: whom it voted for in this epoch; -1: nobody.
+        voted_directory_id: likewise.
+        last_epoch: of the log's last record.
+        observers: how many observers fetch; None unless it leads.
+        changes_voters: whether a voter change is not committed yet; None unless it leads.
+        offline_voters: voters that did not fetch for a fetch timeout; None unless it leads.
+        ignores_static_voters: whether voters are configured and those in the log are used.
+        log_bytes: size of the log's segments.
+        snapshot_bytes: size of the latest snapshot; 0 without one.
+        sessions: clients remembered for their retries.
+        connections: (accepted, made); None if the transport does not count.
+        bytes_in_flight_max: bound of ``status.bytes_in_flight``.
+        now_ms: the node's time.
+        commits: latency of what was appended here.
+        elections: latency of elections begun here.
+        rates: see `Rates`.
+        counts: events by name, since the start.
+    """
+
+    status: Status
+    state: str
+    voted_id: int
+    voted_directory_id: str
+    last_epoch: int
+    observers: int | None
+    changes_voters: bool | None
+    offline_voters: int | None
+    ignores_static_voters: bool
+    log_bytes: int
+    snapshot_bytes: int
+    sessions: int
+    connections: tuple[int, int] | None
+    bytes_in_flight_max: int
+    now_ms: int
+    commits: LatencyReading
+    elections: LatencyReading
+    rates: Rates
+    counts: dict[str, int]
+
+
+def read_node(
+    node: Node,
+    *,
+    leading_since_ms: int,
+    commits: LatencyReading,
+    elections: LatencyReading,
+    rates: Rates,
+    counts: dict[str, int],
+) -> Reading:
+    """Gather a `Reading`; call it from the node's task.
+
+    Args:
+        node: of which.
+        leading_since_ms: when its present role began, by ``node.now_ms()``.
+        commits, elections, rates, counts: what was observed of it.
+    """
+    status = node.status()
+    replica = node.replica
+    leads = status.role is Role.LEADER
+    voted_id, voted_directory_id = _vote(node)
+    store = replica.state.snapshots
+    snapshots = status.snapshots
+    return Reading(
+        status=status,
+        state=_state(replica),
+        voted_id=voted_id,
+        voted_directory_id=voted_directory_id,
+        last_epoch=replica.state.last_epoch,
+        observers=_observers(status, node.now_ms()) if leads else None,
+        changes_voters=getattr(replica.state.role, "change", None) is not None if leads else None,
+        offline_voters=_offline(node, status, leading_since_ms) if leads else None,
+        ignores_static_voters=bool(node.config.voters) and status.kraft_version > 0,
+        log_bytes=replica.state.log.size_in_bytes,
+        snapshot_bytes=store.size(snapshots[-1]) if snapshots else 0,
+        sessions=len(node.applier.sessions),
+        connections=node.outbox.connections,
+        bytes_in_flight_max=node.config.max_bytes_in_flight,
+        now_ms=node.now_ms(),
+        commits=commits,
+        elections=elections,
+        rates=rates,
+        counts=dict(counts),
+    )
+
+
+def _state(replica: Replica) -> str:
+    """Source: Kafka 4.3.1 KafkaRaftMetrics; a resigned leader shows as unattached."""
+    role = replica.role
+    if role is Role.FOLLOWER:
+        return "follower" if replica.state.is_voter else "observer"
+    if role is Role.RESIGNED:
+        return "unattached"
+    if role in (Role.UNATTACHED, Role.PROSPECTIVE) and replica.state.voted_key is not None:
+        return f"{role.value}-voted"
+    return str(role.value)
+
+
+def _vote(node: Node) -> tuple[int, str]:
+    if node.replica.role in (Role.LEADER, Role.CANDIDATE):
+        return node.key.id, str(node.key.directory_id)
+    voted = node.replica.state.voted_key
+    return (-1, str(ZERO_UUID)) if voted is None else (voted.id, str(voted.directory_id))
+
+
+def _observers(status: Status, now_ms: int) -> int:
+    oldest = now_ms - OBSERVER_TIMEOUT_MS
+    return sum(not seen.is_voter and seen.last_fetch_ms >= oldest for seen in status.replicas)
+
+
+def _offline(node: Node, status: Status, leading_since_ms: int) -> int:
+    """A new leader gives everybody a fetch timeout to appear. Source: KIP-853, "Monitoring"."""
+    seen = {one.key.id: one.last_fetch_ms for one in status.replicas if one.is_voter}
+    oldest = node.now_ms() - node.config.fetch_timeout_ms
+    others = [voter.key.id for voter in status.voters if voter.key.id != node.key.id]
+    return sum(max(seen.get(voter_id, 0), leading_since_ms) < oldest for voter_id in others)

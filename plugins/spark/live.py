@@ -1,0 +1,202 @@
+"""A running quorum as a source: an observer follows it in a thread, and what is committed goes to the tasks as bytes.
+
+An observer is no member: see ``kraftcore.observer``. Its mirror lies where the query is planned; workers need not reach
+it, nor the quorum.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from typing import TypeVar
+
+import trio
+
+from kraftcore.core.batch import RecordBatch
+from kraftcore.errors import LocalError, NodeStoppedError, UnreachableError
+from kraftcore.observer import Observer, Snapshot, observe
+from kraftcore.plugins.spark.decode import Range
+from kraftcore.plugins.spark.place import Place, explained
+from kraftcore.plugins.spark.stores import LOG, SNAPSHOT, Identity, LogFile
+from kraftcore.storage.snapshots import RawSnapshotReader
+
+T = TypeVar("T")
+_SNAPSHOT_PIECE = 1 << 20
+
+
+class Quorum:
+    """An observer that runs in a thread of its own until ``close``, or until the process ends.
+
+    Args:
+        place: which quorum.
+        cluster_id, node_id: in place of the quorum's own cluster id, and of -1.
+
+    Raises:
+        KraftError: what ``kraftcore.observe`` raised.
+    """
+
+    def __init__(self, place: Place, cluster_id: str | None = None, node_id: int | None = None) -> None:
+        self._place = place
+        self._name = f"the quorum at {', '.join(place.controllers)}"
+        self._started: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
+        self._observer: Observer | None = None
+        self._thread = threading.Thread(target=self._run, name="kraftcore-observer", daemon=True)
+        self._thread.start()
+        error = self._started.get()
+        if error is not None:
+            raise explained(error) if isinstance(error, UnreachableError) else error
+        self.identity = Identity(cluster_id or self._running.cluster_id, -1 if node_id is None else node_id)
+
+    def _run(self) -> None:
+        try:
+            trio.run(self._follow)
+        except BaseException as error:
+            self._started.put(error)
+
+    async def _follow(self) -> None:
+        place = self._place
+        self._end = trio.Event()
+        self._token = trio.lowlevel.current_trio_token()
+        async with observe(
+            place.controllers, place.mirror, topic=place.topic, tls=place.tls(), timing=place.timing()
+        ) as observer:
+            self._observer = observer
+            self._started.put(None)
+            await self._end.wait()
+
+    @property
+    def _running(self) -> Observer:
+        if self._observer is None:
+            raise LocalError("the observer has not started")
+        return self._observer
+
+    def _call(self, function: Callable[[], Awaitable[T]]) -> T:
+        try:
+            return trio.from_thread.run(function, trio_token=self._token)
+        except trio.RunFinishedError:
+            try:
+                error = self._started.get_nowait()
+            except queue.Empty:
+                error = None
+            raise NodeStoppedError(f"the observer of {self._name} stopped") from error
+
+    def caught_up(self) -> int:
+        """Wait until everything committed when this was called is here.
+
+        Returns:
+            The high watermark then.
+
+        Raises:
+            LocalError: it took longer than the place's timeout.
+            NodeStoppedError: the observer failed.
+        """
+
+        async def wait() -> int:
+            with trio.fail_after(self._place.timeout_ms / 1000):
+                return await self._running.caught_up()
+
+        try:
+            return self._call(wait)
+        except trio.TooSlowError:
+            raise LocalError(f"{self._name}: no leader answered within {self._place.timeout_ms} ms") from None
+
+    def high_watermark(self) -> int:
+        """Below it everything is here and committed; grows while nobody looks."""
+
+        async def look() -> int:
+            await trio.lowlevel.checkpoint()
+            self._running.check_open()
+            return self._running.high_watermark
+
+        return self._call(look)
+
+    def ranges(self, start: int, end: int, range_bytes: int) -> list[Range]:
+        """What is committed from offset ``start`` to below ``end``, about ``range_bytes`` in each range.
+
+        Where the log does not reach back to ``start`` the snapshot comes first, whole.
+
+        Raises:
+            CorruptDataError, StorageError: the mirror cannot be read.
+            NodeStoppedError: the observer failed.
+        """
+
+        async def collect() -> list[Range]:
+            # No path, but in its form: what rows are told apart by.
+            found = _Ranges(f"quorum:{self.identity.cluster_id}/{self._place.topic}-0", self.identity, range_bytes)
+            if start < end:
+                batches = self._running.batches(start)
+                async for item in batches:
+                    position = found.add(item)
+                    if position >= end:
+                        break
+            return found.finish()
+
+        return self._call(collect)
+
+    def end_for_bytes(self, start: int, end: int, bytes_max: int) -> int:
+        """The offset behind about ``bytes_max`` of batches from ``start`` on, at most ``end``."""
+        for one in self.ranges(start, end, bytes_max)[:1]:
+            return min(end, one.file.next_offset or end)
+        return end
+
+    def close(self) -> None:
+        """Stop following."""
+        if self._thread.is_alive():
+            self._token.run_sync_soon(self._end.set)
+            self._thread.join()
+
+    def __enter__(self) -> Quorum:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+class _Ranges:
+    """Batches to ranges."""
+
+    def __init__(self, name: str, identity: Identity, range_bytes: int) -> None:
+        self._name = name
+        self._identity = identity
+        self._range_bytes = range_bytes
+        self._data = bytearray()
+        self._first = self._next = 0
+        self._found: list[Range] = []
+
+    def add(self, item: Snapshot | RecordBatch) -> int:
+        """Take the next one; returns the offset behind it."""
+        if isinstance(item, Snapshot):
+            with item.open() as reader:
+                data = b"".join(_file_pieces(reader.raw))
+            path = f"{self._name}/{item.end_offset:020d}-{item.epoch:010d}.checkpoint"
+            file = LogFile(path, SNAPSHOT, len(data), self._identity, item.end_offset, item.epoch)
+            self._found.append(Range(file, 0, len(data), data=data))
+            return item.end_offset
+        if not self._data:
+            self._first = item.base_offset
+        self._data += item.raw
+        self._next = item.next_offset
+        if len(self._data) >= self._range_bytes:
+            self._flush()
+        return item.next_offset
+
+    def _flush(self) -> None:
+        if self._data:
+            data = bytes(self._data)
+            path = f"{self._name}/{self._first:020d}.log"
+            file = LogFile(path, LOG, len(data), self._identity, self._first, next_offset=self._next)
+            self._found.append(Range(file, 0, len(data), data=data))
+            self._data = bytearray()
+
+    def finish(self) -> list[Range]:
+        """All of them."""
+        self._flush()
+        return self._found
+
+
+def _file_pieces(file: RawSnapshotReader) -> Iterator[bytes]:
+    position = 0
+    while piece := file.read_at(position, _SNAPSHOT_PIECE):
+        yield piece
+        position += len(piece)

@@ -1,0 +1,76 @@
+"""Which running quorum to read from or write to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kraftcore.errors import LocalError, UnreachableError
+
+if TYPE_CHECKING:
+    from kraftcore.admin import Timing
+    from kraftcore.transports.tcp import TlsFiles
+
+METADATA_TOPIC = "__cluster_metadata"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Which quorum, and how to reach it.
+
+    Attributes:
+        controllers: ``host:port`` of some controllers.
+        topic: name of its log.
+        mirror: directory of the observer's mirror, kept between runs; None: a temporary one.
+        tls_files: certificate, key and authorities for TLS (PEM files); all None: without.
+        timeout_ms: how long to look for the quorum.
+    """
+
+    controllers: tuple[str, ...]
+    topic: str = METADATA_TOPIC
+    mirror: str | None = None
+    tls_files: tuple[str | None, str | None, str | None] = (None, None, None)
+    timeout_ms: int = 60_000
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, str]) -> Place | None:
+        """Read ``bootstrap_controllers``, ``topic``, ``mirror``, ``tls_ca``, ``tls_certificate``, ``tls_key`` and
+        ``timeout_ms``; None where no quorum is named.
+
+        Raises:
+            LocalError: a value that is none.
+        """
+        text = options.get("bootstrap_controllers")
+        if not text:
+            return None
+        ca, certificate, key = (options.get(f"tls_{name}") for name in ("ca", "certificate", "key"))
+        timeout = options.get("timeout_ms") or "60000"
+        if not timeout.isdigit() or int(timeout) == 0:
+            raise LocalError(f"option timeout_ms={timeout!r} is not a whole number from 1 on")
+        return cls(
+            tuple(part.strip() for part in text.split(",") if part.strip()),
+            options.get("topic") or METADATA_TOPIC,
+            options.get("mirror"),
+            (certificate, key, ca),
+            int(timeout),
+        )
+
+    def tls(self) -> TlsFiles | None:
+        """How to connect; None: without TLS."""
+        from kraftcore.transports.tcp import TlsFiles
+
+        return TlsFiles(*self.tls_files) if any(self.tls_files) else None
+
+    def timing(self) -> Timing:
+        """For calls."""
+        from kraftcore.admin import Timing
+
+        return Timing(self.timeout_ms, min(self.timeout_ms, 30_000))
+
+
+def explained(error: UnreachableError) -> UnreachableError:
+    """The same error, its text saying what the last try met."""
+    return UnreachableError(
+        f"{error}: {error.last_failure}", last_failure=error.last_failure, outcome_unknown=error.outcome_unknown
+    )

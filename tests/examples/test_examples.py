@@ -1,0 +1,285 @@
+"""The examples, as a reader would run them: three processes each, with the installed package."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import IO, TypeVar
+
+import pytest
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+PATIENCE_S = 120
+
+T = TypeVar("T")
+
+
+def free_ports(count: int) -> int:
+    """The first of so many free ports in a row."""
+    while True:
+        with ExitStack() as stack:
+            first = stack.enter_context(socket.socket())
+            first.bind(("127.0.0.1", 0))
+            port = first.getsockname()[1]
+            try:
+                for other in range(port + 1, port + count):
+                    stack.enter_context(socket.socket()).bind(("127.0.0.1", other))
+            except (OSError, OverflowError):
+                continue
+            return port
+
+
+def until(condition: Callable[[], T | None], complaint: Callable[[], str] = lambda: "it never came") -> T:
+    due = time.monotonic() + PATIENCE_S
+    while time.monotonic() < due:
+        if found := condition():
+            return found
+        time.sleep(0.02)
+    pytest.fail(complaint())
+
+
+class Program:
+    """A running example: what it prints, and what it is told."""
+
+    def __init__(self, name: str, folder: Path, *arguments: int) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-P", str(EXAMPLES / name), *map(str, arguments)],
+            cwd=folder,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.said: list[str] = []
+        self._next = 0  # what `wait` looks at next
+        self._errors: list[str] = []
+        self._readers = [
+            threading.Thread(target=self._read, args=(self.process.stdout, self.said)),
+            threading.Thread(target=self._read, args=(self.process.stderr, self._errors)),
+        ]
+        for reader in self._readers:
+            reader.start()
+
+    def _read(self, stream: IO[str], lines: list[str]) -> None:
+        for line in stream:
+            lines.append(line.rstrip("\n"))
+
+    def tell(self, line: str) -> None:
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+
+    def matches(self, pattern: str) -> list[re.Match[str]]:
+        """All lines so far that look like this."""
+        return [found for line in self.said if (found := re.search(pattern, line))]
+
+    def wait(self, pattern: str) -> re.Match[str]:
+        """The next line that looks like this, and was not waited for before."""
+
+        def look() -> re.Match[str] | None:
+            while self._next < len(self.said):
+                self._next += 1
+                if found := re.search(pattern, self.said[self._next - 1]):
+                    return found
+            assert self._readers[0].is_alive(), f"it ended without {pattern!r}: {self.said[-20:]} {self._errors}"
+            return None
+
+        return until(look, lambda: f"no {pattern!r}; it said {self.said[-20:]}")
+
+    def interrupt(self) -> None:
+        """Ctrl-C; it must end, whatever its exit status."""
+        self.process.send_signal(signal.SIGINT)
+        self.process.wait(PATIENCE_S)
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        for reader in self._readers:
+            reader.join()
+        for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
+            with suppress(BrokenPipeError):
+                stream.close()
+
+
+class Group:
+    """Three of them."""
+
+    def __init__(self, name: str, folder: Path, stack: ExitStack) -> None:
+        self.name = name
+        self.folder = folder
+        self.first_port = free_ports(3)
+        self.every: list[Program] = []
+        self._stack = stack
+
+    def start(self, number: int, *more: int) -> Program:
+        program = Program(self.name, self.folder, number, self.first_port, *more)
+        self._stack.callback(program.close)
+        self.every.append(program)
+        return program
+
+
+@pytest.fixture
+def group(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Group]:
+    with ExitStack() as stack:
+        yield Group(request.param, tmp_path, stack)
+
+
+def example(name: str):
+    return pytest.mark.parametrize("group", [name], indirect=True)
+
+
+def test_every_example_is_run_here():
+    names = re.findall(r'@example\("([^"]+)"\)', Path(__file__).read_text())
+    assert sorted(names) == sorted(path.name for path in EXAMPLES.glob("*.py"))
+
+
+@example("embed.py")
+def test_embed(group):
+    programs = [group.start(number) for number in (1, 2, 3)]
+    for program in programs:
+        leader = int(program.wait(r"^\d+ \(offset \d+, node (\d) leads\)")[1])
+    programs[leader - 1].process.kill()
+    others = "".join(str(number) for number in (1, 2, 3) if number != leader)
+    for program in programs:
+        if program is not programs[leader - 1]:
+            program.wait(rf"node [{others}] leads")
+    group.start(leader).wait(rf"node [{others}] leads")
+    for program in group.every:
+        program.close()
+    counts = [int(line.split()[0]) for program in group.every for line in program.said]
+    assert len(set(counts)) == len(counts)  # every result was given once
+    # An append whose answer got lost with its process may have been applied.
+    assert max(counts) - len(counts) <= len(group.every)
+
+
+@example("config_store.py")
+def test_config_store(group):
+    first, second, third = (group.start(number) for number in (1, 2, 3))
+    for program in group.every:
+        program.wait("^now: {}")
+    first.tell("set colour blue")
+    version = first.wait(r"^answer: version (\d+)")[1]
+    for program in (second, third):
+        program.wait(rf"^change: colour = blue \(version {version}\)")
+    second.tell("get colour")
+    second.wait(rf"^answer: Versioned\(value='blue', version={version}\)")
+    third.tell(f"set colour red if {version}")
+    third.wait("^answer: version")
+    second.tell(f"set colour green if {version}")
+    second.wait("^answer: it has another version")
+    third.tell("all")
+    third.wait("^answer: {'colour': 'red'}")
+    third.tell("delete colour")
+    first.wait("^change: colour = None")
+    third.tell("dance")
+    third.wait("^error: say")
+
+
+@example("job_scheduler.py")
+def test_job_scheduler(group):
+    jobs = 8
+    programs = [group.start(number, jobs) for number in (1, 2, 3)]
+    victim = until(lambda: next((program for program in programs if program.matches("^begin ")), None))
+    os.kill(victim.process.pid, signal.SIGSTOP)
+    others = [program for program in programs if program is not victim]
+    # The others do all that is left. What the victim was at may be committed, but not yet said.
+    until(lambda: sum(len(program.matches("^done ")) for program in programs) >= jobs - 1)
+    os.kill(victim.process.pid, signal.SIGCONT)
+    until(lambda: sum(len(program.matches("^done ")) for program in programs) >= jobs)
+    until(lambda: len(victim.matches("^(done|gave up) ")) == len(victim.matches("^begin ")))
+    done = [found[1] for program in programs for found in program.matches(r"^done (\S+)")]
+    assert sorted(done) == [f"job-{number}" for number in range(jobs)]  # each of them once
+    tokens = [int(found[1]) for program in programs for found in program.matches(r"^begin \S+ with token (\d+)")]
+    assert len(set(tokens)) == len(tokens)
+    assert all(program.matches("^done ") for program in others)
+
+
+@example("web_service.py")
+def test_web_service(group):
+    http = free_ports(3)
+    programs = [group.start(number, http + number - 1) for number in (1, 2, 3)]
+    ask = [HttpClient(http + index) for index in range(3)]
+    for each in ask:
+        until(each.leader)
+    leader = until(ask[0].leader) - 1
+    assert ask[0].status()["voters"] == [1, 2, 3]
+    for number, each in enumerate(ask):
+        assert json.loads(each.put(f"key-{number}", f"value {number}"))["version"] > 0
+    for each in ask:
+        assert [each.get(f"key-{number}") for number in range(3)] == ["value 0", "value 1", "value 2"]
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        ask[0].get("nothing")
+    errors: list[BaseException] = []
+
+    def write(each: HttpClient, name: str) -> None:
+        try:
+            for number in range(20):
+                each.put(name, str(number))
+        except BaseException as error:
+            errors.append(error)
+
+    left = [each for index, each in enumerate(ask) if index != leader]
+    threads = [threading.Thread(target=write, args=(each, f"busy-{index}")) for index, each in enumerate(left)]
+    for thread in threads:
+        thread.start()
+    programs[leader].process.kill()
+    for thread in threads:
+        thread.join()
+    assert errors == []  # requests wait for the next leader
+    assert [left[0].get("busy-1"), left[1].get("busy-0")] == ["19", "19"]
+    assert left[0].leader() != leader + 1
+    for program in programs:
+        if program is not programs[leader]:
+            program.interrupt()
+
+
+class HttpClient:
+    def __init__(self, port: int) -> None:
+        self._root = f"http://127.0.0.1:{port}"
+
+    def _ask(self, path: str, method: str = "GET", body: str | None = None) -> str:
+        data = None if body is None else body.encode()
+        request = urllib.request.Request(self._root + path, data=data, method=method)
+        with urllib.request.urlopen(request, timeout=PATIENCE_S) as response:
+            return response.read().decode()
+
+    def put(self, key: str, value: str) -> str:
+        return self._ask(f"/values/{key}", "PUT", value)
+
+    def get(self, key: str) -> str:
+        return self._ask(f"/values/{key}")
+
+    def status(self) -> dict[str, object]:
+        return json.loads(self._ask("/status"))
+
+    def leader(self) -> int | None:
+        with suppress(OSError):  # it does not run yet
+            return self.status()["leader"]
+        return None
+
+
+@example("threaded_worker.py")
+def test_threaded_worker(group):
+    programs = [group.start(number) for number in (1, 2, 3)]
+    words = [f"word{'s' * number}" for number in range(12)]
+    programs[0].tell(" ".join(words[:6]))
+    programs[1].tell(" ".join(words[6:]))
+    pattern = r"^thread \d took '(\w+)'; (\d+) letters so far$"
+    until(lambda: sum(len(program.matches(pattern)) for program in programs) >= len(words))
+    found = [match for program in programs for match in program.matches(pattern)]
+    assert sorted(match[1] for match in found) == words  # each of them once
+    assert max(int(match[2]) for match in found) == sum(map(len, words))
+    for program in programs:
+        program.process.stdin.close()  # the end of its input is the program's end
+        assert program.process.wait(PATIENCE_S) == 0

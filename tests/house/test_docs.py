@@ -1,0 +1,59 @@
+"""The code in docs/ runs, as a reader would run it."""
+
+from __future__ import annotations
+
+import re
+
+from project import ROOT
+
+import kraftcore.testing
+from kraftcore.core.batch import build_batch, iter_batches
+
+
+def examples(name: str, names: dict[str, object]) -> dict[str, object]:
+    """Run a page's Python blocks in order; what they define."""
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / name).read_text(), flags=re.DOTALL)
+    assert blocks
+    for block in blocks:
+        exec(compile(block, name, "exec"), names)
+    return names
+
+
+def run_tests(names: dict[str, object], *fixtures: object) -> int:
+    tests = [value for name, value in names.items() if name.startswith("test_")]
+    for test in tests:
+        test(*fixtures)
+    return len(tests)
+
+
+def test_embedding(kraft_run):
+    names = examples("embedding.md", {})
+    machine, copy = names["Balances"](), names["Balances"]()
+    (batch,) = iter_batches(bytes(build_batch([b"a 1", b"b 2", b"a 3"], timestamp_ms=1)))
+    assert machine.apply(batch) == [1, 2, 4]
+    values: list[bytes] = []
+
+    class Sink:
+        append = values.extend
+
+    machine.snapshot(Sink)
+    copy.restore(iter(values))
+    assert copy.balances == machine.balances == {"a": 4, "b": 2}
+
+    async def main():
+        async with kraftcore.testing.Cluster(3, names["Balances"]) as cluster:
+            leader = await cluster.wait_leader()
+            for _ in range(2):
+                assert (await names["transfer"](leader, "me", 0, b"a 7")).result == 7
+
+    kraft_run(main)
+
+
+def test_testing_your_application(kraft_run, kraft_cluster):
+    names = examples("testing-your-application.md", examples("embedding.md", {}))
+    assert run_tests(names, kraft_run, kraft_cluster) == 2
+
+
+def test_transports(capsys):
+    assert run_tests(examples("transports.md", {})) == 1
+    assert "rules hold: " in capsys.readouterr().out

@@ -1,0 +1,283 @@
+"""kraftcore nodes among Kafka's controllers: the changes and recoveries of KIP-853, with Kafka's own tools."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import trio
+from kafka_lab import HOST, KafkaLab, KafkaNode, free_port, new_uuid, wait_for
+from kafka_tools import KafkaTools
+from partition_files import check_equal
+
+from kraftcore import admin
+from kraftcore.errors import KraftError
+
+RELUCTANT = {"kraftcore_reluctant": "true"}
+AUTO_JOIN = {"controller_quorum_auto_join_enable": "true"}
+QUICK = admin.Timing(call_timeout_ms=2000)
+
+
+def describe(lab: KafkaLab) -> admin.QuorumDescription | None:
+    """What the leader says now; None while there is none."""
+
+    async def ask() -> admin.QuorumDescription:
+        async with admin.connect(bootstrap_controllers=lab.bootstrap, timing=QUICK) as client:
+            return await client.describe_quorum()
+
+    try:
+        return trio.run(ask)
+    except KraftError:
+        return None
+
+
+def voters(lab: KafkaLab) -> set[tuple[int, str]]:
+    found = describe(lab)
+    return set() if found is None else {(each.key.id, str(each.key.directory_id)) for each in found.voters}
+
+
+def key(node: KafkaNode) -> tuple[int, str]:
+    return int(str(node.properties["node.id"])), node.directory_id
+
+
+def wait_voters(lab: KafkaLab, *nodes: KafkaNode) -> None:
+    wait_for(f"{[node.name for node in nodes]} to be the voters", lambda: voters(lab) == {key(node) for node in nodes})
+
+
+def wait_leader(lab: KafkaLab, *nodes: KafkaNode) -> KafkaNode:
+    def leads() -> KafkaNode | None:
+        found = describe(lab)
+        return next((node for node in nodes if found is not None and key(node)[0] == found.leader_id), None)
+
+    return wait_for(f"one of {[node.name for node in nodes]} to lead", leads)
+
+
+def wait_commits(lab: KafkaLab) -> int:
+    """The active controller writes a record every half second: wait until two of them are committed."""
+    begin = wait_for("a leader", lambda: describe(lab)).high_watermark
+
+    def moved() -> int:
+        found = describe(lab)
+        return found.high_watermark if found is not None and found.high_watermark > begin + 1 else 0
+
+    return wait_for("commits", moved)
+
+
+def wait_committed(lab: KafkaLab) -> int:
+    """Wait until the voters have everything; a leader of ours writes nothing of its own."""
+
+    def done() -> int:
+        found = describe(lab)
+        ends = [-1] if found is None else [each.log_end_offset for each in found.voters]
+        return min(ends) if found is not None and min(ends) >= found.high_watermark == found.end_offset else 0
+
+    return wait_for("everything to be committed everywhere", done)
+
+
+def observers(lab: KafkaLab) -> set[tuple[int, str]]:
+    found = describe(lab)
+    return set() if found is None else {(each.key.id, str(each.key.directory_id)) for each in found.observers}
+
+
+def replace_disk(node: KafkaNode) -> tuple[int, str]:
+    """The node dies, and begins again with an empty directory; returns what it was."""
+    node.kill()
+    before = key(node)
+    shutil.rmtree(node.folder)
+    node.format("--no-initial-controllers").start()
+    assert key(node) != before
+    return before
+
+
+def log_of(node: KafkaNode) -> Path:
+    return node.folder / "__cluster_metadata-0"
+
+
+def add(lab: KafkaLab, node: KafkaNode) -> None:
+    """Once it fetches and listens, make it a voter, with Kafka's tool."""
+    node.wait_listening()
+    wait_for(f"{node.name} to be seen", lambda: key(node) in observers(lab))
+    change(lab, "--command-config", node.config, "add-controller")
+
+
+def remove(lab: KafkaLab, voter: tuple[int, str]) -> None:
+    change(lab, "remove-controller", "-i", voter[0], "-d", voter[1])
+
+
+def change(lab: KafkaLab, *arguments: object) -> None:
+    done = lab.tool("quorum", "--bootstrap-controller", lab.controllers, *arguments)
+    assert done.status == 0, done
+
+
+@pytest.fixture(scope="module")
+def pair(kafka: KafkaTools, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaLab]:
+    """Two controllers of Kafka: 1, which began alone, and 2."""
+    with KafkaLab(kafka, tmp_path_factory.mktemp("pair")) as lab:
+        one = lab.controller(1).format("--standalone").start()
+        lab.bootstrap = [one.address]
+        two = lab.controller(2).format("--no-initial-controllers").start()
+        add(lab, two)
+        lab.bootstrap = [one.address, two.address]
+        for node in (one, two):
+            node.write(controller_quorum_bootstrap_servers=lab.controllers)
+        yield lab
+
+
+def test_a_voter_of_ours(pair: KafkaLab) -> None:
+    """It is added, commits need it, its vote elects a Kafka leader, and it is removed."""
+    one, two = pair.nodes[1], pair.nodes[2]
+    ours = pair.kraftcore(3, **RELUCTANT).format("--no-initial-controllers").start().wait_listening()
+    add(pair, ours)
+    wait_voters(pair, one, two, ours)
+
+    leader = wait_leader(pair, one, two)
+    other = two if leader is one else one
+    other.kill()
+    wait_commits(pair)
+    ours.signal(signal.SIGSTOP)
+    before = describe(pair)
+    time.sleep(1.2)  # two records of the active controller, well before it gives up for want of a majority
+    after = describe(pair)
+    ours.signal(signal.SIGCONT)
+    assert before is not None
+    assert after is not None
+    assert after.end_offset > after.high_watermark
+    assert after.high_watermark <= before.high_watermark + 1
+    wait_commits(pair)
+
+    other.start().wait_listening()
+    wait_commits(pair)
+    leader = wait_leader(pair, one, two)
+    leader.kill()
+    other = two if leader is one else one
+    assert wait_leader(pair, other, ours) is other
+    end = wait_commits(pair)
+    leader.start().wait_listening()
+    remove(pair, key(ours))
+    wait_voters(pair, one, two)
+    wait_for("it to watch", lambda: key(ours) in observers(pair))
+    end = wait_commits(pair)
+    ours.stop()
+    check_equal(map(log_of, (one, two, ours)), end)
+
+
+def test_auto_join(pair: KafkaLab) -> None:
+    """A node of ours makes itself a voter; with a new disk it takes its old entry out first."""
+    one, two = pair.nodes[1], pair.nodes[2]
+    ours = pair.kraftcore(4, **AUTO_JOIN, **RELUCTANT).format("--no-initial-controllers").start()
+    wait_voters(pair, one, two, ours)
+    replace_disk(ours)
+    wait_voters(pair, one, two, ours)
+    end = wait_commits(pair)
+    ours.stop()
+    remove(pair, key(ours))
+    check_equal(map(log_of, (one, two, ours)), end)
+
+
+def test_failed_disks_and_nodes(pair: KafkaLab) -> None:
+    """A disk of ours is replaced; then our node by one of Kafka, and that by one of ours."""
+    one, two = pair.nodes[1], pair.nodes[2]
+    ours = pair.kraftcore(5, **RELUCTANT).format("--no-initial-controllers").start()
+    add(pair, ours)
+    before = replace_disk(ours)
+    wait_for("the new disk to be seen", lambda: key(ours) in observers(pair))
+    command = ["--bootstrap-controller", pair.controllers, "--command-config", ours.config, "add-controller"]
+    assert "DuplicateVoterException" in pair.tool("quorum", *command).err  # as KIP-853 has it, Kafka refuses it
+    remove(pair, before)
+    add(pair, ours)
+    wait_voters(pair, one, two, ours)
+
+    ours.kill()
+    kafka = pair.controller(6).format("--no-initial-controllers").start()
+    add(pair, kafka)
+    remove(pair, key(ours))
+    wait_voters(pair, one, two, kafka)
+
+    kafka.kill()
+    ours = pair.kraftcore(7, **RELUCTANT).format("--no-initial-controllers").start()
+    add(pair, ours)
+    remove(pair, key(kafka))
+    wait_voters(pair, one, two, ours)
+    end = wait_commits(pair)
+    remove(pair, key(ours))
+    ours.stop()
+    check_equal(map(log_of, (one, two, ours)), end)
+
+
+def test_a_wrong_cluster_id(pair: KafkaLab) -> None:
+    """The node says so and stays up, and the quorum does not see it."""
+    ours = pair.kraftcore(8, **AUTO_JOIN)
+    ours.cluster_id = new_uuid()
+    ours.format("--no-initial-controllers").start()
+    reason = f"INCONSISTENT_CLUSTER_ID: this node belongs to cluster {ours.cluster_id}"
+    wait_for("the reason", lambda: [event for event in ours.events("log") if reason in event["text"]])
+    assert ours.process is not None
+    assert ours.process.poll() is None
+    assert key(ours) not in observers(pair)
+    ours.stop()
+
+
+def test_our_quorum_grows(kafka: KafkaTools, tmp_path: Path) -> None:
+    """It begins as one node of ours; Kafka joins, leads, loses its disk; then every node moves to another listener."""
+    with KafkaLab(kafka, tmp_path) as lab:
+        first = lab.kraftcore(1, **RELUCTANT).format("--standalone").start().wait_listening()
+        lab.bootstrap = [first.address]
+        theirs = lab.controller(2, **AUTO_JOIN)
+        theirs.cluster_id = new_uuid()
+        theirs.format("--no-initial-controllers").start()
+        wait_for("Kafka to say why", lambda: "INCONSISTENT_CLUSTER_ID" in theirs.output.read_text())
+        assert key(theirs) not in observers(lab)
+        theirs.cluster_id = lab.cluster_id
+        replace_disk(theirs)
+        wait_voters(lab, first, theirs)
+        wait_leader(lab, theirs)  # ours handed over
+        wait_commits(lab)
+        last = lab.kraftcore(3, **AUTO_JOIN).format("--no-initial-controllers").start()
+        wait_voters(lab, first, theirs, last)
+
+        replace_disk(theirs)
+        wait_voters(lab, first, theirs, last)
+        end = wait_committed(lab)
+        check_equal(map(log_of, (first, theirs, last)), end)
+        roll_listeners(lab, [first, theirs, last])
+
+
+def roll_listeners(lab: KafkaLab, nodes: list[KafkaNode]) -> None:
+    """KIP-853, upgrading controller listener: add one, make it the default, take the old one away."""
+    old = {node.name: node.port for node in nodes}
+    new = {node.name: free_port() for node in nodes}
+    steps = [{"CONTROLLER": old, "EXTRA": new}, {"EXTRA": new, "CONTROLLER": old}, {"EXTRA": new}]
+    for step in steps:
+        for node in nodes:
+            listeners = {name: ports[node.name] for name, ports in step.items()}
+            where = ",".join(f"{name}://{HOST}:{port}" for name, port in listeners.items())
+            node.stop()
+            node.port = next(iter(listeners.values()))
+            servers = ",".join(f"{HOST}:{each.port}" for each in nodes)
+            node.write(
+                listeners=where,
+                advertised_listeners=where,
+                controller_listener_names=",".join(listeners),
+                listener_security_protocol_map="CONTROLLER:PLAINTEXT,EXTRA:PLAINTEXT",
+                controller_quorum_bootstrap_servers=servers,
+            )
+            node.start().wait_listening()
+            lab.bootstrap = servers.split(",")
+            wait_endpoints(lab, node, set(listeners.items()))
+    end = wait_committed(lab)
+    check_equal(map(log_of, nodes), end)
+
+
+def wait_endpoints(lab: KafkaLab, node: KafkaNode, wanted: set[tuple[str, int]]) -> None:
+    """Wait until the leader has a voter's listeners, by name and port."""
+
+    def told() -> bool:
+        found = describe(lab)
+        known = () if found is None else found.endpoints.get(key(node)[0], ())
+        return {(each.name, each.port) for each in known} == wanted
+
+    wait_for(f"{wanted} of {node.name}", told)

@@ -1,0 +1,131 @@
+"""What followers ask of the leader for their callers: never behind the consensus, and never for ever."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+from machines import Values
+
+from kraftcore.core.batch import build_batch
+from kraftcore.errors import NodeStoppedError
+from kraftcore.node.forwarding import LeaderSide
+from kraftcore.node.proposals import ProposalQueue
+from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.messages.produce import ProduceRequest
+from kraftcore.testing import Cluster
+
+
+def test_a_follower_reads_at_once_while_nothing_happens(kraft_run):
+    """The leader keeps the follower's Fetch until there is news."""
+
+    async def main():
+        async with Cluster(3, Values, fetch_max_wait_ms=500) as cluster:
+            await (await cluster.wait_leader()).append(b"x")
+            follower = cluster.followers[0]
+            await follower.read_barrier()
+            for pause_s in (0.0, 0.1, 0.7, 3.0):
+                await trio.sleep(pause_s)
+                began = trio.current_time()
+                await follower.read_barrier()
+                assert trio.current_time() - began < 0.05
+
+    kraft_run(main)
+
+
+def test_a_forwarded_record_does_not_wait_for_the_fetch_that_would_commit_it(kraft_run):
+    async def main():
+        async with Cluster(3, Values, request_timeout_ms=500, fetch_max_wait_ms=300) as cluster:
+            leader = await cluster.wait_leader()
+            epoch = leader.status().epoch
+            follower, other = cluster.followers
+            await follower.append(b"first", forward=True)
+            await cluster.kill(other)
+            cluster.partition(follower)
+            pending = leader.append_nowait(b"in vain")  # its Fetch answer is lost: the next one is some time away
+            await trio.sleep(0.01)
+            cluster.heal()
+            began = trio.current_time()
+            assert (await follower.append(b"second", forward=True)).result == 3
+            assert trio.current_time() - began < 1.0
+            assert (await pending.wait()).result == 2
+            assert leader.status().epoch == epoch
+
+    kraft_run(main)
+
+
+def test_whoever_asks_a_stopped_node_is_told(kraft_run):
+    async def main():
+        async with Cluster(3, Values) as cluster:
+            await cluster.wait_leader()
+            follower = cluster.followers[0]
+            told = []
+
+            async def expect(ask):
+                with pytest.raises(NodeStoppedError):
+                    await ask()
+                told.append(ask)
+
+            async def append():
+                await follower.append(b"x", forward=True)
+
+            async with trio.open_nursery() as nursery:
+                cluster.partition(follower)
+                nursery.start_soon(expect, append)
+                nursery.start_soon(expect, follower.read_barrier)
+                await trio.sleep(1)  # asking the leader; later, waiting for one
+                assert not told
+                await cluster.kill(follower)
+            assert len(told) == 2
+            for ask in (append, follower.read_barrier):
+                await expect(ask)
+
+    kraft_run(main)
+
+
+def test_a_stopped_node_sends_producers_elsewhere(kraft_run):
+    async def main():
+        async with Cluster(1, Values) as cluster:
+            leader = await cluster.wait_leader()
+            await cluster.stop(leader)
+        data = ProduceRequest.TopicProduceData
+        part = data.PartitionProduceData(index=0, records=bytes(build_batch([b"x"], timestamp_ms=1)))
+        request = ProduceRequest(acks=-1, topic_data=[data(name=leader.config.topic, partition_data=[part])])
+        answers = []
+
+        class Ticket:
+            answer = answers.append
+
+        LeaderSide(leader, ProposalQueue(1 << 20, 1 << 20)).on_produce(request, 9, Ticket)
+        (answer,) = answers
+        assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    kraft_run(main)
+
+
+def test_a_leader_with_too_much_in_flight_says_so_to_followers(kraft_run):
+    async def main():
+        async with Cluster(3, Values, max_bytes_in_flight=2_000) as cluster:
+            leader = await cluster.wait_leader()
+            follower = cluster.followers[0]
+            cluster.network.delay_ms = 5
+            most = 0
+
+            async def append(number):
+                assert (await follower.append(b"%d" % number * 100, forward=True)).result
+
+            async def watch():
+                nonlocal most
+                while True:
+                    most = max(most, leader.status().bytes_in_flight)
+                    await trio.sleep(0.0005)
+
+            async with trio.open_nursery() as outer:
+                outer.start_soon(watch)
+                async with trio.open_nursery() as nursery:
+                    for number in range(200):
+                        nursery.start_soon(append, number)
+                outer.cancel_scope.cancel()
+            assert 0 < most <= 2_000 + 400
+            assert len(cluster.machine(leader).values) == 200
+
+    kraft_run(main)

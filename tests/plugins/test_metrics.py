@@ -1,0 +1,309 @@
+"""Prometheus metrics: Kafka's names, right values, a real endpoint, and nodes that never suffer from it."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import urllib.request
+from contextlib import suppress
+from math import isnan
+
+import pytest
+import trio
+from machines import Values
+from project import ROOT
+from prometheus_client import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+from trio.testing import MockClock
+
+from kraftcore.config import NodeConfig
+from kraftcore.config.errors import ConfigError
+from kraftcore.errors import KraftError, LocalError
+from kraftcore.node.plugin import load_plugins
+from kraftcore.plugins.metrics import Metrics
+from kraftcore.plugins.metrics.latency import WINDOW_S, Latency
+from kraftcore.testing import Cluster
+
+RAFT = "kafka_server_raftmetrics_"
+KAFKA = [
+    line.split("\t")
+    for line in (ROOT / "tests" / "data" / "raft-metrics.tsv").read_text().splitlines()
+    if not line.startswith("#")
+]
+# KIP-853 has it, Kafka 4.3.1 has not.
+ADDED = {"number-of-offline-voters"}
+
+
+class Page:
+    """What a scrape gave."""
+
+    def __init__(self, text):
+        self.families = {family.name: family for family in text_string_to_metric_families(text)}
+        self.samples = {}
+        for family in self.families.values():
+            for sample in family.samples:
+                self.samples.setdefault(sample.name, []).append(sample)
+
+    def __getitem__(self, name):
+        (sample,) = self.samples[name]
+        return sample.value
+
+    def raft(self, attribute):
+        return self[RAFT + attribute.replace("-", "_")]
+
+    def text(self, attribute):
+        name = RAFT + attribute.replace("-", "_")
+        (sample,) = self.samples[name]
+        assert sample.value == 1
+        return sample.labels[name.removeprefix(RAFT)]
+
+
+async def scrape(metrics):
+    host, port = metrics.address
+
+    def get():
+        with urllib.request.urlopen(f"http://{host}:{port}/metrics", timeout=10) as answer:
+            assert answer.headers["Content-Type"].startswith("text/plain")
+            return answer.read().decode()
+
+    return Page(await trio.to_thread.run_sync(get))
+
+
+class Observed(Cluster):
+    """Three nodes with an endpoint each, in real time."""
+
+    def __init__(self, size=3, **settings):
+        self.made = []
+        settings = {"fetch_timeout_ms": 600, "request_timeout_ms": 500, "fetch_max_wait_ms": 100, **settings}
+        super().__init__(size, Values, plugins=self._make, **settings)
+
+    def _make(self):
+        self.made.append(Metrics(listen="127.0.0.1:0"))
+        return self.made[-1:]
+
+    async def page(self, node):
+        (metrics,) = (one for one in self.made if one._node is node)
+        await metrics.ready.wait()
+        return await scrape(metrics)
+
+
+def in_real_time(main):
+    async def limited():
+        with trio.fail_after(60):
+            await main()
+
+    trio.run(limited)
+
+
+def test_names_and_kinds_are_kafkas():
+    async def main():
+        async with Observed() as cluster:
+            leader = await cluster.wait_leader()
+            pages = {node: await cluster.page(node) for node in cluster.nodes.values()}
+            for node, page in pages.items():
+                leads = node is leader
+                names = {name for name, _, who in KAFKA if leads or who == "all"} | (ADDED if leads else set())
+                found = {name.removeprefix(RAFT) for name in page.families if name.startswith(RAFT)}
+                assert found == {name.replace("-", "_") for name in names}
+                for name, kind, who in KAFKA:
+                    if who == "all" or leads:
+                        assert page.families[RAFT + name.replace("-", "_")].type == "gauge"
+                        if kind == "text":
+                            assert page.text(name)
+                        elif kind != "double":
+                            assert page.raft(name) == int(page.raft(name))
+                assert all(family.documentation for family in page.families.values())
+
+    in_real_time(main)
+
+
+def test_values_follow_the_quorum():
+    async def main():
+        async with Observed() as cluster:
+            leader = await cluster.wait_leader()
+            for number in range(20):
+                await leader.append(b"%d" % number)
+            await leader.append_many([b"x"] * 30)
+            await cluster.assert_all_equal()
+            page, status = await cluster.page(leader), leader.status()
+            assert page.text("current-state") == "leader"
+            assert page.text("current-vote-directory-id") == str(leader.key.directory_id)
+            assert page.raft("current-vote") == page.raft("current-leader") == leader.key.id
+            assert page.raft("current-epoch") == page.raft("log-end-epoch") == status.epoch
+            assert page.raft("high-watermark") == page.raft("log-end-offset") == status.log_end_offset
+            assert page.raft("number-of-voters") == 3
+            assert page.raft("number-of-observers") == page.raft("number-of-offline-voters") == 0
+            assert page.raft("uncommitted-voter-change") == 0
+            assert page["kraftcore_applied_offset"] == page["kraftcore_flushed_offset"] == status.log_end_offset
+            assert page["kraftcore_log_size_bytes"] > 50 and page["kraftcore_bytes_in_flight"] == 0
+            assert page["kraftcore_commit_latency_seconds_count"] == 50
+            assert page.raft("commit-latency-max") >= page.raft("commit-latency-avg") > 0
+            assert page["kraftcore_election_latency_seconds_count"] == 1 and page.raft("election-latency-avg") > 0
+            assert page["kafka_server_raftchannelmetrics_connection_count"] >= 2
+            assert page["kafka_controller_kafkacontroller_activecontrollercount"] == 1
+            assert len(page.samples["kraftcore_replica_lag_records"]) == 2
+
+            follower, other = cluster.followers
+            page = await cluster.page(follower)
+            assert page.text("current-state") == "follower"
+            assert page.raft("current-leader") == leader.key.id
+            assert page["kraftcore_commit_latency_seconds_count"] == 0 and isnan(page.raft("commit-latency-avg"))
+            assert page["kafka_controller_kafkacontroller_activecontrollercount"] == 0
+
+            observer = await cluster.add(voter=False)
+            await cluster.kill(other)
+            with trio.fail_after(20):
+                while (page := await cluster.page(leader)).raft("number-of-offline-voters") == 0:
+                    await trio.sleep(0.05)
+            assert page.raft("number-of-offline-voters") == 1
+            assert page.raft("number-of-voters") == 3 and page.raft("number-of-observers") == 1
+            assert (await cluster.page(observer)).text("current-state") == "observer"
+            await leader.snapshot_now()
+            await cluster.start(other)
+            with trio.fail_after(20):
+                while (page := await cluster.page(leader)).raft("number-of-offline-voters"):
+                    await trio.sleep(0.05)
+            assert page["kraftcore_snapshots_written_total"] == 1
+            assert page["kraftcore_snapshots"] == 2, "the one that names the first voters is still there"
+            assert page["kraftcore_snapshot_size_bytes"] > 0
+
+    in_real_time(main)
+
+
+def test_a_pending_voter_change_shows():
+    async def main():
+        async with Observed() as cluster:
+            leader = await cluster.wait_leader()
+            removed = cluster.followers[0]
+            await leader.read_barrier()
+            cluster.partition(leader)
+
+            async def remove():
+                with suppress(KraftError):  # leadership may be lost over it
+                    await leader.remove_voter(removed.key.id, removed.key.directory_id)
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(remove)
+                await trio.sleep(0.01)
+                page = await cluster.page(leader)
+                assert page.raft("uncommitted-voter-change") == 1 and page.raft("number-of-voters") == 2
+                cluster.heal()
+            leader = await cluster.wait_leader()
+            page = await cluster.page(leader)
+            assert page.raft("uncommitted-voter-change") == 0
+
+    in_real_time(main)
+
+
+def test_rates_and_idleness_need_no_thread():
+    async def main():
+        made = []
+
+        def plugins():
+            made.append(Metrics(listen=None))
+            return made[-1:]
+
+        async with Cluster(3, Values, plugins=plugins) as cluster:
+            leader = await cluster.wait_leader()
+            start = leader.status().log_end_offset
+            for _ in range(10):
+                await leader.append_many([b"x"] * 10)
+                await trio.sleep(1)
+            assert leader.status().log_end_offset - start == 100
+            for metrics in made:
+                page = Page(generate_latest(metrics.registry).decode())
+                appended, fetched = page.raft("append-records-rate"), page.raft("fetch-records-rate")
+                leads = page.text("current-state") == "leader"
+                assert (appended > fetched) == leads and (fetched > appended) == (not leads)
+                assert 0 <= page.raft("poll-idle-ratio-avg") <= 1
+        assert all(not generate_latest(metrics.registry) for metrics in made), "nothing after the end"
+
+    trio.run(main, clock=MockClock(autojump_threshold=0))
+
+
+def test_a_port_in_use_hurts_nobody(caplog):
+    async def main():
+        async with Observed(1) as cluster:
+            await cluster.wait_leader()
+            (first,) = cluster.made
+            await first.ready.wait()
+            taken = Metrics(listen="{}:{}".format(*first.address))
+            async with Cluster(1, Values, plugins=lambda: [taken]) as other:
+                node = await other.wait_leader()
+                while "cannot listen" not in caplog.text:
+                    await trio.sleep(0.01)
+                await node.append(b"x")
+        with pytest.raises(OSError, match="refused"):
+            await scrape(first)
+
+    with caplog.at_level(logging.ERROR, "kraftcore.node"):
+        in_real_time(main)
+
+
+def test_clients_that_send_nothing_or_nonsense_hurt_nobody():
+    async def main():
+        async with Observed(1) as cluster:
+            node = await cluster.wait_leader()
+            await cluster.page(node)
+            idle = [socket.create_connection(cluster.made[0].address) for _ in range(20)]
+            for number, sock in enumerate(idle):
+                sock.sendall(b"\x16\x03\x01" * number)
+            assert (await cluster.page(node)).raft("number-of-voters") == 1
+            for sock in idle:
+                sock.close()
+
+    in_real_time(main)
+
+
+def test_latencies_are_counted_like_kafkas():
+    latency = Latency((0.001, 0.01))
+    assert isnan(latency.read(0).average_ms) and isnan(latency.read(0).maximum_ms)
+    latency.add(0.001, 0)
+    latency.add(0.004, 1, count=3)
+    latency.add(1.0, WINDOW_S)
+    reading = latency.read(WINDOW_S)
+    assert reading.buckets == (("0.001", 1), ("0.01", 4), ("+Inf", 5))
+    assert reading.sum_s == pytest.approx(1.013)
+    assert reading.average_ms == pytest.approx(1013 / 5) and reading.maximum_ms == 1000
+    later = latency.read(2 * WINDOW_S + 1)
+    assert later.average_ms == later.maximum_ms == 1000, "the first window is over"
+    assert isnan(latency.read(3 * WINDOW_S + 1).maximum_ms)
+    assert latency.read(3 * WINDOW_S + 1).buckets == reading.buckets
+
+
+def test_it_is_loaded_by_name_with_its_settings():
+    config = NodeConfig(
+        node_id=1,
+        directory="/nowhere",
+        listeners=["127.0.0.1:0"],
+        plugins=["metrics"],
+        plugin_settings={"metrics.listen": "127.0.0.1:0"},
+    )
+    (plugin,) = load_plugins(config.plugins, config.plugin_settings)
+    assert type(plugin) is Metrics and plugin._listen == ("127.0.0.1", 0)
+    assert load_plugins(["metrics"], {"metrics.listen": "none"})[0]._listen is None
+    with pytest.raises(LocalError, match="no setting port: it has listen"):
+        load_plugins(["metrics"], {"metrics.port": "1"})
+    with pytest.raises(LocalError, match="cannot listen on 'nowhere'"):
+        load_plugins(["metrics"], {"metrics.listen": "nowhere"})
+    with pytest.raises(ConfigError, match=r"metrics.listen.*of no plugin that is loaded.*names none"):
+        NodeConfig(node_id=1, directory="/x", listeners=["127.0.0.1:0"], plugin_settings={"metrics.listen": "x:1"})
+
+
+def test_settings_of_plugins_come_from_files_and_variables(tmp_path):
+    file = tmp_path / "c.properties"
+    file.write_text(
+        "node.id=1\nlisteners=CONTROLLER://127.0.0.1:9093\nlog.dirs=/nowhere\n"
+        "controller.quorum.bootstrap.servers=127.0.0.1:9093\n"
+        "kraftcore.plugins=metrics\nkraftcore.plugin.metrics.listen = 127.0.0.1:9999\n"
+    )
+    assert NodeConfig.from_properties(file).plugin_settings == {"metrics.listen": "127.0.0.1:9999"}
+    variables = {
+        "KRAFTCORE_NODE_ID": "1",
+        "KRAFTCORE_DIRECTORY": "/nowhere",
+        "KRAFTCORE_LISTENERS": "127.0.0.1:9093",
+        "KRAFTCORE_BOOTSTRAP_SERVERS": "127.0.0.1:9093",
+        "KRAFTCORE_PLUGINS": "metrics",
+        "KRAFTCORE_PLUGIN_METRICS_LISTEN": "none",
+    }
+    assert NodeConfig.from_environment(environment=variables).plugin_settings == {"metrics.listen": "none"}

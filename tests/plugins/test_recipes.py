@@ -1,0 +1,539 @@
+"""Recipes on three nodes in one process: what programs hold, leader changes, restarts, and linearizable histories."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+import trio
+from linearizability import Recorder, check, counter_step, lock_step, queue_step, register_step
+from machines import Values
+from trio.testing import MockClock
+
+from kraftcore.errors import ConflictError, KraftError, LeaseLostError, LocalError, NodeStoppedError
+from kraftcore.plugins import recipes
+from kraftcore.testing import Cluster
+
+
+def on_three_nodes(test, *, delay_ms=0, **settings):
+    async def main():
+        async with Cluster(3, recipes.RecipeMachine, **settings) as cluster:
+            cluster.network.delay_ms = delay_ms
+            await cluster.wait_leader()
+            with trio.fail_after(600):
+                await test(cluster)
+
+    # Time passes only while all wait: a busy machine changes nothing.
+    trio.run(main, clock=MockClock(autojump_threshold=0))
+
+
+async def both(cluster):
+    return await cluster.wait_leader(), cluster.followers[0]
+
+
+def test_what_one_node_does_the_others_see():
+    async def test(cluster):
+        leader, follower = await both(cluster)
+        for here, there in ((leader, follower), (follower, leader)):
+            name = f"of {here.key.id}"
+            one, other = recipes.Dict(here, name), recipes.Dict(there, name)
+            version = await one.set("a", {"x": [1, b"2", None]})
+            assert await other.get("a") == {"x": [1, b"2", None]}
+            assert await other.get_versioned("a") == ({"x": [1, b"2", None]}, version)
+            assert await other.set_if("a", 2, version + 1) is None
+            assert await other.set_if("a", 2, version) > version
+            assert await one.set_if("a", 3, recipes.ABSENT) is None
+            assert await one.compare_and_set("a", 2, 3)
+            assert not await one.compare_and_set("a", 2, 4)
+            assert await one.compare_and_set("nobody", None, None)
+            assert await one.compare_and_set("nobody", None, 1)
+            assert not await one.compare_and_set("nobody", None, 2)
+            assert await other.pop("nobody") == 1
+            assert await other.set_default("a", 9) == 3
+            await other.update({"b": None, "c": 5})
+            assert await one.items() == {"a": 3, "b": None, "c": 5}
+            assert await one.items("c") == {"c": 5}
+            assert await one.pop("b", "default") is None
+            assert await one.pop("b", "default") == "default"
+            assert [await one.delete("c"), await one.delete("c"), await other.size()] == [True, False, 1]
+            assert await other.clear() == 1
+
+            count, queue, members = (
+                kind(here, name) for kind in (recipes.Counter, partial(recipes.Queue, max_size=2), recipes.Set)
+            )
+            assert [await count.add(), await count.add(5), await recipes.Counter(there, name).get()] == [1, 6, 6]
+            assert [await count.set(3), await count.compare_and_set(3, 4), await count.get()] == [6, True, 4]
+            assert [await queue.put(item) for item in ("x", "y", "z")] == [True, True, False]
+            assert await recipes.Queue(there, name).get_nowait() == "x"
+            assert [await queue.size(), queue.peek_items(), await queue.clear()] == [1, ["y"], 1]
+            assert await queue.get_nowait("none") == "none"
+            assert [await members.add(1), await members.add(1), await members.add(True)] == [True, False, True]
+            assert await recipes.Set(there, name).members() == [1, True]
+            assert [await members.contains(1), await members.contains(2)] == [True, False]
+            assert [await members.update([1, 2]), await members.pop(), await members.discard(9)] == [1, 1, False]
+            assert await members.clear() == 2
+        with pytest.raises(LocalError, match="64 bits"):
+            await count.add(2**63 - 1)
+        with pytest.raises(LocalError, match="recipes hold"):
+            await one.set("a", object())
+        assert await count.add() == 5  # the refused ones did no harm
+
+    on_three_nodes(test)
+
+
+def test_transactions_over_several_objects():
+    async def test(cluster):
+        for node in await both(cluster):
+            accounts, moved = recipes.Dict(node, "accounts"), recipes.Counter(node, "moved")
+            jobs, names = recipes.Queue(node, "jobs"), recipes.Set(node, "names")
+            version = await accounts.set("alice", 100)
+            await accounts.set("bob", 0)
+
+            def transaction(version, node=node, accounts=accounts, moved=moved, jobs=jobs, names=names):
+                made = recipes.Transaction(node).check(accounts, "alice", version).check_count(moved, 0)
+                made.set(accounts, "alice", 90).set(accounts, "bob", 10).add(moved, 10).put(jobs, "tell bob")
+                return made.insert(names, "bob").check_member(names, "bob")
+
+            await transaction(version).commit()
+            assert await accounts.items() == {"alice": 90, "bob": 10}
+            assert [await moved.get(), await jobs.size(), await names.members()] == [10, 1, ["bob"]]
+            with pytest.raises(ConflictError, match="alice"):
+                await transaction(version).commit()
+            assert await accounts.items() == {"alice": 90, "bob": 10}
+            undo = recipes.Transaction(node).delete(accounts, "bob").discard(names, "bob").get(jobs).add(moved, -10)
+            await undo.commit()
+            assert [await accounts.get("bob"), await jobs.size(), await moved.get()] == [None, 0, 0]
+        with pytest.raises(LocalError, match="has operations"):
+            await recipes.Transaction(node).commit()
+
+    on_three_nodes(test)
+
+
+def test_a_watch_tells_every_change_in_order():
+    async def test(cluster):
+        leader, follower = await both(cluster)
+        settings = recipes.Dict(leader, "settings")
+        await settings.set("web/colour", "red")
+        await follower.read_barrier()
+        watched = recipes.Dict(follower, "settings")
+        with watched.watch("web/") as watch:
+            assert watched.peek_items() == {"web/colour": "red"}
+            versions = [await settings.set("web/colour", "blue"), await settings.set("web/size", None)]
+            await settings.set("db/host", "x")
+            await settings.delete("web/colour")
+            seen = [await anext(watch) for _ in range(3)]
+            assert [(change.key, change.value, change.is_deleted) for change in seen] == [
+                ("web/colour", "blue", False),
+                ("web/size", None, False),
+                ("web/colour", None, True),
+            ]
+            assert [change.version for change in seen[:2]] == versions
+        with pytest.raises(StopAsyncIteration):
+            await anext(watch)
+
+        slow = watched.watch(max_buffered=4)
+        for number in range(20):
+            await settings.set(f"k{number % 3}", number)
+        await settings.set("last", 0)
+        last = {}
+        while "last" not in last:
+            change = await anext(slow)
+            assert change.version > max((seen.version for seen in last.values()), default=-1)
+            last[change.key] = change
+        assert [last[key].value for key in ("k0", "k1", "k2")] == [18, 19, 17]
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(cluster.stop, follower)
+            assert [change async for change in slow] == []
+
+    on_three_nodes(test)
+
+
+def test_a_queue_wakes_who_waits():
+    async def test(cluster):
+        leader, follower = await both(cluster)
+        got = []
+
+        async def consume(node):
+            got.append(await recipes.Queue(node, "jobs").get())
+
+        async with trio.open_nursery() as nursery:
+            for node in (leader, follower, follower):
+                nursery.start_soon(consume, node)
+            await trio.sleep(0.05)
+            for number in range(3):
+                await recipes.Queue(leader, "jobs").put(number)
+        assert sorted(got) == [0, 1, 2]
+        queue = recipes.Queue(follower, "jobs")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(cluster.stop, follower)
+            with pytest.raises(NodeStoppedError):
+                await queue.get()
+
+    on_three_nodes(test)
+
+
+# --- locks ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_lock_has_one_holder_at_a_time():
+    async def test(cluster):
+        inside, tokens = [], []
+
+        async def work(node, number):
+            async with recipes.Lock(node, "l", lease_ms=10_000, info=number).hold() as lease:
+                assert inside == []
+                inside.append(number)
+                tokens.append(lease.token)
+                assert (await recipes.Lock(node, "l").holder()) == (recipes.Holder(number, lease.token))
+                await trio.sleep(0.01)
+                assert lease.is_valid
+                inside.remove(number)
+
+        async with trio.open_nursery() as nursery:
+            for number in range(9):
+                nursery.start_soon(work, cluster.nodes[number % 3 + 1], number)
+        assert tokens == sorted(set(tokens))
+        assert len(tokens) == 9
+        assert await recipes.Lock(cluster.nodes[1], "l").holder() is None
+
+    on_three_nodes(test)
+
+
+def test_leases_are_renewed_taken_over_and_fenced():
+    async def test(cluster):
+        leader, follower = await both(cluster)
+        other = next(node for node in cluster.nodes.values() if node not in (leader, follower))
+        lock = recipes.Lock(leader, "l", lease_ms=400)
+        written = recipes.Dict(leader, "written")
+        async with recipes.Lock(other, "l", lease_ms=200).hold() as lease:
+            assert await lock.try_acquire() is None
+            await trio.sleep(0.5)  # more than two leases
+            assert lease.is_valid
+            assert await lock.try_acquire() is None
+            await recipes.Transaction(other).check_lock(lease.lock, lease.token).set(written, "k", 1).commit()
+        first = await lock.try_acquire()
+        assert first.token > lease.token
+        # Dies without a word: the next one waits for the lease's end, and then fences it out.
+        second = await recipes.Lock(follower, "l", lease_ms=60_000).acquire()
+        assert second.token > first.token
+        with pytest.raises(ConflictError, match="not held with token"):
+            await recipes.Transaction(leader).check_lock(lock, first.token).set(written, "k", 2).commit()
+        with pytest.raises(LeaseLostError):
+            await first.renew()
+        assert not first.is_valid
+        assert await written.get("k") == 1
+        assert [await second.release(), await second.release()] == [True, False]
+
+    on_three_nodes(test)
+
+
+def test_a_holder_that_is_cut_off_learns_it_in_time():
+    async def test(cluster):
+        leader, follower = await both(cluster)
+        lost_at, taken_at = [], []
+
+        async def hold():
+            with pytest.raises(LeaseLostError, match="was lost"):
+                async with recipes.Lock(leader, "l", lease_ms=1_500).hold() as lease:
+                    cluster.partition(leader)
+                    held.set()
+                    try:
+                        await trio.sleep_forever()
+                    finally:
+                        assert not lease.is_valid
+                        lost_at.append(trio.current_time())
+
+        async def take():
+            await held.wait()
+            async with recipes.Lock(follower, "l").hold():
+                taken_at.append(trio.current_time())
+
+        held = trio.Event()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(hold)
+            nursery.start_soon(take)
+        assert lost_at < taken_at
+        cluster.heal()
+
+    on_three_nodes(test)
+
+
+def test_what_a_locked_block_raises_comes_out_as_it_is():
+    async def test(cluster):
+        node = (await both(cluster))[1]
+        lock = recipes.Lock(node, "l")
+        with pytest.raises(KeyError):
+            async with lock.hold():
+                raise KeyError("mine")
+        assert await lock.holder() is None
+        with trio.move_on_after(0.1) as scope:
+            async with lock.hold():
+                await trio.sleep_forever()
+        assert scope.cancelled_caught
+        assert await lock.holder() is None
+        with trio.move_on_after(0.1):
+            async with lock.hold(), recipes.Lock(node, "l").hold():
+                pytest.fail("two at a time")
+        lease = await recipes.Lock(await cluster.wait_leader(), "l").try_acquire()
+        assert lease is not None, "whoever gave up leaves no place in line"
+
+    on_three_nodes(test)
+
+
+def test_an_election_goes_on_without_the_leader():
+    async def test(cluster):
+        seen, led = [], []
+        over = trio.Event()
+
+        async def campaign(number, scope):
+            with scope:
+                async with recipes.Election(
+                    cluster.nodes[number], "boss", lease_ms=300, info=number
+                ).campaign() as term:
+                    led.append((number, term.token))
+                    await trio.sleep_forever()
+
+        async def observe(node):
+            async for holder in recipes.Election(node, "boss").observe():
+                seen.append(holder and holder.info)
+                if len([one for one in seen if one]) == 2:
+                    over.set()
+                    return
+
+        scopes = {number: trio.CancelScope() for number in (1, 2)}
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(observe, cluster.nodes[3])
+            await trio.sleep(0.05)
+            for number, scope in scopes.items():
+                nursery.start_soon(campaign, number, scope)
+            while not led:
+                await trio.sleep(0.01)
+            boss = led[0][0]
+            assert (await recipes.Election(cluster.nodes[3], "boss").leader()).info == boss
+            scopes[boss].cancel()
+            await over.wait()
+            while len(led) < 2:
+                await trio.sleep(0.01)
+            scopes[3 - boss].cancel()
+        assert [number for number, _ in led] == [boss, 3 - boss]
+        assert led[0][1] < led[1][1]
+        assert [info for info in seen if info] == [boss, 3 - boss]
+
+    on_three_nodes(test)
+
+
+# --- faults -----------------------------------------------------------------------------------------------------------
+
+
+class Users:
+    """One client on each node: calls, one after the other, through kills and partitions, until told to end."""
+
+    def __init__(self, cluster, kind):
+        self._cluster = cluster
+        self._kind = kind
+        self._lock_number = 0  # of the lock in use; one whose holder died is held for long
+        self.recorder = Recorder()
+        self.tokens = {}
+        self.busy = set()
+        self.is_over = False
+
+    async def run(self, number):
+        count = 0
+        call = getattr(self, f"_{self._kind}")
+        while not self.is_over:
+            node = self._cluster.nodes.get(number)
+            if node is not None:
+                count += 1
+                self.busy.add(number)
+                try:
+                    await call(node, f"{number}-{self._kind}", count)
+                except NodeStoppedError:  # the outcome stays open
+                    self._lock_number += 1
+                self.busy.discard(number)
+            await trio.sleep(0.003)
+
+    async def kill(self, node):
+        """In the middle of a call."""
+        while node.key.id not in self.busy:
+            await trio.sleep(0.0001)
+        await self._cluster.kill(node)
+
+    async def enough(self, count=20):
+        wanted = len(self.recorder.operations) + count
+        while len(self.recorder.operations) < wanted:
+            await trio.sleep(0.01)
+
+    async def _dict(self, node, process, count):
+        key, value = f"k{count % 2}", f"{process}-{count}"
+        numbers = recipes.Dict(node, "numbers")
+        choice = (count * 7 + node.key.id) % 3
+        if choice == 0:
+            with self.recorder.operation("set", key, value, process=process) as found:
+                await numbers.set(key, value)
+                found.append(None)
+        elif choice == 1:
+            with self.recorder.operation("get", key, process=process) as found:
+                found.append(await numbers.get(key))
+        else:
+            expected = numbers.peek(key)
+            with self.recorder.operation("cas", key, expected, value, process=process) as found:
+                found.append(await numbers.compare_and_set(key, expected, value))
+
+    async def _counter(self, node, process, count):
+        counter = recipes.Counter(node, "count")
+        if count % 3:
+            with self.recorder.operation("add", 1, process=process) as found:
+                found.append(await counter.add())
+        else:
+            with self.recorder.operation("get", process=process) as found:
+                found.append(await counter.get())
+
+    async def _queue(self, node, process, count):
+        queue = recipes.Queue(node, "queue")
+        if count % 2:
+            with self.recorder.operation("put", f"{process}-{count}", process=process) as found:
+                await queue.put(f"{process}-{count}")
+                found.append(None)
+        else:
+            with self.recorder.operation("get", process=process) as found:
+                found.append(await queue.get_nowait())
+
+    async def _lock(self, node, process, count):
+        lock = recipes.Lock(node, f"l{self._lock_number}", lease_ms=3_600_000)
+        with self.recorder.operation("acquire", lock.name, process, process=process) as found:
+            lease = await lock.try_acquire()
+            found.append(lease is not None)
+        if lease is not None:
+            self.tokens.setdefault(lock.name, []).append(lease.token)
+            await trio.sleep(0.002)
+            with self.recorder.operation("release", lock.name, process, process=process) as found:
+                found.append(await lease.release())
+
+
+STEPS = {
+    "dict": (register_step, None, lambda operation: operation.arguments[0]),
+    "counter": (counter_step, 0, None),
+    "queue": (queue_step, (), None),
+    "lock": (lock_step, None, lambda operation: operation.arguments[0]),
+}
+
+
+@pytest.mark.parametrize("kind", STEPS)
+@pytest.mark.parametrize("seed", range(2))
+def test_histories_are_linearizable_through_kills_and_partitions(kind, seed):
+    histories = []
+
+    async def test(cluster):
+        users = Users(cluster, kind)
+        histories.append(users.recorder.operations)
+        async with trio.open_nursery() as nursery:
+            for number in cluster.nodes:
+                nursery.start_soon(users.run, number)
+            await users.enough()
+            leader = await cluster.wait_leader()
+            epoch = leader.status().epoch
+            cluster.partition(leader)  # goes on believing it leads, with commands in flight
+            await users.enough()
+            cluster.heal()
+            leader = await cluster.wait_leader()
+            assert leader.status().epoch > epoch
+            await leader.snapshot_now()
+            await users.kill(leader)
+            await users.enough()
+            await cluster.start(leader)
+            await users.enough()
+            await hand_over(cluster)
+            follower = cluster.followers[0]
+            await users.kill(follower)
+            await users.enough(10)
+            cluster.partition(cluster.leader)  # nobody has a majority
+            await trio.sleep(0.5)
+            await cluster.start(follower)
+            await users.enough(10)
+            cluster.heal()
+            await users.enough(10)
+            users.is_over = True
+        await cluster.assert_all_equal()
+        for tokens in users.tokens.values():
+            assert tokens == sorted(set(tokens)), "a later holder's token is larger"
+
+    on_three_nodes(test, delay_ms=(0.2, 3), seed=seed)
+    (history,) = histories
+    check_history(kind, history)
+    assert len({operation.process for operation in history}) == 3
+
+
+def check_history(kind, history):
+    step, initial, partition = STEPS[kind]
+    check(history, step, initial, partition=partition)
+
+
+async def hand_over(cluster):
+    """Have another node lead; one that lags has to be waited for."""
+    while True:
+        leader = await cluster.wait_leader()
+        try:
+            await leader.transfer_leadership(cluster.followers[0].key.id)
+        except KraftError:
+            await trio.sleep(0.05)
+        else:
+            return
+
+
+def test_the_checker_sees_a_stale_read():
+    """What a leader that is cut off finds in its own replica is not what the others committed meanwhile."""
+    recorder = Recorder()
+
+    async def test(cluster):
+        old, _ = await both(cluster)
+        await recipes.Dict(old, "numbers").set("k0", "before")
+        cluster.partition(old)
+        new = await cluster.wait_leader()
+        while new is old:
+            await trio.sleep(0.01)
+            new = await cluster.wait_leader()
+        with recorder.operation("set", "k0", "after") as found:
+            await recipes.Dict(new, "numbers").set("k0", "after")
+            found.append(None)
+        with recorder.operation("get", "k0") as found:
+            found.append(recipes.Dict(old, "numbers").peek("k0"))
+
+    on_three_nodes(test)
+    with pytest.raises(AssertionError, match=r"not linearizable, part 'k0'"):
+        check_history("dict", recorder.operations)
+
+
+def test_state_survives_the_end_of_every_process():
+    """From snapshots and logs, sessions included: a number applied before is not applied again."""
+
+    async def test(cluster):
+        leader, follower = await both(cluster)
+        await recipes.Dict(follower, "d").update({f"k{number}": number for number in range(50)})
+        await recipes.Queue(leader, "q").put("first")
+        await leader.snapshot_now()
+        await recipes.Queue(follower, "q").put("second")
+        await recipes.Counter(leader, "c").add(7)
+        await recipes.Lock(leader, "l", lease_ms=600_000, info="me").acquire()
+        for node_id in list(cluster.nodes):
+            await cluster.kill(node_id)
+        for node_id in (1, 2, 3):
+            await cluster.start(node_id)
+        leader = await cluster.wait_leader()
+        assert await recipes.Dict(leader, "d").items() == {f"k{number}": number for number in range(50)}
+        assert await recipes.Counter(leader, "c").get() == 7
+        assert recipes.Queue(leader, "q").peek_items() == ["first", "second"]
+        assert (await recipes.Lock(leader, "l").holder()).info == "me"
+        assert await recipes.Lock(leader, "l").try_acquire() is None
+        await cluster.assert_all_equal()
+
+    on_three_nodes(test)
+
+
+def test_recipes_need_their_machine(kraft_run):
+    async def main():
+        async with Cluster(1, Values) as cluster:
+            with pytest.raises(LocalError, match="RecipeMachine, not Values"):
+                recipes.Dict(cluster.nodes[1], "d")
+
+    kraft_run(main)

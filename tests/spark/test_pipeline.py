@@ -1,0 +1,239 @@
+"""Runs over growing, torn, overridden and killed input: nothing is lost, nothing counts twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from golden import GOLDEN
+from metadata_replay import printed_log, replay
+from spark_parts import LIMIT_S, batches_of, copy_as
+
+from kraftcore.core.batch import build_batch
+from kraftcore.core.files import OsFiles
+from kraftcore.errors import CorruptDataError, LocalError, LockedError
+from kraftcore.plugins import spark as kraft
+from kraftcore.plugins.spark import gold
+from kraftcore.plugins.spark.tables import Tables
+from kraftcore.storage.lock import lock_folders
+
+NODE = GOLDEN / "static" / "c3"
+SEGMENT = "__cluster_metadata-0/00000000000000000000.log"
+
+
+def offsets(session, tables, name="bronze_records"):
+    rows = Tables(session, tables).read(name).where("source = 'log'").select("node_id", "offset").collect()
+    return [tuple(row) for row in rows]
+
+
+@pytest.fixture(autouse=True)
+def some_gold(monkeypatch):
+    # What gold says is tested elsewhere; most of a small run's time is spent planning it.
+    some = ("gold_leadership", "gold_logs", "gold_divergence", "gold_config_history")
+    monkeypatch.setattr(gold, "GOLD", {name: gold.GOLD[name] for name in some})
+
+
+@pytest.fixture
+def growing(tmp_path):
+    """A node whose log ends in the middle of a batch, and the rest of it."""
+    node = copy_as(NODE, tmp_path / "in" / "c3", "growing")
+    path = node / SEGMENT
+    data = path.read_bytes()
+    spots = batches_of(data)
+    cut = spots[len(spots) // 2]
+    path.write_bytes(data[: cut.position + cut.size // 2])
+    return node, data, cut
+
+
+def test_a_log_that_grows_is_cut_and_is_overridden(session, growing, tmp_path):
+    node, data, cut = growing
+    path, tables = node / SEGMENT, tmp_path / "tables"
+    states = replay(printed_log(NODE))
+
+    result = kraft.run(session, [tmp_path / "in"], tables)
+    assert sorted(offsets(session, tables)) == [(3, offset) for offset in range(cut.base_offset)]
+    (torn,) = Tables(session, tables).read("errors").collect()
+    assert (torn.kind, torn.position) == ("torn", cut.position)
+    assert result.clusters == ("growing",)
+    assert leader(session, tables) == states[cut.base_offset - 1].leader
+
+    path.write_bytes(data)
+    end = batches_of(data)[-1].last_offset + 1
+    kraft.run(session, [tmp_path / "in"], tables)
+    assert sorted(offsets(session, tables)) == [(3, offset) for offset in range(end)]
+    assert leader(session, tables) == states[end - 1].leader
+    assert config_values(session, tables) == states[end - 1].configs
+
+    again = kraft.run(session, [tmp_path / "in"], tables)
+    assert again.clusters == ()
+    assert set(again.rows.values()) == {0}
+
+    # The tail was never committed: it is cut off, then another leader's records take its place.
+    kept = next(spot for spot in batches_of(data) if spot.base_offset >= end - 6)
+    path.write_bytes(data[: kept.position])
+    kraft.run(session, [tmp_path / "in"], tables)
+    assert log_end(session, tables) == kept.base_offset
+    assert config_values(session, tables) == states[kept.base_offset - 1].configs
+
+    config = b"\x01\x04\x00\x02\x06late\x02k\x02v\x00"
+    late = build_batch([config], timestamp_ms=1, base_offset=kept.base_offset, leader_epoch=99)
+    path.write_bytes(data[: kept.position] + bytes(late))
+    kraft.run(session, [tmp_path / "in"], tables)
+    assert log_end(session, tables) == kept.base_offset + 1
+    assert config_values(session, tables) == states[kept.base_offset - 1].configs | {(2, "late", "k"): "v"}
+
+
+def leader(session, tables):
+    rows = Tables(session, tables).read("gold_leadership").where("status <> 'truncated'").collect()
+    return max((row.epoch, row.leader_id) for row in rows)
+
+
+def config_values(session, tables):
+    rows = Tables(session, tables).read("gold_config_history").where("to_offset is null").collect()
+    return {(row.resource_type, row.resource_name, row.name): row.value for row in rows}
+
+
+def log_end(session, tables):
+    (row,) = Tables(session, tables).read("gold_logs").collect()
+    return row.end_offset
+
+
+def test_replicas_that_differ_are_told_and_forgotten_once_they_agree(session, tmp_path):
+    inputs, tables = tmp_path / "in", tmp_path / "tables"
+    for name in ("c1", "c2", "c3"):
+        copy_as(GOLDEN / "static" / name, inputs / name, "differ")
+    path = inputs / "c1" / SEGMENT
+    data = bytearray(path.read_bytes())
+    spot = batches_of(data)[20]
+    odd = bytearray(build_batch([b"\x01\x14\x00\x00"] * (spot.last_offset - spot.base_offset + 1), timestamp_ms=7,
+                                base_offset=spot.base_offset, leader_epoch=spot.epoch))  # fmt: skip
+    path.write_bytes(data[: spot.position] + odd + data[spot.position + spot.size :])
+    kraft.run(session, [inputs], tables)
+    rows = Tables(session, tables).read("gold_divergence").collect()
+    assert {(row.offset, row.node_id_a, row.node_id_b) for row in rows} <= {
+        (spot.base_offset, a, b) for a, b in ((1, 2), (2, 1), (1, 3), (3, 1))
+    }
+    assert len(rows) == 2
+    assert all(row.is_below_committed and row.crc_a != row.crc_b for row in rows)
+
+    path.write_bytes(data)
+    kraft.run(session, [inputs], tables)
+    assert Tables(session, tables).read("gold_divergence").collect() == []
+
+
+def test_damage_fails_a_run_that_is_told_so_and_is_listed_by_one_that_is_not(session, growing, tmp_path):
+    node, data, cut = growing
+    spoiled = bytearray(data)
+    spoiled[cut.position + cut.size - 2] ^= 4
+    (node / SEGMENT).write_bytes(spoiled)
+    with pytest.raises(CorruptDataError, match=f"byte {cut.position}"):
+        kraft.run(session, [tmp_path / "in"], tmp_path / "strict", errors="fail")
+    kraft.run(session, [tmp_path / "in"], tmp_path / "tables")
+    (error,) = Tables(session, tmp_path / "tables").read("errors").collect()
+    assert (error.kind, error.position, error.size) == ("batch", cut.position, cut.size)
+    everything = set(range(batches_of(data)[-1].last_offset + 1))
+    lost = set(range(cut.base_offset, cut.last_offset + 1))
+    assert {offset for _, offset in offsets(session, tmp_path / "tables")} == everything - lost
+
+
+def test_a_killed_run_is_taken_up_where_it_stood(session, tmp_path):
+    inputs, tables = GOLDEN / "dynamic", tmp_path / "tables"
+    code = f"""
+from kraftcore.plugins import spark as kraft
+session = kraft.session("local[2]", spark__sql__warehouse__dir={str(tmp_path / "w")!r})
+options = {{"max_bytes_per_trigger": "8192"}}
+kraft.run(session, [{str(inputs)!r}], {str(tables)!r}, options=options)
+"""
+    child = subprocess.Popen(
+        [sys.executable, "-P", "-c", code], start_new_session=True, cwd=tmp_path, stderr=subprocess.DEVNULL
+    )
+    limit = time.monotonic() + LIMIT_S
+    try:
+        # In the midst of a micro-batch: some of its tables are written, and it is not committed.
+        while not list((tables / "bronze_records").glob("batch=3/*.parquet")):
+            assert child.poll() is None
+            assert time.monotonic() < limit
+            time.sleep(0.05)
+    finally:
+        os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+    committed = list((tables / "_checkpoints/bronze_records/commits").glob("[0-9]*"))
+    assert len(committed) <= 4
+    kraft.run(session, [inputs], tables)
+    expected = {(int(node.name[1:]), one.offset) for node in inputs.glob("c?") for one in printed_log(node)}
+    found = offsets(session, tables)
+    assert len(found) == len(expected)
+    assert set(found) == expected
+    typed = [row for row in offsets(session, tables, "silver_partition_change") if row[0] == 1]
+    printed = [(1, one.offset) for one in printed_log(inputs / "c1") if one.type == "PARTITION_CHANGE_RECORD"]
+    assert sorted(typed) == printed
+    assert sum(1 for _ in kraft.query(session, tables, "SELECT * FROM gold_leadership").collect()) == 5
+
+
+def test_following_takes_in_what_is_appended(session, growing, tmp_path):
+    node, data, cut = growing
+    stop = threading.Event()
+    failed: list[BaseException] = []
+
+    def follow():
+        try:
+            kraft.follow(session, [tmp_path / "in"], tmp_path / "tables", every_s=0.3, stop=stop)
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=follow)
+    thread.start()
+    try:
+        wait_for(lambda: ends(session, tmp_path) == [cut.base_offset], failed)
+        (node / SEGMENT).write_bytes(data)
+        wait_for(lambda: ends(session, tmp_path) == [batches_of(data)[-1].last_offset + 1], failed)
+    finally:
+        stop.set()
+        thread.join()
+    assert not failed
+    assert (
+        config_values(session, tmp_path / "tables") == replay(printed_log(NODE))[ends(session, tmp_path)[0] - 1].configs
+    )
+
+
+def ends(session, folder):
+    try:
+        return [row.end_offset for row in Tables(session, folder / "tables").read("gold_logs").collect()]
+    except Exception:  # being replaced
+        return []
+
+
+def wait_for(condition, failed):
+    limit = time.monotonic() + LIMIT_S
+    while not condition():
+        assert not failed
+        assert time.monotonic() < limit
+        time.sleep(0.1)
+
+
+def test_what_a_run_refuses(session, tmp_path):
+    with pytest.raises(LocalError, match="no such file or folder"):
+        kraft.run(session, [tmp_path / "absent"], tmp_path / "t")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(LocalError, match="no segment, snapshot or bootstrap file"):
+        kraft.run(session, [tmp_path / "empty"], tmp_path / "t")
+    with pytest.raises(LocalError, match="name at least one path"):
+        kraft.run(session, [], tmp_path / "t")
+    with pytest.raises(LocalError, match="holds no tables"):
+        kraft.query(session, tmp_path / "t", "SELECT 1")
+    (tmp_path / "busy").mkdir()
+    with lock_folders(OsFiles(), [str(tmp_path / "busy")]), pytest.raises(LockedError):
+        kraft.run(session, [NODE], tmp_path / "busy")
+
+
+def test_tables_of_another_version_are_refused(session, tmp_path):
+    Path(tmp_path / "kraftcore-tables.json").write_text(json.dumps({"format": 99}))
+    with pytest.raises(CorruptDataError, match="format 99"):
+        kraft.query(session, tmp_path, "SELECT * FROM errors")

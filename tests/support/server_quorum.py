@@ -1,0 +1,116 @@
+"""A quorum of three ``kraftcore server`` processes on loopback, which can be killed and started again."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import trio
+
+from kraftcore import admin
+from kraftcore.admin import AdminClient, Timing
+from kraftcore.cli import main
+from kraftcore.core.uuid import Uuid
+
+_CODE = "import sys; from kraftcore.cli import main; sys.exit(main())"
+_PATIENCE_S = 30.0
+TIMING = Timing(20_000, 2_000)
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of this machine that nobody listens on."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+class ServerQuorum:
+    """Three nodes, 1 to 3.
+
+    Attributes:
+        addresses: ``host:port`` of each.
+        cluster_id: of the quorum.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        ports = free_ports(3)
+        self.addresses = [f"127.0.0.1:{port}" for port in ports]
+        self.cluster_id = str(Uuid.random())
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self._files: dict[int, Path] = {}
+        voters = ",".join(f"{number}@127.0.0.1:{port}:{Uuid.random()}" for number, port in enumerate(ports, 1))
+        for number, port in enumerate(ports, 1):
+            file = folder / f"c{number}.properties"
+            file.write_text(
+                f"process.roles=controller\nnode.id={number}\ncontroller.listener.names=CONTROLLER\n"
+                f"listeners=CONTROLLER://127.0.0.1:{port}\nlog.dirs={folder}/d{number}\n"
+                f"controller.quorum.bootstrap.servers={','.join(self.addresses)}\n"
+            )
+            format_ = ["storage", "format", "-c", str(file), "-t", self.cluster_id, "--initial-controllers", voters]
+            assert main(format_) == 0
+            self._files[number] = file
+
+    def start(self, number: int) -> None:
+        """Start a node."""
+        command = [sys.executable, "-P", "-c", _CODE, "server", "start", str(self._files[number])]
+        self._processes[number] = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def kill(self, number: int) -> None:
+        """SIGKILL."""
+        process = self._processes.pop(number)
+        process.kill()
+        process.wait()
+
+    def leader(self) -> int:
+        """Who leads, once somebody does."""
+
+        async def ask(client: AdminClient) -> int:
+            return (await client.describe_quorum()).leader_id
+
+        deadline = time.monotonic() + _PATIENCE_S
+        while True:
+            found = self._call(ask)
+            if found in self._processes:
+                return found
+            assert time.monotonic() < deadline, f"node {found} is told to lead and does not run"
+            time.sleep(0.1)
+
+    def append(self, values: Sequence[bytes], client_id: int, sequence: int = 0) -> None:
+        """Append records; returns when they are committed."""
+
+        async def ask(client: AdminClient) -> None:
+            await client.append(values, client_id=client_id, sequence=sequence)
+
+        self._call(ask)
+
+    def _call(self, ask):
+        async def run():
+            async with admin.connect(bootstrap_controllers=self.addresses, timing=TIMING) as client:
+                return await ask(client)
+
+        return trio.run(run)
+
+    def close(self) -> None:
+        """Kill what runs."""
+        for number in list(self._processes):
+            self.kill(number)
+
+
+@contextmanager
+def server_quorum(folder: Path) -> Iterator[ServerQuorum]:
+    """A quorum that leads itself."""
+    quorum = ServerQuorum(folder)
+    try:
+        for number in (1, 2, 3):
+            quorum.start(number)
+        quorum.leader()
+        yield quorum
+    finally:
+        quorum.close()

@@ -1,0 +1,34 @@
+"""Whoever knows one node knows the others: no method is missing in another world, or has other arguments."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+from kraftcore import Node, aio, blocking, open_node
+
+# The node's own parts use these; they are no calls for applications.
+INTERNAL = {"abort", "ask_barrier", "begin", "check_running", "close", "feed", "local_barrier", "not_leader", "now_ms"}
+INTERNAL |= {"ask", "propose", "report", "shut_down", "size_of", "stopped_error", "submit", "tell"}
+INTERNAL |= {"is_flushing", "replica"}
+NAMES = sorted(name for name in vars(Node) if not name.startswith("_") and name not in INTERNAL | {"sequence_limit"})
+
+
+@pytest.mark.parametrize("world", [aio.Node, blocking.Node])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_method_is_there_with_the_same_arguments(world, name):
+    original, found = getattr(Node, name), getattr(world, name)
+    if not callable(original):
+        assert isinstance(found, property)
+        return
+    arguments = [inspect.signature(method).parameters for method in (original, found)]
+    assert arguments[0].keys() == arguments[1].keys()
+    assert [each.default for each in arguments[0].values()] == [each.default for each in arguments[1].values()]
+    is_awaited = inspect.iscoroutinefunction(found)
+    assert is_awaited == (world is aio.Node and inspect.iscoroutinefunction(original))
+
+
+@pytest.mark.parametrize("world", [aio, blocking])
+def test_open_node_takes_the_same_arguments(world):
+    assert inspect.signature(world.open_node).parameters.keys() == inspect.signature(open_node).parameters.keys()
