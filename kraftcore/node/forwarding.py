@@ -30,6 +30,7 @@ from kraftcore.errors import (
     RemoteProtocolError,
 )
 from kraftcore.node.driver import Ticket
+from kraftcore.node.inbox import Respond
 from kraftcore.node.outbox import FORWARDS
 from kraftcore.node.proposals import AppendedMany, Proposal, ProposalQueue
 from kraftcore.protocol.error_codes import ErrorCode
@@ -186,6 +187,11 @@ class LeaderSide:
         self._node = node
         self._queue = queue
         self._running: dict[tuple[int, int], Proposal] = {}  # numbered, asked for from outside, not done
+
+    @property
+    def handlers(self) -> dict[type[Request], Respond]:
+        """What this answers."""
+        return {ListOffsetsRequest: self.on_list_offsets, ProduceRequest: self.on_produce}
 
     def on_produce(self, request: ProduceRequest, version: int, ticket: Ticket) -> None:
         """Append a batch; answered when it is committed."""

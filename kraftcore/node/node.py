@@ -42,7 +42,7 @@ from kraftcore.node.events import (
 )
 from kraftcore.node.forwarding import Forwarder, LeaderSide
 from kraftcore.node.home import Home
-from kraftcore.node.inbox import Inbox, Respond
+from kraftcore.node.inbox import Inbox
 from kraftcore.node.outbox import OTHERS, Outbox
 from kraftcore.node.plugin import Handler, Listeners, Plugin
 from kraftcore.node.proposals import RECORD_OVERHEAD, Appended, AppendedMany, Group, Proposal, ProposalQueue
@@ -54,8 +54,6 @@ from kraftcore.node.subscription import Subscription
 from kraftcore.node.wishes import Wishes
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.add_raft_voter import AddRaftVoterRequest
-from kraftcore.protocol.messages.list_offsets import ListOffsetsRequest
-from kraftcore.protocol.messages.produce import ProduceRequest
 from kraftcore.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from kraftcore.protocol.schema import Request
 from kraftcore.raft.events import Barrier, Effects, Event, Outcome, Shutdown, Tick, Transfer, Upgrade
@@ -130,16 +128,11 @@ class Node:
         self._pump = Pump(self._queue, self._driver, self._clock, config.append_linger_ms, self._has_backlog)
         self._snapshotting = Snapshotting(self, config.cleaning_config(), log, home.store)
         self._forwarder = Forwarder(self)
-        leader_side = LeaderSide(self, self._queue)
         handlers: dict[type[Request], Handler] = {}
         for plugin in plugins:
             handlers.update(plugin.handlers)
         self.administration = administration = Administration(self)
-        own: dict[type[Request], Respond] = {
-            **administration.handlers,
-            ListOffsetsRequest: leader_side.on_list_offsets,
-            ProduceRequest: leader_side.on_produce,
-        }
+        own = administration.handlers | LeaderSide(self, self._queue).handlers
         for kind in handlers:
             own.pop(kind, None)  # a plugin knows better
         self.inbox = Inbox(self._driver, own, handlers, nursery, administration.describe_features, self._note)
