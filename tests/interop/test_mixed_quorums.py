@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
@@ -19,7 +20,7 @@ from typing import Any, TypeVar
 import pytest
 from kafka_lab import HOST, KafkaLab, KafkaNode, KraftcoreNode, wait_for
 from kafka_tools import KafkaTools
-from partition_files import check_equal
+from partition_files import check_equal, log_end
 from project import ROOT
 
 from kraftcore.core.batch import iter_batches
@@ -211,6 +212,7 @@ def test_load(kafka: KafkaTools, tmp_path: Path, kafkas: int, kraft_version: int
 
         ours.kill()  # the leader; its records go on from where it stopped
         theirs = quorum.wait_leader(quorum.kafkas)
+        led_at = quorum.high_watermark()
         ours.start()
         quorum.wait_caught_up(ours)
 
@@ -221,14 +223,17 @@ def test_load(kafka: KafkaTools, tmp_path: Path, kafkas: int, kraft_version: int
         if snapshots(theirs):
             assert quorum.observer.status["start"] > 0
 
-        for node in quorum.ours:
-            node.tell("pause")
-        final = quorum.high_watermark()
         for node in [*quorum.ours, quorum.observer]:
             quorum.wait_caught_up(node)
-        for node in [theirs, *lab.nodes.values()]:
-            node.kill()  # at once: what is compared is not cut off meanwhile
-        check_logs([*lab.nodes.values()], final)
+        nodes = list(lab.nodes.values())
+        for node in nodes:
+            node.signal(signal.SIGSTOP)  # all at once, so that nothing to compare is cut off meanwhile
+        committed = quorum.high_watermark()
+        for node in nodes:
+            node.kill()
+        end = min(committed, *(log_end(node.folder / f"{TOPIC}-0") for node in nodes))
+        assert end > led_at
+        check_logs(nodes, end)
         check_counts([*quorum.ours, quorum.observer])
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from kraftcore.core.batch import iter_batches
+from kraftcore.errors import CorruptDataError
 
 
 def batches(folder: Path, end: int) -> dict[int, bytes]:
@@ -17,6 +18,18 @@ def batches(folder: Path, end: int) -> dict[int, bytes]:
                 break  # the rest may be torn
             found[batch.base_offset] = batch.to_bytes()
     return found
+
+
+def log_end(folder: Path) -> int:
+    """Where the log of a killed node ends; its last batch may be torn."""
+    end = 0
+    for path in sorted(folder.glob("*.log")):
+        try:
+            for batch in iter_batches(path.read_bytes()):
+                end = batch.next_offset
+        except CorruptDataError:
+            break
+    return end
 
 
 def check_equal(folders: Iterable[Path], end: int) -> dict[int, bytes]:
