@@ -19,7 +19,7 @@ from kraftcore.errors import LocalError, NodeStoppedError, StorageError
 from kraftcore.node.clock import Clock
 from kraftcore.node.driver import Aftermath, Driver
 from kraftcore.node.home import Home
-from kraftcore.node.outbox import CONSENSUS, Done, Outbox
+from kraftcore.node.outbox import CONSENSUS, OTHERS, Done, Outbox
 from kraftcore.observer.keeping import Keeper
 from kraftcore.observer.streams import Batches, Records
 from kraftcore.protocol.error_codes import ErrorCode
@@ -229,7 +229,9 @@ class Observer:
             answers.append(answer)
             done.set()
 
-        self._outbox.send(host, port, request, self._replica.state.config.request_timeout_ms, answered, min_version)
+        self._outbox.send(
+            host, port, request, self._replica.state.config.request_timeout_ms, answered, min_version, OTHERS
+        )
         await done.wait()
         return answers[0]
 

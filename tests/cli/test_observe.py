@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import json
-import queue
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-import trio
+from served_node import Served, serve
 
-from kraftcore import Node, NodeConfig, open_node
 from kraftcore.cli import main
-from kraftcore.cli.server_run import LogOnly
 from kraftcore.core.uuid import Uuid
 from kraftcore.protocol.metadata import encode_metadata_record
 from kraftcore.protocol.records.remove_topic_record import RemoveTopicRecord
@@ -33,63 +28,24 @@ NEWER = b"\x01\x02\x09" + CREATED[3:] + b"\x01\x02\x03"  # a TopicRecord of vers
 TORN = CREATED[:6]
 
 
-@dataclass
-class Served:
-    """A node in a thread of its own."""
-
-    address: str
-    cluster_id: str
-    node: Node
-    token: trio.lowlevel.TrioToken
-
-    def append(self, *values: bytes) -> None:
-        async def work() -> None:
-            for value in values:
-                await self.node.append(value)
-
-        trio.from_thread.run(work, trio_token=self.token)
-
-    def observe(self, *arguments: object) -> list[str]:
-        return subprocess.run(
-            self.command(*arguments), capture_output=True, text=True, check=True, timeout=60
-        ).stdout.splitlines()
-
-    def command(self, *arguments: object) -> list[str]:
-        return [*KRAFTCORE, "observe", "--bootstrap-controller", self.address, *map(str, arguments)]
+def command(served: Served, *arguments: object) -> list[str]:
+    return [*KRAFTCORE, "observe", "--bootstrap-controller", served.address, *map(str, arguments)]
 
 
-def serve(folder: Path, **settings: object) -> Iterator[Served]:
-    ready: queue.Queue[Served] = queue.Queue()
-    stop = trio.Event()
-
-    async def run() -> None:
-        config = NodeConfig(
-            node_id=1, directory=folder, listeners=["CONTROLLER://127.0.0.1:0"], create="standalone", **settings
-        )
-        async with open_node(config, LogOnly()) as node:
-            await node.wait_leader()
-            await node.read_barrier()
-            address = f"127.0.0.1:{node.endpoints[0].port}"
-            ready.put(Served(address, node.cluster_id, node, trio.lowlevel.current_trio_token()))
-            await stop.wait()
-
-    thread = threading.Thread(target=trio.run, args=(run,))
-    thread.start()
-    served = ready.get(timeout=30)
-    yield served
-    served.token.run_sync_soon(stop.set)
-    thread.join(30)
+def observed(served: Served, *arguments: object) -> list[str]:
+    done = subprocess.run(command(served, *arguments), capture_output=True, text=True, check=True, timeout=60)
+    return done.stdout.splitlines()
 
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    for found in serve(tmp_path_factory.mktemp("node")):
+    with serve(tmp_path_factory.mktemp("node")) as found:
         found.append(CREATED, REMOVED, UNKNOWN, NEWER, TORN)
         yield found
 
 
 def test_records_are_json_lines_as_dump_log_prints_them(served: Served, tmp_path: Path) -> None:
-    lines = served.observe("--once", "--output", "json", "--directory", tmp_path)
+    lines = observed(served, "--once", "--output", "json", "--directory", tmp_path)
     segment = tmp_path / "__cluster_metadata-0" / "00000000000000000000.log"
     dumped = subprocess.run(
         [*KRAFTCORE, "dump-log", "--cluster-metadata-decoder", "--output", "json", "--files", str(segment)],
@@ -113,7 +69,7 @@ def test_records_are_json_lines_as_dump_log_prints_them(served: Served, tmp_path
 
 
 def test_text_is_for_people(served: Served) -> None:
-    *_, created, removed, unknown, newer, torn = served.observe("--once")
+    *_, created, removed, unknown, newer, torn = observed(served, "--once")
     assert "TOPIC_RECORD" in created
     assert '"caf\xe9"' in created
     assert "REMOVE_TOPIC_RECORD" in removed
@@ -122,18 +78,18 @@ def test_text_is_for_people(served: Served) -> None:
 
 
 def test_types_and_offsets_choose(served: Served) -> None:
-    (line,) = served.observe("--once", "--output", "json", "--type", "topicrecord")
+    (line,) = observed(served, "--once", "--output", "json", "--type", "topicrecord")
     offset = json.loads(line)["offset"]
-    assert len(served.observe("--once", "--type", "TOPIC_RECORD,RemoveTopicRecord")) == 2
-    assert len(served.observe("--once", "--from-offset", offset)) == 5
-    assert served.observe("--once", "--from-end") == []
-    assert served.observe("--once", "--output", "none") == []
-    assert "LEADER_CHANGE" in served.observe("--once", "--type", "LEADER_CHANGE")[0]
+    assert len(observed(served, "--once", "--type", "TOPIC_RECORD,RemoveTopicRecord")) == 2
+    assert len(observed(served, "--once", "--from-offset", offset)) == 5
+    assert observed(served, "--once", "--from-end") == []
+    assert observed(served, "--once", "--output", "none") == []
+    assert "LEADER_CHANGE" in observed(served, "--once", "--type", "LEADER_CHANGE")[0]
 
 
 def test_from_the_end_only_what_comes_is_printed_until_a_signal(served: Served, tmp_path: Path) -> None:
-    command = served.command("--from-end", "--output", "json", "--directory", tmp_path)
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+    process_command = command(served, "--from-end", "--output", "json", "--directory", tmp_path)
+    with subprocess.Popen(process_command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         while not list(tmp_path.glob("*/*.log")) or next(tmp_path.glob("*/*.log")).stat().st_size == 0:
             assert process.poll() is None
@@ -147,7 +103,7 @@ def test_from_the_end_only_what_comes_is_printed_until_a_signal(served: Served, 
 
 
 def test_a_reader_that_goes_away_ends_it(served: Served) -> None:
-    with subprocess.Popen(served.command(), stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(command(served), stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()
         process.stdout.close()
@@ -156,12 +112,12 @@ def test_a_reader_that_goes_away_ends_it(served: Served) -> None:
 
 
 def test_other_logs_are_shown_as_text(tmp_path: Path) -> None:
-    for found in serve(tmp_path / "node", topic="orders", topic_id=ELSEWHERE):
+    with serve(tmp_path / "node", topic="orders", topic_id=ELSEWHERE) as found:
         found.append(b"plain text", b"\xff\x00")
         where = ["--once", "--topic", "orders", "--topic-id", ELSEWHERE]
-        *_, text, binary = map(json.loads, found.observe(*where, "--output", "json"))
+        *_, text, binary = map(json.loads, observed(found, *where, "--output", "json"))
         assert (text["payload"], binary["payloadBase64"]) == ("plain text", "/wA=")
-        assert found.observe(*where)[-2].endswith('"plain text"')
+        assert observed(found, *where)[-2].endswith('"plain text"')
 
 
 @pytest.mark.parametrize(

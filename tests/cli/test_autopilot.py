@@ -1,0 +1,52 @@
+"""``kraftcore autopilot``: what it prints, and how it ends. What it decides and does: tests/plugins, tests/interop."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from served_node import Served, serve
+
+from kraftcore.cli import main
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with serve(tmp_path_factory.mktemp("node")) as found:
+        yield found
+
+
+def once(served: Served, *arguments: str) -> int:
+    return main(["autopilot", "run", "--bootstrap-controller", served.address, "--once", *arguments])
+
+
+def test_what_is_decided_is_said_as_text_and_as_json(served: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    assert once(served) == 0
+    assert capsys.readouterr().out.endswith("Z hold: 1 of 3 voters, and no controller waits\n")
+    assert once(served, "--voters", "1") == 0
+    assert capsys.readouterr().out.endswith("Z all is as wanted: 1 voters\n")
+    assert once(served, "--output", "json", "--apply") == 0
+    line = json.loads(capsys.readouterr().out)
+    assert set(line) == {"time", "applied", "error", "decisions"}
+    (decision,) = line["decisions"]
+    assert (line["applied"], decision["action"], decision["nodeId"]) == (None, "hold", None)
+
+
+def test_a_quorum_that_cannot_be_looked_at_is_an_error(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    config = tmp_path / "client.properties"
+    config.write_text("default.api.timeout.ms=300\n")
+    arguments = ["--bootstrap-controller", "127.0.0.1:1", "--once", "--command-config", str(config)]
+    assert main(["autopilot", "run", *arguments]) == 1
+    out = capsys.readouterr().out
+    assert "cannot be looked at" in out
+    assert "nobody listens there" in out
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--candidates", "1,x"], ["--voters", "0"], ["--dead-after", "0"], ["--interval", "-1"]]
+)
+def test_wrong_usage_is_said(served: Served, capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
+    assert once(served, *arguments) == 2
+    assert arguments[0] in capsys.readouterr().err
