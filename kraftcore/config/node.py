@@ -99,7 +99,7 @@ class NodeConfig:
         index_bytes_max: ``kraftcore.index.bytes.max``, 10 MiB as in Kafka: size of an index file.
         file_delete_delay_ms: ``internal.metadata.delete.delay.millis``, 60000: until a superseded file is removed.
         tail_bytes: ``kraftcore.tail.bytes``, 8 MiB of the log's end are kept in memory.
-        preallocate: ``log.preallocate``, false: write 256 KiB of zeros ahead of small appends. Syncs are quicker then; see
+        preallocate: ``log.preallocate``, false: write 256 KiB of zeros ahead of small appends, for quicker syncs; see
             ``preallocate_bytes`` of ``kraftcore.core.log_config.LogConfig``.
         snapshot_bytes: ``metadata.log.max.record.bytes.between.snapshots``, 20 MiB: applied since the last snapshot,
             then another is written.
