@@ -21,7 +21,15 @@ if TYPE_CHECKING:
 seconds = click.FloatRange(0, min_open=True)
 
 
-@click.group()
+@click.group(
+    epilog="""\b
+Examples:
+  See what it would do, and why; nothing is changed:
+    kraftcore autopilot run --bootstrap-controller 127.0.0.1:9093
+  Everything about it:
+    kraftcore autopilot run --help
+"""
+)
 def autopilot() -> None:
     """Keep the voters of a quorum, Kafka's or ours, as wanted."""
 

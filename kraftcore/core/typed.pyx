@@ -121,7 +121,7 @@ cdef inline Py_ssize_t take_length(const FieldPlan *field, int width, bint nulla
 
 cdef bint take_value(Node *node, const FieldPlan *field, const Walk *inner, bint nullable, Cursor *c) noexcept:
     # One more value of a field.
-    cdef Py_ssize_t length, i
+    cdef Py_ssize_t length, _i
     cdef Node *item
     if field.is_array:
         length = take_length(field, 4, nullable, c)
@@ -130,7 +130,7 @@ cdef bint take_value(Node *node, const FieldPlan *field, const Walk *inner, bint
         if length < 0 or length > (c.end - c.p) // field.unit:
             return False
         item = node.item
-        for i in range(length):
+        for _i in range(length):
             if not take_item(item, field, inner, False, c):
                 return False
         if not set_end(node, item.length) or not set_bit(&node.valid, node.length, True):

@@ -99,7 +99,7 @@ def _static(canonical: Canonical) -> DataFrame:
     text = "transform(voters, v -> named_struct('voter_id', v.voter_id))"
     voters = F.from_json(F.to_json(F.expr(text)), kind)
     rows = canonical.log("leader_change").join(F.broadcast(dynamic), "cluster_id", "left")
-    rows = rows.where("dynamic_from is null or offset < dynamic_from - 2")
+    rows = rows.where("dynamic_from is null or offset < dynamic_from")
     return rows.withColumn("voters", voters).withColumn("source", F.lit("leader_change"))
 
 
