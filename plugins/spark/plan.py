@@ -6,7 +6,7 @@ import errno
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Any
 
 from kraftcore.errors import StorageError
@@ -16,6 +16,7 @@ from kraftcore.plugins.spark.stores import LOG, LogFile, Source, index_entries
 
 RANGE_BYTES = 16 << 20
 MARKS_MAX = 64
+_WINDOW_BYTES = 1 << 20
 _HEADER_BYTES = 61
 _MAGIC = 2
 
@@ -99,7 +100,7 @@ def pack(ranges: Iterable[Range], range_bytes: int = RANGE_BYTES) -> list[tuple[
 
 @dataclass(frozen=True)
 class Mark:
-    """A batch that a stream has passed: enough to notice that the file was cut off and written anew."""
+    """A batch that a stream has passed: enough to notice that the file was cut off or written anew."""
 
     position: int
     size: int
@@ -107,9 +108,8 @@ class Mark:
     epoch: int
     crc: int
 
-    def holds(self, source: Source) -> bool:
-        """Whether the file still has this batch here."""
-        header = source.read(self.position, _HEADER_BYTES)
+    def is_told_by(self, header: bytes) -> bool:
+        """Whether the bytes at its position are still this batch's header."""
         return len(header) == _HEADER_BYTES and self == _mark(self.position, header)
 
 
@@ -213,13 +213,11 @@ class Tracker:
 
     @staticmethod
     def _after_truncation(source: Source, before: Reached) -> Reached:
-        if source.size >= before.position and (not before.marks or before.marks[-1].holds(source)):
+        kept = _still_there(source, before.marks)
+        if source.size >= before.position and kept == before.marks:
             return before
-        kept = list(before.marks)
-        while kept and not kept[-1].holds(source):
-            kept.pop()
         position = kept[-1].position + kept[-1].size if kept else 0
-        return Reached(position, before.generation + 1, position, 0, tuple(kept))
+        return Reached(position, before.generation + 1, position, 0, kept)
 
     def _scan(self, source: Source, reached: Reached) -> Reached:
         # Batch by batch to the last whole one.
@@ -254,6 +252,22 @@ class Tracker:
 
 def _mark_of(headers: Any, row: int) -> Mark:
     return Mark(*(headers[name][row].as_py() for name in ("position", "size", "base_offset", "epoch", "crc")))
+
+
+def _still_there(source: Source, marks: tuple[Mark, ...]) -> tuple[Mark, ...]:
+    # Those before the first that changed. All count: a repaired copy may differ in the middle only.
+    if not marks:
+        return ()
+    low, high = marks[0].position, min(marks[-1].position + _HEADER_BYTES, source.size)
+    # One read where batches are small, as metadata's are: a look at an object store takes tens of ms.
+    window = source.read(low, high - low) if high - low <= _WINDOW_BYTES else None
+
+    def header(position: int) -> bytes:
+        if window is not None:
+            return window[position - low :][:_HEADER_BYTES]
+        return source.read(position, min(_HEADER_BYTES, source.size - position))
+
+    return tuple(takewhile(lambda mark: mark.is_told_by(header(mark.position)), marks))
 
 
 def new_ranges(start: Progress, end: Progress, files: Iterable[LogFile], range_bytes: int) -> list[Range]:
