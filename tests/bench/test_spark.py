@@ -11,7 +11,7 @@ import pytest
 from project import ROOT
 
 FIRST_KEYS = ["case", "ours", "unit", "peer_name", "peer", "ratio"]
-CASES = ["read-records", "typed-decode", "filter-offset", "layers-1m"]
+CASES = ["read-records", "typed-decode", "filter-offset"]
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,3 @@ def test_a_filter_reads_little_of_a_log(rows):
     row = rows["filter-offset"]
     whole = float(row["note"].split("segments ")[1].split(" MB")[0])
     assert row["ours"] < whole / 2
-
-
-def test_layers_tell_what_they_needed(rows):
-    assert "MB at most" in rows["layers-1m"]["note"]
