@@ -231,14 +231,14 @@ find_java()
 spark = SparkSession.builder.master("local[1]").getOrCreate()
 for _ in range(2):
     rows = spark.read.format("kraft").option("pushdown", "true").load({str(C1)!r})
-    print(rows.where("source = 'log' and offset >= 500").count())
+    print(rows.where("source = 'log' and offset >= 560").count())
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
 """
     # An editable install hides top-level modules from the search that Spark makes: lay the module beside the program.
     assert pyspark_kraft.DefaultSource is KraftDataSource
     shutil.copy(pyspark_kraft.__file__, tmp_path)
     done = without_java([code], tmp_path, PYTHONPATH=str(tmp_path))
-    wanted = sum(one.offset >= 500 for one in printed_log(C1))
+    wanted = sum(one.offset >= 560 for one in printed_log(C1))
     assert done.stdout.split() == [str(wanted), str(wanted)], done.stderr
 
 
