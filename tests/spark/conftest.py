@@ -8,23 +8,14 @@ from pathlib import Path
 import pytest
 from golden import GOLDEN
 from pyspark.sql import SparkSession
-from spark_parts import copy_as
+from spark_parts import SMALL, copy_as
 
 from kraftcore.plugins import spark as kraft
 
 
 @pytest.fixture(scope="session")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    # Small data on a cold JVM: what would make large data fast only makes this slow.
-    found = kraft.session(
-        "local[2]",
-        spark__sql__adaptive__enabled="false",
-        spark__sql__shuffle__partitions="1",
-        spark__sql__codegen__wholeStage="false",
-        spark__sql__codegen__factoryMode="NO_CODEGEN",
-        spark__sql__warehouse__dir=str(tmp_path_factory.mktemp("warehouse")),
-        spark__driver__extraJavaOptions="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=256m",
-    )
+    found = kraft.session("local[2]", **SMALL, spark__sql__warehouse__dir=str(tmp_path_factory.mktemp("warehouse")))
     found.sparkContext.setLogLevel("OFF")
     yield found
     found.stop()

@@ -14,6 +14,14 @@ from pathlib import Path
 from kraftcore.core.batch_headers import batch_headers
 
 LIMIT_S = 170
+# Small data on a cold JVM: what would make large data fast only makes this slow.
+SMALL = {
+    "spark__sql__adaptive__enabled": "false",
+    "spark__sql__shuffle__partitions": "1",
+    "spark__sql__codegen__wholeStage": "false",
+    "spark__sql__codegen__factoryMode": "NO_CODEGEN",
+    "spark__driver__extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=256m",
+}
 
 
 def copy_as(source: Path, target: Path, cluster_id: str) -> Path:
