@@ -18,7 +18,7 @@ from kraftcore.protocol.records.remove_topic_record import RemoveTopicRecord
 from kraftcore.protocol.records.topic_record import TopicRecord
 from kraftcore.storage.meta_properties import MetaProperties
 
-KRAFTCORE = [sys.executable, "-c", "import sys; from kraftcore.cli import main; sys.exit(main())"]
+KRAFTCORE = [sys.executable, "-P", "-c", "import sys; from kraftcore.cli import main; sys.exit(main())"]
 TOPIC = Uuid(bytes(range(16)))
 ELSEWHERE = Uuid(bytes(range(16, 32)))
 CREATED = encode_metadata_record(TopicRecord(name="caf\N{LATIN SMALL LETTER E WITH ACUTE}", topic_id=TOPIC), 0)

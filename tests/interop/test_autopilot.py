@@ -19,7 +19,7 @@ from kafka_tools import KafkaTools
 from kraftcore import admin
 from kraftcore.admin import QuorumDescription
 
-KRAFTCORE = [sys.executable, "-c", "import sys; from kraftcore.cli import main; sys.exit(main())"]
+KRAFTCORE = [sys.executable, "-P", "-c", "import sys; from kraftcore.cli import main; sys.exit(main())"]
 
 
 def quorum_of(lab: KafkaLab) -> QuorumDescription:

@@ -36,7 +36,13 @@ class Watcher:
 
     def __init__(self, lab: KafkaLab, directory: Path, output: Path, *arguments: str) -> None:
         self.output = output
-        command = [sys.executable, "-c", "import sys; from kraftcore.cli import main; sys.exit(main())", "observe"]
+        command = [
+            sys.executable,
+            "-P",
+            "-c",
+            "import sys; from kraftcore.cli import main; sys.exit(main())",
+            "observe",
+        ]
         command += ["--bootstrap-controller", lab.controllers, "--directory", str(directory), "--output", "json"]
         with output.open("wb") as out:
             self.process = subprocess.Popen([*command, *arguments], stdout=out, stderr=subprocess.PIPE)

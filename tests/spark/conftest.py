@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from kraftcore.plugins import spark as kraft
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     found = kraft.session("local[2]", **SMALL, spark__sql__warehouse__dir=str(tmp_path_factory.mktemp("warehouse")))
     found.sparkContext.setLogLevel("OFF")
+    os.environ.pop("PYTHONSAFEPATH", None)  # it was for the JVM, not for other tests
     yield found
     found.stop()
 

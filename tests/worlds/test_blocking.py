@@ -128,7 +128,7 @@ def test_timeouts_and_cancelled_futures_cancel_the_function():
         assert slow.cancelled.wait(60)
         with pytest.raises(CancelledError):
             future.result()
-        assert node.append_nowait(b"x").cancel()
+        node.append_nowait(b"x").cancel()  # or it is done already
         assert node.append(b"y")  # the one given up hurts nobody
 
 

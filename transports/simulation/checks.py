@@ -119,8 +119,8 @@ class Checker:
         saved = effects.election_state
         if isinstance(replica.state.role, Candidate):
             self._voted(host.key, replica.epoch, host.key)
-        elif saved is not None and saved.leader_id == host.number and saved.voted_key is not None:
-            self._voted(host.key, saved.epoch, saved.voted_key)  # a sole voter is a candidate for no event
+        elif saved is not None and saved.leader_id == host.number:
+            self._voted(host.key, saved.epoch, saved.voted_key or host.key)  # a sole voter is a candidate for no event
         for reply in effects.replies:
             if isinstance(reply.message, VoteResponse):
                 self._answered_vote(host, reply.ticket, reply.message)
