@@ -14,11 +14,17 @@ from spark_parts import SMALL, copy_as
 from kraftcore.plugins import spark as kraft
 
 
+@pytest.fixture(autouse=True)
+def nothing_left_in_the_environment() -> Iterator[None]:
+    """What a session sets for its JVM is not for other tests."""
+    yield
+    os.environ.pop("PYTHONSAFEPATH", None)
+
+
 @pytest.fixture(scope="session")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     found = kraft.session("local[2]", **SMALL, spark__sql__warehouse__dir=str(tmp_path_factory.mktemp("warehouse")))
     found.sparkContext.setLogLevel("OFF")
-    os.environ.pop("PYTHONSAFEPATH", None)  # it was for the JVM, not for other tests
     yield found
     found.stop()
 
