@@ -13,6 +13,7 @@ them.
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
+from libc.errno cimport EDQUOT, ENOSPC
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
 
 from kraftcore.core.files cimport File, Files
@@ -199,10 +200,12 @@ cdef class Segment:
         end = min(end - end % self.ahead_bytes, <int64_t>SEGMENT_BYTES_MAX)
         try:
             log.pwrite(ZEROS, end - start, start)
-        except StorageError:  # a full disk may still hold the append itself
-            self.ahead_bytes = 0
-            log.resize(start)
-            end = 0
+        except StorageError as error:
+            if error.errno not in (ENOSPC, EDQUOT):
+                raise
+            # The append itself may still find room.
+            self.ahead_bytes = end = 0
+            log.resize(self.size)
         self.file_end = end
         return 0
 

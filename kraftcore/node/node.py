@@ -312,9 +312,9 @@ class Node:
         else:
             self._queue.release(ticket)
             if outcome.error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                ticket.fail(self.not_leader(outcome.message))
+                ticket.fail(lambda: self.not_leader(outcome.message))
             else:
-                ticket.fail(RefusedError(outcome.error.name, outcome.message))
+                ticket.fail(lambda: RefusedError(outcome.error.name, outcome.message))
 
     def _apply(self) -> None:
         size = self.applier.apply(self._high_watermark, APPLY_BYTES)

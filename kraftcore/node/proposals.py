@@ -172,10 +172,10 @@ class Group:
                 proposal.succeed(_appended(Appended, (offset + at, None if results is None else results[at])))
                 at += 1
 
-    def fail(self, error: KraftError) -> None:
-        """None of them is known to be committed."""
+    def fail(self, make_error: Callable[[], KraftError]) -> None:
+        """None of them is known to be committed. Each gets its own error, with its own traceback."""
         for proposal in self.proposals:
-            proposal.fail(error)
+            proposal.fail(make_error())
 
 
 class ProposalQueue:
@@ -247,13 +247,13 @@ class ProposalQueue:
         groups = self.groups
         while groups and groups[0].offset < offset:
             self.release(groups[0])
-            groups.popleft().fail(OutcomeUnknownError("the log went on without the batch's own application"))
+            groups.popleft().fail(lambda: OutcomeUnknownError("the log went on without the batch's own application"))
         if not groups or groups[0].offset != offset:
             return None
         group = groups.popleft()
         if group.epoch != epoch:
             self.release(group)
-            group.fail(OutcomeUnknownError(f"another leader's records stand at offset {offset}"))
+            group.fail(lambda: OutcomeUnknownError(f"another leader's records stand at offset {offset}"))
             return None
         self.last_settled = len(group.proposals)
         return group
@@ -285,4 +285,4 @@ class ProposalQueue:
         self.groups = kept
         for group in failed:
             self.release(group)
-            group.fail(make_error())
+            group.fail(make_error)

@@ -528,3 +528,14 @@ def test_a_disk_too_full_for_zeros_still_takes_the_append() -> None:
         log.append_as_leader(batch(), 1, 0)
     log.flush()
     assert disk.stat(FIRST).size == log.segment_list()[0].size == 2 * len(batch())
+
+
+def test_a_disk_that_fills_up_later_leaves_no_zeros_behind() -> None:
+    disk = SimulatedDisk(Random(1), capacity=6000)
+    log = new_log(disk, preallocate_bytes=4096)
+    while log.segment_list()[0].size < 4096:
+        log.append_as_leader(batch(), 1, 0)
+    assert disk.stat(FIRST).size == log.segment_list()[0].size
+    log.check_invariants()
+    log.close()
+    assert new_log(disk).recovery_actions == []
