@@ -199,6 +199,15 @@ def test_opening_can_fail():
         assert node.wait_leader() == 1
 
 
+def test_a_loop_that_cannot_begin_is_an_error(monkeypatch):
+    def fail(*_):
+        raise OSError("too many open files")
+
+    monkeypatch.setattr(trio, "run", fail)
+    with pytest.raises(OSError, match="too many"), opened(Lab()):
+        pass
+
+
 def test_the_nodes_own_thread_does_not_wait_for_itself():
     class Recursive(Values):
         node: blocking.Node
