@@ -7,7 +7,7 @@ to name; everything else that is unknown is an error.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from kraftcore.config.addresses import parse_endpoint, split_list
@@ -113,11 +113,15 @@ def config_from_properties(path: str, replaced: Mapping[str, str], overrides: Ma
     known_settings(overrides)
     ignored = []
     for key in properties.names:
-        if key in KAFKA_PROPERTIES or key.startswith(IGNORED_PREFIXES):
+        listener, name = _listener_and_name(key)
+        read: Collection[str] = _TLS_READ if listener else (*KEYS.values(), *_ALSO_READ)
+        # Of one listener only its TLS is read; the rest has names of its own, after mechanisms for example.
+        aside = name in KAFKA_PROPERTIES or name.startswith(IGNORED_PREFIXES)
+        if aside or (listener and not name.startswith("ssl.")):
             ignored.append(key)
-        elif not _is_read(key):
-            known = (*KEYS.values(), *_ALSO_READ, *KAFKA_PROPERTIES)
+        elif name not in read and not key.startswith(KEYS["plugin_settings"]):
             own = KEYS.get(key.replace(".", "_"))
+            known = (listener + each for each in (*read, *KAFKA_PROPERTIES))
             close = f"; did you mean {own}?" if own else suggestion(key, known)
             raise properties.error(f"there is no property {key}{close}", key)
     return _make(properties, ignored, overrides)
@@ -339,13 +343,12 @@ def _uuid(properties: Properties, key: str) -> Uuid:
         raise properties.error(f"{key}: {error}", key) from None
 
 
-def _is_read(key: str) -> bool:
-    if key.startswith(KEYS["plugin_settings"]):
-        return True
-    if key.startswith(_LISTENER_PREFIX):
-        # listener.name.controller.ssl.client.auth; other listeners' and other settings are Kafka's to read.
-        return True
-    return key in _ALSO_READ or key in _KEYS_READ
+def _listener_and_name(key: str) -> tuple[str, str]:
+    """``listener.name.controller.`` and ``ssl.client.auth``; an empty text and the key if it stands for all."""
+    if not key.startswith(_LISTENER_PREFIX):
+        return "", key
+    name = key.removeprefix(_LISTENER_PREFIX).partition(".")[2]
+    return key.removesuffix(name), name
 
 
 def _variable(key: str) -> str:
@@ -353,4 +356,4 @@ def _variable(key: str) -> str:
 
 
 _PLUGIN_PREFIX = "PLUGIN_"
-_KEYS_READ = frozenset(KEYS.values())
+_TLS_READ = frozenset(key for key in (*KEYS.values(), *_ALSO_READ) if key.startswith("ssl."))
