@@ -213,7 +213,7 @@ class NodeConfig:
 
     def __post_init__(self) -> None:
         self._set("directory", os.fspath(self.directory))
-        self._set("plugins", tuple(self.plugins))
+        self._set("plugins", tuple(_several("plugins", self.plugins)))
         self._set("plugin_settings", dict(self.plugin_settings))
         self._convert()
         self._check_values()
