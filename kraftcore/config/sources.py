@@ -7,7 +7,7 @@ to name; everything else that is unknown is an error.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from kraftcore.config.addresses import parse_endpoint, split_list
@@ -214,13 +214,7 @@ def _settings(properties: Properties, ignored: list[str], overrides: Mapping[str
 
 
 def _network_settings(properties: Properties, ignored: list[str], overrides: Mapping[str, Any]) -> dict[str, Any]:
-    roles = properties.list("process.roles") or ["controller"]
-    for role in roles:
-        if role not in ROLES:
-            close = suggestion(role, ROLES)
-            raise properties.error(
-                f"process.roles has {role!r}: it may have broker and controller{close}", "process.roles"
-            )
+    roles = read_roles(properties) or ("controller",)
     bound = _endpoints(properties, "listeners")
     names = [name.upper() for name in properties.list("controller.listener.names")]
     own = names or [endpoint.name for endpoint in bound]
@@ -240,14 +234,7 @@ def _network_settings(properties: Properties, ignored: list[str], overrides: Map
 
 def _own_listeners(properties: Properties, bound: list[Endpoint], own: list[str], ignored: list[str]) -> list[Endpoint]:
     by_name = {endpoint.name: endpoint for endpoint in bound}
-    missing = [name for name in own if name not in by_name]
-    if missing:
-        raise properties.error(
-            f"controller.listener.names has {', '.join(missing)}, but listeners has only "
-            f"{', '.join(by_name) or 'none'}{suggestion(missing[0], by_name)}",
-            "controller.listener.names",
-            "listeners",
-        )
+    check_listener_names(properties, own, by_name)
     others = [endpoint.name for endpoint in bound if endpoint.name not in own]
     ignored.extend(f"listeners={name}" for name in others)
     return [by_name[name] for name in dict.fromkeys(own)]
@@ -316,6 +303,30 @@ def _tls_config(properties: Properties, listener: str) -> TlsConfig:
         client_auth=auth,  # type: ignore[arg-type]  # checked above
         check_host_name=algorithm != "",
     )
+
+
+def read_roles(properties: Properties) -> tuple[str, ...]:
+    """``process.roles``, each once; none if it is missing. ``ConfigError`` for anything but a role."""
+    roles = tuple(dict.fromkeys(properties.list("process.roles")))
+    for role in roles:
+        if role not in ROLES:
+            close = suggestion(role, ROLES)
+            raise properties.error(
+                f"process.roles has {role!r}: it may have broker and controller{close}", "process.roles"
+            )
+    return roles
+
+
+def check_listener_names(properties: Properties, names: Iterable[str], bound: Collection[str]) -> None:
+    """``ConfigError`` if ``controller.listener.names`` has one that ``listeners`` has not."""
+    missing = [name for name in names if name not in bound]
+    if missing:
+        raise properties.error(
+            f"controller.listener.names has {', '.join(missing)}, but listeners has only "
+            f"{', '.join(bound) or 'none'}{suggestion(missing[0], bound)}",
+            "controller.listener.names",
+            "listeners",
+        )
 
 
 def read_integer(properties: Properties, key: str, low: int, high: int) -> int:
