@@ -283,7 +283,8 @@ class _Life:
         try:
             self.node.result()
         except BaseException:
-            wait([self._token, self.node], return_when=FIRST_COMPLETED)
+            begun: list[Future[Any]] = [self._token, self.node]
+            wait(begun, return_when=FIRST_COMPLETED)
             if self._token.done():  # else trio's run did not even begin
                 with suppress(trio.RunFinishedError):
                     self._token.result().run_sync_soon(self._scope.cancel)
