@@ -319,7 +319,8 @@ class _Life:
 
     async def begin(self, run: Callable[..., Awaitable[None]]) -> Node:
         """Start it; returns when it takes part."""
-        (await self._guest.nursery).start_soon(self._run, run)
+        await asyncio.wait([self._guest.nursery])  # not the future itself: cancelling us would cancel it for all
+        self._guest.nursery.result().start_soon(self._run, run)
         try:
             waiting: list[asyncio.Future[Any]] = [self._begun, self._ended]
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)

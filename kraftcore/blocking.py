@@ -20,7 +20,7 @@ import os
 import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from concurrent.futures import Future, InvalidStateError
+from concurrent.futures import FIRST_COMPLETED, Future, InvalidStateError, wait
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from copy import copy
 from functools import partial, wraps
@@ -283,8 +283,11 @@ class _Life:
         try:
             self.node.result()
         except BaseException:
-            with suppress(trio.RunFinishedError):
-                self._token.result().run_sync_soon(self._scope.cancel)
+            begun: list[Future[Any]] = [self._token, self.node]
+            wait(begun, return_when=FIRST_COMPLETED)
+            if self._token.done():  # else trio's run did not even begin
+                with suppress(trio.RunFinishedError):
+                    self._token.result().run_sync_soon(self._scope.cancel)
             self._thread.join()
             raise
 

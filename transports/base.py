@@ -97,7 +97,8 @@ class Transport(Protocol):
             parts: the frame.
             timeout_ms: after this ``answer`` gets ``Failure.TIMED_OUT``, and what comes later is dropped.
             answer: gets the response. ``REFUSED`` when nobody listens there; ``RESET`` only when the other side broke
-                an established connection; ``OTHER`` when it cannot be reached for any other reason, or after ``close``.
+                an established connection; ``OTHER`` when it cannot be reached for any other reason, or after
+                ``aclose``.
         """
         ...
 

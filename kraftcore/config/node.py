@@ -112,6 +112,7 @@ class NodeConfig:
         max_bytes_in_flight: ``kraftcore.max.bytes.in.flight``, 32 MiB proposed and not committed; then ``append``
             waits.
         session_expiry_ms: ``kraftcore.session.expiry.ms``, 7 days: how long a client's last proposals are remembered.
+            All nodes must have the same: it decides what is applied.
         inline_flush_bytes: ``kraftcore.inline.flush.bytes``, 256 KiB: a larger flush goes to a thread.
         shutdown_timeout_ms: ``kraftcore.shutdown.timeout.ms``, 5000 as in Kafka, to hand leadership over.
         max_frame_bytes: ``socket.request.max.bytes``, 100 MiB: longest request or response.
@@ -213,7 +214,7 @@ class NodeConfig:
 
     def __post_init__(self) -> None:
         self._set("directory", os.fspath(self.directory))
-        self._set("plugins", tuple(self.plugins))
+        self._set("plugins", tuple(_several("plugins", self.plugins)))
         self._set("plugin_settings", dict(self.plugin_settings))
         self._convert()
         self._check_values()

@@ -9,9 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kraftcore.config.addresses import ALL_INTERFACES, parse_endpoint, parse_voters
-from kraftcore.config.errors import ConfigError, suggestion
+from kraftcore.config.errors import ConfigError
 from kraftcore.config.settings import INT32_MAX
-from kraftcore.config.sources import ROLES, Properties, load_properties, read_flag, read_integer
+from kraftcore.config.sources import (
+    Properties,
+    check_listener_names,
+    load_properties,
+    read_flag,
+    read_integer,
+    read_roles,
+)
 from kraftcore.raft.quorum import Endpoint
 
 DEFAULT_LOG_DIR = "/tmp/kafka-logs"  # noqa: S108  # Kafka's
@@ -55,13 +62,7 @@ def load_server_file(path: str) -> ServerFile:
         if not properties.get(key):
             raise properties.error(f"{key} is missing", key)
     node_id = read_integer(properties, "node.id", 0, INT32_MAX)
-    roles = tuple(dict.fromkeys(properties.list("process.roles")))
-    for role in roles:
-        if role not in ROLES:
-            close = suggestion(role, ROLES)
-            raise properties.error(
-                f"process.roles has {role!r}: it may have broker and controller{close}", "process.roles"
-            )
+    roles = read_roles(properties)
     voters = _static_voters(properties)
     _check_voters(properties, node_id, roles, voters)
     logs = properties.list("log.dirs" if "log.dirs" in properties else "log.dir")
@@ -118,12 +119,6 @@ def _endpoint(properties: Properties, names: list[str]) -> Endpoint:
                 raise properties.error(f"{key}: {error.reason}", key) from None
             found[endpoint.name] = endpoint
         if key == "listeners":
-            missing = [name for name in wanted if name not in found]
-            if missing:
-                raise properties.error(
-                    f"controller.listener.names has {', '.join(missing)}, but listeners has only "
-                    f"{', '.join(found) or 'none'}{suggestion(missing[0], found)}",
-                    "controller.listener.names",
-                )
+            check_listener_names(properties, wanted, found)
     first = found[wanted[0]]
     return Endpoint(first.name, "localhost" if first.host in ("", ALL_INTERFACES) else first.host, first.port)

@@ -7,7 +7,7 @@ to name; everything else that is unknown is an error.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from kraftcore.config.addresses import parse_endpoint, split_list
@@ -113,11 +113,15 @@ def config_from_properties(path: str, replaced: Mapping[str, str], overrides: Ma
     known_settings(overrides)
     ignored = []
     for key in properties.names:
-        if key in KAFKA_PROPERTIES or key.startswith(IGNORED_PREFIXES):
+        listener, name = _listener_and_name(key)
+        read: Collection[str] = _TLS_READ if listener else (*KEYS.values(), *_ALSO_READ)
+        # Of one listener only its TLS is read; the rest has names of its own, after mechanisms for example.
+        aside = name in KAFKA_PROPERTIES or name.startswith(IGNORED_PREFIXES)
+        if aside or (listener and not name.startswith("ssl.")):
             ignored.append(key)
-        elif not _is_read(key):
-            known = (*KEYS.values(), *_ALSO_READ, *KAFKA_PROPERTIES)
+        elif name not in read and not key.startswith(KEYS["plugin_settings"]):
             own = KEYS.get(key.replace(".", "_"))
+            known = (listener + each for each in (*read, *KAFKA_PROPERTIES))
             close = f"; did you mean {own}?" if own else suggestion(key, known)
             raise properties.error(f"there is no property {key}{close}", key)
     return _make(properties, ignored, overrides)
@@ -210,13 +214,7 @@ def _settings(properties: Properties, ignored: list[str], overrides: Mapping[str
 
 
 def _network_settings(properties: Properties, ignored: list[str], overrides: Mapping[str, Any]) -> dict[str, Any]:
-    roles = properties.list("process.roles") or ["controller"]
-    for role in roles:
-        if role not in ROLES:
-            close = suggestion(role, ROLES)
-            raise properties.error(
-                f"process.roles has {role!r}: it may have broker and controller{close}", "process.roles"
-            )
+    roles = read_roles(properties) or ("controller",)
     bound = _endpoints(properties, "listeners")
     names = [name.upper() for name in properties.list("controller.listener.names")]
     own = names or [endpoint.name for endpoint in bound]
@@ -236,14 +234,7 @@ def _network_settings(properties: Properties, ignored: list[str], overrides: Map
 
 def _own_listeners(properties: Properties, bound: list[Endpoint], own: list[str], ignored: list[str]) -> list[Endpoint]:
     by_name = {endpoint.name: endpoint for endpoint in bound}
-    missing = [name for name in own if name not in by_name]
-    if missing:
-        raise properties.error(
-            f"controller.listener.names has {', '.join(missing)}, but listeners has only "
-            f"{', '.join(by_name) or 'none'}{suggestion(missing[0], by_name)}",
-            "controller.listener.names",
-            "listeners",
-        )
+    check_listener_names(properties, own, by_name)
     others = [endpoint.name for endpoint in bound if endpoint.name not in own]
     ignored.extend(f"listeners={name}" for name in others)
     return [by_name[name] for name in dict.fromkeys(own)]
@@ -314,6 +305,30 @@ def _tls_config(properties: Properties, listener: str) -> TlsConfig:
     )
 
 
+def read_roles(properties: Properties) -> tuple[str, ...]:
+    """``process.roles``, each once; none if it is missing. ``ConfigError`` for anything but a role."""
+    roles = tuple(dict.fromkeys(properties.list("process.roles")))
+    for role in roles:
+        if role not in ROLES:
+            close = suggestion(role, ROLES)
+            raise properties.error(
+                f"process.roles has {role!r}: it may have broker and controller{close}", "process.roles"
+            )
+    return roles
+
+
+def check_listener_names(properties: Properties, names: Iterable[str], bound: Collection[str]) -> None:
+    """``ConfigError`` if ``controller.listener.names`` has one that ``listeners`` has not."""
+    missing = [name for name in names if name not in bound]
+    if missing:
+        raise properties.error(
+            f"controller.listener.names has {', '.join(missing)}, but listeners has only "
+            f"{', '.join(bound) or 'none'}{suggestion(missing[0], bound)}",
+            "controller.listener.names",
+            "listeners",
+        )
+
+
 def read_integer(properties: Properties, key: str, low: int, high: int) -> int:
     """A whole number in a range; ``ConfigError`` for anything else."""
     text = properties.get(key) or ""
@@ -339,13 +354,12 @@ def _uuid(properties: Properties, key: str) -> Uuid:
         raise properties.error(f"{key}: {error}", key) from None
 
 
-def _is_read(key: str) -> bool:
-    if key.startswith(KEYS["plugin_settings"]):
-        return True
-    if key.startswith(_LISTENER_PREFIX):
-        # listener.name.controller.ssl.client.auth; other listeners' and other settings are Kafka's to read.
-        return True
-    return key in _ALSO_READ or key in _KEYS_READ
+def _listener_and_name(key: str) -> tuple[str, str]:
+    """``listener.name.controller.`` and ``ssl.client.auth``; an empty text and the key if it stands for all."""
+    if not key.startswith(_LISTENER_PREFIX):
+        return "", key
+    name = key.removeprefix(_LISTENER_PREFIX).partition(".")[2]
+    return key.removesuffix(name), name
 
 
 def _variable(key: str) -> str:
@@ -353,4 +367,4 @@ def _variable(key: str) -> str:
 
 
 _PLUGIN_PREFIX = "PLUGIN_"
-_KEYS_READ = frozenset(KEYS.values())
+_TLS_READ = frozenset(key for key in (*KEYS.values(), *_ALSO_READ) if key.startswith("ssl."))

@@ -95,12 +95,20 @@ class Call:
             with self._scope:
                 result = self._function()
                 found = Value(await result if isawaitable(result) else result)
-        except trio.Cancelled:
-            self._deliver(Error(self._node.stopped_error()))
-            raise
-        except BaseException as error:  # the caller's, whatever it is
-            found = Error(error)
+        except BaseException as error:
+            cancelled, raised = _cancelled_part(error)
+            self._deliver(Error(raised or self._node.stopped_error()))
+            if cancelled is not None:
+                raise cancelled from None
+            return
         self._deliver(found)
+
+
+def _cancelled_part(error: BaseException) -> tuple[BaseException | None, BaseException | None]:
+    """What is trio's cancellation of an error, alone or in groups of nurseries, and what is the function's own."""
+    if isinstance(error, BaseExceptionGroup):
+        return error.split(trio.Cancelled)
+    return (error, None) if isinstance(error, trio.Cancelled) else (None, error)
 
 
 async def run_node(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from typing import Self, get_args
+from weakref import WeakMethod
 
 import trio
 
@@ -31,7 +32,16 @@ class Subscription:
         self._missed = 0
         self._ready = trio.Event()
         self._ended = False
-        self._end = listeners.subscribe(wanted | {Stopped}, self._take)
+        taken = WeakMethod(self._take)
+
+        def take(event: NodeEvent) -> None:
+            found = taken()
+            if found is None:  # noticed here, not when it goes: that may be in any thread
+                end()
+            else:
+                found(event)
+
+        self._end = end = listeners.subscribe(wanted | {Stopped}, take)
 
     def _take(self, event: NodeEvent) -> None:
         if type(event) is Stopped:

@@ -23,6 +23,7 @@ from kraftcore.plugins.recipes.codec import pack, unpack
 from kraftcore.plugins.recipes.objects import LockState
 
 _RELEASE_S = 2.0
+_LATE_S = 0.1  # after a lease's end, so that by the leader's clock it is over, too
 _MARGIN = 0.1  # of a lease: what the clocks of the quorum's leaders may differ by
 
 
@@ -131,7 +132,7 @@ class Lock(Recipe):
         asked_at = trio.current_time()
         try:
             token = await self._call("acquire", owner, self.lease_ms, pack(self.info), False)
-        except trio.Cancelled:
+        except BaseException:
             await self._give_up(owner)
             raise
         return Lease(self, owner, token, asked_at) if token else None
@@ -207,7 +208,7 @@ class Observation:
         await trio.lowlevel.checkpoint()
         while (now := lock.peek_holder()) == self._last[0]:
             # A holder that died says nothing: somebody has to let time pass.
-            if await lock._wait_turn(inf if now is None else lock._left_s() + _MARGIN):
+            if await lock._wait_turn(inf if now is None else lock._left_s() + _LATE_S):
                 await lock._call("poke")
         self._last = (now,)
         return now

@@ -123,12 +123,14 @@ class RecipeMachine(StateMachine):
         alone = len(operations) == 1
         undo = moment.undo = None if alone else []
         told = len(moment.changes)
-        touched: list[ObjectState] = []
+        touched: dict[ObjectState, None] = {}
         try:
             reply = Reply(OK, [self._operate(one, moment, alone, touched) for one in operations])
         except Refusal as refusal:
             for inverse, arguments in reversed(undo or ()):
                 inverse(*arguments)
+            for state in touched:
+                state.undone()
             del moment.changes[told:]
             reply = Reply(refusal.status, refusal.text)
         for state in touched:
@@ -136,7 +138,7 @@ class RecipeMachine(StateMachine):
                 self._objects.pop((state.kind, state.name), None)
         return reply
 
-    def _operate(self, one: Any, moment: Moment, alone: bool, touched: list[ObjectState]) -> Any:
+    def _operate(self, one: Any, moment: Moment, alone: bool, touched: dict[ObjectState, None]) -> Any:
         if type(one) is not list or len(one) < 3 or not all(type(part) is str for part in one[:3]):
             raise Refusal(BAD, "an operation has a kind, a name, a verb and arguments")
         kind, name, verb, *arguments = one
@@ -152,7 +154,7 @@ class RecipeMachine(StateMachine):
         state = self._objects.get((kind, name))
         if state is None:
             state = self._objects[kind, name] = made(name)
-        touched.append(state)
+        touched[state] = None
         return function(state, moment, *arguments)
 
     # --- watching -----------------------------------------------------------------------------------------------------

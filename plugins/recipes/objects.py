@@ -94,6 +94,9 @@ class ObjectState:
         """Add rows that ``rows`` gave."""
         raise NotImplementedError
 
+    def undone(self) -> None:
+        """Called once when changes were undone by the inverses that they left."""
+
     def differences(self, before: ObjectState | None) -> list[Any]:
         """What watchers of ``before`` are told when this state takes its place."""
         return [None]
@@ -355,6 +358,7 @@ class SetState(ObjectState):
         super().__init__(name)
         self.members: dict[bytes, int] = {}  # member -> number of its insertion, ascending
         self._inserted = 0
+        self._is_sorted = True
 
     @property
     def is_empty(self) -> bool:
@@ -367,7 +371,13 @@ class SetState(ObjectState):
 
     def _put_back(self, member: bytes, number: int) -> None:
         self.members[member] = number
-        self.members = dict(sorted(self.members.items(), key=lambda item: item[1]))
+        self._is_sorted = False
+
+    def undone(self) -> None:
+        """Put those that are back among the others; sorting for each would hold up the node."""
+        if not self._is_sorted:
+            self.members = dict(sorted(self.members.items(), key=lambda item: item[1]))
+            self._is_sorted = True
 
     def _take_out(self, member: bytes) -> None:
         del self.members[member]

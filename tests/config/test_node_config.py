@@ -138,6 +138,7 @@ def test_numbers_have_a_range_that_is_named(name: str) -> None:
         ({"xyzzy": 5}, "there is no setting xyzzy"),
         ({"listeners": []}, "listeners (listeners) is missing"),
         ({"listeners": "127.0.0.1:9093"}, "give a list"),
+        ({"plugins": "metrics"}, "plugins (kraftcore.plugins) is one text, 'metrics': give a list"),
         ({"listeners": ["9093"]}, "'9093' is no address: write NAME://host:port"),
         ({"listeners": ["h:99999"]}, "ports go up to 65535"),
         ({"listeners": ["::1:9093"]}, "is no address"),

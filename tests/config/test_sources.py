@@ -142,6 +142,11 @@ def test_little_is_needed(load: Any) -> None:
         (PEM + "ssl.truststore.location=/t\nssl.truststore.type=JKS", 11, "ssl.truststore.type is JKS"),
         (SSL + "ssl.keystore.key=----", 8, "put the PEM text into a file and name it in ssl.keystore.location"),
         (PEM + "ssl.client.auth=require", 10, "did you mean required?"),
+        (
+            PEM + "listener.name.controller.ssl.clientauth=required",
+            10,
+            "mean listener.name.controller.ssl.client.auth?",
+        ),
     ],
 )
 def test_what_is_wrong_is_named_with_file_and_line(
@@ -190,6 +195,8 @@ def test_tls(load: Any) -> None:
         BASE + PEM + "listener.name.controller.ssl.keystore.location=/own.pem\nlistener.name.x.ssl.key.password=n\n"
     )
     assert own.tls == TlsConfig(certificate="/own.pem")
+    others = ["listener.name.x.scram-sha-256.sasl.jaas.config", "listener.name.controller.max.connections"]
+    assert load(BASE + "".join(f"{key}=1\n" for key in others)).ignored == tuple(others)
     # An observer connects to controllers by their listener's protocol.
     broker = BASE.replace("roles=controller", "roles=broker").replace("listeners=CONTROLLER", "listeners=PLAINTEXT")
     assert load(broker + PEM).tls == TlsConfig(certificate="/c.pem")

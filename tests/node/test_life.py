@@ -14,6 +14,7 @@ from kraftcore.node import open_node
 from kraftcore.node.events import (
     Committed,
     LeaderChanged,
+    Measured,
     Missed,
     RoleChanged,
     SnapshotRestored,
@@ -21,7 +22,8 @@ from kraftcore.node.events import (
     Stopped,
     VotersChanged,
 )
-from kraftcore.node.plugin import Plugin
+from kraftcore.node.plugin import Listeners, Plugin
+from kraftcore.node.subscription import Subscription
 from kraftcore.raft.roles import Role
 
 
@@ -232,6 +234,20 @@ def test_events_tell_what_happens():
         assert seen[-1] == Stopped(None)
         assert isinstance((await anext(few)), Missed)
         assert isinstance((await anext(few)), Committed)
+
+    run(main)
+
+
+def test_a_forgotten_subscription_costs_nothing():
+    listeners = Listeners([], pytest.fail)
+    kept = Subscription(listeners, [RoleChanged], max_buffered=2)
+    Subscription(listeners, [Measured, RoleChanged], max_buffered=2)  # nobody holds it
+    listeners.tell(Measured(0.1, 1))
+    assert not listeners.wants(Measured)
+    listeners.tell(RoleChanged(Role.LEADER, 1))
+
+    async def main():
+        assert await anext(kept) == RoleChanged(Role.LEADER, 1)
 
     run(main)
 

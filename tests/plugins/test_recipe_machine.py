@@ -302,6 +302,17 @@ def test_values_that_cannot_be_packed_are_named():
     assert unpack(pack({"a": [1, (2,), None, b"x", 1.5]})) == {"a": [1, [2], None, b"x", 1.5]}
 
 
+def test_a_refused_transaction_leaves_a_sets_order_as_it_was():
+    replica = Replica()
+    members = [pack(number) for number in range(20_000)]  # so many that work for each of them with all others hurts
+    replica.ok("set", "s", "update", members)
+    discards = [["set", "s", "discard", member] for member in members[::2]]
+    refused = [*discards, ["set", "s", "pop"], ["set", "s", "add", pack("new")], ["counter", "c", "check", 1]]
+    assert replica.do(*refused).status == CONFLICT
+    assert list(replica.machine.find("set", "s").members) == members
+    assert [replica.ok("set", "s", "pop") for _ in range(2)] == members[:2]
+
+
 def test_a_foreign_snapshot_is_refused():
     for values in ([], [b"x"], [pack(["other", 1, 0, 1])], [pack(["recipes", 1, 0, 1]), pack(["dict", "d"])]):
         with pytest.raises(CorruptDataError, match="recipes"):

@@ -200,6 +200,23 @@ def test_a_lock_has_one_holder_at_a_time():
     on_three_nodes(test)
 
 
+def test_a_try_that_was_cancelled_leaves_no_lease_behind():
+    async def test(cluster):
+        leader, follower = await both(cluster)
+        await recipes.Lock(follower, "l").holder()  # the session is open
+        for number in range(20):
+            lock = recipes.Lock(follower, f"l {number}", lease_ms=60_000)
+            cluster.network.delay_ms = 5
+            with trio.move_on_after(number / 1000):
+                lease = await lock.try_acquire()
+                await lease.release()
+            cluster.network.delay_ms = 0
+            await leader.read_barrier()
+            assert await recipes.Lock(leader, f"l {number}").holder() is None
+
+    on_three_nodes(test)
+
+
 def test_leases_are_renewed_taken_over_and_fenced():
     async def test(cluster):
         leader, follower = await both(cluster)

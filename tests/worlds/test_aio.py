@@ -280,6 +280,22 @@ def test_opening_can_fail_and_can_be_cancelled():
     run(main)
 
 
+def test_an_opening_that_is_cancelled_at_once_does_not_disturb_another():
+    async def main():
+        async def application():
+            async with opened(Lab()) as node:
+                return await node.wait_leader()
+
+        tasks = [asyncio.create_task(application()) for _ in range(2)]
+        await asyncio.sleep(0)
+        tasks[0].cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await tasks[0]
+        assert await tasks[1] == 1
+
+    run(main)
+
+
 def test_every_thread_has_its_own_loop_and_nodes():
     lab = Lab()
     problems = []

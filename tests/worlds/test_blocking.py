@@ -99,6 +99,23 @@ def test_what_a_function_raises_comes_out_as_it_is():
             raise KeyError("mine")
 
 
+def test_a_function_with_a_nursery_is_told_that_the_node_stopped():
+    began = threading.Event()
+
+    async def two():
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(trio.sleep_forever)
+            began.set()
+            await trio.sleep_forever()
+
+    with opened(Lab()) as node:
+        future = node.submit(two)
+        assert began.wait(60)
+        node.stop()
+        with pytest.raises(NodeStoppedError):
+            future.result()
+
+
 class Slow:
     """A function that tells how it went."""
 
@@ -180,6 +197,15 @@ def test_opening_can_fail():
         pass
     with opened(lab) as node:
         assert node.wait_leader() == 1
+
+
+def test_a_loop_that_cannot_begin_is_an_error(monkeypatch):
+    def fail(*_):
+        raise OSError("too many open files")
+
+    monkeypatch.setattr(trio, "run", fail)
+    with pytest.raises(OSError, match="too many"), opened(Lab()):
+        pass
 
 
 def test_the_nodes_own_thread_does_not_wait_for_itself():
