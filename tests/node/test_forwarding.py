@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import trio
 from machines import Values
@@ -9,9 +11,11 @@ from machines import Values
 from kraftcore.core.batch import build_batch
 from kraftcore.errors import NodeStoppedError
 from kraftcore.node.forwarding import LeaderSide
+from kraftcore.node.plugin import Plugin
 from kraftcore.node.proposals import ProposalQueue
 from kraftcore.protocol.error_codes import ErrorCode
-from kraftcore.protocol.messages.produce import ProduceRequest
+from kraftcore.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from kraftcore.protocol.messages.produce import ProduceRequest, ProduceResponse
 from kraftcore.testing import Cluster
 
 
@@ -78,6 +82,36 @@ def test_whoever_asks_a_stopped_node_is_told(kraft_run):
             assert len(told) == 2
             for ask in (append, follower.read_barrier):
                 await expect(ask)
+
+    kraft_run(main)
+
+
+def test_answers_to_something_else_are_none(kraft_run):
+    class Confused(Plugin):
+        asked = 0
+
+        async def produce(self, request, version, origin):
+            Confused.asked += 1
+            return ProduceResponse()
+
+        async def list_offsets(self, request, version, origin):
+            Confused.asked += 1
+            return ListOffsetsResponse()
+
+        @property
+        def handlers(self):
+            return {ProduceRequest: self.produce, ListOffsetsRequest: self.list_offsets}
+
+    async def main():
+        async with Cluster(3, Values, plugins=lambda: [Confused()]) as cluster:
+            await cluster.wait_leader()
+            follower = cluster.followers[0]
+            for ask in (partial(follower.append, b"x", forward=True), follower.read_barrier):
+                Confused.asked = 0
+                with trio.move_on_after(1) as waited:
+                    await ask()
+                assert waited.cancelled_caught
+                assert 2 <= Confused.asked <= 50  # again, with a pause
 
     kraft_run(main)
 
