@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from kafka_lab import OURS
 from served_node import Served, serve
 
 from kraftcore.cli import main
@@ -19,7 +19,6 @@ from kraftcore.protocol.records.remove_topic_record import RemoveTopicRecord
 from kraftcore.protocol.records.topic_record import TopicRecord
 from kraftcore.storage.meta_properties import MetaProperties
 
-KRAFTCORE = [sys.executable, "-P", "-c", "import sys; from kraftcore.cli import main; sys.exit(main())"]
 TOPIC = Uuid(bytes(range(16)))
 ELSEWHERE = Uuid(bytes(range(16, 32)))
 CREATED = encode_metadata_record(TopicRecord(name="caf\N{LATIN SMALL LETTER E WITH ACUTE}", topic_id=TOPIC), 0)
@@ -30,7 +29,7 @@ TORN = CREATED[:6]
 
 
 def command(served: Served, *arguments: object) -> list[str]:
-    return [*KRAFTCORE, "observe", "--bootstrap-controller", served.address, *map(str, arguments)]
+    return [*OURS, "observe", "--bootstrap-controller", served.address, *map(str, arguments)]
 
 
 def observed(served: Served, *arguments: object) -> list[str]:
@@ -49,7 +48,7 @@ def test_records_are_json_lines_as_dump_log_prints_them(served: Served, tmp_path
     lines = observed(served, "--once", "--output", "json", "--directory", tmp_path)
     segment = tmp_path / "__cluster_metadata-0" / "00000000000000000000.log"
     dumped = subprocess.run(
-        [*KRAFTCORE, "dump-log", "--cluster-metadata-decoder", "--output", "json", "--files", str(segment)],
+        [*OURS, "dump-log", "--cluster-metadata-decoder", "--output", "json", "--files", str(segment)],
         capture_output=True,
         text=True,
         check=True,

@@ -6,14 +6,13 @@ import json
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import trio
-from kafka_lab import KafkaLab, KafkaNode, wait_for
+from kafka_lab import OURS, KafkaLab, KafkaNode, wait_for
 from kafka_tools import KafkaTools
 
 from kraftcore import admin
@@ -37,13 +36,15 @@ class Watcher:
     def __init__(self, lab: KafkaLab, directory: Path, output: Path, *arguments: str) -> None:
         self.output = output
         command = [
-            sys.executable,
-            "-P",
-            "-c",
-            "import sys; from kraftcore.cli import main; sys.exit(main())",
+            *OURS,
             "observe",
+            "--bootstrap-controller",
+            lab.controllers,
+            "--directory",
+            str(directory),
+            "--output",
+            "json",
         ]
-        command += ["--bootstrap-controller", lab.controllers, "--directory", str(directory), "--output", "json"]
         with output.open("wb") as out:
             self.process = subprocess.Popen([*command, *arguments], stdout=out, stderr=subprocess.PIPE)
 
