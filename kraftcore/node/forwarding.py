@@ -211,6 +211,7 @@ class LeaderSide:
         self._answer_produce(ticket, request, ErrorCode.INVALID_REQUEST)
 
     def _append(self, request: ProduceRequest, records: Any, ticket: Ticket) -> None:
+        node = self._node
         try:
             batch: RecordBatch = validate_batch(records or b"")
             values = batch.values()
@@ -223,7 +224,7 @@ class LeaderSide:
             if proposal is None:
                 if self._queue.is_full:
                     raise OverloadedError(f"{self._queue.bytes_in_flight} bytes are in flight")
-                proposal = Proposal(values, batch.size, True, *key)
+                proposal = Proposal(values, node.size_of(values), True, *key)  # it came compressed, perhaps
                 self._submit(proposal, key)
             proposal.add_done_callback(lambda done: self._produced(ticket, request, done))
         except RemoteProtocolError as error:
