@@ -17,16 +17,16 @@ from kraftcore.admin.results import (
 )
 from kraftcore.admin.router import BROKERS, CONTROLLERS, NoAnswer, Router, Tries, raise_refusal, refusal, to_cluster
 from kraftcore.config.addresses import parse_address
-from kraftcore.core.batch import build_batch
 from kraftcore.core.uuid import METADATA_TOPIC_ID, Uuid
 from kraftcore.errors import LocalError, RefusedError, RemoteProtocolError, UnreachableError
+from kraftcore.protocol.appending import append_answer, append_request
 from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from kraftcore.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kraftcore.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from kraftcore.protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse, ReplicaState
-from kraftcore.protocol.messages.produce import ProduceRequest, ProduceResponse
+from kraftcore.protocol.messages.produce import ProduceResponse
 from kraftcore.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from kraftcore.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 from kraftcore.raft.quorum import Endpoint
@@ -237,7 +237,7 @@ class AdminClient:
         client_id: int,
         sequence: int,
         topic_id: Uuid = METADATA_TOPIC_ID,
-    ) -> int | None:
+    ) -> int:
         """Append records to a quorum of kraftcore nodes; returns when they are committed. Kafka's controllers refuse.
 
         Tried again until it is answered, and applied once: ``client_id`` and ``sequence`` as in ``Node.append_many``.
@@ -250,43 +250,31 @@ class AdminClient:
             topic_id: of the log.
 
         Returns:
-            The first record's offset; None if it was appended before and the node no longer knows where.
+            The first record's offset.
 
         Raises:
             LocalError: the quorum's topic is another, or ``client_id`` or ``sequence`` is out of range.
             RefusedError: the records are no good (INVALID_RECORD).
         """
-        batch = build_batch(
+        request = append_request(
             values,
+            topic=self._topic,
+            topic_id=topic_id,
+            client_id=client_id,
+            sequence=sequence,
             timestamp_ms=time.time_ns() // 1_000_000,
-            producer_id=client_id,
-            producer_epoch=0,
-            base_sequence=sequence,
-        )
-        data = ProduceRequest.TopicProduceData
-        part = data.PartitionProduceData(index=0, records=batch)
-        request = ProduceRequest(
-            acks=-1,
             timeout_ms=self._router.request_timeout_ms,
-            topic_data=[data(name=self._topic, topic_id=topic_id, partition_data=[part])],
         )
-
-        def answer(response: ProduceResponse) -> ProduceResponse.TopicProduceResponse.PartitionProduceResponse:
-            found = [part for topic in response.responses for part in topic.partition_responses]
-            if len(found) != 1:
-                raise RemoteProtocolError("the answer is not about one partition")
-            return found[0]
 
         def check(response: ProduceResponse) -> None:
-            found = answer(response)
+            found = append_answer(response)
             if found.error_code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID):
                 raise LocalError(f"the quorum's log is another topic than {self._topic} with id {topic_id}")
-            if found.error_code != ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
-                raise_refusal(found.error_code, found.error_message)
+            raise_refusal(found.error_code, found.error_message)
 
         response = await self._router.call("append", request, ProduceResponse, check, retry_refusals=True)
-        offset = answer(response).base_offset
-        return offset if offset >= 0 else None
+        offset: int = append_answer(response).base_offset
+        return offset
 
     async def describe_features(self, *, node_id: int | None = None) -> FeatureDescription:
         """Learn which feature levels a node supports, and which are in force.

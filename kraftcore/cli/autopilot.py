@@ -138,13 +138,19 @@ async def _fly(
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async with admin.connect(bootstrap_controllers=controllers, tls=tls, timing=connection.timing()) as client:
             pilot = Pilot(client, Watcher(client, controllers), policy, apply=apply)
+            failure: OSError | None = None
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(_obey, signals, nursery.cancel_scope)
-                if once:
-                    printer.tell(await pilot.step())
-                else:
-                    await pilot.run(printer.tell, int(interval_s * 1000))
+                try:
+                    if once:
+                        printer.tell(await pilot.step())
+                    else:
+                        await pilot.run(printer.tell, int(interval_s * 1000))
+                except OSError as error:
+                    failure = error  # outside the nursery, which would wrap it in a group
                 nursery.cancel_scope.cancel()
+            if failure is not None:
+                raise failure
 
 
 async def _obey(signals: Any, scope: trio.CancelScope) -> None:

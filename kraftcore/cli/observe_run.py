@@ -240,9 +240,9 @@ def _write(data: bytes) -> None:
 
 def _text(record: dict[str, Any]) -> str:
     time = record.get("timestamp", -1)
-    when = (
-        datetime.fromtimestamp(time / 1000, UTC).isoformat(sep=" ", timespec="milliseconds")[:23] if time > 0 else "-"
-    )
+    when = "-"
+    if 0 < time < TIME_MAX_MS:
+        when = datetime.fromtimestamp(time / 1000, UTC).isoformat(sep=" ", timespec="milliseconds")[:23]
     payload = record.get("payload")
     raw = _quoted(payload if payload is not None else record.get("payloadBase64"))
     if "controlType" in record:

@@ -14,7 +14,7 @@ import trio
 
 from kraftcore.cli.server_state import MetadataRecords
 from kraftcore.core.uuid import Uuid
-from kraftcore.errors import NotLeaderError, OutcomeUnknownError
+from kraftcore.errors import LocalError, NodeStoppedError, NotLeaderError, OutcomeUnknownError
 from kraftcore.node import Node
 from kraftcore.node.plugin import Handler, Plugin
 from kraftcore.protocol.error_codes import ErrorCode
@@ -90,9 +90,12 @@ class Registration(Plugin):
         self, request: ControllerRegistrationRequest, version: int, origin: Origin
     ) -> ControllerRegistrationResponse:
         node = self._node
-        if node is not None and node.is_leader and await self._write(node, request):
-            node.administration.remember(request)
-            return ControllerRegistrationResponse()
+        try:
+            if node is not None and node.is_leader and await self._write(node, request):
+                node.administration.remember(request)
+                return ControllerRegistrationResponse()
+        except LocalError as refused:  # its record would be too large
+            return ControllerRegistrationResponse(error_code=ErrorCode.INVALID_REQUEST, error_message=str(refused))
         error = ErrorCode.NOT_CONTROLLER
         return ControllerRegistrationResponse(error_code=error, error_message=error.message)
 
@@ -121,7 +124,7 @@ class Registration(Plugin):
         )
         try:
             await node.append(encode_metadata_record(record, 0))
-        except (NotLeaderError, OutcomeUnknownError):
+        except (NotLeaderError, OutcomeUnknownError, NodeStoppedError):
             return False
         return True
 

@@ -13,12 +13,13 @@ a Fetch, which waits for news; and a Fetch, without which nothing is committed, 
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import trio
 
-from kraftcore.core.batch import RecordBatch, build_batch, validate_batch
+from kraftcore.core.batch import RecordBatch, validate_batch
 from kraftcore.errors import (
     KraftError,
     LocalError,
@@ -33,6 +34,7 @@ from kraftcore.node.driver import Ticket
 from kraftcore.node.inbox import Respond
 from kraftcore.node.outbox import FORWARDS
 from kraftcore.node.proposals import AppendedMany, Proposal, ProposalQueue
+from kraftcore.protocol.appending import append_answer, append_request
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
@@ -44,7 +46,6 @@ if TYPE_CHECKING:
     from kraftcore.node.node import Node
 
 LATEST = -1  # ListOffsets: the high watermark
-_ALL = -1  # Produce: answer when every in-sync replica has it
 _RETRY_S = 0.02
 
 
@@ -102,25 +103,18 @@ class Forwarder:
                     continue
                 proposal.succeed(found)
                 return
-            batch = build_batch(
-                values, timestamp_ms=node.now_ms(), producer_id=number, producer_epoch=0, base_sequence=sequence
-            )
-            data = ProduceRequest.TopicProduceData
-            request = ProduceRequest(
-                acks=_ALL,
+            request = append_request(
+                values,
+                topic=node.config.topic,
+                topic_id=node.config.topic_id,
+                client_id=number,
+                sequence=sequence,
+                timestamp_ms=node.now_ms(),
                 timeout_ms=node.config.request_timeout_ms,
-                topic_data=[
-                    data(
-                        name=node.config.topic,
-                        topic_id=node.config.topic_id,
-                        partition_data=[data.PartitionProduceData(index=0, records=batch)],
-                    )
-                ],
             )
-            answer = await self._ask_leader(request)
-            if answer is None:
+            part = await self._ask_leader(request, append_answer)
+            if part is None:
                 continue
-            part = answer.responses[0].partition_responses[0]
             if part.error_code == ErrorCode.NONE:
                 # Committed; applied here soon, unless a snapshot takes the place of the records.
                 await node.wait_applied(part.base_offset + len(values))
@@ -148,15 +142,14 @@ class Forwarder:
             topic = ListOffsetsRequest.ListOffsetsTopic
             wanted = topic.ListOffsetsPartition(partition_index=0, timestamp=LATEST)
             request = ListOffsetsRequest(replica_id=-1, topics=[topic(name=node.config.topic, partitions=[wanted])])
-            answer = await self._ask_leader(request)
-            if answer is not None:
-                part = answer.topics[0].partitions[0]
+            part = await self._ask_leader(request, _offset_answer)
+            if part is not None:
                 if part.error_code == ErrorCode.NONE:
                     return int(part.offset)
                 await trio.sleep(_RETRY_S)
 
-    async def _ask_leader(self, request: Request) -> Any:
-        """The leader's answer; None after a pause if there is none now."""
+    async def _ask_leader(self, request: Request, read: Callable[[Any], Any]) -> Any:
+        """What ``read`` finds in the leader's answer; None after a pause if there is none now."""
         node = self._node
         node.check_running()
         endpoint = node.leader_endpoint
@@ -166,10 +159,18 @@ class Forwarder:
             await trio.lowlevel.checkpoint()
             return None
         answer = await node.ask(endpoint.host, endpoint.port, request, node.config.request_timeout_ms, FORWARDS)
-        if isinstance(answer, Failure):
-            await trio.sleep(_RETRY_S)
-            return None
-        return answer
+        if not isinstance(answer, Failure):
+            with suppress(RemoteProtocolError):  # an answer to something else is none
+                return read(answer)
+        await trio.sleep(_RETRY_S)
+        return None
+
+
+def _offset_answer(answer: ListOffsetsResponse) -> Any:
+    found = [part for topic in answer.topics for part in topic.partitions]
+    if len(found) != 1:
+        raise RemoteProtocolError(f"the answer to a read barrier is about {len(found)} partitions, not one")
+    return found[0]
 
 
 _ASK_AGAIN = {
@@ -210,6 +211,7 @@ class LeaderSide:
         self._answer_produce(ticket, request, ErrorCode.INVALID_REQUEST)
 
     def _append(self, request: ProduceRequest, records: Any, ticket: Ticket) -> None:
+        node = self._node
         try:
             batch: RecordBatch = validate_batch(records or b"")
             values = batch.values()
@@ -222,7 +224,7 @@ class LeaderSide:
             if proposal is None:
                 if self._queue.is_full:
                     raise OverloadedError(f"{self._queue.bytes_in_flight} bytes are in flight")
-                proposal = Proposal(values, batch.size, True, *key)
+                proposal = Proposal(values, node.size_of(values), True, *key)  # it came compressed, perhaps
                 self._submit(proposal, key)
             proposal.add_done_callback(lambda done: self._produced(ticket, request, done))
         except RemoteProtocolError as error:

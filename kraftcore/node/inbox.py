@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
 import trio
 
 from kraftcore.errors import RemoteProtocolError
 from kraftcore.node.driver import Driver, Ticket
-from kraftcore.node.plugin import Handler
+from kraftcore.node.plugin import Handler, Plugin
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.frames import decode_request
 from kraftcore.protocol.messages.add_raft_voter import AddRaftVoterRequest
@@ -26,6 +27,8 @@ from kraftcore.protocol.registry import api_of
 from kraftcore.protocol.schema import Request
 from kraftcore.raft.events import Received
 from kraftcore.transports.base import Origin, Reply
+
+_logger = logging.getLogger("kraftcore.node")
 
 CONSENSUS: frozenset[type[Request]] = frozenset(
     {
@@ -51,7 +54,7 @@ class Inbox:
     Args:
         driver: gets what is the consensus's.
         own: what the node itself answers.
-        plugins: what plugins answer; each request runs in a task of its own.
+        plugins: what they answer they answer instead of the node; each request runs in a task of its own.
         nursery: for those tasks.
         features: fills the feature fields of ApiVersions answers.
         note: gets a line for people when a request cannot be read.
@@ -61,18 +64,18 @@ class Inbox:
         self,
         driver: Driver,
         own: Mapping[type[Request], Respond],
-        plugins: Mapping[type[Request], Handler],
+        plugins: Iterable[Plugin],
         nursery: trio.Nursery,
         features: Callable[[ApiVersionsResponse], None],
         note: Callable[[str], None],
     ) -> None:
         self._driver = driver
-        self._own = own
-        self._plugins = plugins
+        self._plugins = {kind: (plugin, handler) for plugin in plugins for kind, handler in plugin.handlers.items()}
+        self._own = {kind: respond for kind, respond in own.items() if kind not in self._plugins}
         self._nursery = nursery
         self._features = features
         self._note = note
-        served = {*CONSENSUS, *own, *plugins, ApiVersionsRequest}
+        served = {*CONSENSUS, *own, *self._plugins, ApiVersionsRequest}
         self._versions = [
             ApiVersionsResponse.ApiVersion(api_key=key, min_version=oldest, max_version=newest)
             for key, oldest, newest in sorted(map(api_of, served))
@@ -97,7 +100,7 @@ class Inbox:
         elif kind in self._own:
             self._own[kind](message, version, ticket)
         elif kind in self._plugins:
-            self._nursery.start_soon(self._ask_plugin, self._plugins[kind], message, origin, ticket)
+            self._nursery.start_soon(self._ask_plugin, *self._plugins[kind], message, origin, ticket)
         else:
             self._note(f"{origin.peer} sent a {kind.__name__}, which this node does not serve")
             reply(None)
@@ -112,9 +115,14 @@ class Inbox:
         self._features(response)
         ticket.answer(response)
 
-    async def _ask_plugin(self, handler: Handler, message: Request, origin: Origin, ticket: Ticket) -> None:
+    async def _ask_plugin(
+        self, plugin: Plugin, handler: Handler, message: Request, origin: Origin, ticket: Ticket
+    ) -> None:
         try:
             ticket.answer(await handler(message, ticket.version, origin))
         except Exception as error:
             ticket.reply(None)
-            self._driver.fail(error)
+            if plugin.participates:
+                self._driver.fail(error)
+            else:  # the request may be to blame: the next one is answered
+                _logger.exception("plugin %s raised on a %s", plugin.name, type(message).__name__)

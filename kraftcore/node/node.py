@@ -44,7 +44,7 @@ from kraftcore.node.forwarding import Forwarder, LeaderSide
 from kraftcore.node.home import Home
 from kraftcore.node.inbox import Inbox
 from kraftcore.node.outbox import OTHERS, Outbox
-from kraftcore.node.plugin import Handler, Listeners, Plugin
+from kraftcore.node.plugin import Listeners, Plugin
 from kraftcore.node.proposals import RECORD_OVERHEAD, Appended, AppendedMany, Group, Proposal, ProposalQueue
 from kraftcore.node.pump import Pump
 from kraftcore.node.sessions import SEQUENCE_MAX, producer_id_of
@@ -128,14 +128,9 @@ class Node:
         self._pump = Pump(self._queue, self._driver, self._clock, config.append_linger_ms, self._has_backlog)
         self._snapshotting = Snapshotting(self, config.cleaning_config(), log, home.store)
         self._forwarder = Forwarder(self)
-        handlers: dict[type[Request], Handler] = {}
-        for plugin in plugins:
-            handlers.update(plugin.handlers)
         self.administration = administration = Administration(self)
         own = administration.handlers | LeaderSide(self, self._queue).handlers
-        for kind in handlers:
-            own.pop(kind, None)  # a plugin knows better
-        self.inbox = Inbox(self._driver, own, handlers, nursery, administration.describe_features, self._note)
+        self.inbox = Inbox(self._driver, own, plugins, nursery, administration.describe_features, self._note)
         self.is_leader = False
         self._accepts = False  # proposals: it leads, and does not stop
         self._role: tuple[Role, int] | None = None

@@ -56,15 +56,22 @@ class Outbox:
         client_id: goes into every request's header.
         software_version: told to peers by ApiVersions.
         note: gets a line for people when a peer breaks the protocol.
+        seen: gets every answer that can be read, before whoever waits for it.
     """
 
     def __init__(
-        self, transport: Transport, client_id: str, software_version: str, note: Callable[[str], None]
+        self,
+        transport: Transport,
+        client_id: str,
+        software_version: str,
+        note: Callable[[str], None],
+        seen: Callable[[Struct], None] | None = None,
     ) -> None:
         self._transport = transport
         self._client_id = client_id
         self._software_version = software_version
         self._note = note
+        self._seen = seen
         self._peers: dict[Address, _Peer] = {}
         self._correlation_id = 0
 
@@ -143,6 +150,8 @@ class Outbox:
             self._note(f"an answer of {peer.address} cannot be read: {error}")
             done(Failure.OTHER)
             return
+        if self._seen is not None:
+            self._seen(message)
         done(message)
 
     # --- versions -----------------------------------------------------------------------------------------------------

@@ -25,8 +25,9 @@ Handler: TypeAlias = Callable[[Any, int, Origin], Awaitable[Response]]
 class Plugin:
     """Base class of plugins.
 
-    An observer (``participates`` is False) can never hurt its node: one that raises is dropped with a log line. A
-    participant is part of what the node promises; if it raises, the node stops.
+    An observer (``participates`` is False) can never hurt its node: one that raises is dropped with a log line; if it
+    was a handler, only the asker's connection is. A participant is part of what the node promises; if it raises, the
+    node stops.
 
     Attributes:
         name: for people and logs.

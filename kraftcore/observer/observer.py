@@ -7,19 +7,19 @@ import os
 import random
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import trio
 
 from kraftcore import __version__
 from kraftcore.core.log import Log
+from kraftcore.core.struct import Struct
 from kraftcore.core.uuid import METADATA_TOPIC_ID
 from kraftcore.errors import LocalError, NodeStoppedError, StorageError
 from kraftcore.node.clock import Clock
 from kraftcore.node.driver import Aftermath, Driver
 from kraftcore.node.home import Home
-from kraftcore.node.outbox import CONSENSUS, OTHERS, Done, Outbox
+from kraftcore.node.outbox import OTHERS, Outbox
 from kraftcore.observer.keeping import Keeper
 from kraftcore.observer.streams import Batches, Records
 from kraftcore.protocol.error_codes import ErrorCode
@@ -104,7 +104,7 @@ class Observer:
             verify_snapshot=_verify,
         )
         self._clock = Clock()
-        self._outbox = _WatchedOutbox(transport, "kraftcore-observer", __version__, self._note, self._look)
+        self._outbox = Outbox(transport, "kraftcore-observer", __version__, self._note, self._look)
         self._driver = Driver(
             self._replica,
             home.log,
@@ -235,7 +235,7 @@ class Observer:
         await done.wait()
         return answers[0]
 
-    def _look(self, answer: Any) -> None:
+    def _look(self, answer: Struct) -> None:
         """Every answer, before the replica gets it."""
         if isinstance(answer, FetchResponse):
             if answer.error_code == ErrorCode.INCONSISTENT_CLUSTER_ID:
@@ -282,35 +282,6 @@ class Observer:
             self._home.close()
         except (LocalError, StorageError) as error:
             self.error = self.error or error
-
-
-class _WatchedOutbox(Outbox):
-    def __init__(
-        self,
-        transport: Transport,
-        client_id: str,
-        software_version: str,
-        note: Callable[[str], None],
-        look: Callable[[Any], None],
-    ) -> None:
-        super().__init__(transport, client_id, software_version, note)
-        self._look = look
-
-    def send(
-        self,
-        host: str,
-        port: int,
-        message: Request,
-        timeout_ms: int,
-        done: Done,
-        min_version: int = 0,
-        lane: int = CONSENSUS,
-    ) -> None:
-        super().send(host, port, message, timeout_ms, partial(self._pass_on, done), min_version, lane)
-
-    def _pass_on(self, done: Done, answer: Any) -> None:
-        self._look(answer)
-        done(answer)
 
 
 def _verify(reader: Any) -> None:

@@ -97,9 +97,14 @@ async def _running(
     config: RaftConfig, home: Home, directory: str, transport: Transport, cleaning: CleaningConfig
 ) -> AsyncIterator[Observer]:
     raised: BaseException | None = None
+    body = trio.CancelScope()
+    try:
+        observer = Observer(config, home, directory, transport, body.cancel, cleaning)
+    except BaseException:
+        home.close()
+        raise
     async with trio.open_nursery() as nursery:
-        with trio.CancelScope() as body:
-            observer = Observer(config, home, directory, transport, body.cancel, cleaning)
+        with body:
             try:
                 observer.begin(nursery)
                 yield observer

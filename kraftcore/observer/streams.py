@@ -43,6 +43,7 @@ class Batches:
     """What ``Observer.batches`` returns. Iterating raises:
 
     NodeStoppedError: the observer ended; its ``__cause__`` says why, None if it was closed.
+    LocalError: the snapshot that would come next is gone from the mirror.
     CorruptDataError, StorageError: the mirror cannot be read.
     """
 

@@ -19,6 +19,7 @@ from kraftcore.errors import KraftError
 from kraftcore.plugins.autopilot.model import Replica, State
 from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.raft.quorum import Endpoint
+from kraftcore.transports.base import Address
 
 PATIENCE_S = 2  # with one node
 Place = tuple[str, int]
@@ -94,10 +95,8 @@ class Watcher:
         found: dict[Place, ClusterDescription] = {}
 
         async def ask(place: Place) -> None:
-            host, port = place
-            where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
             with trio.move_on_after(PATIENCE_S), suppress(KraftError):  # no answer: that is what there is to know
-                found[place] = await self._client.describe_cluster_from(where)
+                found[place] = await self._client.describe_cluster_from(str(Address(*place)))
 
         async with trio.open_nursery() as nursery:
             for place in places:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from kafka_lab import OURS
 from served_node import Served, serve
 
 from kraftcore.cli import main
@@ -50,3 +52,13 @@ def test_a_quorum_that_cannot_be_looked_at_is_an_error(capsys: pytest.CaptureFix
 def test_wrong_usage_is_said(served: Served, capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
     assert once(served, *arguments) == 2
     assert arguments[0] in capsys.readouterr().err
+
+
+def test_a_reader_that_goes_away_ends_it(served: Served) -> None:
+    command = [*OURS, "autopilot", "run", "--bootstrap-controller", served.address]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
+        assert process.wait(20) == 141

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from kafka_lab import OURS
 from served_node import Served, serve
 
 from kraftcore.cli import main
+from kraftcore.cli.observe_run import _text
 from kraftcore.core.uuid import Uuid
 from kraftcore.protocol.metadata import encode_metadata_record
 from kraftcore.protocol.records.remove_topic_record import RemoveTopicRecord
 from kraftcore.protocol.records.topic_record import TopicRecord
 from kraftcore.storage.meta_properties import MetaProperties
 
-KRAFTCORE = [sys.executable, "-P", "-c", "import sys; from kraftcore.cli import main; sys.exit(main())"]
 TOPIC = Uuid(bytes(range(16)))
 ELSEWHERE = Uuid(bytes(range(16, 32)))
 CREATED = encode_metadata_record(TopicRecord(name="caf\N{LATIN SMALL LETTER E WITH ACUTE}", topic_id=TOPIC), 0)
@@ -29,7 +29,7 @@ TORN = CREATED[:6]
 
 
 def command(served: Served, *arguments: object) -> list[str]:
-    return [*KRAFTCORE, "observe", "--bootstrap-controller", served.address, *map(str, arguments)]
+    return [*OURS, "observe", "--bootstrap-controller", served.address, *map(str, arguments)]
 
 
 def observed(served: Served, *arguments: object) -> list[str]:
@@ -48,7 +48,7 @@ def test_records_are_json_lines_as_dump_log_prints_them(served: Served, tmp_path
     lines = observed(served, "--once", "--output", "json", "--directory", tmp_path)
     segment = tmp_path / "__cluster_metadata-0" / "00000000000000000000.log"
     dumped = subprocess.run(
-        [*KRAFTCORE, "dump-log", "--cluster-metadata-decoder", "--output", "json", "--files", str(segment)],
+        [*OURS, "dump-log", "--cluster-metadata-decoder", "--output", "json", "--files", str(segment)],
         capture_output=True,
         text=True,
         check=True,
@@ -75,6 +75,16 @@ def test_text_is_for_people(served: Served) -> None:
     assert "REMOVE_TOPIC_RECORD" in removed
     assert all("UNKNOWN" in line for line in (unknown, newer, torn))
     assert all(each.isprintable() for each in (created, removed, unknown, newer, torn))
+
+
+@pytest.mark.parametrize("timestamp", [-1, 0, 253_402_300_800_000, 2**63 - 1, -(2**63)])
+def test_times_that_are_none_are_a_dash(timestamp: int) -> None:
+    """Whoever wrote the record chose them."""
+    assert _text({"offset": 7, "timestamp": timestamp, "payload": "x"}).split()[:3] == ["7", "-", "record"]
+
+
+def test_times_go_to_the_year_9999() -> None:
+    assert "9999-12-31 23:59:59" in _text({"offset": 7, "timestamp": 253_402_300_799_999, "payload": "x"})
 
 
 def test_types_and_offsets_choose(served: Served) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,13 +12,11 @@ from typing import Any
 
 import pytest
 import trio
-from kafka_lab import KafkaLab, KafkaNode, wait_for
+from kafka_lab import OURS, KafkaLab, KafkaNode, wait_for
 from kafka_tools import KafkaTools
 
 from kraftcore import admin
 from kraftcore.admin import QuorumDescription
-
-KRAFTCORE = [sys.executable, "-P", "-c", "import sys; from kraftcore.cli import main; sys.exit(main())"]
 
 
 def quorum_of(lab: KafkaLab) -> QuorumDescription:
@@ -37,7 +34,7 @@ def voters_of(lab: KafkaLab) -> dict[int, str]:
 def command(lab: KafkaLab, *arguments: str) -> list[str]:
     everybody = ",".join(node.address for node in lab.nodes.values())
     where = ["--bootstrap-controller", everybody, "--dead-after", "6", "--output", "json"]
-    return [*KRAFTCORE, "autopilot", "run", *where, *arguments]
+    return [*OURS, "autopilot", "run", *where, *arguments]
 
 
 def look(lab: KafkaLab) -> list[dict[str, Any]]:

@@ -7,40 +7,21 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-import trio
 from kafka_lab import KafkaLab, KafkaNode, KraftcoreNode, wait_for
 from kafka_tools import KafkaTools
 from proposals import end_offset, log_folder, log_of, opening, propose, setting
 
-from kraftcore import admin
-from kraftcore.errors import KraftError
-
-QUICK = admin.Timing(call_timeout_ms=2000)
-
-
-def describe(lab: KafkaLab) -> admin.QuorumDescription | None:
-    """What the leader says now; None while there is none."""
-
-    async def ask() -> admin.QuorumDescription:
-        async with admin.connect(bootstrap_controllers=lab.bootstrap, timing=QUICK) as client:
-            return await client.describe_quorum()
-
-    try:
-        return trio.run(ask)
-    except KraftError:
-        return None
-
 
 def wait_leader(lab: KafkaLab, *ids: int) -> int:
     def leader() -> int:
-        found = describe(lab)
+        found = lab.describe()
         return found.leader_id if found is not None and found.high_watermark >= 0 and found.leader_id in ids else 0
 
     return wait_for(f"one of {ids} to lead", leader)
 
 
 def is_observed(lab: KafkaLab, node_id: int) -> bool:
-    found = describe(lab)
+    found = lab.describe()
     return found is not None and node_id in {each.key.id for each in found.observers}
 
 
@@ -88,7 +69,7 @@ def test_kafka_follows_a_kraftcore_leader(kafka: KafkaTools, tmp_path: Path) -> 
         wait_equal([ours, *theirs], end)
         for node in theirs:
             done(lab, "quorum", "--command-config", node.config, "add-controller")
-        found = describe(lab)
+        found = lab.describe()
         assert found is not None
         assert {each.key.id for each in found.voters} == {1, 2, 3}
         assert {str(each.key.directory_id) for each in found.voters} == {each.directory_id for each in (ours, *theirs)}
@@ -133,7 +114,7 @@ def test_a_mixed_static_quorum_becomes_dynamic(kafka: KafkaTools, tmp_path: Path
         else:
             wait_leader(lab, 3)
             ours[1].start().wait_listening()
-        found = describe(lab)
+        found = lab.describe()
         assert found is not None
         assert all(not each.key.has_directory for each in found.voters)
         assert lab.tool(
@@ -157,7 +138,7 @@ def test_a_mixed_static_quorum_becomes_dynamic(kafka: KafkaTools, tmp_path: Path
             wait_for("every voter to have told what it supports", upgraded, timeout_s=15)
         except TimeoutError:
             raise AssertionError(said[-1]) from None
-        found = describe(lab)
+        found = lab.describe()
         assert found is not None
         assert {(each.key.id, str(each.key.directory_id)) for each in found.voters} == {
             (number, node.directory_id) for number, node in enumerate(nodes, 1)
@@ -166,7 +147,7 @@ def test_a_mixed_static_quorum_becomes_dynamic(kafka: KafkaTools, tmp_path: Path
         done(lab, "quorum", "remove-controller", "-i", 2, "-d", ours[1].directory_id)
         wait_for("the removed one to watch", lambda: is_observed(lab, 2))
         done(lab, "quorum", "--command-config", ours[1].config, "add-controller")
-        found = describe(lab)
+        found = lab.describe()
         assert found is not None
         wait_equal(nodes, found.high_watermark)
         assert_alive(*nodes)
@@ -193,7 +174,7 @@ def test_directories_change_hands(kafka: KafkaTools, tmp_path: Path) -> None:
         for turn, (node, how) in enumerate(turns):
             node.start().wait_listening()
             wait_leader(lab, 1)
-            found = describe(lab)
+            found = lab.describe()
             assert found is not None
             assert found.leader_epoch > epoch
             epoch = found.leader_epoch

@@ -9,34 +9,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-import trio
 from kafka_lab import HOST, KafkaLab, KafkaNode, free_port, new_uuid, wait_for
 from kafka_tools import KafkaTools
 from partition_files import check_equal
 
-from kraftcore import admin
-from kraftcore.errors import KraftError
-
 RELUCTANT = {"kraftcore_reluctant": "true"}
 AUTO_JOIN = {"controller_quorum_auto_join_enable": "true"}
-QUICK = admin.Timing(call_timeout_ms=2000)
-
-
-def describe(lab: KafkaLab) -> admin.QuorumDescription | None:
-    """What the leader says now; None while there is none."""
-
-    async def ask() -> admin.QuorumDescription:
-        async with admin.connect(bootstrap_controllers=lab.bootstrap, timing=QUICK) as client:
-            return await client.describe_quorum()
-
-    try:
-        return trio.run(ask)
-    except KraftError:
-        return None
 
 
 def voters(lab: KafkaLab) -> set[tuple[int, str]]:
-    found = describe(lab)
+    found = lab.describe()
     return set() if found is None else {(each.key.id, str(each.key.directory_id)) for each in found.voters}
 
 
@@ -50,7 +32,7 @@ def wait_voters(lab: KafkaLab, *nodes: KafkaNode) -> None:
 
 def wait_leader(lab: KafkaLab, *nodes: KafkaNode) -> KafkaNode:
     def leads() -> KafkaNode | None:
-        found = describe(lab)
+        found = lab.describe()
         return next((node for node in nodes if found is not None and key(node)[0] == found.leader_id), None)
 
     return wait_for(f"one of {[node.name for node in nodes]} to lead", leads)
@@ -58,10 +40,10 @@ def wait_leader(lab: KafkaLab, *nodes: KafkaNode) -> KafkaNode:
 
 def wait_commits(lab: KafkaLab) -> int:
     """The active controller writes a record every half second: wait until two of them are committed."""
-    begin = wait_for("a leader", lambda: describe(lab)).high_watermark
+    begin = wait_for("a leader", lambda: lab.describe()).high_watermark
 
     def moved() -> int:
-        found = describe(lab)
+        found = lab.describe()
         return found.high_watermark if found is not None and found.high_watermark > begin + 1 else 0
 
     return wait_for("commits", moved)
@@ -71,7 +53,7 @@ def wait_committed(lab: KafkaLab) -> int:
     """Wait until the voters have everything; a leader of ours writes nothing of its own."""
 
     def done() -> int:
-        found = describe(lab)
+        found = lab.describe()
         ends = [-1] if found is None else [each.log_end_offset for each in found.voters]
         return min(ends) if found is not None and min(ends) >= found.high_watermark == found.end_offset else 0
 
@@ -79,7 +61,7 @@ def wait_committed(lab: KafkaLab) -> int:
 
 
 def observers(lab: KafkaLab) -> set[tuple[int, str]]:
-    found = describe(lab)
+    found = lab.describe()
     return set() if found is None else {(each.key.id, str(each.key.directory_id)) for each in found.observers}
 
 
@@ -145,9 +127,9 @@ def test_a_voter_of_ours(pair: KafkaLab) -> None:
     other.kill()
     wait_commits(pair)
     ours.signal(signal.SIGSTOP)
-    before = describe(pair)
+    before = pair.describe()
     time.sleep(1.2)  # two records of the active controller, well before it gives up for want of a majority
-    after = describe(pair)
+    after = pair.describe()
     ours.signal(signal.SIGCONT)
     assert before is not None
     assert after is not None
@@ -282,7 +264,7 @@ def wait_endpoints(lab: KafkaLab, node: KafkaNode, wanted: set[tuple[str, int]])
     """Wait until the leader has a voter's listeners, by name and port."""
 
     def told() -> bool:
-        found = describe(lab)
+        found = lab.describe()
         known = () if found is None else found.endpoints.get(key(node)[0], ())
         return {(each.name, each.port) for each in known} == wanted
 

@@ -6,18 +6,17 @@ import json
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import trio
-from kafka_lab import KafkaLab, KafkaNode, wait_for
+from kafka_lab import OURS, KafkaLab, KafkaNode, wait_for
 from kafka_tools import KafkaTools
+from partition_files import batches
 
 from kraftcore import admin
-from kraftcore.core.batch import iter_batches
 
 VOTERS = [1, 2, 3]
 BROKER = 10
@@ -37,13 +36,15 @@ class Watcher:
     def __init__(self, lab: KafkaLab, directory: Path, output: Path, *arguments: str) -> None:
         self.output = output
         command = [
-            sys.executable,
-            "-P",
-            "-c",
-            "import sys; from kraftcore.cli import main; sys.exit(main())",
+            *OURS,
             "observe",
+            "--bootstrap-controller",
+            lab.controllers,
+            "--directory",
+            str(directory),
+            "--output",
+            "json",
         ]
-        command += ["--bootstrap-controller", lab.controllers, "--directory", str(directory), "--output", "json"]
         with output.open("wb") as out:
             self.process = subprocess.Popen([*command, *arguments], stdout=out, stderr=subprocess.PIPE)
 
@@ -71,15 +72,6 @@ def watching(lab: KafkaLab, folder: Path, name: str, *arguments: str) -> Iterato
         watcher.process.communicate()
 
 
-def batches_in(folder: Path, pattern: str = "*.log") -> dict[int, bytes]:
-    """Every batch that a log holds, by its first offset; ``*.log*``: or held."""
-    found = {}
-    for path in sorted((folder / TOPIC).glob(pattern)):
-        for batch in iter_batches(path.read_bytes(), allow_partial=True):
-            found[batch.base_offset] = batch.to_bytes()
-    return found
-
-
 def first_offset(folder: Path) -> int:
     return min(int(path.name.split(".")[0]) for path in (folder / TOPIC).glob("*.log"))
 
@@ -93,8 +85,8 @@ def leader_of(lab: KafkaLab) -> KafkaNode:
 
 
 def assert_same_batches(lab: KafkaLab, mirror: Path) -> None:
-    ours = batches_in(mirror)
-    theirs = batches_in(leader_of(lab).folder, "*.log*")
+    ours = batches(mirror / TOPIC)
+    theirs = batches(leader_of(lab).folder / TOPIC, pattern="*.log*")  # deleted or not
     assert ours
     assert {offset: data for offset, data in theirs.items() if offset in ours} == ours
     # None is missing between them.
@@ -136,9 +128,9 @@ def test_an_observer_of_a_kafka_quorum(kafka: KafkaTools, tmp_path: Path) -> Non
         assert [line["offset"] for line in lines] == list(range(len(lines)))
         assert {line.get("controlType") for line in lines} >= {"LEADER_CHANGE", "KRAFT_VERSION", "KRAFT_VOTERS"}
         assert not any("error" in line for line in lines)
-        assert min(batches_in(mirror)) == 0
+        assert min(batches(mirror / TOPIC)) == 0
         assert_same_batches(lab, mirror)
-        end = max(batches_in(mirror))
+        end = max(batches(mirror / TOPIC))
 
         create(lab, *(f"many-{number}" for number in range(8)), partitions=100)
         wait_for("the log to be deleted", lambda: first_offset(leader_of(lab).folder) > end, timeout_s=120)

@@ -11,8 +11,9 @@ from nodes import CLUSTER_ID, Lab, Values, run
 from kraftcore import admin
 from kraftcore.admin import UpgradeType
 from kraftcore.core.uuid import Uuid
-from kraftcore.errors import RefusedError
+from kraftcore.errors import NodeStoppedError, RefusedError
 from kraftcore.node.plugin import Plugin
+from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from kraftcore.protocol.messages.update_features import UpdateFeaturesRequest
 from kraftcore.protocol.registry import ApiKey
@@ -205,6 +206,36 @@ def test_a_plugin_may_know_better():
             assert (await client.describe_cluster()).cluster_id == "of the plugin"
 
     run(main)
+
+
+@pytest.mark.parametrize("participates", [False, True])
+def test_a_handler_that_raises(participates):
+    """An observer's costs the asker its connection, a participant's the node its life."""
+
+    class Clumsy(Plugin):
+        name = "clumsy"
+
+        async def describe(self, request, version, origin):
+            raise ValueError("cannot describe that")
+
+        @property
+        def handlers(self):
+            return {DescribeClusterRequest: self.describe}
+
+    Clumsy.participates = participates
+
+    async def main():
+        lab = Lab(**QUICK)
+        async with lab.quorum(2) as (one, _), lab.node(3, plugins=[Clumsy()]) as clumsy:
+            for _ in range(2):
+                assert await one.ask("n3", 9093, DescribeClusterRequest(), 5_000) is Failure.RESET
+            assert not clumsy.stopped.is_set()
+
+    if participates:
+        with pytest.raises(NodeStoppedError, match="cannot describe that"):
+            run(main)
+    else:
+        run(main)
 
 
 def test_a_question_that_waits_does_not_hold_up_replication():

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import trio
 from machines import Values
 
 from kraftcore.core.batch import build_batch
+from kraftcore.core.compression import Compression
 from kraftcore.errors import NodeStoppedError
 from kraftcore.node.forwarding import LeaderSide
+from kraftcore.node.plugin import Plugin
 from kraftcore.node.proposals import ProposalQueue
 from kraftcore.protocol.error_codes import ErrorCode
-from kraftcore.protocol.messages.produce import ProduceRequest
+from kraftcore.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from kraftcore.protocol.messages.produce import ProduceRequest, ProduceResponse
 from kraftcore.testing import Cluster
 
 
@@ -82,6 +87,36 @@ def test_whoever_asks_a_stopped_node_is_told(kraft_run):
     kraft_run(main)
 
 
+def test_answers_to_something_else_are_none(kraft_run):
+    class Confused(Plugin):
+        asked = 0
+
+        async def produce(self, request, version, origin):
+            Confused.asked += 1
+            return ProduceResponse()
+
+        async def list_offsets(self, request, version, origin):
+            Confused.asked += 1
+            return ListOffsetsResponse()
+
+        @property
+        def handlers(self):
+            return {ProduceRequest: self.produce, ListOffsetsRequest: self.list_offsets}
+
+    async def main():
+        async with Cluster(3, Values, plugins=lambda: [Confused()]) as cluster:
+            await cluster.wait_leader()
+            follower = cluster.followers[0]
+            for ask in (partial(follower.append, b"x", forward=True), follower.read_barrier):
+                Confused.asked = 0
+                with trio.move_on_after(1) as waited:
+                    await ask()
+                assert waited.cancelled_caught
+                assert 2 <= Confused.asked <= 50  # again, with a pause
+
+    kraft_run(main)
+
+
 def test_a_stopped_node_sends_producers_elsewhere(kraft_run):
     async def main():
         async with Cluster(1, Values) as cluster:
@@ -98,6 +133,25 @@ def test_a_stopped_node_sends_producers_elsewhere(kraft_run):
         LeaderSide(leader, ProposalQueue(1 << 20, 1 << 20)).on_produce(request, 9, Ticket)
         (answer,) = answers
         assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    kraft_run(main)
+
+
+def test_a_compressed_batch_counts_as_what_it_holds(kraft_run):
+    async def main():
+        async with Cluster(1, Values, max_batch_bytes=100_000) as cluster:
+            leader = await cluster.wait_leader()
+            batch = bytes(build_batch([bytes(90_000)] * 10, timestamp_ms=1, compression=Compression.GZIP))
+            assert len(batch) < 10_000
+            data = ProduceRequest.TopicProduceData
+            part = data.PartitionProduceData(index=0, records=batch)
+            request = ProduceRequest(acks=-1, topic_data=[data(topic_id=leader.config.topic_id, partition_data=[part])])
+            at = leader.endpoints[0]
+            answer = await leader.ask(at.host, at.port, request, 5_000)
+            told = answer.responses[0].partition_responses[0]
+            assert told.error_code == ErrorCode.INVALID_RECORD
+            assert "do not fit a batch of at most 100000" in told.error_message
+            assert leader.status().bytes_in_flight == 0
 
     kraft_run(main)
 

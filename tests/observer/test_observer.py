@@ -15,7 +15,7 @@ from kraftcore import observe
 from kraftcore.admin import Timing
 from kraftcore.core.batch import RecordBatch
 from kraftcore.core.simdisk import SimulatedDisk
-from kraftcore.errors import LocalError, LockedError, NodeStoppedError, UnreachableError
+from kraftcore.errors import CorruptDataError, LocalError, LockedError, NodeStoppedError, UnreachableError
 from kraftcore.node import Node
 from kraftcore.observer import Observer, Snapshot
 from kraftcore.storage.meta_properties import MetaProperties, write_meta_properties
@@ -230,6 +230,23 @@ def test_a_mirror_is_of_one_cluster_and_no_node_has_it():
             with pytest.raises(LocalError, match="mirrors cluster somebody-elses-quorum"):
                 async with watch(lab, disk):
                     pass
+
+    run(main)
+
+
+def test_a_mirror_that_cannot_be_read_is_let_go():
+    """And says what is damaged, each time: nobody holds the directory."""
+
+    async def main():
+        lab, disk = Lab(), SimulatedDisk(Random(1))
+        async with lab.quorum():
+            async with watch(lab, disk) as observer:
+                await observer.caught_up()
+            disk.replace_file("/mirror/__cluster_metadata-0/quorum-state", b"garbage")
+            for _ in range(2):
+                with pytest.raises(CorruptDataError, match="quorum-state"):
+                    async with watch(lab, disk):
+                        pass
 
     run(main)
 

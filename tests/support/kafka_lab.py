@@ -24,7 +24,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+import trio
 from kafka_tools import KafkaTools
+
+from kraftcore import admin
+from kraftcore.errors import KraftError
 
 T = TypeVar("T")
 N = TypeVar("N", bound="KafkaNode")
@@ -40,6 +44,7 @@ OURS = [sys.executable, "-P", "-c", "import sys; from kraftcore.cli import main;
 HOST = "127.0.0.1"
 JVM = ["java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xss512k"]
 PATIENCE_S = 60
+QUICK = admin.Timing(call_timeout_ms=2000)
 LOG4J = """\
 rootLogger.level=INFO
 rootLogger.appenderRef.console.ref=console
@@ -300,6 +305,18 @@ class KafkaLab:
         for node in nodes:
             node.wait_listening()
         return nodes
+
+    def describe(self) -> admin.QuorumDescription | None:
+        """What the leader says now; None while there is none."""
+
+        async def ask() -> admin.QuorumDescription:
+            async with admin.connect(bootstrap_controllers=self.bootstrap, timing=QUICK) as client:
+                return await client.describe_quorum()
+
+        try:
+            return trio.run(ask)
+        except KraftError:
+            return None
 
     def tool(self, name: str, *arguments: object) -> ToolResult:
         """Run one of Kafka's tools; all of them share a JVM."""

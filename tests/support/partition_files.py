@@ -9,12 +9,12 @@ from kraftcore.core.batch import iter_batches
 from kraftcore.errors import CorruptDataError
 
 
-def batches(folder: Path, end: int) -> dict[int, bytes]:
-    """What a log holds below an offset, by base offset."""
+def batches(folder: Path, end: int | None = None, pattern: str = "*.log") -> dict[int, bytes]:
+    """What a log holds, below an offset or all of it, by base offset; not a batch that is still being written."""
     found: dict[int, bytes] = {}
-    for path in sorted(folder.glob("*.log")):
-        for batch in iter_batches(path.read_bytes()):
-            if batch.base_offset >= end:
+    for path in sorted(folder.glob(pattern)):
+        for batch in iter_batches(path.read_bytes(), allow_partial=True):
+            if end is not None and batch.base_offset >= end:
                 break  # the rest may be torn
             found[batch.base_offset] = batch.to_bytes()
     return found

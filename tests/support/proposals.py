@@ -7,9 +7,10 @@ import time
 from pathlib import Path
 
 from kafka_lab import HOST, KafkaNode
+from partition_files import batches
 
 from kraftcore.core.batch import build_batch, iter_batches
-from kraftcore.core.uuid import Uuid
+from kraftcore.core.uuid import METADATA_TOPIC_ID
 from kraftcore.protocol.frames import decode_response, encode_request
 from kraftcore.protocol.messages.produce import ProduceRequest
 from kraftcore.protocol.metadata import encode_metadata_record
@@ -17,7 +18,6 @@ from kraftcore.protocol.records.config_record import ConfigRecord
 from kraftcore.protocol.records.feature_level_record import FeatureLevelRecord
 from kraftcore.protocol.registry import api_of
 
-METADATA_TOPIC_ID = Uuid.from_string("AAAAAAAAAAAAAAAAAAAAAQ")
 METADATA_VERSION = 30  # of Kafka 4.3; its controllers refuse a log that does not begin with it
 TOPIC = 2
 
@@ -65,29 +65,13 @@ def log_folder(node: KafkaNode) -> Path:
 
 
 def log_of(node: KafkaNode) -> dict[int, bytes]:
-    """The whole batches in a node's segments, as they lie there, by base offset."""
-    found = {}
-    for path in sorted(log_folder(node).glob("*.log")):
-        raw = path.read_bytes()
-        position = 0
-        for batch in iter_batches(_whole(raw)):
-            found[batch.base_offset] = raw[position : position + batch.size]
-            position += batch.size
-    return found
-
-
-def _whole(raw: bytes) -> bytes:
-    """Without a batch at the end that is still being written."""
-    end = 0
-    while end + 12 <= len(raw) and end + 12 + int.from_bytes(raw[end + 8 : end + 12], "big") <= len(raw):
-        end += 12 + int.from_bytes(raw[end + 8 : end + 12], "big")
-    return raw[:end]
+    """The whole batches in a node's segments, by base offset."""
+    return batches(log_folder(node))
 
 
 def end_offset(node: KafkaNode) -> int:
-    batches = log_of(node)
-    if not batches:
+    held = log_of(node)
+    if not held:
         return 0
-    last = max(batches)
-    (batch,) = iter_batches(batches[last])
-    return int(batch.last_offset) + 1
+    (batch,) = iter_batches(held[max(held)])
+    return int(batch.next_offset)

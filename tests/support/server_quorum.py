@@ -2,33 +2,22 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import trio
+from kafka_lab import OURS, free_port
 
 from kraftcore import admin
 from kraftcore.admin import AdminClient, Timing
 from kraftcore.cli import main
 from kraftcore.core.uuid import Uuid
 
-_CODE = "import sys; from kraftcore.cli import main; sys.exit(main())"
 _PATIENCE_S = 30.0
 TIMING = Timing(20_000, 2_000)
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports of this machine that nobody listens on."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 class ServerQuorum:
@@ -40,7 +29,7 @@ class ServerQuorum:
     """
 
     def __init__(self, folder: Path) -> None:
-        ports = free_ports(3)
+        ports = [free_port() for _ in range(3)]
         self.addresses = [f"127.0.0.1:{port}" for port in ports]
         self.cluster_id = str(Uuid.random())
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
@@ -59,7 +48,7 @@ class ServerQuorum:
 
     def start(self, number: int) -> None:
         """Start a node."""
-        command = [sys.executable, "-P", "-c", _CODE, "server", "start", str(self._files[number])]
+        command = [*OURS, "server", "start", str(self._files[number])]
         self._processes[number] = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def kill(self, number: int) -> None:

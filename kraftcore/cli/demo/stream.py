@@ -17,9 +17,9 @@ import trio
 
 from kraftcore import __version__
 from kraftcore.cli.demo.processes import DemoError, Member, Members
-from kraftcore.core.batch import build_batch
 from kraftcore.core.uuid import METADATA_TOPIC_ID
 from kraftcore.node.outbox import Outbox
+from kraftcore.protocol.appending import append_answer, append_request
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.messages.produce import ProduceRequest
@@ -176,19 +176,14 @@ class Stream:
         return first, values
 
     async def _write(self, first: int, values: list[bytes], producer_id: int, sequence: int) -> None:
-        batch = build_batch(
+        request = append_request(
             values,
+            topic=_TOPIC,
+            topic_id=METADATA_TOPIC_ID,
+            client_id=producer_id,
+            sequence=sequence,
             timestamp_ms=time.time_ns() // 1_000_000,
-            producer_id=producer_id,
-            producer_epoch=0,
-            base_sequence=sequence,
-        )
-        data = ProduceRequest.TopicProduceData
-        part = data.PartitionProduceData(index=0, records=batch)
-        request = ProduceRequest(
-            acks=-1,
             timeout_ms=TIMEOUT_MS,
-            topic_data=[data(name=_TOPIC, topic_id=METADATA_TOPIC_ID, partition_data=[part])],
         )
         start = trio.current_time()
         while True:
@@ -213,7 +208,7 @@ class Stream:
         answer = await self._client.ask(leader.address, request)
         if isinstance(answer, Failure):
             return None
-        part = answer.responses[0].partition_responses[0]
+        part = append_answer(answer)
         if part.error_code == ErrorCode.NONE:
             offset: int = part.base_offset
             return offset

@@ -12,11 +12,10 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import time
 from pathlib import Path
 
-from kafka_lab import HOST, JVM, KafkaLab, free_port, new_uuid
+from kafka_lab import HOST, JVM, OURS, KafkaLab, free_port, new_uuid
 
 from conformance import codec
 
@@ -230,15 +229,13 @@ class KafkaTarget(Target):
 
 
 class KraftcoreTarget(Target):
-    PROGRAM = (sys.executable, "-P", "-c", "import sys; from kraftcore.cli import main; sys.exit(main())")
-
     def storage(self, *args):
-        command = [*self.PROGRAM, "storage", *map(str, args)]
+        command = [*OURS, "storage", *map(str, args)]
         r = subprocess.run(command, capture_output=True, text=True, timeout=90)
         return Result(r.returncode, r.stdout + r.stderr)
 
     def command(self):
-        return [*self.PROGRAM, "server", "start", str(self.conf)]
+        return [*OURS, "server", "start", str(self.conf)]
 
 
 class Workspace:

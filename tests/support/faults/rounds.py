@@ -23,9 +23,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from random import Random
-from socket import socket
+from socket import SO_REUSEADDR, SOL_SOCKET, socket
 
 import trio
+from kafka_lab import HOST, free_port
 from linearizability import Operation, check, counter_step, register_step
 
 from faults.client import Client, Outcomes
@@ -40,7 +41,6 @@ from kraftcore.node.home import format_home
 from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.raft.quorum import VersionRange, Voter, VoterSet
 
-HOST = "127.0.0.1"
 CLUSTER_ID = "kraftcore-faults-00000"
 CALM_S = 180.0  # a machine may be busy; what it took is reported
 STOP_S = 20.0
@@ -98,11 +98,7 @@ class Round:
         self.folder = folder
         count = self.rng.choice((3, 3, 4, 5))
         self.report = Report(seed, count)
-        with ExitStack() as stack:
-            holders = [stack.enter_context(socket()) for _ in range(3 * count)]
-            for holder in holders:
-                holder.bind((HOST, 0))
-            ports = [holder.getsockname()[1] for holder in holders]
+        ports = [free_port() for _ in range(3 * count)]
         self.members = [Member(n + 1, folder, *ports[3 * n : 3 * n + 3]) for n in range(count)]
         quick = self.rng.random() < 0.5
         small = self.rng.random() < 0.5
@@ -268,6 +264,7 @@ class Round:
         sockets = []
         for member in self.members:
             sock = socket()
+            sock.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)
             sock.bind((HOST, member.proxy_port))
             sock.listen(64)
             sock.setblocking(False)
