@@ -92,6 +92,7 @@ class Piece:
         headers: of the batches.
         damage: what is not whole.
         end: position in the file behind the last batch that was told apart.
+        is_torn: whether the last damage is that the bytes end inside a batch.
     """
 
     base: int
@@ -99,6 +100,7 @@ class Piece:
     headers: Any
     damage: list[Damage]
     end: int
+    is_torn: bool = False
 
 
 def pieces(source: Source | Memory, start: int, end: int, *, verify: bool = True) -> Iterator[Piece]:
@@ -121,7 +123,7 @@ def pieces(source: Source | Memory, start: int, end: int, *, verify: bool = True
                 size = need
                 continue
             lost = Damage(position, end - position, f"the file ends inside a batch: {len(data)} bytes are left")
-            yield Piece(position, memoryview(data)[:0], found.batches, [lost], position)
+            yield Piece(position, memoryview(data)[:0], found.batches, [lost], position, is_torn=True)
             return
         if lost is not None:
             lost = Damage(lost.position, end - lost.position, lost.reason)
@@ -176,7 +178,7 @@ class RangeReader:
         with part.open() as source:
             for piece in pieces(source, part.start, part.end):
                 self._check(part, self._problems(part, piece))
-                for chunk in self._chunks(piece):
+                for chunk in self._chunks(part, piece):
                     codes = _codes(chunk)
                     for code in pc.unique(codes.code).to_pylist():
                         kind = type_of_code(code)
@@ -195,26 +197,27 @@ class RangeReader:
             yield from self._finish(part, self._batches(piece))
             return
         if self.view == "errors":
-            for chunk in self._chunks(piece):
+            for chunk in self._chunks(part, piece, problems):
                 problems.extend(self._bad_records(chunk))
             yield from self._finish(part, self._errors(part, problems))
             return
-        for chunk in self._chunks(piece):
+        for chunk in self._chunks(part, piece):
             yield from self._finish(part, self._rows(part, chunk))
 
     @staticmethod
     def _problems(part: Range, piece: Piece) -> list[Problem]:
         def kind(damage: Damage) -> str:
-            torn = part.file.may_grow and damage.position + damage.size >= part.end and damage.position == piece.end
-            return "torn" if torn and "ends inside" in damage.reason else "batch"
+            torn = piece.is_torn and part.file.may_grow and damage.position == piece.end
+            return "torn" if torn else "batch"
 
         return [Problem(kind(one), one.position, one.size, None, one.reason) for one in piece.damage]
 
-    def _chunks(self, piece: Piece) -> Iterator[Any]:
-        # The records of wanted batches, as Arrow batches.
+    def _chunks(self, part: Range, piece: Piece, problems: list[Problem] | None = None) -> Iterator[Any]:
+        # The records of wanted batches, as Arrow batches. Batches whose checksum is right and whose records are not
+        # go to `problems`.
         offset = self.filters.offset
         window = None if offset.is_open else (offset.low, offset.high + 1)
-        for start, end in self._runs(piece):
+        for start, end in self._runs(part, piece):
             reader = ColumnReader(
                 piece.data,
                 columns=_COLUMNS,
@@ -227,15 +230,27 @@ class RangeReader:
                 timestamp_unit="us",
                 chunk_bytes=_CHUNK_BYTES,
             )
-            for chunk in reader:
-                yield self._wanted(chunk.to_arrow())
+            try:
+                for chunk in reader:
+                    yield self._wanted(chunk.to_arrow())
+            except CorruptDataError as error:
+                raise CorruptDataError(error.reason, position=error.position, path=part.file.path) from None
+            if problems is not None:
+                told = {problem.position for problem in problems}
+                problems += [
+                    Problem("batch", one.position, one.size, None, one.reason)
+                    for one in reader.damage
+                    if one.position not in told
+                ]
 
-    def _runs(self, piece: Piece) -> Iterator[tuple[int, int]]:
+    def _runs(self, part: Range, piece: Piece) -> Iterator[tuple[int, int]]:
         # Stretches of wanted batches, as positions in the piece.
         headers, filters = piece.headers, self.filters
         if headers.num_rows == 0:
             return
         mask = None if self.policy == KEEP else pc.equal(headers["is_valid"], 1)
+        if part.file.source == SNAPSHOT:  # numbered batches there are what nodes remember of clients, no records
+            mask = _both(mask, pc.less(headers["producer_id"], 0))
         if not filters.all_batches:
             for name, low, high in (
                 ("epoch", filters.epoch.low, filters.epoch.high),

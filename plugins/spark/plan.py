@@ -230,7 +230,7 @@ class Tracker:
                 for row in range(max(0, piece.headers.num_rows - MARKS_MAX), piece.headers.num_rows)
             ]
             position = piece.end
-            damaged = any("ends inside" not in one.reason for one in piece.damage)
+            damaged = bool(piece.damage) and not piece.is_torn
         torn = reached.torn
         if damaged:
             position = source.size
