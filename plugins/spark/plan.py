@@ -216,6 +216,7 @@ class Tracker:
         kept = _still_there(source, before.marks)
         if source.size >= before.position and kept == before.marks:
             return before
+        kept = tuple(mark for mark in kept if mark.position + mark.size <= source.size)
         position = kept[-1].position + kept[-1].size if kept else 0
         return Reached(position, before.generation + 1, position, 0, kept)
 
