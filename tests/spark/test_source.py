@@ -152,6 +152,14 @@ def test_time_filters_skip_segments(monkeypatch):
     assert 0 < read <= SEGMENTS[0].stat().st_size + 200
 
 
+def test_time_bounds_may_lie_between_milliseconds():
+    times = [row["timestamp"] for row in direct(C1, sources="log")[0]]
+    at = times[len(times) // 2]
+    bound = (at + timedelta(microseconds=500)).isoformat()
+    assert len(direct(C1, sources="log", time_to=bound)[0]) == sum(one <= at for one in times)
+    assert len(direct(C1, sources="log", time_from=bound)[0]) == sum(one > at for one in times)
+
+
 def test_other_clusters_and_nodes_are_not_opened(monkeypatch):
     rows, read = direct(GOLDEN, In(("node_id",), (4,)), monkeypatch=monkeypatch, sources="log")
     assert {row["node_id"] for row in rows} == {4}
@@ -251,8 +259,15 @@ def test_what_cannot_be_read_is_told_before_any_task_runs(session, tmp_path):
     ):
         with pytest.raises(AnalysisException, match=words):
             session.read.format("kraft").options(**options).load(str(path)).collect()
-    with pytest.raises(LocalError, match="range_bytes"):
-        Settings({"path": str(C1), "range_bytes": "-4"})
+    for options, words in (
+        ({"range_bytes": "-4"}, "range_bytes"),
+        ({"sources": "log,logs"}, "'logs'"),
+        ({"paths": "/backup"}, "no JSON list"),
+        ({"path": "[glob]"}, "no JSON list"),
+        ({"time_from": "--5"}, "ISO 8601"),
+    ):
+        with pytest.raises(LocalError, match=words):
+            Settings({"path": str(C1), **options})
 
 
 def test_a_plain_session_finds_the_source_by_itself(tmp_path):
