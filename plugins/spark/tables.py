@@ -31,6 +31,8 @@ BRONZE = {
 }
 """Tables that are views of the data source, one stream each."""
 SILVER = {f"silver_{kind.view}": kind for kind in RECORD_TYPES}
+CHECKPOINTS = "_checkpoints"
+"""Folder of the streams' checkpoints, one for each bronze table."""
 FORMAT = 1
 _ABOUT = "kraftcore-tables.json"
 
@@ -118,6 +120,12 @@ class Tables:
         if text is None:
             raise LocalError(f"there is no table {name} in {self.path}: run 'kraftcore spark run' first")
         return StructType.fromJson(json.loads(text))
+
+    def last_commit(self, name: str) -> int:
+        """The last micro-batch that is whole, silver included, as a bronze table's stream noted it; -1: none."""
+        system, inside = locate(self.place(f"{CHECKPOINTS}/{name}/commits"))
+        found = system.get_file_info(fs.FileSelector(inside, allow_not_found=True))
+        return max((int(one.base_name) for one in found if one.base_name.isdecimal()), default=-1)
 
     def names(self) -> list[str]:
         """All tables, written to or not."""
