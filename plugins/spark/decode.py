@@ -318,8 +318,7 @@ class RangeReader:
         def take(column: Any) -> Any:
             return column if whole else column.take(rows)
 
-        decoder = self._decoders.get(kind.name) or self._decoders.setdefault(kind.name, kind.columns())
-        fields, failed = decoder.decode(chunk["value"], rows)
+        fields, failed = self._decoder(kind).decode(chunk["value"], rows)
         columns = {"offset": take(chunk["offset"]), "timestamp": take(chunk["timestamp"])}
         columns |= {"epoch": take(chunk["partition_leader_epoch"]), "version": take(codes.version)}
         if failed and self.policy == FAIL:
@@ -332,19 +331,14 @@ class RangeReader:
             )
         if failed and self.policy == KEEP:
             good = pa.array(_places(len(rows), failed), pa.int64())
-            return columns | {
-                field_name(name): fields[name].take(good)
-                for name in fields.schema.names
-                if not (kind.is_control and name == "version")
-            }
+            return columns | {name: column.take(good) for name, column in _fields(kind, fields).items()}
         if failed:
             keep = pa.array([place is not None for place in _places(len(rows), failed)])
             columns = {name: column.filter(keep) for name, column in columns.items()}
-        return columns | {
-            field_name(name): fields[name]
-            for name in fields.schema.names
-            if not (kind.is_control and name == "version")
-        }
+        return columns | _fields(kind, fields)
+
+    def _decoder(self, kind: RecordType) -> RecordColumns:
+        return self._decoders.get(kind.name) or self._decoders.setdefault(kind.name, kind.columns())
 
     def _bad_records(self, chunk: Any) -> Iterator[Problem]:
         codes = _codes(chunk)
@@ -354,8 +348,7 @@ class RangeReader:
             known.add(kind.code)
             if len(rows) == 0:
                 continue
-            decoder = self._decoders.get(kind.name) or self._decoders.setdefault(kind.name, kind.columns())
-            for failed in decoder.decode(chunk["value"].take(rows))[1]:
+            for failed in self._decoder(kind).decode(chunk["value"], rows)[1]:
                 yield _bad_record(chunk, rows[failed].as_py())
         others = pc.invert(pc.is_in(codes.code, value_set=pa.array(sorted(known), pa.int64())))
         for row in pc.indices_nonzero(others).to_pylist():
@@ -469,6 +462,11 @@ def _names(codes: Any) -> Any:
     return names.take(encoded.indices)
 
 
+def _fields(kind: RecordType, fields: Any) -> dict[str, Any]:
+    # A record's own fields, by column.
+    return {field_name(name): fields[name] for name in fields.schema.names if not kind.is_version(name)}
+
+
 def _places(rows: int, failed: list[int]) -> list[int | None]:
     # For each row its place among the decoded ones; None for those that failed.
     places: list[int | None] = []
@@ -534,11 +532,7 @@ def typed_from_bronze(kind: RecordType, batches: Iterator[Any]) -> Iterator[Any]
             keep = pa.array([place is not None for place in _places(len(values), failed)])
             batch = batch.filter(keep)
         columns = {name: batch[name] for name in schema.names if name in batch.schema.names}
-        columns |= {
-            field_name(name): fields[name]
-            for name in fields.schema.names
-            if not (kind.is_control and name == "version")
-        }
+        columns |= _fields(kind, fields)
         yield pa.RecordBatch.from_arrays(
             [columns[name].cast(schema.field(name).type) for name in schema.names], schema=schema
         )
