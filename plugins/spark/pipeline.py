@@ -74,7 +74,7 @@ def run(
 
     Raises:
         LocalError: nothing to read, or an option that is none.
-        CorruptDataError: damage, with ``errors="fail"``.
+        CorruptDataError: damage, with ``errors="fail"``; or tables of a version that is not known.
         LockedError: another run is writing these tables.
     """
     settings = _settings(paths, errors, options)
@@ -83,6 +83,7 @@ def run(
     batches: dict[str, int] = {}
     rows: dict[str, int] = {}
     with target.locked(), _watched(session, progress):
+        target.about()  # of a version that is known
         for name in BRONZE:
             done = _complete(target, name, settings).recentProgress
             batches[name] = sum(1 for one in done if one["numInputRows"])
@@ -119,6 +120,7 @@ def follow(
     stop = stop or threading.Event()
     queries: dict[str, StreamingQuery] = {}
     with target.locked():
+        target.about()  # of a version that is known
         finished = {name: target.last_commit(name) for name in BRONZE}
         refresh_gold(target, say, dict(finished))  # of a run that was killed
         begin = partial(start, target, settings=settings, continuous_s=every_s, finished=finished)

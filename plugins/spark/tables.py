@@ -164,16 +164,22 @@ class Tables:
             LocalError: no tables.
             CorruptDataError: tables that this version cannot read.
         """
-        about = self.about()
-        if about is None:
+        if self.about() is None:
             raise LocalError(f"{self.path} holds no tables: make some with 'kraftcore spark run'")
-        if about.get("format") != FORMAT:
-            raise CorruptDataError(f"tables of format {about.get('format')}; known is {FORMAT}", path=self.path)
 
     def about(self) -> dict[str, Any] | None:
-        """What the folder says about itself; None for a folder without tables."""
+        """What the folder says about itself; None for a folder without tables.
+
+        Raises:
+            CorruptDataError: tables that this version cannot read.
+        """
         data = read_small(self.place(_ABOUT))
-        return None if data is None else json.loads(data)
+        if data is None:
+            return None
+        about: dict[str, Any] = json.loads(data)
+        if about.get("format") != FORMAT:
+            raise CorruptDataError(f"tables of format {about.get('format')}; known is {FORMAT}", path=self.path)
+        return about
 
     def write_about(self, about: dict[str, Any]) -> None:
         """Say which batches gold was made of."""
