@@ -5,15 +5,17 @@ Reads compare with a source that hands over the same Arrow batches ready-made: n
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bench import harness, metadata_log, report
+from bench import harness, inputs, metadata_log, report
 from bench.harness import OURS, Case, Effort, Missing, Outcome, Timing
 from bench.metadata_log import MetadataLog
 from bench.peers.spark import dump, processes, session
@@ -139,14 +141,11 @@ def _offsets(logs: Logs, spark: Session, outcome: Outcome) -> None:
 
 
 def _times(logs: Logs, spark: Session, outcome: Outcome) -> None:
-    from datetime import UTC, datetime
-
     log = logs.get(1, SEGMENT_BYTES)
     batches = log.records // metadata_log.BATCH_RECORDS
     bounds = [batches * 4 // 10, batches * 5 // 10]
     low, high = (
-        datetime.fromtimestamp((metadata_log.inputs.TIMESTAMP_MS + at * metadata_log.BATCH_MS) / 1000, UTC)
-        for at in bounds
+        datetime.fromtimestamp((inputs.TIMESTAMP_MS + at * metadata_log.BATCH_MS) / 1000, UTC) for at in bounds
     )
     offsets = [at * metadata_log.BATCH_RECORDS for at in bounds]
     where = f"timestamp >= '{low.isoformat()}' AND timestamp < '{high.isoformat()}'"
@@ -180,8 +179,6 @@ def _bytes_of(spark: Session, frame: Any) -> tuple[float, int]:
 
 def _worker_bytes() -> int:
     # Python workers are below the JVM, which is below us; the JVM's own reading is not about the log.
-    import os
-
     mine = processes.family(os.getpid())
     return sum(processes.read_bytes(pid) for pid in mine if pid != os.getpid() and not _is_java(pid))
 

@@ -58,12 +58,7 @@ def _spark(master: str | None, memory: str, conf: tuple[str, ...]) -> Iterator[A
 
     os.environ["TZ"] = "UTC"  # PySpark hands out times of this process's zone
     time.tzset()
-    scratch = tempfile.TemporaryDirectory(prefix="kraftcore-spark-", ignore_cleanup_errors=True)
-    settings = {
-        "spark__driver__memory": memory,
-        "spark__sql__shuffle__partitions": "8",
-        "spark__sql__warehouse__dir": scratch.name,  # else Spark makes one where the command was called
-    }
+    settings = {"spark__driver__memory": memory, "spark__sql__shuffle__partitions": "8"}
     for one in conf:
         key, mark, value = one.partition("=")
         if not mark:
@@ -73,6 +68,8 @@ def _spark(master: str | None, memory: str, conf: tuple[str, ...]) -> Iterator[A
     from pyspark.errors import PySparkException
 
     session = None
+    scratch = tempfile.TemporaryDirectory(prefix="kraftcore-spark-", ignore_cleanup_errors=True)
+    settings.setdefault("spark__sql__warehouse__dir", scratch.name)  # else Spark makes one where the command was called
     try:
         session = start(master, **settings)
         session.sparkContext.setLogLevel("OFF")

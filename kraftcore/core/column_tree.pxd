@@ -4,6 +4,7 @@ from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
 from kraftcore.core.column_pass cimport Column, grow
+from kraftcore.core.plan cimport Arena
 from kraftcore.core.struct cimport BOOL
 
 cdef enum:
@@ -28,16 +29,13 @@ cdef struct Node:
     Node *item
 
 
-cdef class Arena:
+cdef class TreeArena(Arena):
     # Memory of trees and walks, and the bytes of the defaults.
-    cdef list blocks
     cdef list kept
-
-    cdef void *take(self, Py_ssize_t count, size_t size) except NULL
 
 
 # The nodes of a message class's fields.
-cdef int plant(Arena arena, Node *node, object cls) except -1
+cdef int plant(TreeArena arena, Node *node, object cls) except -1
 # Empty columns, ready for the first value.
 cdef int start(Node *node) except -1
 cdef void drop(Node *node) noexcept

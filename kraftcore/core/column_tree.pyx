@@ -2,7 +2,6 @@
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free
 from libc.string cimport memcpy, memset
@@ -158,26 +157,14 @@ cdef void cut(Node *node, int64_t length) noexcept nogil:
 
 @cython.final
 @cython.auto_pickle(False)
-cdef class Arena:
+cdef class TreeArena(Arena):
     """Memory of trees and walks, and the bytes of the defaults."""
 
     def __cinit__(self):
-        self.blocks = []
         self.kept = []
 
-    def __dealloc__(self):
-        for block in self.blocks:
-            PyMem_Free(<void *><size_t>block)
 
-    cdef void *take(self, Py_ssize_t count, size_t size) except NULL:
-        cdef void *block = PyMem_Calloc(max(count, 1), size)
-        if block == NULL:
-            raise MemoryError
-        self.blocks.append(<size_t>block)
-        return block
-
-
-cdef int plant(Arena arena, Node *node, object cls) except -1:
+cdef int plant(TreeArena arena, Node *node, object cls) except -1:
     cdef tuple fields = layout_of(cls).fields
     cdef Py_ssize_t i
     node.kind = STRUCT
@@ -188,7 +175,7 @@ cdef int plant(Arena arena, Node *node, object cls) except -1:
     return 0
 
 
-cdef int plant_field(Arena arena, Node *node, Field field) except -1:
+cdef int plant_field(TreeArena arena, Node *node, Field field) except -1:
     cdef object default = None if field.builds else field.default
     node.kind = field.kind
     node.is_array = field.is_array

@@ -31,6 +31,13 @@ cdef struct StructPlan:
     Py_ssize_t preset_count
 
 
+cdef class Arena:
+    cdef list blocks
+
+    # Room for `count` things of `size` bytes.
+    cdef void *take(self, Py_ssize_t count, size_t size) except NULL
+
+
 cdef class Codec:
     cdef readonly object message_class
     cdef readonly str name

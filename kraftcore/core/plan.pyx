@@ -12,16 +12,13 @@ from kraftcore.core.struct cimport (
 )
 
 
-@cython.final
+@cython.no_gc_clear  # the collector must not take `blocks` away before they are freed
 @cython.auto_pickle(False)
-cdef class _Arena:
-    # Memory of one plan, freed together; and the plans of its structs by class.
-    cdef list blocks
-    cdef dict plans
+cdef class Arena:
+    """Blocks of zeroed memory that are freed together."""
 
     def __cinit__(self):
         self.blocks = []
-        self.plans = {}
 
     def __dealloc__(self):
         for block in self.blocks:
@@ -33,6 +30,16 @@ cdef class _Arena:
             raise MemoryError
         self.blocks.append(<size_t>block)
         return block
+
+
+@cython.final
+@cython.auto_pickle(False)
+cdef class _PlanArena(Arena):
+    # Memory of one plan; and the plans of its structs by class.
+    cdef dict plans
+
+    def __cinit__(self):
+        self.plans = {}
 
 
 @cython.final
@@ -76,7 +83,7 @@ cdef Codec compile_codec(cls, int version):
     if not any(within(span, version) for span in schema.decodable_versions):
         raise KeyError(version)
     cdef Codec codec = Codec.__new__(Codec)
-    cdef _Arena arena = _Arena.__new__(_Arena)
+    cdef _PlanArena arena = _PlanArena.__new__(_PlanArena)
     codec.message_class = cls
     codec.name = cls.__name__
     codec.version = version
@@ -88,7 +95,7 @@ cdef Codec compile_codec(cls, int version):
     return codec
 
 
-cdef StructPlan *compile_struct(_Arena arena, object cls, int version, bint flexible) except NULL:
+cdef StructPlan *compile_struct(_PlanArena arena, object cls, int version, bint flexible) except NULL:
     known = arena.plans.get(cls)
     if known is not None:
         return <StructPlan *><size_t>known
@@ -133,7 +140,7 @@ cdef StructPlan *compile_struct(_Arena arena, object cls, int version, bint flex
     return plan
 
 
-cdef FieldPlan *compile_fields(_Arena arena, Layout layout, list chosen, int version, bint flexible) except NULL:
+cdef FieldPlan *compile_fields(_PlanArena arena, Layout layout, list chosen, int version, bint flexible) except NULL:
     cdef FieldPlan *plans = <FieldPlan *>arena.take(len(chosen), sizeof(FieldPlan))
     cdef FieldPlan *plan
     cdef Field field

@@ -43,7 +43,7 @@ def record_types(key, value, is_control):
         ``RecordTypes``.
 
     Raises:
-        LocalError: arrays of different length, or slices.
+        LocalError: arrays of other types, of different length, or slices.
         MissingDependencyError: pyarrow is not installed.
     """
     cdef int64_t count = len(value), i
@@ -59,6 +59,8 @@ def record_types(key, value, is_control):
     cdef uint32_t frame, kind, version
     cdef Column code_column, version_column
     pa = import_pyarrow()
+    if [key.type, value.type, is_control.type] != [pa.binary(), pa.binary(), pa.bool_()]:
+        raise LocalError(f"key, value and is_control are {key.type}, {value.type}, {is_control.type}")
     if len(key) != count or len(is_control) != count or key.offset or value.offset or is_control.offset:
         raise LocalError("key, value and is_control must be whole arrays of one length")
     if count == 0:

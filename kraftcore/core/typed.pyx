@@ -15,10 +15,10 @@ from libc.string cimport memcpy, memset
 from kraftcore.core.bytes cimport load_int16, load_int32, load_int64, load_uint32, read_uvarint32
 from kraftcore.core.chunks cimport import_pyarrow
 from kraftcore.core.column_tree cimport (
-    Arena, Node, arrow_type, catch_up, cut, drop, harvest, plant, put_float, put_null, put_text, put_uuid, put_word,
+    Node, TreeArena, arrow_type, catch_up, cut, drop, harvest, plant, put_float, put_null, put_text, put_uuid, put_word,
     set_bit, set_end, settle, start,
 )
-from kraftcore.core.plan cimport Codec, FieldPlan, StructPlan, codec_of
+from kraftcore.core.plan cimport Arena, Codec, FieldPlan, StructPlan, codec_of
 from kraftcore.core.struct cimport (
     BOOL, BYTES, FLOAT64, INT16, INT32, INT64, INT8, RECORDS, STRING, STRUCT, UINT16, UUID, Field, layout_of,
 )
@@ -261,7 +261,7 @@ cdef class RecordColumns:
     cdef readonly object message_class
     cdef readonly object schema
     cdef bint framed
-    cdef Arena arena
+    cdef TreeArena arena
     cdef Node root
     cdef dict walks
     cdef (Walk *)[RECENT] recent   # by version
@@ -280,7 +280,7 @@ cdef class RecordColumns:
         self.pa = import_pyarrow()
         self.message_class = message_class
         self.framed = framed
-        self.arena = Arena.__new__(Arena)
+        self.arena = TreeArena.__new__(TreeArena)
         self.walks = {}
         plant(self.arena, &self.root, message_class)
         fields = layout_of(message_class).fields

@@ -90,6 +90,7 @@ class Canonical:
         applied = applied.withColumn("at", F.col("offset")).withColumn("seq", F.lit(0).cast("long"))
         bases = self._bases.drop("cluster_id").withColumnRenamed("file_id", "base_file")
         rows = self.raw(f"silver_{kind}").where("source = 'snapshot'")
+        rows = without_dead(self.tables, rows, self.lineage.dead, "offset")  # of one that was seen half-written
         base = (
             rows.join(F.broadcast(bases), rows["file_id"] == bases["base_file"])
             .withColumn("at", F.col("base_end") - 1)

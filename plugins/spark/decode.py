@@ -92,6 +92,7 @@ class Piece:
         headers: of the batches.
         damage: what is not whole.
         end: position in the file behind the last batch that was told apart.
+        is_torn: whether the last damage is that the bytes end inside a batch.
     """
 
     base: int
@@ -99,6 +100,7 @@ class Piece:
     headers: Any
     damage: list[Damage]
     end: int
+    is_torn: bool = False
 
 
 def pieces(source: Source | Memory, start: int, end: int, *, verify: bool = True) -> Iterator[Piece]:
@@ -121,7 +123,7 @@ def pieces(source: Source | Memory, start: int, end: int, *, verify: bool = True
                 size = need
                 continue
             lost = Damage(position, end - position, f"the file ends inside a batch: {len(data)} bytes are left")
-            yield Piece(position, memoryview(data)[:0], found.batches, [lost], position)
+            yield Piece(position, memoryview(data)[:0], found.batches, [lost], position, is_torn=True)
             return
         if lost is not None:
             lost = Damage(lost.position, end - lost.position, lost.reason)
@@ -176,7 +178,7 @@ class RangeReader:
         with part.open() as source:
             for piece in pieces(source, part.start, part.end):
                 self._check(part, self._problems(part, piece))
-                for chunk in self._chunks(piece):
+                for chunk in self._chunks(part, piece):
                     codes = _codes(chunk)
                     for code in pc.unique(codes.code).to_pylist():
                         kind = type_of_code(code)
@@ -195,26 +197,27 @@ class RangeReader:
             yield from self._finish(part, self._batches(piece))
             return
         if self.view == "errors":
-            for chunk in self._chunks(piece):
+            for chunk in self._chunks(part, piece, problems):
                 problems.extend(self._bad_records(chunk))
             yield from self._finish(part, self._errors(part, problems))
             return
-        for chunk in self._chunks(piece):
+        for chunk in self._chunks(part, piece):
             yield from self._finish(part, self._rows(part, chunk))
 
     @staticmethod
     def _problems(part: Range, piece: Piece) -> list[Problem]:
         def kind(damage: Damage) -> str:
-            torn = part.file.may_grow and damage.position + damage.size >= part.end and damage.position == piece.end
-            return "torn" if torn and "ends inside" in damage.reason else "batch"
+            torn = piece.is_torn and part.file.may_grow and damage.position == piece.end
+            return "torn" if torn else "batch"
 
         return [Problem(kind(one), one.position, one.size, None, one.reason) for one in piece.damage]
 
-    def _chunks(self, piece: Piece) -> Iterator[Any]:
-        # The records of wanted batches, as Arrow batches.
+    def _chunks(self, part: Range, piece: Piece, problems: list[Problem] | None = None) -> Iterator[Any]:
+        # The records of wanted batches, as Arrow batches. Batches whose checksum is right and whose records are not
+        # go to `problems`.
         offset = self.filters.offset
         window = None if offset.is_open else (offset.low, offset.high + 1)
-        for start, end in self._runs(piece):
+        for start, end in self._runs(part, piece):
             reader = ColumnReader(
                 piece.data,
                 columns=_COLUMNS,
@@ -227,15 +230,27 @@ class RangeReader:
                 timestamp_unit="us",
                 chunk_bytes=_CHUNK_BYTES,
             )
-            for chunk in reader:
-                yield self._wanted(chunk.to_arrow())
+            try:
+                for chunk in reader:
+                    yield self._wanted(chunk.to_arrow())
+            except CorruptDataError as error:
+                raise CorruptDataError(error.reason, position=error.position, path=part.file.path) from None
+            if problems is not None:
+                told = {problem.position for problem in problems}
+                problems += [
+                    Problem("batch", one.position, one.size, None, one.reason)
+                    for one in reader.damage
+                    if one.position not in told
+                ]
 
-    def _runs(self, piece: Piece) -> Iterator[tuple[int, int]]:
+    def _runs(self, part: Range, piece: Piece) -> Iterator[tuple[int, int]]:
         # Stretches of wanted batches, as positions in the piece.
         headers, filters = piece.headers, self.filters
         if headers.num_rows == 0:
             return
         mask = None if self.policy == KEEP else pc.equal(headers["is_valid"], 1)
+        if part.file.source == SNAPSHOT:  # numbered batches there are what nodes remember of clients, no records
+            mask = _both(mask, pc.less(headers["producer_id"], 0))
         if not filters.all_batches:
             for name, low, high in (
                 ("epoch", filters.epoch.low, filters.epoch.high),
@@ -303,8 +318,7 @@ class RangeReader:
         def take(column: Any) -> Any:
             return column if whole else column.take(rows)
 
-        decoder = self._decoders.get(kind.name) or self._decoders.setdefault(kind.name, kind.columns())
-        fields, failed = decoder.decode(chunk["value"], rows)
+        fields, failed = self._decoder(kind).decode(chunk["value"], rows)
         columns = {"offset": take(chunk["offset"]), "timestamp": take(chunk["timestamp"])}
         columns |= {"epoch": take(chunk["partition_leader_epoch"]), "version": take(codes.version)}
         if failed and self.policy == FAIL:
@@ -317,19 +331,14 @@ class RangeReader:
             )
         if failed and self.policy == KEEP:
             good = pa.array(_places(len(rows), failed), pa.int64())
-            return columns | {
-                field_name(name): fields[name].take(good)
-                for name in fields.schema.names
-                if not (kind.is_control and name == "version")
-            }
+            return columns | {name: column.take(good) for name, column in _fields(kind, fields).items()}
         if failed:
             keep = pa.array([place is not None for place in _places(len(rows), failed)])
             columns = {name: column.filter(keep) for name, column in columns.items()}
-        return columns | {
-            field_name(name): fields[name]
-            for name in fields.schema.names
-            if not (kind.is_control and name == "version")
-        }
+        return columns | _fields(kind, fields)
+
+    def _decoder(self, kind: RecordType) -> RecordColumns:
+        return self._decoders.get(kind.name) or self._decoders.setdefault(kind.name, kind.columns())
 
     def _bad_records(self, chunk: Any) -> Iterator[Problem]:
         codes = _codes(chunk)
@@ -339,8 +348,7 @@ class RangeReader:
             known.add(kind.code)
             if len(rows) == 0:
                 continue
-            decoder = self._decoders.get(kind.name) or self._decoders.setdefault(kind.name, kind.columns())
-            for failed in decoder.decode(chunk["value"].take(rows))[1]:
+            for failed in self._decoder(kind).decode(chunk["value"], rows)[1]:
                 yield _bad_record(chunk, rows[failed].as_py())
         others = pc.invert(pc.is_in(codes.code, value_set=pa.array(sorted(known), pa.int64())))
         for row in pc.indices_nonzero(others).to_pylist():
@@ -454,6 +462,11 @@ def _names(codes: Any) -> Any:
     return names.take(encoded.indices)
 
 
+def _fields(kind: RecordType, fields: Any) -> dict[str, Any]:
+    # A record's own fields, by column.
+    return {field_name(name): fields[name] for name in fields.schema.names if not kind.is_version(name)}
+
+
 def _places(rows: int, failed: list[int]) -> list[int | None]:
     # For each row its place among the decoded ones; None for those that failed.
     places: list[int | None] = []
@@ -519,11 +532,7 @@ def typed_from_bronze(kind: RecordType, batches: Iterator[Any]) -> Iterator[Any]
             keep = pa.array([place is not None for place in _places(len(values), failed)])
             batch = batch.filter(keep)
         columns = {name: batch[name] for name in schema.names if name in batch.schema.names}
-        columns |= {
-            field_name(name): fields[name]
-            for name in fields.schema.names
-            if not (kind.is_control and name == "version")
-        }
+        columns |= _fields(kind, fields)
         yield pa.RecordBatch.from_arrays(
             [columns[name].cast(schema.field(name).type) for name in schema.names], schema=schema
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from kraftcore.errors import LocalError
@@ -16,6 +16,7 @@ from kraftcore.plugins.spark.stores import LOG, LogFile, last_timestamp
 from kraftcore.plugins.spark.views import RecordType, find_type
 
 _LIMIT = 1 << 62
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 CLOCK_SKEW_MS = 3_600_000
 
 
@@ -184,13 +185,16 @@ def _integer(text: str, name: str) -> int:
 
 
 def _time_ms(text: str, name: str) -> int:
-    if text.lstrip("-").isdigit():
+    try:
         return int(text)
+    except ValueError:
+        pass
     try:
         at = datetime.fromisoformat(text)
     except ValueError:
         raise LocalError(f"option {name}={text!r} is neither ISO 8601 nor milliseconds since 1970") from None
-    return int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
+    # Upwards: rows have whole milliseconds, and both bounds begin at the first that is not below.
+    return -((_EPOCH - (at if at.tzinfo else at.replace(tzinfo=UTC))) // timedelta(milliseconds=1))
 
 
 def _types(text: str | None) -> frozenset[str] | None:

@@ -163,9 +163,12 @@ def read_lineage(tables: Tables, clusters: Iterable[str]) -> Lineage:
 
 
 def _dead(files: DataFrame, logs: DataFrame) -> list[tuple[int, int, int]]:
-    # A file was cut off behind a batch that is still there, or right at its start.
-    cut = files.where("source = 'log' and generation > 0").select(
-        "file_id", F.col("generation").alias("cut_generation"), "rewound_to", F.col("base_offset").alias("file_start")
+    # A file was cut off behind a batch that is still there, or right at its start. Snapshots count from 0.
+    cut = files.where("generation > 0").select(
+        "file_id",
+        F.col("generation").alias("cut_generation"),
+        "rewound_to",
+        F.expr("if(source = 'log', base_offset, 0L)").alias("file_start"),
     )
     cut = F.broadcast(cut.distinct())
     before = logs.select("file_id", "generation", "last_offset", (F.col("position") + F.col("size")).alias("behind"))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
 from typing import TypeVar
 
 import trio
@@ -74,7 +75,8 @@ class Quorum:
     def _call(self, function: Callable[[], Awaitable[T]]) -> T:
         try:
             return trio.from_thread.run(function, trio_token=self._token)
-        except trio.RunFinishedError:
+        except (trio.RunFinishedError, trio.Cancelled):  # it had ended, or ended meanwhile
+            self._thread.join()
             try:
                 error = self._started.get_nowait()
             except queue.Empty:
@@ -111,10 +113,11 @@ class Quorum:
 
         return self._call(look)
 
-    def ranges(self, start: int, end: int, range_bytes: int) -> list[Range]:
+    def ranges(self, start: int, end: int, range_bytes: int, *, count_max: int | None = None) -> list[Range]:
         """What is committed from offset ``start`` to below ``end``, about ``range_bytes`` in each range.
 
-        Where the log does not reach back to ``start`` the snapshot comes first, whole.
+        Where the log does not reach back to ``start`` the snapshot comes first, whole. With ``count_max`` it ends after
+        so many ranges.
 
         Raises:
             CorruptDataError, StorageError: the mirror cannot be read.
@@ -128,7 +131,7 @@ class Quorum:
                 batches = self._running.batches(start)
                 async for item in batches:
                     position = found.add(item)
-                    if position >= end:
+                    if position >= end or len(found) == count_max:
                         break
             return found.finish()
 
@@ -136,14 +139,16 @@ class Quorum:
 
     def end_for_bytes(self, start: int, end: int, bytes_max: int) -> int:
         """The offset behind about ``bytes_max`` of batches from ``start`` on, at most ``end``."""
-        for one in self.ranges(start, end, bytes_max)[:1]:
-            return min(end, one.file.next_offset or end)
+        for one in self.ranges(start, end, bytes_max, count_max=1):
+            behind = one.file.base_offset if one.file.source == SNAPSHOT else one.file.next_offset
+            return min(end, end if behind is None else behind)
         return end
 
     def close(self) -> None:
         """Stop following."""
         if self._thread.is_alive():
-            self._token.run_sync_soon(self._end.set)
+            with suppress(trio.RunFinishedError):
+                self._token.run_sync_soon(self._end.set)
             self._thread.join()
 
     def __enter__(self) -> Quorum:
@@ -163,6 +168,9 @@ class _Ranges:
         self._data = bytearray()
         self._first = self._next = 0
         self._found: list[Range] = []
+
+    def __len__(self) -> int:
+        return len(self._found)
 
     def add(self, item: Snapshot | RecordBatch) -> int:
         """Take the next one; returns the offset behind it."""

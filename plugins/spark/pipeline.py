@@ -25,7 +25,7 @@ from kraftcore.errors import CorruptDataError, LocalError
 from kraftcore.plugins.spark.decode import DROP, typed_from_bronze
 from kraftcore.plugins.spark.gold import refresh_gold
 from kraftcore.plugins.spark.source import Settings
-from kraftcore.plugins.spark.tables import BRONZE, SILVER, Tables
+from kraftcore.plugins.spark.tables import BRONZE, CHECKPOINTS, SILVER, Tables
 from kraftcore.plugins.spark.views import RECORD_TYPES, RecordType, typed_schema
 
 _JOBS_AT_ONCE = 4
@@ -74,7 +74,7 @@ def run(
 
     Raises:
         LocalError: nothing to read, or an option that is none.
-        CorruptDataError: damage, with ``errors="fail"``.
+        CorruptDataError: damage, with ``errors="fail"``; or tables of a version that is not known.
         LockedError: another run is writing these tables.
     """
     settings = _settings(paths, errors, options)
@@ -83,6 +83,7 @@ def run(
     batches: dict[str, int] = {}
     rows: dict[str, int] = {}
     with target.locked(), _watched(session, progress):
+        target.about()  # of a version that is known
         for name in BRONZE:
             done = _complete(target, name, settings).recentProgress
             batches[name] = sum(1 for one in done if one["numInputRows"])
@@ -117,13 +118,16 @@ def follow(
     target = Tables(session, tables)
     say = report or (lambda _: None)
     stop = stop or threading.Event()
-    finished: dict[str, int] = {}
+    queries: dict[str, StreamingQuery] = {}
     with target.locked():
-        refresh_gold(target, say)  # of a run that was killed
+        target.about()  # of a version that is known
+        finished = {name: target.last_commit(name) for name in BRONZE}
+        refresh_gold(target, say, dict(finished))  # of a run that was killed
         begin = partial(start, target, settings=settings, continuous_s=every_s, finished=finished)
-        queries = {name: begin(name) for name in BRONZE}
         failures = 0
         try:
+            for name in BRONZE:
+                queries[name] = begin(name)
             while not stop.wait(every_s):
                 for name, stream in queries.items():
                     error = stream.exception()
@@ -221,7 +225,7 @@ def start(
     """
     rows = target.session.readStream.format("kraft").options(**settings).option("view", BRONZE[name]).load()
     writer = rows.writeStream.foreachBatch(partial(_write, target, name, finished)).queryName(name)
-    writer = writer.option("checkpointLocation", target.place(f"_checkpoints/{name}"))
+    writer = writer.option("checkpointLocation", target.place(f"{CHECKPOINTS}/{name}"))
     if continuous_s is None:
         return writer.trigger(availableNow=True).start()
     return writer.trigger(processingTime=f"{continuous_s} seconds").start()

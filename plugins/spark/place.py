@@ -46,7 +46,7 @@ class Place:
             return None
         ca, certificate, key = (options.get(f"tls_{name}") for name in ("ca", "certificate", "key"))
         timeout = options.get("timeout_ms") or "60000"
-        if not timeout.isdigit() or int(timeout) == 0:
+        if not timeout.isdecimal() or int(timeout) == 0:
             raise LocalError(f"option timeout_ms={timeout!r} is not a whole number from 1 on")
         return cls(
             tuple(part.strip() for part in text.split(",") if part.strip()),

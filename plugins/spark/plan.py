@@ -216,6 +216,7 @@ class Tracker:
         kept = _still_there(source, before.marks)
         if source.size >= before.position and kept == before.marks:
             return before
+        kept = tuple(mark for mark in kept if mark.position + mark.size <= source.size)
         position = kept[-1].position + kept[-1].size if kept else 0
         return Reached(position, before.generation + 1, position, 0, kept)
 
@@ -230,7 +231,7 @@ class Tracker:
                 for row in range(max(0, piece.headers.num_rows - MARKS_MAX), piece.headers.num_rows)
             ]
             position = piece.end
-            damaged = any("ends inside" not in one.reason for one in piece.damage)
+            damaged = bool(piece.damage) and not piece.is_torn
         torn = reached.torn
         if damaged:
             position = source.size

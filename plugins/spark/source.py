@@ -48,7 +48,7 @@ from kraftcore.plugins.spark.plan import (
     progress_to_json,
     read_ranges,
 )
-from kraftcore.plugins.spark.stores import Inventory, LogFile
+from kraftcore.plugins.spark.stores import BOOTSTRAP, LOG, SNAPSHOT, Inventory, LogFile
 from kraftcore.plugins.spark.views import view_schema
 from kraftcore.storage.meta_properties import METADATA_PARTITION
 
@@ -90,6 +90,8 @@ class Settings:
         self.range_bytes = self._number(options, "range_bytes", RANGE_BYTES, 1 << 10)
         self.trigger_bytes = self._number(options, "max_bytes_per_trigger", 0, 1)
         self.sources = {part.strip() for part in (options.get("sources") or "").split(",") if part.strip()}
+        for one in sorted(self.sources - {LOG, SNAPSHOT, BOOTSTRAP}):
+            raise LocalError(f"option sources: {one!r} is none of {LOG}, {SNAPSHOT}, {BOOTSTRAP}")
         self.place = Place.from_options(options)
         self.start = options.get("start") or EARLIEST
         if self.start not in (EARLIEST, LATEST):
@@ -120,10 +122,11 @@ class Settings:
 
     @staticmethod
     def _read_paths(options: Mapping[str, str]) -> list[str]:
-        paths = json.loads(options["paths"]) if options.get("paths") else []
-        if options.get("path"):
-            text = options["path"]
-            paths += json.loads(text) if text.startswith("[") else [text]
+        paths = []
+        for name in ("paths", "path"):
+            text = options.get(name)
+            if text:
+                paths += _listed(text, name) if name == "paths" or text.startswith("[") else [text]
         if options.get("bootstrap_controllers"):
             if paths:
                 raise LocalError("name paths or bootstrap_controllers, not both: a quorum is no folder")
@@ -131,7 +134,7 @@ class Settings:
                 raise LocalError("a running quorum has no files to list: view=files is for folders")
         elif not paths:
             raise LocalError("nothing to read: give .load(path), or a list of paths as JSON in the option 'paths'")
-        return [str(path) for path in paths]
+        return paths
 
     def quorum(self) -> Quorum:
         """Begin to follow the running quorum that is named.
@@ -150,6 +153,16 @@ class Settings:
         """What there is to read now."""
         found = self.inventory.files(self._paths)
         return [file for file in found if not self.sources or file.source in self.sources]
+
+
+def _listed(text: str, name: str) -> list[str]:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+        raise LocalError(f"option {name}={text!r} is no JSON list of paths")
+    return found
 
 
 class Part(InputPartition):
@@ -186,7 +199,7 @@ class KraftDataSource(DataSource):
         max_bytes_per_trigger: of a stream; no limit if left out.
         cluster_id, node_id: in place of those in ``meta.properties``.
         folder: name of the folders that hold a log.
-        pushdown: ``true``: a batch read also leaves out what the query's own conditions do not want. Spark (4.1 to 4.3)
+        pushdown: ``true``: a batch read also leaves out what the query's own conditions do not want. Spark (as of 4.3)
             remembers one plan for each ``load()``, whatever the query: use such a DataFrame in one query only, and
             once in it. It also needs ``spark.sql.python.filterPushdown.enabled``, which ``session()`` sets. The other
             options spare as much and have no such trap.

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import glob
 import hashlib
 import os
 import posixpath
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -103,6 +104,12 @@ def _number(text: str) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big", signed=True)
 
 
+def _storage_error(error: OSError, path: str) -> StorageError:
+    # Of object stores, errors have no number.
+    number = errno.ENOENT if isinstance(error, FileNotFoundError) else error.errno or 0
+    return StorageError(number, error.strerror or str(error), path)
+
+
 class Source:
     """One open file, read piece by piece.
 
@@ -117,14 +124,14 @@ class Source:
             self._file = system.open_input_file(inside)
             self.size: int = self._file.size()
         except OSError as error:
-            raise StorageError(error.errno or 0, error.strerror or str(error), path) from None
+            raise _storage_error(error, path) from None
 
     def read(self, position: int, size: int) -> bytes:
         """Up to ``size`` bytes from ``position``."""
         try:
             return bytes(self._file.read_at(size, position)) if size > 0 else b""
         except OSError as error:
-            raise StorageError(error.errno or 0, error.strerror or str(error), self.path) from None
+            raise _storage_error(error, self.path) from None
 
     def close(self) -> None:
         """Close the file."""
@@ -158,12 +165,18 @@ class Memory:
 
 
 def read_small(path: str) -> bytes | None:
-    """A small file's content; None where there is none."""
+    """A small file's content; None where there is none.
+
+    Raises:
+        StorageError: it is there and cannot be read.
+    """
     try:
         with Source(path) as source:
             return source.read(0, source.size)
-    except StorageError:
-        return None
+    except StorageError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR):
+            return None
+        raise
 
 
 def _join(folder: str, name: str) -> str:
@@ -202,17 +215,20 @@ def expand(paths: Iterable[str]) -> Iterator[str]:
 def _listing(path: str) -> list[tuple[str, int]]:
     # (path, size) of a file, or of all files below a folder.
     system, inside = locate(path)
-    prefix = path[: len(path) - len(inside)] if path.endswith(inside) else ""
+    whole = path.rstrip("/")
+    if not whole.endswith(inside.rstrip("/")):
+        raise LocalError(f"{path}: settings in a URI are not known here: give them by the environment")
+    prefix = whole.removesuffix(inside.rstrip("/"))
     try:
         info = system.get_file_info(inside)
         if info.type == fs.FileType.File:
-            return [(path, info.size)]
+            return [(whole, info.size)]
         if info.type == fs.FileType.NotFound:
             return []
         selector = fs.FileSelector(inside, recursive=True, allow_not_found=True)
         return [(prefix + one.path, one.size) for one in system.get_file_info(selector) if one.is_file]
     except OSError as error:
-        raise StorageError(error.errno or 0, error.strerror or str(error), path) from None
+        raise _storage_error(error, path) from None
 
 
 class Inventory:
@@ -239,24 +255,25 @@ class Inventory:
             StorageError: a folder that cannot be read.
         """
         found: dict[str, LogFile] = {}
+        identity = lru_cache(maxsize=None)(self._identity)  # one look a folder, not one a file
         for path in expand(paths):
             for name, size in _listing(path):
-                file = self._classify(path, name, size)
+                file = self._classify(path, name, size, identity)
                 if file is not None:
                     found[name] = file
         return self._linked(found.values())
 
-    def _classify(self, root: str, path: str, size: int) -> LogFile | None:
+    def _classify(self, root: str, path: str, size: int, identity: Callable[[str], Identity]) -> LogFile | None:
         folder, name = _parent(path), _name(path)
         wanted = path == root or folder == root.rstrip("/") or _name(folder) == self._folder
         if name == BOOTSTRAP_FILE:
-            return LogFile(path, BOOTSTRAP, size, self._identity(folder), epoch=0)
+            return LogFile(path, BOOTSTRAP, size, identity(folder), epoch=0)
         segment = _SEGMENT.fullmatch(name)
         if segment is not None and wanted:
-            return LogFile(path, LOG, size, self._identity(folder), int(segment[1]))
+            return LogFile(path, LOG, size, identity(folder), int(segment[1]))
         snapshot = parse_name(name)
         if snapshot is not None and snapshot.suffix == SUFFIX and wanted:
-            return LogFile(path, SNAPSHOT, size, self._identity(folder), *snapshot.id)
+            return LogFile(path, SNAPSHOT, size, identity(folder), *snapshot.id)
         return None
 
     def _identity(self, folder: str) -> Identity:

@@ -31,6 +31,8 @@ BRONZE = {
 }
 """Tables that are views of the data source, one stream each."""
 SILVER = {f"silver_{kind.view}": kind for kind in RECORD_TYPES}
+CHECKPOINTS = "_checkpoints"
+"""Folder of the streams' checkpoints, one for each bronze table."""
 FORMAT = 1
 _ABOUT = "kraftcore-tables.json"
 
@@ -119,6 +121,12 @@ class Tables:
             raise LocalError(f"there is no table {name} in {self.path}: run 'kraftcore spark run' first")
         return StructType.fromJson(json.loads(text))
 
+    def last_commit(self, name: str) -> int:
+        """The last micro-batch that is whole, silver included, as a bronze table's stream noted it; -1: none."""
+        system, inside = locate(self.place(f"{CHECKPOINTS}/{name}/commits"))
+        found = system.get_file_info(fs.FileSelector(inside, allow_not_found=True))
+        return max((int(one.base_name) for one in found if one.base_name.isdecimal()), default=-1)
+
     def names(self) -> list[str]:
         """All tables, written to or not."""
         from kraftcore.plugins.spark.gold import GOLD
@@ -156,16 +164,22 @@ class Tables:
             LocalError: no tables.
             CorruptDataError: tables that this version cannot read.
         """
-        about = self.about()
-        if about is None:
+        if self.about() is None:
             raise LocalError(f"{self.path} holds no tables: make some with 'kraftcore spark run'")
-        if about.get("format") != FORMAT:
-            raise CorruptDataError(f"tables of format {about.get('format')}; known is {FORMAT}", path=self.path)
 
     def about(self) -> dict[str, Any] | None:
-        """What the folder says about itself; None for a folder without tables."""
+        """What the folder says about itself; None for a folder without tables.
+
+        Raises:
+            CorruptDataError: tables that this version cannot read.
+        """
         data = read_small(self.place(_ABOUT))
-        return None if data is None else json.loads(data)
+        if data is None:
+            return None
+        about: dict[str, Any] = json.loads(data)
+        if about.get("format") != FORMAT:
+            raise CorruptDataError(f"tables of format {about.get('format')}; known is {FORMAT}", path=self.path)
+        return about
 
     def write_about(self, about: dict[str, Any]) -> None:
         """Say which batches gold was made of."""

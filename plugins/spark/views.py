@@ -110,6 +110,10 @@ class RecordType:
         """The class of the value."""
         return CONTROL_BODIES[self.code - CONTROL_BASE] if self.is_control else record_class(self.code)
 
+    def is_version(self, name: str) -> bool:
+        """Whether a field of the value is what the column ``version`` already says: control records hold it."""
+        return self.is_control and name == "version"
+
     def columns(self) -> RecordColumns:
         """A decoder for values."""
         return RecordColumns(self.message_class, framed=not self.is_control)
@@ -163,9 +167,7 @@ def typed_schema(kind: RecordType) -> Any:
     """Columns of one record type's view; a control record's own version field is the ``version`` column."""
     fields = [(name, value) for name, value in [*IDENTITY, *_PLACE, ("version", pa.int32())]]
     fields += [
-        (field_name(field.name), field.type)
-        for field in kind.columns().schema
-        if not (kind.is_control and field.name == "version")
+        (field_name(field.name), field.type) for field in kind.columns().schema if not kind.is_version(field.name)
     ]
     return pa.schema(fields)
 

@@ -111,6 +111,12 @@ def test_types_of_damaged_frames():
     assert found.version.to_pylist() == [-1, 1, -1, 7]
 
 
+def test_types_are_told_of_binary_columns_only():
+    wide, bits = pa.array([b"\x01\x63\x07"], pa.large_binary()), pa.array([False])
+    with pytest.raises(LocalError, match="large_binary"):
+        record_types(wide, wide, bits)
+
+
 @pytest.mark.parametrize("path", GOLDEN_FILES, ids=lambda path: f"{path.parts[-3]}-{path.name}")
 def test_headers_are_those_of_the_batches(path):
     data = path.read_bytes()

@@ -247,3 +247,6 @@ def test_tables_of_another_version_are_refused(session, tmp_path):
     Path(tmp_path / "kraftcore-tables.json").write_text(json.dumps({"format": 99}))
     with pytest.raises(CorruptDataError, match="format 99"):
         kraft.query(session, tmp_path, "SELECT * FROM errors")
+    with pytest.raises(CorruptDataError, match="format 99"):
+        kraft.run(session, [NODE], tmp_path)
+    assert not (tmp_path / "bronze_records").exists()

@@ -55,6 +55,17 @@ def test_an_end_that_was_cut_off_is_read_again_from_the_last_batch_still_there(p
     assert look(path, DATA, progress)[0] == [(cut.position, len(DATA), 1)]
 
 
+def test_an_end_that_was_cut_off_inside_a_batch_is_noticed_once(path):
+    _, progress = look(path, DATA, {})
+    cut = SPOTS[-5]
+    torn = DATA[: cut.position + cut.size - 1]
+    ranges, progress = look(path, torn, progress)
+    assert ranges == []
+    assert progress[str(path)].rewound == cut.position
+    assert look(path, torn, progress) == ([], progress)
+    assert look(path, DATA, progress)[0] == [(cut.position, len(DATA), 1)]
+
+
 def test_a_file_cut_off_behind_all_batches_remembered_is_read_again_from_its_start(path):
     _, progress = look(path, DATA, {})
     early = SPOTS[-MARKS_MAX - 1]

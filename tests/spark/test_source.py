@@ -17,9 +17,12 @@ from spark_parts import batches_of, without_java
 
 import pyspark_kraft
 from kraftcore.core.batch import build_batch
+from kraftcore.core.crc32c import crc32c
 from kraftcore.errors import CorruptDataError, LocalError
 from kraftcore.plugins.spark.source import FilteringReader, KraftDataSource, Settings
 from kraftcore.plugins.spark.stores import Source
+from kraftcore.protocol.metadata import encode_metadata_record
+from kraftcore.protocol.records.no_op_record import NoOpRecord
 
 C1 = GOLDEN / "dynamic" / "c1"
 LOG = C1 / "__cluster_metadata-0"
@@ -149,6 +152,14 @@ def test_time_filters_skip_segments(monkeypatch):
     assert 0 < read <= SEGMENTS[0].stat().st_size + 200
 
 
+def test_time_bounds_may_lie_between_milliseconds():
+    times = [row["timestamp"] for row in direct(C1, sources="log")[0]]
+    at = times[len(times) // 2]
+    bound = (at + timedelta(microseconds=500)).isoformat()
+    assert len(direct(C1, sources="log", time_to=bound)[0]) == sum(one <= at for one in times)
+    assert len(direct(C1, sources="log", time_from=bound)[0]) == sum(one > at for one in times)
+
+
 def test_other_clusters_and_nodes_are_not_opened(monkeypatch):
     rows, read = direct(GOLDEN, In(("node_id",), (4,)), monkeypatch=monkeypatch, sources="log")
     assert {row["node_id"] for row in rows} == {4}
@@ -209,6 +220,35 @@ def test_damage_is_dropped_or_kept_and_listed(session, damaged):
     assert "123" in next(row.reason for row in errors if row.kind == "record")
 
 
+def test_records_that_do_not_fit_their_batch_are_damage_though_the_checksum_is_right(tmp_path):
+    path = tmp_path / "00000000000000000000.log"
+    batch = bytearray(build_batch([b"one", b"two"], timestamp_ms=1, base_offset=0, leader_epoch=1))
+    batch[61] = 0x7F  # the length of the first record
+    batch[17:21] = crc32c(bytes(batch[21:])).to_bytes(4, "big")
+    path.write_bytes(batch)
+    assert direct(path, view="batches")[0][0]["is_valid"]
+    with pytest.raises(CorruptDataError) as caught:
+        direct(path)
+    assert (caught.value.path, caught.value.position) == (str(path), 61)
+    for policy in ("drop", "keep"):
+        assert direct(path, errors=policy)[0] == []
+        (error,) = direct(path, view="errors", errors=policy)[0]
+        assert (error["kind"], error["position"], error["size"]) == ("batch", 0, len(batch))
+
+
+def test_what_nodes_remember_of_clients_is_no_record_of_a_snapshot(tmp_path):
+    path = tmp_path / "00000000000000000009-0000000001.checkpoint"
+    value = encode_metadata_record(NoOpRecord(), 0)
+    plain = build_batch([value], timestamp_ms=1, base_offset=0, leader_epoch=1)
+    numbered = build_batch(
+        [bytes(8)], timestamp_ms=1, base_offset=1, leader_epoch=1, producer_id=7, producer_epoch=0, base_sequence=3
+    )
+    path.write_bytes(bytes(plain) + bytes(numbered))
+    assert [row["offset"] for row in direct(path)[0]] == [0]
+    assert direct(path, view="errors")[0] == []
+    assert [row["producer_id"] for row in direct(path, view="batches")[0]] == [-1, 7]
+
+
 def test_what_cannot_be_read_is_told_before_any_task_runs(session, tmp_path):
     for options, path, words in (
         ({"view": "nonsense"}, C1, "no view 'nonsense'"),
@@ -219,8 +259,15 @@ def test_what_cannot_be_read_is_told_before_any_task_runs(session, tmp_path):
     ):
         with pytest.raises(AnalysisException, match=words):
             session.read.format("kraft").options(**options).load(str(path)).collect()
-    with pytest.raises(LocalError, match="range_bytes"):
-        Settings({"path": str(C1), "range_bytes": "-4"})
+    for options, words in (
+        ({"range_bytes": "-4"}, "range_bytes"),
+        ({"sources": "log,logs"}, "'logs'"),
+        ({"paths": "/backup"}, "no JSON list"),
+        ({"path": "[glob]"}, "no JSON list"),
+        ({"time_from": "--5"}, "ISO 8601"),
+    ):
+        with pytest.raises(LocalError, match=words):
+            Settings({"path": str(C1), **options})
 
 
 def test_a_plain_session_finds_the_source_by_itself(tmp_path):
@@ -231,14 +278,15 @@ find_java()
 spark = SparkSession.builder.master("local[1]").getOrCreate()
 for _ in range(2):
     rows = spark.read.format("kraft").option("pushdown", "true").load({str(C1)!r})
-    print(rows.where("source = 'log' and offset >= 560").count())
+    print(rows.where("source = 'log' and offset >= 500").count())
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
 """
     # An editable install hides top-level modules from the search that Spark makes: lay the module beside the program.
     assert pyspark_kraft.DefaultSource is KraftDataSource
     shutil.copy(pyspark_kraft.__file__, tmp_path)
     done = without_java([code], tmp_path, PYTHONPATH=str(tmp_path))
-    wanted = sum(one.offset >= 560 for one in printed_log(C1))
+    wanted = sum(one.offset >= 500 for one in printed_log(C1))
+    assert wanted
     assert done.stdout.split() == [str(wanted), str(wanted)], done.stderr
 
 
