@@ -82,17 +82,20 @@ def test_what_cannot_be_written_is_refused(session: SparkSession, quorum: Server
 def test_a_stream_survives_a_leaders_death_and_its_own_restart(
     session: SparkSession, quorum: ServerQuorum, tmp_path: Path
 ):
-    seen: list[tuple[int, bytes]] = []
+    batches: dict[int, list[tuple[int, bytes]]] = {}  # by number: one that was not noted before a stop comes again
 
     def follow() -> StreamingQuery:
         rows = session.readStream.format("kraft").options(**options(quorum)).load().select("offset", "value")
         writer = rows.writeStream.option("checkpointLocation", str(tmp_path / "checkpoint"))
         return writer.foreachBatch(
-            lambda batch, number: seen.extend((row.offset, bytes(row.value)) for row in batch.collect())
+            lambda batch, number: batches.update({number: [(row.offset, bytes(row.value)) for row in batch.collect()]})
         ).start()
 
+    def seen() -> list[tuple[int, bytes]]:
+        return [row for _, rows in sorted(batches.items()) for row in rows]
+
     def has(value: bytes) -> bool:
-        return any(value == found for _, found in seen)
+        return any(value == found for _, found in seen())
 
     query = follow()
     quorum.append([b"stream-1"], client_id=2)
@@ -107,7 +110,7 @@ def test_a_stream_survives_a_leaders_death_and_its_own_restart(
     query = follow()
     wait_until(lambda: has(b"stream-3"), query)
     query.stop()
-    assert [offset for offset, _ in seen] == list(range(len(seen)))
+    assert [offset for offset, _ in seen()] == list(range(len(seen())))
 
 
 def test_a_stream_writes_each_epoch_once_though_leader_and_driver_die(
