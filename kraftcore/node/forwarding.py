@@ -214,10 +214,10 @@ class LeaderSide:
         node = self._node
         try:
             batch: RecordBatch = validate_batch(records or b"")
-            values = batch.values()
             if batch.is_control or batch.size != len(records):
                 raise LocalError("one data batch is wanted")
-            if any(not value for value in values):
+            values = [value for value in batch.values() if value]
+            if len(values) < batch.count:
                 raise LocalError("a record may not be empty")
             key = (batch.producer_id, batch.base_sequence)
             proposal = self._running.get(key) if batch.producer_id >= 0 else None
