@@ -19,6 +19,7 @@ from kraftcore.plugins.spark.svg import BAD, COLORS, GOOD, STYLE, WARN, Axis, Ba
 from kraftcore.plugins.spark.tables import Tables
 
 ROWS_MAX = 200
+_MINUTE_MS = 60_000
 _WORDS = re.compile(r"[^\w.]+")
 _STYLE = """
 body { font: 15px/1.45 system-ui, sans-serif; max-width: 1000px; margin: 2em auto; padding: 0 1em; color: #222; }
@@ -287,25 +288,19 @@ def _brokers(rows: Sequence[Any], axis: Axis) -> Section:
 
 
 def _rates(rows: Sequence[Any], axis: Axis) -> Section:
-    minute = 60_000
-    plots: list[tuple[str, Callable[[Any], float]]] = [
-        ("Records a minute", lambda row: row.records),
-        ("Longest pause between batches, ms", lambda row: row.pause_ms_max or 0),
+    minutes: dict[datetime, list[Any]] = {}  # of several epochs, where the leader changed
+    for row in rows:
+        minutes.setdefault(row.minute, []).append(row)
+    plots: list[tuple[str, Callable[[list[Any]], float]]] = [
+        ("Records a minute", lambda found: sum(row.records for row in found)),
+        ("Longest pause between batches, ms", lambda found: max(row.pause_ms_max or 0 for row in found)),
     ]
     parts: list[str | Plot] = []
     for title, value in plots:
-        plot = columns(
-            title,
-            [
-                (
-                    _ms(row.minute),
-                    _ms(row.minute) + minute,
-                    value(row),
-                    f"{_text(row.minute)}: {value(row):g}, epoch {row.epoch}",
-                )
-                for row in rows
-            ],
-            axis,
-        )
-        parts += [f'<p class="note">{title}</p>', plot]
+        values = []
+        for minute, found in minutes.items():
+            epochs = ", ".join(str(row.epoch) for row in found)
+            text = f"{_text(minute)}: {value(found):g}, epoch {epochs}"
+            values.append((_ms(minute), _ms(minute) + _MINUTE_MS, value(found), text))
+        parts += [f'<p class="note">{title}</p>', columns(title, values, axis)]
     return Section("Rates", tuple(parts))

@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 from golden import GOLDEN
 from metadata_replay import printed_log
+from project import ROOT
 from spark_parts import without_java
 
 from kraftcore.cli import spark as commands
@@ -21,6 +22,7 @@ from kraftcore.plugins.spark.startup import _is_new_enough
 
 PROGRAM = "import sys; from kraftcore.cli import main; sys.exit(main())"
 CLUSTER = "dynamic-c1"
+DYNAMIC = "NDAbzbB4TqyG5cg3gN3Bkg"  # what the golden cluster calls itself
 SVG = "{http://www.w3.org/2000/svg}"
 
 
@@ -73,7 +75,7 @@ def test_a_java_too_old_for_spark_is_passed_over(version, fits, tmp_path):
 
 def test_run_says_what_it_did(call, tmp_path):
     arguments = ("run", "--input", GOLDEN / "formats" / "c1", "--tables", tmp_path / "t", "--option")
-    done = call(*arguments, "max_bytes_per_trigger=1000")
+    done = call(*arguments, "max_bytes_per_trigger=700")
     assert done.exit_code == 0, done.output
     assert "0 errors; clusters brought up to date:" in done.output
     assert len(list((tmp_path / "t" / "bronze_records").glob("batch=*"))) == 2  # two files, one at a time
@@ -167,6 +169,11 @@ def test_the_report_stands_alone_and_has_its_plots(call, golden_tables, tmp_path
             assert y + h <= height
 
     pictures_hold_the_plots(text, plots, folder)
+    printed_pictures = list((ROOT / "docs" / "pictures").iterdir())
+    assert printed_pictures
+    for picture in printed_pictures:
+        drawn = (folder / f"{DYNAMIC}-{picture.name}").read_text()
+        assert picture.read_text() == drawn, f"{picture.name} is not what the report draws now: see docs/spark.md"
 
 
 def pictures_hold_the_plots(page, plots, folder):
