@@ -90,7 +90,7 @@ class Inbox:
             reply(None)
             return
         version = header.request_api_version
-        ticket = Ticket(reply, version, header.correlation_id)
+        ticket = Ticket(reply, version, header.correlation_id, origin.listener)
         if message is None or isinstance(message, ApiVersionsRequest):
             self._answer_api_versions(message is not None, ticket)
             return
@@ -107,7 +107,7 @@ class Inbox:
 
     def _answer_api_versions(self, is_known: bool, ticket: Ticket) -> None:
         if not is_known:  # the answer to an unknown version is version 0 (KIP-511)
-            ticket = Ticket(ticket.reply, 0, ticket.correlation_id)
+            ticket = Ticket(ticket.reply, 0, ticket.correlation_id, ticket.listener)
             error = ErrorCode.UNSUPPORTED_VERSION
             ticket.answer(ApiVersionsResponse(error_code=error, api_keys=self._versions))
             return
