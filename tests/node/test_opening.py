@@ -33,3 +33,12 @@ def test_early_requests_wait_and_late_ones_break_the_connection(monkeypatch):
     gate.serve(b"5", ORIGIN, broken.append)
     assert broken == [b"3", None]
     assert node.served == [b"1", b"2", b"4"]
+
+
+def test_late_requests_of_a_transport_that_ends_with_its_node_go_nowhere():
+    """Its connections break anyway, and a log line that blames the peer would be wrong."""
+    gate, node, broken = opening._Gate(closes_with_node=True), FakeNode(), []
+    gate.open(cast(Node, node))
+    gate.close()
+    gate.serve(b"1", ORIGIN, broken.append)
+    assert broken == node.served == []
