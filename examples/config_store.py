@@ -1,7 +1,7 @@
 """Settings that every process of an application shares: set anywhere, seen everywhere as they change.
 
-Run it three times, with 1, 2 and 3 for NUMBER, and type `set colour blue`, `get colour`, `delete colour`, `all`; Ctrl-D or
-Ctrl-C ends it:
+Run it three times, with 1, 2 and 3 for NUMBER, and type `set colour blue`, `get colour`, `delete colour`, `all`; Ctrl-D
+or Ctrl-C ends it:
 
     python config_store.py NUMBER [FIRST_PORT]
 
