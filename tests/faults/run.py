@@ -2,8 +2,10 @@
 
 Prints a line a round and the sum; ends with status 1 at the first round in which a promise was broken, and leaves its
 directory for whoever looks for the reason. ``--abuse``: what a quorum of three processes commits, and the most memory
-that one of them takes, in windows without and with hostile connections, 10,000 of each kind from this process, whose
-own share of a core is shown: on a machine of few cores the quorum lacks it.
+that one of them takes, in windows without and with hostile connections, 10,000 of each kind.
+
+They come from this process, whose share of a core is shown: on a machine of few cores the quorum lacks it. "us each"
+is what a connection costs the nodes, microseconds of processor time beyond what their commits take.
 """
 
 from __future__ import annotations
@@ -33,8 +35,8 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=8.0, help="how long things go wrong in a round")
     parser.add_argument("--abuse", action="store_true", help="abuse a plain and a TLS quorum instead")
     parser.add_argument("--connections", type=int, default=10_000, help="of each kind of abuse")
-    parser.add_argument("--window", type=float, default=8.0, help="seconds of one window, without abuse or with it")
-    parser.add_argument("--windows", type=int, default=2, help="of both, for each kind")
+    parser.add_argument("--window", type=float, default=2.0, help="seconds of one window, without abuse or with it")
+    parser.add_argument("--windows", type=int, default=8, help="of both, for each kind")
     parser.add_argument("--in-flight", type=int, default=64, help="proposals at a time")
     parser.add_argument("--json", action="store_true", help="figures of abuse also as JSON, a line a kind")
     options = parser.parse_args()
@@ -45,7 +47,8 @@ def main() -> int:
 
 
 def abuse(options: argparse.Namespace) -> int:
-    print(__doc__.partition("``--abuse``: ")[2])
+    about = (__doc__ or "").partition("``--abuse``: ")[2]
+    print(about[:1].upper() + about[1:])
     for tls in (False, True):
         name = "TLS" if tls else "plain"
         with tempfile.TemporaryDirectory() as folder:

@@ -7,6 +7,7 @@ nodes hold the same in the end.
 
 from __future__ import annotations
 
+import os
 import signal
 import ssl
 import time
@@ -42,6 +43,8 @@ class Figures:
         connections: that were made.
         quiet: commits a second in the windows without abuse, before each with it.
         abused: and in those with it.
+        quiet_cpu: seconds of processor time that the three nodes took in the windows without.
+        abused_cpu: and in those with it.
         quiet_mib: peak of memory in the windows without.
         abused_mib: and in those with it.
         attacker: share of a core that the abuse's own side took.
@@ -51,6 +54,8 @@ class Figures:
     connections: int = 0
     quiet: float = 0.0
     abused: float = 0.0
+    quiet_cpu: float = 0.0
+    abused_cpu: float = 0.0
     quiet_mib: float = 0.0
     abused_mib: float = 0.0
     attacker: float = 0.0
@@ -62,17 +67,25 @@ class Figures:
 
     def row(self) -> dict[str, object]:
         """For JSON."""
-        rounded = {name: round(value, 1) if type(value) is float else value for name, value in vars(self).items()}
-        return {**rounded, "ratio": round(self.ratio, 3), "attacker": round(self.attacker, 2)}
+        rounded = {name: round(value, 2) if type(value) is float else value for name, value in vars(self).items()}
+        return {**rounded, "ratio": round(self.ratio, 3), "cost_us": round(self.cost_us)}
+
+    @property
+    def cost_us(self) -> float:
+        """Processor time of the nodes a connection, beyond what their commits take; other programs are not in it."""
+        if not self.quiet or not self.connections:
+            return 0.0
+        return 1e6 * (self.abused_cpu - self.ratio * self.quiet_cpu) / self.connections
 
     HEAD = (
-        f"{'':14}{'connections':>12}{'commits/s':>11}{'abused':>9}{'ratio':>7}{'MiB':>7}{'abused':>8}{'attacker':>10}"
+        f"{'':14}{'connections':>12}{'commits/s':>11}{'abused':>9}{'ratio':>7}{'us each':>9}{'MiB':>7}{'abused':>8}"
+        f"{'attacker':>10}"
     )
 
     def __str__(self) -> str:
         return (
             f"{self.kind:14}{self.connections:12,}{self.quiet:11,.0f}{self.abused:9,.0f}{self.ratio:7.2f}"
-            f"{self.quiet_mib:7.1f}{self.abused_mib:8.1f}{self.attacker:10.0%}"
+            f"{self.cost_us:9.0f}{self.quiet_mib:7.1f}{self.abused_mib:8.1f}{self.attacker:10.0%}"
         )
 
 
@@ -197,6 +210,14 @@ def _requests() -> list[bytes]:
     return [pack(">i", len(frame)) + frame for frame in frames]
 
 
+def worked_s(member: Member) -> float:
+    """Processor time that a process has taken, user and system, seconds."""
+    if member.process is None:
+        return 0.0
+    fields = Path(f"/proc/{member.process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def forget_peak(member: Member) -> None:
     """Let `peak_mib` begin anew."""
     if member.process is not None:
@@ -254,8 +275,9 @@ class Siege(Round):
             await self._load(client, 2.0, in_flight)  # until somebody leads, and everything is warm
             for figures in found:
                 for number in range(windows):
-                    quiet, peak = await self._window(client, window_s, in_flight)
+                    quiet, work, peak = await self._window(client, window_s, in_flight)
                     figures.quiet += quiet / windows
+                    figures.quiet_cpu += work
                     figures.quiet_mib = max(figures.quiet_mib, peak)
                     await self._abused_window(figures, client, windows, window_s, connections, in_flight, number)
                     self.check_alive()
@@ -286,20 +308,22 @@ class Siege(Round):
         begin, worked = time.monotonic(), time.process_time()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(abuse.run)
-            rate, peak = await self._window(client, window_s, in_flight)
+            rate, work, peak = await self._window(client, window_s, in_flight)
             figures.attacker += (time.process_time() - worked) / (time.monotonic() - begin) / windows
             if not abuse.has_end:
                 nursery.cancel_scope.cancel()
         figures.abused += rate / windows
+        figures.abused_cpu += work
         figures.abused_mib = max(figures.abused_mib, peak)
         figures.connections += abuse.connections
 
-    async def _window(self, client: Client, seconds: float, in_flight: int) -> tuple[float, float]:
-        """Commits a second, and the peak of memory, MiB."""
+    async def _window(self, client: Client, seconds: float, in_flight: int) -> tuple[float, float, float]:
+        """Commits a second, processor time of all nodes, and the peak of memory, MiB."""
         for member in self.members:
             forget_peak(member)
+        before = sum(map(worked_s, self.members))
         rate = await self._load(client, seconds, in_flight)
-        return rate, max(map(peak_mib, self.members))
+        return rate, sum(map(worked_s, self.members)) - before, max(map(peak_mib, self.members))
 
     async def _load(self, client: Client, seconds: float, in_flight: int) -> float:
         while True:
