@@ -68,13 +68,16 @@ class Figures:
     def row(self) -> dict[str, object]:
         """For JSON."""
         rounded = {name: round(value, 2) if type(value) is float else value for name, value in vars(self).items()}
-        return {**rounded, "ratio": round(self.ratio, 3), "cost_us": round(self.cost_us)}
+        return {**rounded, "ratio": round(self.ratio, 3), "cost_us": self.cost_us and round(self.cost_us)}
 
     @property
-    def cost_us(self) -> float:
-        """Processor time of the nodes a connection, beyond what their commits take; other programs are not in it."""
-        if not self.quiet or not self.connections:
-            return 0.0
+    def cost_us(self) -> float | None:
+        """Processor time of the nodes a connection, beyond what their commits take; other programs are not in it.
+
+        None of connections that last: theirs is a matter of how long.
+        """
+        if self.kind == "slow senders" or not self.quiet or not self.connections:
+            return None
         return 1e6 * (self.abused_cpu - self.ratio * self.quiet_cpu) / self.connections
 
     HEAD = (
@@ -83,9 +86,10 @@ class Figures:
     )
 
     def __str__(self) -> str:
+        cost = "-" if self.cost_us is None else f"{self.cost_us:.0f}"
         return (
             f"{self.kind:14}{self.connections:12,}{self.quiet:11,.0f}{self.abused:9,.0f}{self.ratio:7.2f}"
-            f"{self.cost_us:9.0f}{self.quiet_mib:7.1f}{self.abused_mib:8.1f}{self.attacker:10.0%}"
+            f"{cost:>9}{self.quiet_mib:7.1f}{self.abused_mib:8.1f}{self.attacker:10.0%}"
         )
 
 
