@@ -35,6 +35,7 @@ def autopilot() -> None:
 
 
 @autopilot.command(
+    short_help="Watch a quorum's voters, say what to do, or do it.",
     epilog="""\b
 Examples:
   See what it would do, and why; nothing is changed:
@@ -63,7 +64,7 @@ line with time, applied (null: not tried), error, and decisions as [{"action": "
 \b
 Exit status: 0 when a signal ended it, or after --once; 1 if with --once the quorum could not be looked at or refused
 the change.
-"""
+""",
 )
 @click.option("--bootstrap-controller", metavar="LIST", required=True, help="Controllers to ask, host:port,...")
 @click.option("--command-config", metavar="FILE", help="Properties: security.protocol, ssl.* (PEM) ...")

@@ -34,7 +34,13 @@ def cluster(**_: object) -> None:
     """Show a cluster's id and nodes, as kafka-cluster does."""
 
 
-@cluster.command("id")
+@cluster.command(
+    "id",
+    epilog="""\b
+Examples:
+  kraftcore cluster id --bootstrap-server 127.0.0.1:9092
+""",
+)
 @output_option
 @connected(short=True)
 def cluster_id(connection: Connection, output: str) -> None:
@@ -46,7 +52,15 @@ def cluster_id(connection: Connection, output: str) -> None:
         click.echo(f"Cluster ID: {found}")
 
 
-@cluster.command("list-endpoints")
+@cluster.command(
+    "list-endpoints",
+    short_help="List the brokers, or the controllers.",
+    epilog="""\b
+Examples:
+  kraftcore cluster list-endpoints --bootstrap-controller 127.0.0.1:9093
+  kraftcore cluster list-endpoints --bootstrap-server 127.0.0.1:9092 --include-fenced-brokers --output json
+""",
+)
 @click.option("--include-fenced-brokers", is_flag=True, help="Also list brokers that may not serve at the moment.")
 @output_option
 @connected(short=True)

@@ -52,7 +52,14 @@ def features(**_: object) -> None:
     """Describe and change the feature levels of a cluster, as kafka-features does."""
 
 
-@features.command()
+@features.command(
+    short_help="List the levels that a node supports, and those in force.",
+    epilog="""\b
+Examples:
+  kraftcore features --bootstrap-controller 127.0.0.1:9093 describe
+  kraftcore features --bootstrap-controller 127.0.0.1:9093 describe --node-id 2 --output json
+""",
+)
 @click.option("--node-id", type=int, help="Ask this node, and no other: nodes may support different levels.")
 @output_option
 @connected()
@@ -95,7 +102,13 @@ def _level_text(name: str, level: int) -> str:
         return f"UNKNOWN {level}"
 
 
-@features.command()
+@features.command(
+    epilog="""\b
+Examples:
+  kraftcore features --bootstrap-controller 127.0.0.1:9093 upgrade --release-version 4.3 --dry-run
+  kraftcore features --bootstrap-controller 127.0.0.1:9093 upgrade --feature kraft.version=1
+""",
+)
 @click.option("--release-version", metavar="RELEASE", help="All features to their levels of this release, e.g. 4.3.")
 @click.option(
     "--feature",
@@ -123,7 +136,13 @@ def upgrade(
     _update(connection, "upgrade", levels, kind, dry_run, as_json=output == "json")
 
 
-@features.command()
+@features.command(
+    epilog="""\b
+Examples:
+  kraftcore features --bootstrap-controller 127.0.0.1:9093 downgrade --release-version 4.1 --dry-run
+  kraftcore features --bootstrap-controller 127.0.0.1:9093 downgrade --feature transaction.version=1
+""",
+)
 @click.option("--release-version", metavar="RELEASE", help="All features to their levels of this release, e.g. 4.1.")
 @click.option(
     "--feature",
@@ -156,7 +175,12 @@ def downgrade(
     _update(connection, "downgrade", levels, kind, dry_run, as_json=output == "json")
 
 
-@features.command()
+@features.command(
+    epilog="""\b
+Examples:
+  kraftcore features --bootstrap-controller 127.0.0.1:9093 disable --feature share.version
+""",
+)
 @click.option(
     "--feature", "wanted", multiple=True, metavar="NAME", shell_complete=_complete, help="A feature; may be repeated."
 )

@@ -59,7 +59,13 @@ def quorum(**_: object) -> None:
     """Describe the metadata quorum and change its voters, as kafka-metadata-quorum does."""
 
 
-@quorum.command()
+@quorum.command(
+    epilog="""\b
+Examples:
+  kraftcore quorum --bootstrap-controller 127.0.0.1:9093 describe --status
+  kraftcore quorum --bootstrap-controller 127.0.0.1:9093 describe --replication --human-readable
+""",
+)
 @click.option("--status", is_flag=True, help="A short summary of the quorum.")
 @click.option("--replication", is_flag=True, help="A line per replica: log end offset, lag, times.")
 @click.option("--human-readable", is_flag=True, help="With --replication: times as '42 ms ago'.")
@@ -183,7 +189,14 @@ def _print_table(rows: list[tuple[str, ...]]) -> None:
         click.echo("".join(f"{cell:<{width}}\t" for cell, width in zip(row, widths, strict=True)))
 
 
-@quorum.command("add-controller")
+@quorum.command(
+    "add-controller",
+    epilog="""\b
+Examples:
+  On the new controller's machine, while it runs:
+    kraftcore quorum --bootstrap-controller 127.0.0.1:9093 --command-config controller4.properties add-controller
+""",
+)
 @click.option("--dry-run", is_flag=True, help="Say what would be done; only reads the controller's files.")
 @output_option
 @connected()
@@ -271,7 +284,14 @@ def _controller_listeners(properties: Mapping[str, str]) -> tuple[Endpoint, ...]
     return tuple(dict.fromkeys(found))
 
 
-@quorum.command("remove-controller")
+@quorum.command(
+    "remove-controller",
+    epilog="""\b
+Examples:
+  kraftcore quorum --bootstrap-controller 127.0.0.1:9093 remove-controller \\
+    --controller-id 3 --controller-directory-id 3Db5QLSqSZieL3rJBUUegA
+""",
+)
 @click.option("--controller-id", "-i", type=int, required=True, help="Node id of the voter.")
 @click.option(
     "--controller-directory-id", "-d", required=True, help="Its directory id, as 'describe --status' prints it."

@@ -99,15 +99,17 @@ def spark() -> None:
 
 
 @spark.command(
+    short_help="Bring all tables up to date with what is new.",
     epilog="""\b
 Examples:
   kraftcore spark run --input /var/lib/kafka/metadata --tables /data/kraft
   kraftcore spark run --input '/backup/*/controller-?' --input old.log --tables /data/kraft --errors fail
-"""
+""",
 )
 @click.option(
-    "--input", "inputs", multiple=True, required=True, metavar="PATH", help="Folder, file or glob; may be repeated."
-)
+    "--input", "inputs", multiple=True, required=True, metavar="PATH",
+    help="Folder, file or glob; may be repeated. A shell may have made a glob into many: [PATH]...",
+)  # fmt: skip
 @click.argument("more", nargs=-1, metavar="[PATH]...")
 @click.option("--tables", required=True, metavar="DIR", help="Folder of the tables.")
 @click.option(
@@ -213,11 +215,12 @@ def _print_table(names: list[str], rows: list[list[str]]) -> None:
 
 
 @spark.command(
+    short_help="What was in force at an offset or a time.",
     epilog="""\b
 Examples:
   kraftcore spark state --tables /data/kraft --time 2026-11-21T14:05 partitions brokers
   kraftcore spark state --tables /data/kraft --offset 300 --output json
-"""
+""",
 )
 @click.option("--tables", required=True, metavar="DIR", help="Folder of the tables.")
 @click.option("--offset", type=click.IntRange(min=0), help="Right after the record at this offset.")
@@ -269,10 +272,11 @@ def state(
 
 
 @spark.command(
+    short_help="Write one HTML file with plots.",
     epilog="""\b
 Examples:
   kraftcore spark report --tables /data/kraft --to report.html
-"""
+""",
 )
 @click.option("--tables", required=True, metavar="DIR", help="Folder of the tables.")
 @click.option("--to", "target", required=True, metavar="FILE", help="The HTML file to write.")

@@ -79,6 +79,7 @@ def random_uuid(output: str) -> None:
 
 @storage.command(
     "version-mapping",
+    short_help="Print the feature levels of a release.",
     epilog="""\b
 Examples:
   kraftcore storage version-mapping
@@ -105,6 +106,7 @@ def version_mapping(release_version: str | None, output: str) -> None:
 
 @storage.command(
     "feature-dependencies",
+    short_help="Print which other features a level needs.",
     epilog="""\b
 Examples:
   kraftcore storage feature-dependencies --feature eligible.leader.replicas.version=1
@@ -160,11 +162,12 @@ def _short(text: str) -> int | None:
 
 
 @storage.command(
+    short_help="Print directories, and what is wrong with them.",
     epilog="""\b
 Examples:
   kraftcore storage info --config server.properties
   kraftcore storage info --config server.properties --output json
-"""
+""",
 )
 @config_option
 @output_option
