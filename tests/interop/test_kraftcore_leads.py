@@ -45,7 +45,7 @@ def done(lab: KafkaLab, tool: str, *arguments: object) -> str:
 def assert_alive(*nodes: KafkaNode) -> None:
     for node in nodes:
         assert node.process is not None
-        assert node.process.poll() is None, node.output.read_text()[-3000:]
+        assert node.process.poll() is None, node.last_words()
 
 
 def test_kafka_follows_a_kraftcore_leader(kafka: KafkaTools, tmp_path: Path) -> None:
