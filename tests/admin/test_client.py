@@ -327,6 +327,7 @@ def test_feature_updates(nodes: list[ScriptedNode]) -> None:
         "single": UpdateFeaturesResponse(
             results=[results(feature="a", error_code=0), results(feature="b", error_code=95, error_message="b: no")]
         ),
+        "half": UpdateFeaturesResponse(results=[results(feature="a", error_code=0)]),
     }
     script: list[str] = []
     nodes[1].scripts[UpdateFeaturesRequest] = lambda _: answers[script[0]]
@@ -352,6 +353,9 @@ def test_feature_updates(nodes: list[ScriptedNode]) -> None:
             await client.update_features({"a": 1, "b": 2})
         assert error.value.results["a"] is None
         assert error.value.error == "INVALID_UPDATE_VERSION"
+        script[:] = ["half"]
+        with pytest.raises(RemoteProtocolError, match="what became of b"):
+            await client.update_features({"a": 1, "b": 2})
 
     nodes[1].versions[ApiKey.UPDATE_FEATURES] = (0, 1)
     run(nodes, older)
