@@ -16,6 +16,7 @@ import trio
 
 from kraftcore import admin
 from kraftcore.admin import AdminClient, Timing
+from kraftcore.cli.kafka_style import printable
 from kraftcore.config.addresses import split_list
 from kraftcore.core.files import OsFiles
 from kraftcore.errors import LocalError
@@ -171,4 +172,4 @@ def make_connection(servers: str | None, controllers: str | None, config_path: s
 
 def print_json(**fields: object) -> None:
     """One object on one line."""
-    click.echo(json.dumps(fields, ensure_ascii=False, separators=(",", ":")))
+    click.echo(printable(json.dumps(fields, ensure_ascii=False, separators=(",", ":"))))

@@ -10,7 +10,7 @@ import click
 
 from kraftcore.admin import NodeAddress
 from kraftcore.cli.admin_tool import Connection, bootstrap_options, connected, output_option, print_json
-from kraftcore.cli.kafka_style import KafkaGroup
+from kraftcore.cli.kafka_style import KafkaGroup, printable
 from kraftcore.errors import LocalError, UnsupportedVersionError
 
 
@@ -43,7 +43,7 @@ def cluster_id(connection: Connection, output: str) -> None:
     if output == "json":
         print_json(clusterId=found)
     else:
-        click.echo(f"Cluster ID: {found}")
+        click.echo(printable(f"Cluster ID: {found}"))
 
 
 @cluster.command("list-endpoints")
@@ -58,7 +58,7 @@ def list_endpoints(connection: Connection, include_fenced_brokers: bool, output:
     try:
         nodes = connection.run(lambda client: client.list_endpoints(include_fenced=include_fenced_brokers))
     except UnsupportedVersionError as error:
-        click.echo(error)  # with exit status 0, as Kafka has it
+        click.echo(printable(str(error)))  # with exit status 0, as Kafka has it
         return
     if output == "json":
         for node in nodes:
@@ -76,12 +76,15 @@ def _state(node: NodeAddress) -> str:
 def _print_nodes(nodes: tuple[NodeAddress, ...], *, controllers: bool) -> None:
     rows = [["ID", "HOST", "PORT", "RACK", "STATE", "ENDPOINT_TYPE"]]
     kind = "controller" if controllers else "broker"
-    rows += [[str(node.id), node.host, str(node.port), node.rack or "null", _state(node), kind] for node in nodes]
+    hosts = [printable(node.host) for node in nodes]
+    racks = [printable(node.rack or "") for node in nodes]
+    for node, host, rack in zip(nodes, hosts, racks, strict=True):
+        rows.append([str(node.id), host, str(node.port), rack or "null", _state(node), kind])
     widths = [
         10,
-        max((len(node.host) for node in nodes), default=100),
+        max(map(len, hosts), default=100),
         10,
-        max((len(node.rack) for node in nodes if node.rack), default=10),
+        max((len(rack) for rack in racks if rack), default=10),
         10,
         15,
     ]

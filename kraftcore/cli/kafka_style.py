@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -28,6 +29,10 @@ ODD_EXCEPTIONS = {
 
 class KafkaFailure(click.ClickException):
     """What went wrong, in Kafka's words: one line on stderr without a prefix, exit status 1."""
+
+    def format_message(self) -> str:
+        """What is printed; some of it may come from the other side."""
+        return printable(self.message)
 
     def show(self, file: Any = None) -> None:
         """Print it."""
@@ -80,9 +85,21 @@ def words(error: KraftError) -> str:
     if isinstance(error, UnsupportedVersionError):
         return f"{JAVA_ERRORS}UnsupportedVersionException: {error}"
     if isinstance(error, UnreachableError):
-        doubt = "; whether it was carried out is unknown" if error.outcome_unknown else ""
-        return f"{JAVA_ERRORS}TimeoutException: {error}\nLast failure: {error.last_failure}{doubt}"
+        return f"{JAVA_ERRORS}TimeoutException: {error}\n{last_failure(error)}"
     return str(error)
+
+
+def last_failure(error: UnreachableError) -> str:
+    """The line that says why nobody was reached."""
+    doubt = "; whether it was carried out is unknown" if error.outcome_unknown else ""
+    return f"Last failure: {error.last_failure}{doubt}"
+
+
+def printable(text: str) -> str:
+    """Text from elsewhere, which must not be able to steer the terminal: in there, ``\\u`` escapes, as in JSON."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() or each == "\n" else json.dumps(each)[1:-1] for each in text)
 
 
 def exception_name(error_name: str) -> str:
