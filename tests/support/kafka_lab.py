@@ -9,6 +9,7 @@ with KafkaLab(kafka, tmp_path) as lab:
 from __future__ import annotations
 
 import base64
+import fcntl
 import itertools
 import json
 import os
@@ -17,6 +18,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import uuid
@@ -118,10 +120,16 @@ def new_uuid() -> str:
 _labs: list[KafkaLab] = []  # that are open
 # Below the ports that outgoing connections get: a node that is restarted finds its port free.
 _ports = itertools.islice(itertools.cycle(range(20_000, 30_000)), 100 * (os.getpid() % 100), None)
+_ports_file = os.open(f"{tempfile.gettempdir()}/kraftcore-test-ports-{os.getuid()}", os.O_RDWR | os.O_CREAT, 0o600)
 
 
 def free_port() -> int:
+    """A port that nobody listens on and no other test process was given: record locks on a common file, one a port."""
     for port in _ports:
+        try:
+            fcntl.lockf(_ports_file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+        except OSError:
+            continue
         with socket.socket() as listener:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
@@ -205,17 +213,26 @@ class KafkaNode:
         return "\n".join([f"--- {self.name} {state}:", *errors[-ERROR_LINES:], "...", *lines[-LAST_LINES:]])
 
     def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
+        """End it.
+
+        Raises:
+            TimeoutError: it did not end; then it is killed.
+        """
         if self.process is None:
             return
         self.process.send_signal(how)
+        late = None
         try:
-            self.process.wait(20)
+            self.process.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:
+            late = TimeoutError(f"{how.name} did not end within {PATIENCE_S} s: {self.last_words()}")
             self.process.kill()
             self.process.wait()
         if self.process.stdin is not None:
             self.process.stdin.close()
         self.process = None
+        if late is not None:
+            raise late
 
     def kill(self) -> None:
         self.stop(signal.SIGKILL)
