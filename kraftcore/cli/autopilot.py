@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 import trio
 
-from kraftcore.cli.admin_tool import Connection, make_connection, output_option, print_json
+from kraftcore.cli.admin_tool import Connection, make_connection
 from kraftcore.cli.kafka_style import words
+from kraftcore.cli.output import output_option, print_json
 from kraftcore.config.addresses import split_list
 from kraftcore.errors import UnreachableError
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import click
 
 from kraftcore.admin import NodeAddress
-from kraftcore.cli.admin_tool import Connection, bootstrap_options, connected, output_option, print_json
-from kraftcore.cli.kafka_style import KafkaGroup, printable
+from kraftcore.cli.admin_tool import Connection, bootstrap_options, connected
+from kraftcore.cli.kafka_style import KafkaGroup
+from kraftcore.cli.output import output_option, print_json, printable
 from kraftcore.errors import LocalError, UnsupportedVersionError
 
 

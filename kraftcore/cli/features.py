@@ -7,7 +7,6 @@ version-mapping, feature-dependencies.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 import click
@@ -15,12 +14,11 @@ from click.shell_completion import CompletionItem
 
 from kraftcore.admin import AdminClient, FeatureStatus, FeatureUpdateError, UpgradeType
 from kraftcore.admin.client import check_levels
-from kraftcore.cli.admin_tool import Connection, bootstrap_options, connected, output_option, print_json
-from kraftcore.cli.kafka_style import KafkaFailure, KafkaGroup, last_failure, printable
+from kraftcore.cli.admin_tool import Connection, bootstrap_options, connected
+from kraftcore.cli.kafka_style import KafkaFailure, KafkaGroup, feature_level, last_failure
+from kraftcore.cli.output import output_option, print_json, printable
 from kraftcore.errors import KraftError, LocalError, RefusedError, UnreachableError
 from kraftcore.protocol.features import FEATURES, METADATA_VERSION, MetadataVersion
-
-SHORT = re.compile(r"[+-]?[0-9]{1,5}", re.ASCII)
 
 
 def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -190,12 +188,7 @@ def _levels(
             click.echo(" `metadata` flag is deprecated and may be removed in a future release.")
         levels[METADATA_VERSION] = int(MetadataVersion.from_text(metadata, unstable=True))
     for text in wanted:
-        name, equals, level = (part.strip() for part in text.partition("="))
-        if not equals:
-            raise LocalError(f"Can't parse feature=level string {text}: equals sign not found.")
-        if not SHORT.fullmatch(level) or not -0x8000 <= int(level) <= 0x7FFF:
-            raise LocalError(f"Can't parse feature=level string {text}: unable to parse {level} as a short.")
-        _add(levels, name, int(level), kind)
+        _add(levels, *feature_level(text), kind)
     return levels
 
 

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import click
 
-from kraftcore.errors import KraftError, RefusedError, StorageError, UnreachableError, UnsupportedVersionError
+from kraftcore.cli.output import printable
+from kraftcore.errors import (
+    KraftError,
+    LocalError,
+    RefusedError,
+    StorageError,
+    UnreachableError,
+    UnsupportedVersionError,
+)
 
+_SHORT = re.compile(r"[+-]?[0-9]{1,100}", re.ASCII)
 JAVA_ERRORS = "org.apache.kafka.common.errors."
 # Where Kafka's exception is not named after the error. Source: Kafka 4.3.1, Errors.
 ODD_EXCEPTIONS = {
@@ -95,11 +104,27 @@ def last_failure(error: UnreachableError) -> str:
     return f"Last failure: {error.last_failure}{doubt}"
 
 
-def printable(text: str) -> str:
-    """Text from elsewhere, which must not be able to steer the terminal: in there, ``\\u`` escapes, as in JSON."""
-    if text.isprintable():
-        return text
-    return "".join(each if each.isprintable() or each == "\n" else json.dumps(each)[1:-1] for each in text)
+def short(text: str) -> int | None:
+    """What Java's Short.parseShort makes of a text; None where it refuses."""
+    if not _SHORT.fullmatch(text):
+        return None
+    number = int(text)
+    return number if -0x8000 <= number <= 0x7FFF else None
+
+
+def feature_level(text: str) -> tuple[str, int]:
+    """Read ``feature=level``.
+
+    Raises:
+        LocalError: it is none.
+    """
+    name, equals, level = (part.strip() for part in text.partition("="))
+    if not equals:
+        raise LocalError(f"Can't parse feature=level string {text}: equals sign not found.")
+    number = short(level)
+    if number is None:
+        raise LocalError(f"Can't parse feature=level string {text}: unable to parse {level} as a short.")
+    return name, number
 
 
 def exception_name(error_name: str) -> str:

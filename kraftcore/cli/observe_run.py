@@ -18,7 +18,7 @@ import trio
 
 from kraftcore.cli.admin_tool import Connection
 from kraftcore.cli.dump_log import CONTROL_RECORDS, find_record
-from kraftcore.cli.kafka_style import printable
+from kraftcore.cli.output import printable
 from kraftcore.config.addresses import split_list
 from kraftcore.core.batch import RecordBatch
 from kraftcore.core.dump import BatchPrinter

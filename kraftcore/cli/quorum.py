@@ -16,8 +16,9 @@ from dataclasses import dataclass
 import click
 
 from kraftcore.admin import AdminClient, QuorumDescription, ReplicaProgress
-from kraftcore.cli.admin_tool import Connection, bootstrap_options, connected, output_option, print_json
-from kraftcore.cli.kafka_style import KafkaGroup, printable
+from kraftcore.cli.admin_tool import Connection, bootstrap_options, connected
+from kraftcore.cli.kafka_style import KafkaGroup
+from kraftcore.cli.output import output_option, print_json, printable
 from kraftcore.config.addresses import parse_endpoint, split_list
 from kraftcore.core.files import OsFiles
 from kraftcore.core.uuid import Uuid
