@@ -236,11 +236,8 @@ def test_an_unreachable_quorum_is_said_the_same(lab: KafkaLab, ours: Ours, tmp_p
         ("features", ["--bootstrap-server", "a:1", "describe", "--node-id", "x"]),
         ("features", ["--bootstrap-server", "nonsense", "describe"]),
         ("cluster", []),
-        ("cluster", ["nothing"]),
         ("cluster", ["cluster-id"]),
         ("cluster", ["cluster-id", "--bootstrap-server", "a:1", "--bootstrap-controller", "b:1"]),
-        ("cluster", ["list-endpoints", "--bootstrap-server", "a:1", "--nothing"]),
-        ("cluster", ["list-endpoints", "--bootstrap-server", "nonsense"]),
     ],
 )  # fmt: skip
 def test_bad_flags_have_the_same_exit_status(lab: KafkaLab, ours: Ours, tool: str, arguments: list[str]) -> None:

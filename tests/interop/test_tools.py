@@ -117,7 +117,6 @@ def test_add_controller_prints_the_same(
     [
         ["describe"],
         ["describe", "--node-id", "2"],
-        ["describe", "--node-id", "4"],
         ["describe", "--node-id", "-3"],
         ["upgrade"],
         ["upgrade", "--release-version", "9.9"],
@@ -145,6 +144,13 @@ def test_add_controller_prints_the_same(
 )
 def test_features_prints_the_same(lab: KafkaLab, ours: Ours, route: list[str], arguments: list[str]) -> None:
     same(lab.tool("features", *route, *arguments), ours("features", *route, *arguments))
+
+
+def test_features_of_an_observer_print_the_same(lab: KafkaLab, ours: Ours) -> None:
+    """Of nodes that do not vote the leader knows, as long as the log is not cluster metadata."""
+    leader = lab.nodes[describe(lab).leader_id]
+    command = ["--bootstrap-controller", leader.address, "describe", "--node-id", OBSERVER]
+    same(succeeded(lab.tool("features", *command)), ours("features", *command))
 
 
 def test_fenced_brokers_are_refused_the_same(lab: KafkaLab, ours: Ours, route: list[str]) -> None:

@@ -288,9 +288,13 @@ class KafkaLab:
         """Kill everything that was started."""
         for node in self.nodes.values():
             node.kill()
+        self._end_tools()
+
+    def _end_tools(self) -> None:
         if self._tools is not None:
             self._tools.kill()
             self._tools.communicate()
+            self._tools = None
 
     def java(self, heap: str = "256m") -> list[str]:
         """What runs a class of Kafka's that stays, up to the class."""
@@ -367,7 +371,7 @@ class KafkaLab:
             return None
 
     def tool(self, name: str, *arguments: object) -> ToolResult:
-        """Run one of Kafka's tools; all of them share a JVM."""
+        """Run one of Kafka's tools; all of them share a JVM, but for calls that end it: those get one of their own."""
         if self._tools is None:
             command = [*JVM, "-Xmx256m", "-Dlog4j2.level=OFF", "-cp", self.class_path, "ToolServer"]
             self._tools = subprocess.Popen(
@@ -382,7 +386,11 @@ class KafkaLab:
             process.stdin.write("\t".join([TOOLS[name], *map(str, arguments)]).encode() + b"\n")
             process.stdin.flush()
             head = process.stdout.readline().split()
-            assert len(head) == 3, f"{name} {arguments} ended the JVM"
+            if len(head) != 3:
+                self._end_tools()
+                command = [*JVM, "-Dlog4j2.level=OFF", "-cp", self.class_path, TOOLS[name], *map(str, arguments)]
+                done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=2 * PATIENCE_S)
+                return ToolResult(done.returncode, done.stdout, done.stderr)
             out, err = (process.stdout.read(int(size)).decode() for size in head[1:])
         finally:
             watchdog.cancel()
