@@ -61,6 +61,12 @@ class LoadedNode(KraftcoreNode):
     """tests/support/loaded_node.py."""
 
     stdin = subprocess.PIPE
+    begin = 0
+    """Where the output of this life begins."""
+
+    def start(self) -> KafkaNode:
+        self.begin = self.output.stat().st_size if self.output.exists() else 0
+        return super().start()
 
     def command(self) -> list[str]:
         return [sys.executable, str(ROOT / "tests" / "support" / "loaded_node.py"), str(self.config)]
@@ -73,12 +79,12 @@ class LoadedNode(KraftcoreNode):
 
     @property
     def status(self) -> dict[str, Any]:
-        """The latest; empty before the first."""
+        """The latest; empty before the first of this life."""
         assert self.process is not None
         assert self.process.poll() is None, self.last_words()
         with self.output.open("rb") as output:
-            output.seek(max(0, output.seek(0, os.SEEK_END) - TAIL_BYTES))
-            lines = output.read().split(b"\n")[1:-1]
+            output.seek(max(self.begin, output.seek(0, os.SEEK_END) - TAIL_BYTES))
+            lines = output.read().split(b"\n")[:-1]  # of the first, maybe an end, which is no object
         return next((json.loads(line) for line in reversed(lines) if line.startswith(b"{")), {})
 
     def acknowledged(self) -> dict[int, bytes]:
