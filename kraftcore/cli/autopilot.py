@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 from datetime import UTC, datetime
 from functools import partial
@@ -10,15 +11,28 @@ from typing import TYPE_CHECKING, Any
 import click
 import trio
 
-from kraftcore.cli.admin_tool import Connection, make_connection, output_option, print_json
+from kraftcore.cli.admin_tool import Connection, make_connection
 from kraftcore.cli.kafka_style import words
+from kraftcore.cli.output import output_option, print_json
 from kraftcore.config.addresses import split_list
 from kraftcore.errors import UnreachableError
 
 if TYPE_CHECKING:
     from kraftcore.plugins.autopilot import Decision, Policy, Round
 
-seconds = click.FloatRange(0, min_open=True)
+
+class _Seconds(click.FloatRange):
+    """Above 0 and finite."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """A number."""
+        found = super().convert(value, param, ctx)
+        if not math.isfinite(found):
+            self.fail(f"{value} is no number of seconds", param, ctx)
+        return found
+
+
+seconds = _Seconds(0, min_open=True)
 
 
 @click.group(
