@@ -13,7 +13,7 @@ from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, 
 from libc.string cimport memcpy, memset
 
 from kraftcore.core.bytes cimport load_int16, load_int32, load_int64, load_uint32, read_uvarint32
-from kraftcore.core.chunks cimport import_pyarrow
+from kraftcore.core.chunks cimport address, import_pyarrow
 from kraftcore.core.column_tree cimport (
     Node, TreeArena, arrow_type, catch_up, cut, drop, harvest, plant, put_float, put_null, put_text, put_uuid, put_word,
     set_bit, set_end, settle, start,
@@ -402,9 +402,3 @@ cdef class RecordColumns:
             self.pa.array([{}] * self.root.length, self.pa.struct([]))
         )
         return batch, failed
-
-
-cdef const uint8_t *address(object buffer) except? NULL:
-    if buffer is None or buffer.size == 0:
-        return NULL
-    return <const uint8_t *><size_t>buffer.address
