@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
@@ -19,6 +21,7 @@ import pyspark_kraft
 from kraftcore.core.batch import build_batch, build_records_batch, stamp_batch
 from kraftcore.core.crc32c import crc32c
 from kraftcore.errors import CorruptDataError, LocalError
+from kraftcore.plugins import spark as kraft
 from kraftcore.plugins.spark.source import FilteringReader, KraftDataSource, Settings
 from kraftcore.plugins.spark.stores import Source
 from kraftcore.protocol.control import leader_change
@@ -248,6 +251,28 @@ def test_what_nodes_remember_of_clients_is_no_record_of_a_snapshot(tmp_path):
     assert [row["offset"] for row in direct(path)[0]] == [0]
     assert direct(path, view="errors")[0] == []
     assert [row["producer_id"] for row in direct(path, view="batches")[0]] == [-1, 7]
+
+
+def test_all_types_are_read_in_one_pass_without_spark():
+    found = {}
+    for kind, batch in kraft.read_typed([C1], time_from="0"):
+        for row in batch.to_pylist():
+            if row["source"] == "log":
+                found[row["offset"]] = kind.name
+            if kind.view == "partition_change":
+                assert row["topic_id"]
+    assert found == {one.offset: one.type for one in printed_log(C1)}
+    (only,) = {kind.view for kind, _ in kraft.read_typed([str(C1)], types="topic", offset_to="500")}
+    assert only == "topic"
+    code = f"""
+import sys
+from kraftcore.plugins import spark
+print(len(list(spark.read_typed([{str(C1)!r}]))) > 0, "pyspark" in sys.modules)
+"""
+    assert subprocess.check_output([sys.executable, "-P", "-c", code], text=True).split() == ["True", "False"]
+    for options, words in (({"errors": "no"}, "errors='no'"), ({"ofset_from": "1"}, "unknown filter 'ofset_from'")):
+        with pytest.raises(LocalError, match=words):
+            next(kraft.read_typed([C1], **options))
 
 
 def test_an_applications_records_are_no_damaged_metadata(tmp_path):
