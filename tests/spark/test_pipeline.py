@@ -261,6 +261,45 @@ def test_an_error_in_a_worker_is_the_same_error_here(error):
         assert (found.errno, found.filename) == (error.errno, error.filename)
 
 
+@pytest.fixture
+def mounted(session, tmp_path):
+    """A file system that pyarrow does not know and Hadoop does."""
+    settings = session.sparkContext._jsc.hadoopConfiguration()
+    settings.set("fs.viewfs.mounttable.backup.link./data", f"file://{tmp_path}")
+    yield "viewfs://backup/data"
+    settings.unset("fs.viewfs.mounttable.backup.link./data")
+
+
+def test_tables_may_lie_where_only_spark_reaches(session, growing, mounted, tmp_path):
+    node, data, _ = growing
+    tables = f"{mounted}/tables"
+    (node / SEGMENT).write_bytes(data)
+    end = batches_of(data)[-1].last_offset + 1
+    result = kraft.run(session, [tmp_path / "in"], tables)
+    assert result.clusters == ("growing",)
+    assert sorted(offsets(session, tables)) == [(3, offset) for offset in range(end)]
+    kept = batches_of(data)[-3]
+    (node / SEGMENT).write_bytes(data[: kept.position])
+    kraft.run(session, [tmp_path / "in"], tables)
+    assert log_end(session, tables) == kept.base_offset
+    folder = Tables(session, tables).folder
+    assert folder.files("_checkpoints/bronze_records/commits")
+    assert Tables(session, tables).last_commit("bronze_records") == Tables(session, tmp_path / "tables").last_commit(
+        "bronze_records"
+    )
+    names = set(folder.files("gold_divergence"))
+    assert names == set(Tables(session, tmp_path / "tables").folder.files("gold_divergence"))
+    for name in names:
+        folder.delete(f"gold_divergence/{name}")
+    assert not list((tmp_path / "tables/gold_divergence").glob("**/*.parquet"))
+
+
+def test_tables_where_spark_has_no_file_system_are_refused(session):
+    for path in ("nosuch://place/tables", "s3a://bucket/tables"):
+        with pytest.raises(LocalError, match=f"{path}: Spark has no file system for it"):
+            kraft.run(session, [NODE], path)
+
+
 def test_what_a_run_refuses(session, tmp_path):
     with pytest.raises(LocalError, match="no such file or folder"):
         kraft.run(session, [tmp_path / "absent"], tmp_path / "t")
