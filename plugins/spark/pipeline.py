@@ -81,7 +81,7 @@ def run(
         CorruptDataError: damage, with ``errors="fail"``; or tables of a version that is not known.
         LockedError: another run is writing these tables.
     """
-    settings = _settings(paths, errors, options)
+    settings = check_input(paths, errors, options)
     target = Tables(session, tables)
     say = report or (lambda _: None)
     batches: dict[str, int] = {}
@@ -118,7 +118,7 @@ def follow(
     Raises:
         LocalError, CorruptDataError, LockedError: as ``run``.
     """
-    settings = _settings(paths, errors, options)
+    settings = check_input(paths, errors, options)
     target = Tables(session, tables)
     say = report or (lambda _: None)
     stop = stop or threading.Event()
@@ -145,8 +145,12 @@ def follow(
         refresh_gold(target, say, finished)
 
 
-def _settings(paths: Sequence[str | Path], errors: str, options: dict[str, str] | None) -> dict[str, str]:
-    # Options of the source, after a look: what is not there is better told here than by a stream.
+def check_input(paths: Sequence[str | Path], errors: str, options: dict[str, str] | None) -> dict[str, str]:
+    """Options of the data source, after a look: what is not there is better told here than by a stream.
+
+    Raises:
+        LocalError: nothing to read, or an option that is none.
+    """
     if not paths:
         raise LocalError("nothing to read: name at least one path")
     result = {"paths": json.dumps([str(path) for path in paths]), "errors": errors, **(options or {})}
@@ -250,6 +254,11 @@ def _watched(session: SparkSession, progress: Progress | None) -> Iterator[None]
         thread.join()
 
 
+def rows_of(session: SparkSession, view: str, settings: dict[str, str]) -> DataFrame:
+    """A view of the input as a stream."""
+    return session.readStream.format("kraft").options(**settings).option("view", view).load()
+
+
 def start(
     target: Tables,
     name: str,
@@ -267,7 +276,7 @@ def start(
         continuous_s: look for more every so many seconds, until stopped; None: take what is there, and end.
         finished: where to note the last whole micro-batch, by table.
     """
-    rows = target.session.readStream.format("kraft").options(**settings).option("view", BRONZE[name]).load()
+    rows = rows_of(target.session, BRONZE[name], settings)
     writer = rows.writeStream.foreachBatch(partial(_write, target, name, finished)).queryName(name)
     writer = writer.option("checkpointLocation", target.place(f"{CHECKPOINTS}/{name}"))
     if continuous_s is None:
