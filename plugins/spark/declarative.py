@@ -23,11 +23,11 @@ from kraftcore.plugins.spark.folders import LocalFolder, is_local
 from kraftcore.plugins.spark.gold import GOLD
 from kraftcore.plugins.spark.lineage import read_lineage
 from kraftcore.plugins.spark.pipeline import check_input, rows_of
-from kraftcore.plugins.spark.source import KraftDataSource
 from kraftcore.plugins.spark.tables import ABOUT, BRONZE, SILVER, Tables
 
 LAYERS = ("layers", "gold")
 """Names of the pipelines, in the order in which they are run."""
+_FLOWS_AT_ONCE = 4
 _PREFIX = "spark.kraftcore."
 _SPEC = """\
 # Run it with spark-pipelines run --spec; see kraftcore's docs/spark.md.
@@ -38,6 +38,16 @@ libraries:
       include: {layer}.py
 configuration:
 {configuration}
+"""
+_SETTINGS = """\
+# For Spark; add yours. 'kraftcore spark spec' replaces this file.
+spark.sql.warehouse.dir {tables}
+# A catalog that lasts: with the one in memory, a second run finds tables that it does not know.
+spark.sql.catalogImplementation hive
+spark.hadoop.javax.jdo.option.ConnectionURL jdbc:derby:;databaseName={catalog};create=true
+spark.driver.extraJavaOptions -Dderby.stream.error.file={log}
+# Each flow begins with Python processes of its own, to which Spark gives 10 s.
+spark.sql.pipelines.execution.maxConcurrentFlows {flows}
 """
 _DEFINITIONS = '''\
 """Definitions for spark-pipelines, which sets ``spark``."""
@@ -57,7 +67,7 @@ def declare_layers(session: Any) -> None:
     """
     from pyspark import pipelines
 
-    session.dataSource.register(KraftDataSource)
+    # The source is not registered here: Spark's client (seen with 4.3.0) then ends the run with UNKNOWN_RESPONSE.
     options = json.loads(_setting(session, "options"))
     wanted = set(_setting(session, "tables_wanted", "").split(",")) - {""}
     views = BRONZE | {name: kind.view for name, kind in SILVER.items()}
@@ -141,16 +151,15 @@ def write_specs(
         )
         (folder / f"{layer}.yml").write_text(text, encoding="utf-8")
         (folder / f"{layer}.py").write_text(_DEFINITIONS.format(layer=layer), encoding="utf-8")
-    settings = {
-        "spark.sql.warehouse.dir": home,
-        # A catalog that lasts: with the one in memory, a second run finds tables that it does not know.
-        "spark.sql.catalogImplementation": "hive",
-        "spark.hadoop.javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={folder / 'catalog'};create=true",
-        "spark.driver.extraJavaOptions": f"-Dderby.stream.error.file={folder / 'derby.log'}",
-    }
+    # A file, for of more than ten settings on its command line spark-pipelines (seen with 4.3.0) loses some.
+    settings = folder / "conf" / "spark-defaults.conf"
+    settings.parent.mkdir(exist_ok=True)
+    settings.write_text(
+        _SETTINGS.format(tables=home, catalog=folder / "catalog", log=folder / "derby.log", flows=_FLOWS_AT_ONCE),
+        encoding="utf-8",
+    )
     return [
-        ["spark-pipelines", "run", "--spec", str(folder / f"{layer}.yml")]
-        + [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
+        ["env", f"SPARK_CONF_DIR={settings.parent}", "spark-pipelines", "run", "--spec", str(folder / f"{layer}.yml")]
         for layer in LAYERS
     ]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,11 +17,17 @@ from golden import GOLDEN
 from pyspark.sql import DataFrame, SparkSession
 from spark_parts import LIMIT_S, SMALL
 
+import pyspark_kraft
 from kraftcore.cli.spark import spark as commands
 from kraftcore.plugins.spark.gold import GOLD
 from kraftcore.plugins.spark.tables import ABOUT, BRONZE, SILVER, Tables
 
 INPUT = GOLDEN / "static"
+QUICK = {name.replace("__", "."): value for name, value in SMALL.items() if "Java" not in name} | {
+    "spark.ui.enabled": "false",
+    "spark.log.level": "ERROR",
+    "spark.master": "local[2]",
+}
 
 
 def written(*arguments: object) -> list[list[str]]:
@@ -31,12 +38,16 @@ def written(*arguments: object) -> list[list[str]]:
 
 
 def run(command: list[str], folder: Path) -> None:
-    program, *arguments = command
-    more = [f"--conf={name.replace('__', '.')}={value}" for name, value in SMALL.items() if "Java" not in name]
-    more += ["--conf=spark.ui.enabled=false", "--conf=spark.log.level=ERROR", "--conf=spark.master=local[2]"]
+    scripts = str(Path(pyspark.__file__).parent / "bin")
     done = subprocess.run(
-        [str(Path(pyspark.__file__).parent / "bin" / program), *arguments, *more],
-        env=os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
+        command,
+        env=os.environ
+        | {
+            "PYSPARK_PYTHON": sys.executable,
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "PYTHONPATH": str(folder),
+            "PATH": f"{scripts}:{os.environ['PATH']}",
+        },
         cwd=folder,
         capture_output=True,
         text=True,
@@ -60,8 +71,12 @@ def test_pipelines_make_the_same_tables(session: SparkSession, golden_tables: Pa
     silver = [name for name in SILVER if not wanted[name].isEmpty()]
     assert len(silver) > 10
     only = [part for name in [*BRONZE, *silver] for part in ("--only", name)]
+    # An editable install hides top-level modules from the search that Spark makes: lay the module beside the pipelines.
+    shutil.copy(pyspark_kraft.__file__, tmp_path)
     tables = tmp_path / "tables"
     for command in written("--input", INPUT, "--tables", tables, "--to", tmp_path / "spec", *only):
+        with (tmp_path / "spec/conf/spark-defaults.conf").open("a") as file:
+            file.writelines(f"{name} {value}\n" for name, value in QUICK.items())
         run(command, tmp_path)
     for name in [*BRONZE, *silver, *GOLD]:
         names = [column for column in wanted[name].columns if column != "batch"]
