@@ -46,6 +46,7 @@ spark.sql.warehouse.dir {tables}
 spark.sql.catalogImplementation hive
 spark.hadoop.javax.jdo.option.ConnectionURL jdbc:derby:;databaseName={catalog};create=true
 spark.driver.extraJavaOptions -Dderby.stream.error.file={log}
+spark.sql.shuffle.partitions 8
 # Each flow begins with Python processes of its own, to which Spark gives 10 s.
 spark.sql.pipelines.execution.maxConcurrentFlows {flows}
 """

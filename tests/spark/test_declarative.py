@@ -51,7 +51,7 @@ def run(command: list[str], folder: Path) -> None:
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=LIMIT_S,
+        timeout=4 * LIMIT_S,  # a session of its own for each command
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
