@@ -27,6 +27,7 @@ from kraftcore.plugins.spark.tables import ABOUT, BRONZE, SILVER, Tables
 
 LAYERS = ("layers", "gold")
 """Names of the pipelines, in the order in which they are run."""
+_WHERE = "local[*]"  # else Spark takes one core
 _FLOWS_AT_ONCE = 4
 _PREFIX = "spark.kraftcore."
 _SPEC = """\
@@ -159,10 +160,8 @@ def write_specs(
         _SETTINGS.format(tables=home, catalog=folder / "catalog", log=folder / "derby.log", flows=_FLOWS_AT_ONCE),
         encoding="utf-8",
     )
-    return [
-        ["env", f"SPARK_CONF_DIR={settings.parent}", "spark-pipelines", "run", "--spec", str(folder / f"{layer}.yml")]
-        for layer in LAYERS
-    ]
+    program = ["env", f"SPARK_CONF_DIR={settings.parent}", "spark-pipelines", "run"]
+    return [[*program, "--spec", str(folder / f"{layer}.yml"), "--remote", _WHERE] for layer in LAYERS]
 
 
 def _whole(path: str | Path) -> str:

@@ -26,7 +26,6 @@ INPUT = GOLDEN / "static"
 QUICK = {name.replace("__", "."): value for name, value in SMALL.items() if "Java" not in name} | {
     "spark.ui.enabled": "false",
     "spark.log.level": "ERROR",
-    "spark.master": "local[2]",
 }
 
 
