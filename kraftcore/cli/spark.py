@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 import tempfile
 import time
@@ -290,3 +291,33 @@ def report(tables: str, target: str, master: str | None, memory: str, conf: tupl
     with _spark(master, memory, conf) as session:
         kraft.write_report(session, tables, target)
     Screen(quiet=quiet).line(f"{target}: written")
+
+
+@spark.command(
+    epilog="""\b
+Examples:
+  kraftcore spark spec --input '/backup/*' --tables /data/pipelines/tables --to /data/pipelines/spec
+  kraftcore spark spec --input '/backup/*' --tables /data/pipelines/tables --to /data/pipelines/spec | sh -e
+"""
+)
+@click.option(
+    "--input", "inputs", multiple=True, required=True, metavar="PATH", help="Folder, file or glob; may be repeated."
+)
+@click.option("--tables", required=True, metavar="DIR", help="Folder of the tables; not one of 'kraftcore spark run'.")
+@click.option("--to", "target", required=True, metavar="DIR", help="Folder for the specs and the pipelines' state.")
+@click.option(
+    "--errors", type=click.Choice(["fail", "drop", "keep"]), default="drop", show_default=True,
+    help="Damaged data: stop, leave it out, or take what can be read.",
+)  # fmt: skip
+@click.option(
+    "--only", multiple=True, metavar="TABLE", help="A table of bronze or silver; may be repeated. All if left out."
+)
+def spec(inputs: tuple[str, ...], tables: str, target: str, errors: str, only: tuple[str, ...]) -> None:
+    """Write specs of Spark declarative pipelines that make the same tables, and print the commands that run them.
+
+    Needs the extra 'spark-pipelines': pip install 'kraftcore[spark-pipelines]'.
+    """
+    from kraftcore.plugins import spark as kraft
+
+    for command in kraft.write_specs(inputs, tables, target, errors=errors, only=only):
+        click.echo(shlex.join(command))
