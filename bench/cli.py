@@ -21,25 +21,49 @@ from bench.harness import FULL, OURS, QUICK, SMOKE, Case, Effort, Missing, Outco
 
 SUITES = ("core", "nodes", "spark")
 """Modules of bench.suites."""
+EXTRAS = {"spark": "bench,spark"}
+EPILOG = """\
+suites:
+  core    batches, messages and the log on disk, beside other libraries: one process, about three minutes
+  nodes   three processes on loopback, beside other replicated logs: about half an hour; --build first
+  spark   metadata logs on Spark, beside what Spark and Kafka's tool can do: about half an hour, most of it layers-10m
 
+examples:
+  python -m bench core --quick
+  python -m bench spark --list
+  python -m bench spark --only read,typed,filter,live
+  python -m bench spark --only layers-1m --save spark.jsonl
+  python -m bench spark --only layers --save spark.jsonl --resume
+"""
 MEMORY_ONLY = ("tmpfs", "ramfs")
 Chosen = Any  # each suite has cases of its own: with a name, contenders, and what they are about
 
 
 def parser() -> argparse.ArgumentParser:
     """Build the command line."""
-    result = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    result = argparse.ArgumentParser(
+        prog="python -m bench",
+        description=__doc__.replace("``", ""),
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     result.add_argument("suite", choices=SUITES)
     result.add_argument("--json", action="store_true", help="one JSON object a line instead of the table")
     result.add_argument("--only", metavar="CASE,...", help="these cases; 'append' also takes append-1x100 and so on")
     result.add_argument("--peers", metavar="NAME,...", help="only peers whose name contains one of these texts")
-    result.add_argument("--save", metavar="FILE", type=Path, help="also write the rows, and the machine, to FILE")
+    result.add_argument(
+        "--save", metavar="FILE", type=Path, help="also write the rows, and the machine, to FILE, after each case"
+    )
     result.add_argument("--dir", metavar="DIR", type=Path, help="put log files here (default: the temporary folder)")
-    result.add_argument("--list", action="store_true", help="name the cases and what they do")
+    result.add_argument("--list", action="store_true", help="name the cases and what they do; measure nothing")
     nodes = result.add_argument_group("nodes")
     nodes.add_argument("--build", action="store_true", help="build the peers and run nothing")
     nodes.add_argument("--rounds", metavar="N", type=int, help="how often each peer takes its turn")
     nodes.add_argument("--minutes", metavar="M", type=float, help="length of the soak, which runs when --only names it")
+    spark = result.add_argument_group("spark")
+    spark.add_argument(
+        "--resume", action="store_true", help="leave out what the --save FILE has already, and write behind it"
+    )
     amount = result.add_mutually_exclusive_group()
     amount.add_argument("--quick", action="store_true", help="fewer and shorter rounds")
     amount.add_argument("--smoke", action="store_true", help="one call each on small input: only proves that it runs")
@@ -96,6 +120,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.suite != "nodes" and (options.build or options.rounds or options.minutes):
         print("python -m bench: --build, --rounds and --minutes belong to the suite nodes", file=sys.stderr)
         return 2
+    if options.resume and (options.suite != "spark" or options.save is None):
+        print("python -m bench: --resume belongs to the suite spark, and needs --save FILE", file=sys.stderr)
+        return 2
     # As a signal that merely ends the process would leave files and nodes behind.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     folder = Path(tempfile.mkdtemp(prefix="kraftcore-bench-", dir=options.dir))
@@ -103,10 +130,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             suite = importlib.import_module(f"bench.suites.{options.suite}")
         except ImportError as error:
-            print(f"python -m bench: {error}; run pip install '.[bench]' in the repository", file=sys.stderr)
+            extras = EXTRAS.get(options.suite, "bench")
+            print(f"python -m bench: {error}; run pip install '.[{extras}]' in the repository", file=sys.stderr)
             return 2
         try:
             cases: list[Any] = with_peers(choose(suite.cases(folder, effort), options.only), options.peers)
+            before, rows = report.saved(options.save, effort) if options.resume else ("", [])
         except ValueError as error:
             print(f"python -m bench: {error}", file=sys.stderr)
             return 2
@@ -117,19 +146,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.build:
             return 0 if suite.build(cases, print) else 1
         status = report.Status()
-        facts = report.environment(folder)
+        facts = report.environment(folder, effort)
         if options.suite == "nodes":
             if facts["files_in"] in MEMORY_ONLY:
                 print(f"files are in {facts['files_in']}, where nothing is durable: see --dir", file=sys.stderr)
             plan = suite.plan_for(effort, options.rounds, options.minutes)
             outcomes = suite.measure(cases, plan, folder, facts, status)
         elif hasattr(suite, "measure"):
-            outcomes = suite.measure(cases, effort, status)
+            outcomes = suite.measure(left(cases, rows), effort, status, rows)
         else:
             outcomes = one_by_one(cases, effort, status)
-        return run(outcomes, facts, status, options)
+        return run(outcomes, facts, status, options, before)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def left(cases: Sequence[Chosen], rows: Sequence[dict[str, Any]]) -> list[Chosen]:
+    """The cases of which a saved run has no figure of ours."""
+    measured = {row["case"] for row in rows if row["ours"] is not None}
+    if done := [case.name for case in cases if case.name in measured]:
+        print(f"measured before: {', '.join(done)}", file=sys.stderr)
+    return [case for case in cases if case.name not in measured]
 
 
 def one_by_one(cases: Sequence[Case | Sum], effort: Effort, status: report.Status) -> Iterator[Outcome]:
@@ -149,8 +186,14 @@ def one_by_one(cases: Sequence[Case | Sum], effort: Effort, status: report.Statu
         yield outcome
 
 
-def run(outcomes: Iterator[Outcome], facts: dict[str, Any], status: report.Status, options: argparse.Namespace) -> int:
-    """Print what is measured as it comes."""
+def run(
+    outcomes: Iterator[Outcome],
+    facts: dict[str, Any],
+    status: report.Status,
+    options: argparse.Namespace,
+    before: str = "",
+) -> int:
+    """Print what is measured as it comes, and save it, behind what was saved ``before``."""
     saved: list[dict[str, Any]] = []
     failed = False
     begin = time.monotonic()
@@ -166,10 +209,12 @@ def run(outcomes: Iterator[Outcome], facts: dict[str, Any], status: report.Statu
         for row in report.rows(outcome):
             saved.append(row)
             print(json.dumps(row) if options.json else report.line(row), flush=True)
+        if options.save:
+            report.save(options.save, facts, saved, before)
     facts["load_after"] = [round(load, 2) for load in os.getloadavg()]
     facts["seconds"] = round(time.monotonic() - begin, 1)
     if not options.json:
         print(report.footer(facts))
-    if options.save:
-        report.save(options.save, facts, saved)
+    if options.save and (saved or not before):
+        report.save(options.save, facts, saved, before)
     return 1 if failed else 0

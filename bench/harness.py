@@ -76,7 +76,8 @@ class Case:
         name: as in the table; ``encode-100x100`` is records x bytes.
         unit: ``M records/s`` (higher is better), ``us`` or ``ms`` (lower is better).
         contenders: name to factory. The factory raises Missing when the contender cannot run here.
-        units_per_call: records handled by one call; 1 where a call is timed.
+        units_per_call: records handled by one call; 1 where a call is timed. A function, where only the prepared
+            input tells.
         slice_s: seconds of one timed slice, before the effort's factor.
         about: one sentence for ``--list``.
     """
@@ -84,7 +85,7 @@ class Case:
     name: str
     unit: Literal["M records/s", "us", "ms"]
     contenders: dict[str, Callable[[], Operation]]
-    units_per_call: int = 1
+    units_per_call: int | Callable[[], int] = 1
     slice_s: float = 0.06
     about: str = ""
 
@@ -95,7 +96,8 @@ class Case:
     def figure(self, seconds_per_call: float) -> float:
         """Convert seconds a call into the case's unit."""
         if self.unit == "M records/s":
-            return self.units_per_call / seconds_per_call / 1e6
+            units = self.units_per_call if isinstance(self.units_per_call, int) else self.units_per_call()
+            return units / seconds_per_call / 1e6
         return seconds_per_call * (1e6 if self.unit == "us" else 1e3)
 
 
@@ -112,28 +114,30 @@ class Sum:
 class Effort:
     """How long to measure. ``scale`` shrinks inputs that are large (the 1 GB log) for smoke runs only."""
 
+    name: str
     rounds: int
     slice_factor: float
     warm_factor: float = 1.0
     smoke: bool = False
 
 
-FULL = Effort(rounds=9, slice_factor=1.0, warm_factor=2.0)
-QUICK = Effort(rounds=3, slice_factor=0.3, warm_factor=0.5)
+FULL = Effort("full", rounds=9, slice_factor=1.0, warm_factor=2.0)
+QUICK = Effort("quick", rounds=3, slice_factor=0.3, warm_factor=0.5)
 SLOW_SLICES = 3
 SLOW_TURNS = 3
 """A peer whose single call takes longer than three slices sits out two rounds of three."""
-SMOKE = Effort(rounds=1, slice_factor=0.0, warm_factor=0.0, smoke=True)
+SMOKE = Effort("smoke", rounds=1, slice_factor=0.0, warm_factor=0.0, smoke=True)
 
 
 @dataclass
 class Timing:
-    """What one contender needed: seconds for one call, a value for each round."""
+    """What one contender needed: seconds for one call, a value for each round; and what else was measured, by name."""
 
     seconds: list[float] = field(default_factory=list)
     calls: int = 0
     note: str = ""
     slow: bool = False
+    details: dict[str, float] = field(default_factory=dict)
 
     @property
     def best(self) -> float:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bench import inputs
-from bench.harness import OURS, Outcome, Timing
+from bench.harness import OURS, Effort, Outcome, Timing
 
 PACKAGES = (
     "kraftcore",
@@ -68,6 +68,7 @@ def _row(outcome: Outcome, ours: Timing | None, name: str | None) -> dict[str, A
         "peer_calls": peer and peer.calls,
         "digest": outcome.digest,
         "note": outcome.missing.get(name or "") or _notes(outcome, ours, peer),
+        **({"details": ours.details} if ours and ours.details else {}),
     }
 
 
@@ -82,9 +83,10 @@ def _rounded(figure: float) -> float:
     return float(f"{figure:.4g}")
 
 
-def environment(folder: Path) -> dict[str, Any]:
+def environment(folder: Path, effort: Effort) -> dict[str, Any]:
     """Machine, versions, load and seed of this run."""
     return {
+        "effort": effort.name,
         "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "machine": f"{os.cpu_count()} x {_processor()}, {_memory()}",
         "system": f"{platform.system()} {platform.release()}",
@@ -163,7 +165,7 @@ def heading(facts: dict[str, Any]) -> str:
         f"Python {facts['python']}, {facts['java'] or 'no Java'}; {packages}\n"
         f"measured: {facts['measured']}; files in {facts['files_in']}\n"
         f"load {' '.join(map(str, facts['load']))}, CPU pressure {facts['cpu_pressure']} %, seed {facts['seed']}\n"
-        "Figures are the best round of each (failover: the median), contenders taking turns; "
+        "Figures are the best round of each (failover, live-latency: the median), contenders taking turns; "
         "ratio above 1: kraftcore is better.\n"
     )
 
@@ -185,7 +187,8 @@ def line(row: dict[str, Any]) -> str:
     if row["peer"] is None:
         return f"{start} {'missing':>9}          {row['note']}" if row["peer_name"] else f"{start} {row['note']}"
     ratios = ["" if row[name] is None else _short(row[name]) for name in ("ratio", "ratio_median")]
-    return f"{start} {_short(row['peer']):>9} {ratios[0]:>8} {ratios[1]:>9}"
+    more = f"  {row['note']}" if "details" in row else ""
+    return f"{start} {_short(row['peer']):>9} {ratios[0]:>8} {ratios[1]:>9}{more}"
 
 
 def _short(figure: float) -> str:
@@ -194,11 +197,37 @@ def _short(figure: float) -> str:
     return f"{figure:.3g}" if figure >= 0.01 else f"{figure:.2g}"
 
 
-def save(path: Path, facts: dict[str, Any], lines: Iterable[dict[str, Any]]) -> None:
-    """Write the run as JSON lines: the environment first, then the rows."""
+def save(path: Path, facts: dict[str, Any], lines: Iterable[dict[str, Any]], before: str = "") -> None:
+    """Write the run as JSON lines: the environment first, then the rows; all behind what earlier runs left."""
     path.parent.mkdir(parents=True, exist_ok=True)
     text = "".join(json.dumps(entry) + "\n" for entry in [{"environment": facts}, *lines])
-    path.write_text(text)
+    part = path.with_name(f"{path.name}.part")
+    part.write_text(before + text)
+    part.replace(path)
+
+
+def saved(path: Path, effort: Effort) -> tuple[str, list[dict[str, Any]]]:
+    """What earlier runs left in a file, and its rows; nothing if there is no file.
+
+    Raises:
+        ValueError: the file is no saved run, or one of another effort.
+    """
+    try:
+        text = path.read_text()
+    except FileNotFoundError:
+        return "", []
+    try:
+        entries = [json.loads(line) for line in text.splitlines()]
+        rows = [entry for entry in entries if "environment" not in entry]
+        efforts = {entry["environment"].get("effort") for entry in entries if "environment" in entry}
+        known = all({"case", "ours"} <= row.keys() for row in rows)
+    except (ValueError, TypeError, AttributeError):
+        known = False
+    if not known:
+        raise ValueError(f"{path} is no saved run: take it away, or name another file")
+    if efforts - {effort.name}:
+        raise ValueError(f"{path} was measured with another effort ({', '.join(map(str, efforts))}): take another file")
+    return text, rows
 
 
 class Status:

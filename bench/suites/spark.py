@@ -18,7 +18,7 @@ from typing import Any
 from bench import harness, inputs, metadata_log, report
 from bench.harness import OURS, Case, DifferentResult, Effort, Missing, Outcome, Timing
 from bench.metadata_log import MetadataLog
-from bench.peers.spark import dump, processes, session
+from bench.peers.spark import dump, live, processes, session
 from bench.peers.spark.session import CEILING, CORES, Session
 
 MILLION = 1_000_000
@@ -30,6 +30,9 @@ EARLIER = "the size before"
 """Peer of the layers: the same with fewer records, for how time grows."""
 NEEDED = "segments that hold the rows"
 TYPED_VIEW = "partition_change"
+LIVE_RECORDS, LIVE_SMOKE = 110, 4
+Earlier = dict[str, dict[str, float]]
+"""What is known of cases that were measured before, in this run or in one that is taken up: seconds, and details."""
 
 
 @dataclass(frozen=True)
@@ -38,19 +41,19 @@ class PlainCase:
 
     Attributes:
         name, unit, about: as in the table.
-        contenders: names only.
         take: fills the outcome.
+        contenders: peers by name, and what measures them; None: ``take`` does.
     """
 
     name: str
     unit: str
     about: str
-    take: Callable[[Outcome], None]
-    contenders: dict[str, None] = field(default_factory=dict)
+    take: Callable[[Outcome, Earlier], None]
+    contenders: dict[str, Callable[[], Timing] | None] = field(default_factory=dict)
 
     def outcome(self) -> Outcome:
-        scale = {"s": 1.0, "MB": 1e-6}[self.unit]
-        return Outcome(self.name, self.unit, False, lambda amount: amount * scale)
+        scale = {"s": 1.0, "ms": 1e3, "MB": 1e-6}[self.unit]
+        return Outcome(self.name, self.unit, False, lambda amount: amount * scale, headline="median")
 
 
 class Logs:
@@ -60,6 +63,7 @@ class Logs:
         self.folder = folder
         self.smoke = smoke
         self._known: dict[tuple[int, int], MetadataLog] = {}
+        self._types: dict[str, int] = {}
 
     def get(self, millions: int, segment_bytes: int = metadata_log.ONE_SEGMENT) -> MetadataLog:
         """A log; in a smoke run a small one in its place."""
@@ -72,16 +76,29 @@ class Logs:
             self._known[key] = metadata_log.write(place, records, segment_bytes)
         return self._known[key]
 
+    def types(self) -> dict[str, int]:
+        """Metadata records of the log of a million, by type."""
+        if not self._types:
+            self._types = session.types_of(self.get(1))
+        return self._types
+
 
 def cases(folder: Path, effort: Effort) -> list[Case | PlainCase]:
-    """All cases."""
+    """All cases. Logs and the session are made by the first case that needs them."""
     logs = Logs(folder, effort.smoke)
     spark = Session(folder)
-    records = logs.get(1).records
     layers = Layers(logs, folder)
+    live_records = LIVE_SMOKE if effort.smoke else LIVE_RECORDS
+
+    def records() -> int:
+        return logs.get(1).records
+
+    def typed_rows() -> int:
+        return logs.types()[f"{TYPED_VIEW.upper()}_RECORD"]
+
     return [
-        _against_ceiling("read-records", "records", "raw records", logs, spark),
-        _against_ceiling("read-typed", TYPED_VIEW, "typed rows of the commonest record type", logs, spark),
+        _against_ceiling("read-records", "records", records, "raw records", logs, spark),
+        _against_ceiling("read-typed", TYPED_VIEW, typed_rows, "typed rows of the commonest record type", logs, spark),
         Case(
             "typed-decode",
             "M records/s",
@@ -106,6 +123,10 @@ def cases(folder: Path, effort: Effort) -> list[Case | PlainCase]:
         ),
         PlainCase("filter-offset", "MB", "bytes read for a tenth of the offsets", partial(_offsets, logs, spark)),
         PlainCase("filter-time", "MB", "bytes read for a tenth of the time", partial(_times, logs, spark)),
+        PlainCase(
+            "live-latency", "ms", "from the append to a running quorum to a streaming query's foreachBatch, median",
+            partial(_live, spark, folder, live_records), {live.FILES: lambda: live.files(spark, folder, live_records)},
+        ),
         *(
             PlainCase(
                 f"layers-{millions}m", "s", f"{millions} M records through bronze, silver and gold",
@@ -116,17 +137,13 @@ def cases(folder: Path, effort: Effort) -> list[Case | PlainCase]:
     ]  # fmt: skip
 
 
-def _against_ceiling(name: str, view: str, what: str, logs: Logs, spark: Session) -> Case:
-    log = logs.get(1)
-    rows = log.records
-    if view != "records":
-        rows = session.types_of(log)[f"{view.upper()}_RECORD"]
+def _against_ceiling(name: str, view: str, rows: Callable[[], int], what: str, logs: Logs, spark: Session) -> Case:
     return Case(
         name,
         "M records/s",
         {
-            OURS: lambda: session.read(spark.kraft(log, view)),
-            CEILING: lambda: session.read(spark.ready(log, view)),
+            OURS: lambda: session.read(spark.kraft(logs.get(1), view)),
+            CEILING: lambda: session.read(spark.ready(logs.get(1), view)),
         },
         units_per_call=rows,
         slice_s=1.0,
@@ -134,13 +151,13 @@ def _against_ceiling(name: str, view: str, what: str, logs: Logs, spark: Session
     )
 
 
-def _offsets(logs: Logs, spark: Session, outcome: Outcome) -> None:
+def _offsets(logs: Logs, spark: Session, outcome: Outcome, _: Earlier) -> None:
     log = logs.get(1, SEGMENT_BYTES)
     low, high = log.records * 4 // 10, log.records * 5 // 10
     _filtered(log, spark, f"offset >= {low} AND offset < {high}", [low, high - 1], outcome)
 
 
-def _times(logs: Logs, spark: Session, outcome: Outcome) -> None:
+def _times(logs: Logs, spark: Session, outcome: Outcome, _: Earlier) -> None:
     log = logs.get(1, SEGMENT_BYTES)
     batches = log.records // metadata_log.BATCH_RECORDS
     bounds = [batches * 4 // 10, batches * 5 // 10]
@@ -172,6 +189,10 @@ def _filtered(
     outcome.timings[NEEDED] = Timing([sum(file.stat().st_size for file in needed)], 1, f"{len(needed)} segments")
 
 
+def _live(spark: Session, folder: Path, count: int, outcome: Outcome, _: Earlier) -> None:
+    outcome.timings[OURS] = live.quorum(spark, folder, count)
+
+
 def _bytes_of(spark: Session, frame: Any) -> tuple[float, int]:
     # The workers live on between queries; the first round makes them load what they need.
     rows = frame.count()
@@ -199,41 +220,52 @@ class Layers:
     def __init__(self, logs: Logs, folder: Path) -> None:
         self._logs = logs
         self._folder = folder
-        self._costs: list[tuple[int, processes.Cost]] = []
 
-    def take(self, millions: int, outcome: Outcome) -> None:
+    def take(self, millions: int, outcome: Outcome, earlier: Earlier) -> None:
+        """One size; beside the size before, where that is known."""
         log = self._logs.get(millions)
         tables = self._folder / f"tables-{millions}"
-        command = [
-            sys.executable,
-            "-c",
-            "import sys; from kraftcore.cli import main; sys.exit(main())",
-            "spark",
-            "run",
-            "--quiet",
-            "--master",
-            f"local[{CORES}]",
-        ]
-        command += ["--memory", "3g", "--input", str(log.folder), "--tables", str(tables)]
+        command = [sys.executable, "-c", "import sys; from kraftcore.cli import main; sys.exit(main())"]
+        command += ["spark", "run", "--quiet", "--master", f"local[{CORES}]", "--memory", "3g"]
+        command += ["--input", str(log.folder), "--tables", str(tables)]
         cost = processes.run(command, LAYERS_TIMEOUT_S)
-        note = (
-            f"{cost.cpu_s:.0f} s of processor time, {cost.memory_bytes / 1e6:.0f} MB at most, "
-            f"{log.size / 1e6:.0f} MB of log, {processes.folder_bytes(tables) / 1e6:.0f} MB of tables, "
-            f"{log.records} records"
-        )
-        outcome.timings[OURS] = Timing([cost.seconds], 1, note)
-        if self._costs:
-            records, before = self._costs[-1]
-            growth = (
-                f"{log.records / records:.1f} times the records, {cost.seconds / before.seconds:.2f} times the time"
-            )
-            outcome.timings[EARLIER] = Timing([before.seconds], 1, growth)
-        self._costs.append((log.records, cost))
+        details = {
+            "records": float(log.records),
+            "processor_s": round(cost.cpu_s, 1),
+            "memory_mb": round(cost.memory_bytes / 1e6),
+            "log_mb": round(log.size / 1e6, 1),
+            "tables_mb": round(processes.folder_bytes(tables) / 1e6, 1),
+        }
         shutil.rmtree(tables)
+        note = (
+            f"{log.records} records, {details['processor_s']:.0f} s of processor time, "
+            f"{details['memory_mb']:.0f} MB of memory at most, {details['log_mb']} MB of log, "
+            f"{details['tables_mb']} MB of tables"
+        )
+        outcome.timings[OURS] = Timing([cost.seconds], 1, note, details=details)
+        if millions == LAYERS[0]:
+            return
+        before = earlier.get(f"layers-{LAYERS[LAYERS.index(millions) - 1]}m")
+        if before is None:
+            outcome.missing[EARLIER] = "not measured: name both sizes in --only, or take up a saved run with --resume"
+            return
+        times, seconds = log.records / before["records"], cost.seconds / before["seconds"]
+        growth = f"{times:.1f} times the records, {seconds:.2f} times the time"
+        outcome.timings[EARLIER] = Timing([before["seconds"]], 1, growth)
 
 
-def measure(cases: Sequence[Case | PlainCase], effort: Effort, status: report.Status) -> Iterator[Outcome]:
-    """Measure case after case."""
+def measure(
+    cases: Sequence[Case | PlainCase], effort: Effort, status: report.Status, rows: Sequence[dict[str, Any]] = ()
+) -> Iterator[Outcome]:
+    """Measure case after case.
+
+    Args:
+        cases: the chosen ones.
+        effort: how long.
+        status: is told what is being done.
+        rows: of a saved run that is taken up.
+    """
+    earlier: Earlier = {row["case"]: {**row["details"], "seconds": row["ours"]} for row in rows if "details" in row}
     for number, case in enumerate(cases, 1):
         prefix = f"[{number}/{len(cases)}] {case.name}: "
         if isinstance(case, Case):
@@ -245,8 +277,19 @@ def measure(cases: Sequence[Case | PlainCase], effort: Effort, status: report.St
             continue
         outcome = case.outcome()
         status(prefix + "running")
-        try:
-            case.take(outcome)
-        except (Missing, DifferentResult) as reason:
-            outcome.missing[OURS] = str(reason)
+        _attempt(outcome, OURS, lambda: case.take(outcome, earlier))  # noqa: B023  (called at once)
+        for name, run in case.contenders.items():
+            if run is not None:
+                status(prefix + name)
+                _attempt(outcome, name, lambda: outcome.timings.update({name: run()}))  # noqa: B023
+        if OURS in outcome.timings:
+            ours = outcome.timings[OURS]
+            earlier[case.name] = {**ours.details, "seconds": ours.median}
         yield outcome
+
+
+def _attempt(outcome: Outcome, name: str, call: Callable[[], None]) -> None:
+    try:
+        call()
+    except (Missing, DifferentResult) as reason:
+        outcome.missing[name] = str(reason)

@@ -52,6 +52,17 @@ def _options(command: Any) -> Any:
     return command
 
 
+def _pairs(name: str, given: tuple[str, ...]) -> dict[str, str]:
+    # KEY=VALUE, as an option takes them.
+    found = {}
+    for one in given:
+        key, mark, value = one.partition("=")
+        if not mark:
+            raise click.UsageError(f"{name} {one}: expected KEY=VALUE")
+        found[key] = value
+    return found
+
+
 @contextmanager
 def _spark(master: str | None, memory: str, conf: tuple[str, ...]) -> Iterator[Any]:
     # A session; its errors in one line.
@@ -60,10 +71,7 @@ def _spark(master: str | None, memory: str, conf: tuple[str, ...]) -> Iterator[A
     os.environ["TZ"] = "UTC"  # PySpark hands out times of this process's zone
     time.tzset()
     settings = {"spark__driver__memory": memory, "spark__sql__shuffle__partitions": "8"}
-    for one in conf:
-        key, mark, value = one.partition("=")
-        if not mark:
-            raise click.UsageError(f"--conf {one}: expected KEY=VALUE")
+    for key, value in _pairs("--conf", conf).items():
         settings[key.replace(".", "__")] = value
     start = kraft.session  # first: without the extra this fails, and says what to install
     from pyspark.errors import PySparkException
@@ -105,6 +113,7 @@ def spark() -> None:
 Examples:
   kraftcore spark run --input /var/lib/kafka/metadata --tables /data/kraft
   kraftcore spark run --input '/backup/*/controller-?' --input old.log --tables /data/kraft --errors fail
+  kraftcore spark run --master spark://host:7077 --conf spark.executor.memory=2g --input /nfs/logs --tables /nfs/kraft
 """,
 )
 @click.option(
@@ -121,6 +130,10 @@ Examples:
     "--follow", "every_s", type=click.FloatRange(min=0.1), metavar="SECONDS",
     help="Do not end: look for more every so many seconds, until interrupted.",
 )  # fmt: skip
+@click.option(
+    "--option", "options", multiple=True, metavar="KEY=VALUE",
+    help="Of the data source, as max_bytes_per_trigger=1000000000: less at a time; may be repeated.",
+)  # fmt: skip
 @_options
 def run(
     inputs: tuple[str, ...],
@@ -128,6 +141,7 @@ def run(
     tables: str,
     errors: str,
     every_s: float | None,
+    options: tuple[str, ...],
     master: str | None,
     memory: str,
     conf: tuple[str, ...],
@@ -140,13 +154,16 @@ def run(
     from kraftcore.plugins import spark as kraft
 
     screen = Screen(quiet=quiet)
+    paths, of_source = [*inputs, *more], _pairs("--option", options)
     with _spark(master, memory, conf) as session:
         if every_s is not None:
             with suppress(KeyboardInterrupt):
-                kraft.follow(session, [*inputs, *more], tables, every_s=every_s, errors=errors, report=screen.line)
+                kraft.follow(
+                    session, paths, tables, every_s=every_s, errors=errors, options=of_source, report=screen.line
+                )
             return
         result = kraft.run(
-            session, [*inputs, *more], tables, errors=errors, report=screen.line, progress=screen.progress
+            session, paths, tables, errors=errors, options=of_source, report=screen.line, progress=screen.progress
         )
     click.echo(
         f"{result.rows['bronze_records']} new records in {result.rows['bronze_batches']} batches, "
@@ -277,19 +294,31 @@ def state(
     epilog="""\b
 Examples:
   kraftcore spark report --tables /data/kraft --to report.html
+  kraftcore spark report --tables /data/kraft --to report.html --pictures plots
 """,
 )
 @click.option("--tables", required=True, metavar="DIR", help="Folder of the tables.")
 @click.option("--to", "target", required=True, metavar="FILE", help="The HTML file to write.")
+@click.option(
+    "--pictures", metavar="DIR", help="Also write each plot into this folder, as CLUSTER-PLOT.svg: for wikis and mails."
+)
 @_options
-def report(tables: str, target: str, master: str | None, memory: str, conf: tuple[str, ...], quiet: bool) -> None:
+def report(
+    tables: str,
+    target: str,
+    pictures: str | None,
+    master: str | None,
+    memory: str,
+    conf: tuple[str, ...],
+    quiet: bool,
+) -> None:
     """Write one HTML file with plots that opens in a browser without a network."""
     from kraftcore.plugins import spark as kraft
 
     if not target.endswith((".html", ".htm")):
         raise LocalError(f"{target}: the report is HTML: name a file that ends in .html")
     with _spark(master, memory, conf) as session:
-        kraft.write_report(session, tables, target)
+        kraft.write_report(session, tables, target, pictures=pictures)
     Screen(quiet=quiet).line(f"{target}: written")
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
@@ -13,84 +15,117 @@ from pyspark.sql import functions as F
 
 from kraftcore import __version__
 from kraftcore.errors import LocalError
-from kraftcore.plugins.spark.svg import BAD, COLORS, GOOD, WARN, Axis, Bar, columns, lanes, steps
+from kraftcore.plugins.spark.svg import BAD, COLORS, GOOD, STYLE, WARN, Axis, Bar, Plot, columns, lanes, steps
 from kraftcore.plugins.spark.tables import Tables
 
 ROWS_MAX = 200
+_MINUTE_MS = 60_000
+_WORDS = re.compile(r"[^\w.]+")
 _STYLE = """
 body { font: 15px/1.45 system-ui, sans-serif; max-width: 1000px; margin: 2em auto; padding: 0 1em; color: #222; }
 h1 { font-size: 1.6em; } h2 { margin-top: 2.2em; border-bottom: 2px solid #ddd; } h3 { margin: 1.4em 0 .3em; }
-svg { width: 100%; height: auto; font: 12px system-ui, sans-serif; }
-svg .grid { stroke: #e5e5e5; } svg .tick { fill: #777; font-size: 11px; } svg .in { fill: #fff; font-size: 11px; }
-svg .key { font-weight: 600; }
+svg { width: 100%; height: auto; }
 table { border-collapse: collapse; font-size: 13px; width: 100%; } th, td { text-align: left; padding: 3px 8px; }
 th { border-bottom: 2px solid #ccc; } td { border-bottom: 1px solid #eee; vertical-align: top; word-break: break-word; }
 .note { color: #666; font-size: 13px; } .bad { color: #b3261e; font-weight: 600; } .good { color: #2e7d32; }
 @media (prefers-color-scheme: dark) {
-  body { background: #181a1b; color: #ddd; } svg text { fill: #bbb; } svg .grid { stroke: #333; }
+  body { background: #181a1b; color: #ddd; } svg text { fill: #bbb; } svg .grid { stroke: #444; }
   td { border-color: #333; } h2 { border-color: #444; }
 }
 """
 
 
-def write_report(session: SparkSession, tables: str | Path, target: str | Path) -> None:
+@dataclass(frozen=True)
+class Section:
+    """A part of a cluster's report: HTML and plots."""
+
+    title: str
+    parts: tuple[str | Plot, ...]
+
+    def html(self) -> str:
+        """As it stands on the page."""
+        parts = (part.inline() if isinstance(part, Plot) else part for part in self.parts)
+        return f"<h3>{escape(self.title)}</h3>{''.join(parts)}"
+
+
+def write_report(
+    session: SparkSession, tables: str | Path, target: str | Path, *, pictures: str | Path | None = None
+) -> None:
     """Write the report of all clusters.
 
     Args:
         session: Spark's.
         tables: folder of the tables.
         target: the HTML file; replaced if it is there.
+        pictures: folder that gets each plot as a file of its own, ``<cluster>-<plot>.svg``; None: no such files.
 
     Raises:
-        LocalError: the folder holds no tables, or the file cannot be written.
+        LocalError: the folder holds no tables, or a file cannot be written.
     """
     source = Tables(session, tables)
     source.check()
     clusters = [
         row[0] for row in source.read("bronze_files").select("cluster_id").distinct().orderBy("cluster_id").collect()
     ]
-    body = "".join(_cluster(source, cluster_id) for cluster_id in clusters)
+    files: dict[Path, str] = {}
+    body = ""
+    for cluster_id in clusters:
+        sections, span = _cluster(source, cluster_id)
+        body += f"<h2>Cluster {escape(cluster_id)}</h2>{''.join(section.html() for section in sections)}"
+        if pictures is not None:
+            plots = [part for section in sections for part in section.parts if isinstance(part, Plot)]
+            for plot in plots:
+                name = _WORDS.sub("-", f"{cluster_id}-{plot.title.lower()}")
+                while (file := Path(pictures) / f"{name}.svg") in files:  # another cluster of much the same name
+                    name += "-2"
+                files[file] = plot.picture(f"cluster {cluster_id}, {span}")
     made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     text = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>KRaft report</title>'
         '<meta name="viewport" content="width=device-width">'
-        f"<style>{_STYLE}</style></head><body><h1>KRaft report</h1>"
+        f"<style>{STYLE}{_STYLE}</style></head><body><h1>KRaft report</h1>"
         f'<p class="note">Made by kraftcore {__version__} on {made}. Times are UTC. Point at a bar for details.</p>'
         f"{body}</body></html>\n"
     )
-    try:
-        Path(target).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise LocalError(f"{target}: cannot be written: {error.strerror}") from None
+    for file, content in {Path(target): text, **files}.items():
+        try:
+            if file in files:
+                file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(content, encoding="utf-8")
+        except OSError as error:
+            raise LocalError(f"{file}: cannot be written: {error.strerror}") from None
 
 
-def _cluster(source: Tables, cluster_id: str) -> str:
+def _cluster(source: Tables, cluster_id: str) -> tuple[list[Section], str]:
+    # Its sections, and from when to when it is known.
     def rows(name: str, *order: str, where: str = "true") -> list[Any]:
         found = source.read(name).where(F.col("cluster_id") == cluster_id).where(where)
         return found.orderBy(*order).collect()
 
     logs = rows("gold_logs", "node_id", "log_id")
-    parts = [f"<h2>Cluster {escape(cluster_id)}</h2>", _logs(logs)]
+    sections = [_logs(logs)]
+    span = "no log"
     times = [one for log in logs for one in (log.first_time, log.last_time) if one is not None]
     if times:
         axis = Axis(_ms(min(times)), _ms(max(times)))
-        parts += [
+        span = f"{_text(min(times))} to {_text(max(times))} UTC"
+        sections += [
             _leaders(rows("gold_leadership", "epoch"), axis),
             _voters(rows("gold_voter_sets", "offset"), axis),
             _health(source, cluster_id, axis),
             _brokers(rows("gold_broker_history", "broker_id", "from_offset"), axis),
             _rates(rows("gold_batch_stats", "minute"), axis),
         ]
-    parts += [
-        _section("Replicas that differ", _table(
+    sections += [
+        Section("Replicas that differ", (_table(
             rows("gold_divergence", "offset"),
             ["offset", "node_id_a", "node_id_b", "epoch_a", "epoch_b", "batches_differing", "is_below_committed"],
-        ) or '<p class="good">No two logs differ.</p>'),
-        _section("Errors", _table(
+        ) or '<p class="good">No two logs differ.</p>',)),
+        Section("Errors", (_table(
             _unread(source, cluster_id), ["path", "position", "size", "offset", "kind", "reason"]
-        ) or '<p class="good">All bytes could be read.</p>'),
+        ) or '<p class="good">All bytes could be read.</p>',)),
     ]  # fmt: skip
-    return "".join(parts)
+    return [section for section in sections if section.parts], span
 
 
 def _unread(source: Tables, cluster_id: str) -> list[Any]:
@@ -98,10 +133,6 @@ def _unread(source: Tables, cluster_id: str) -> list[Any]:
     errors = source.read("errors").where(F.col("cluster_id") == cluster_id)
     whole = source.read("bronze_batches").where("is_valid").select("file_id", "position", F.lit("torn").alias("kind"))
     return errors.join(whole, ["file_id", "position", "kind"], "left_anti").orderBy("path", "position").collect()
-
-
-def _section(title: str, body: str) -> str:
-    return f"<h3>{escape(title)}</h3>{body}"
 
 
 def _ms(at: datetime) -> float:
@@ -129,19 +160,20 @@ def _text(value: Any) -> str:
     return str(value)
 
 
-def _logs(logs: Sequence[Any]) -> str:
+def _logs(logs: Sequence[Any]) -> Section:
     names = ["node_id", "directory_id", "start_offset", "end_offset", "last_epoch", "batches", "records", "bytes",
              "committed_end", "is_reference"]  # fmt: skip
     best = max((log.end_offset for log in logs), default=0)
     note = ", ".join(f"node {log.node_id}: {best - log.end_offset}" for log in logs)
     lag = f'<p class="note">Records behind the longest log: {escape(note)}.</p>' if logs else ""
-    return _section("Logs", (_table(logs, names) or '<p class="note">Only snapshots were read.</p>') + lag)
+    return Section("Logs", ((_table(logs, names) or '<p class="note">Only snapshots were read.</p>') + lag,))
 
 
-def _leaders(rows: Sequence[Any], axis: Axis) -> str:
+def _leaders(rows: Sequence[Any], axis: Axis) -> Section:
+    title = "Leaders and epochs"
     alive = [row for row in rows if row.status != "truncated"]
     if not alive:
-        return ""
+        return Section(title, ())
     ids = sorted({row.leader_id for row in alive})
     bars = [
         Bar(
@@ -156,10 +188,11 @@ def _leaders(rows: Sequence[Any], axis: Axis) -> str:
     ]
     plot = lanes("Leaders by epoch", bars, axis, order=[f"node {number}" for number in ids])
     names = ["epoch", "leader_id", "epoch_start_offset", "start_time", "silent_ms", "reason", "status"]
-    return _section("Leaders and epochs", plot + _table(rows, names))
+    return Section(title, (plot, _table(rows, names)))
 
 
-def _voters(rows: Sequence[Any], axis: Axis) -> str:
+def _voters(rows: Sequence[Any], axis: Axis) -> Section:
+    title = "Voter sets"
     alive = [row for row in rows if row.status != "truncated"]
     bars = []
     for i, row in enumerate(alive):
@@ -178,12 +211,13 @@ def _voters(rows: Sequence[Any], axis: Axis) -> str:
         ]
     order = [f"voter {number}" for number in sorted({number for row in alive for number in row.voter_ids})]
     if not bars:
-        return ""
+        return Section(title, ())
     names = ["offset", "timestamp", "voter_ids", "added", "removed", "source", "status"]
-    return _section("Voter sets", lanes("Voters", bars, axis, order=order) + _table(rows, names))
+    key = (("committed", GOOD), ("not committed", WARN))
+    return Section(title, (lanes("Voters", bars, axis, order=order, key=key), _table(rows, names)))
 
 
-def _health(source: Tables, cluster_id: str, axis: Axis) -> str:
+def _health(source: Tables, cluster_id: str, axis: Axis) -> Section:
     states = source.read("gold_partition_history").where(F.col("cluster_id") == cluster_id)
     series = []
     for name, flag, color in (
@@ -210,9 +244,9 @@ def _health(source: Tables, cluster_id: str, axis: Axis) -> str:
         .collect()
     )  # fmt: skip
     if not worst:
-        return ""
+        return Section("Partitions", ())
     names = ["topic", "partition", "offline_ms", "under_min_isr_ms", "under_replicated_ms", "elections", "states"]
-    return _section("Partitions", steps("Partitions in trouble", series, axis) + _table(worst, names))
+    return Section("Partitions", (steps("Partitions in trouble", series, axis), _table(worst, names)))
 
 
 def _counted(states: DataFrame, axis: Axis) -> list[tuple[float, float]]:
@@ -227,9 +261,9 @@ def _counted(states: DataFrame, axis: Axis) -> list[tuple[float, float]]:
     return points
 
 
-def _brokers(rows: Sequence[Any], axis: Axis) -> str:
+def _brokers(rows: Sequence[Any], axis: Axis) -> Section:
     if not rows:
-        return ""
+        return Section("Brokers", ())
     bars = []
     for row in rows:
         down = row.in_controlled_shutdown
@@ -248,28 +282,25 @@ def _brokers(rows: Sequence[Any], axis: Axis) -> str:
         for number, one in flaps.items()
     )
     head = "<tr><th>broker</th><th>registrations</th><th>fencings</th><th>fenced ms</th></tr>"
-    return _section("Brokers", lanes("Broker availability", bars, axis) + f"<table>{head}{lines}</table>")
+    key = (("active", GOOD), ("in controlled shutdown", WARN), ("fenced", BAD))
+    plot = lanes("Broker availability", bars, axis, key=key)
+    return Section("Brokers", (plot, f"<table>{head}{lines}</table>"))
 
 
-def _rates(rows: Sequence[Any], axis: Axis) -> str:
-    minute = 60_000
-    plots: list[tuple[str, Callable[[Any], float]]] = [
-        ("Records a minute", lambda row: row.records),
-        ("Longest pause between batches, ms", lambda row: row.pause_ms_max or 0),
+def _rates(rows: Sequence[Any], axis: Axis) -> Section:
+    minutes: dict[datetime, list[Any]] = {}  # of several epochs, where the leader changed
+    for row in rows:
+        minutes.setdefault(row.minute, []).append(row)
+    plots: list[tuple[str, Callable[[list[Any]], float]]] = [
+        ("Records a minute", lambda found: sum(row.records for row in found)),
+        ("Longest pause between batches, ms", lambda found: max(row.pause_ms_max or 0 for row in found)),
     ]
-    body = ""
+    parts: list[str | Plot] = []
     for title, value in plots:
-        body += f'<p class="note">{title}</p>' + columns(
-            title,
-            [
-                (
-                    _ms(row.minute),
-                    _ms(row.minute) + minute,
-                    value(row),
-                    f"{_text(row.minute)}: {value(row):g}, epoch {row.epoch}",
-                )
-                for row in rows
-            ],
-            axis,
-        )
-    return _section("Rates", body)
+        values = []
+        for minute, found in minutes.items():
+            epochs = ", ".join(str(row.epoch) for row in found)
+            text = f"{_text(minute)}: {value(found):g}, epoch {epochs}"
+            values.append((_ms(minute), _ms(minute) + _MINUTE_MS, value(found), text))
+        parts += [f'<p class="note">{title}</p>', columns(title, values, axis)]
+    return Section("Rates", tuple(parts))

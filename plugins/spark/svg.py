@@ -1,4 +1,4 @@
-"""Plots as SVG text: bars over time, steps over time, columns over time. Nothing to load, nothing to run."""
+"""Plots as SVG: bars over time, steps over time, columns over time. Nothing to load, nothing to run."""
 
 from __future__ import annotations
 
@@ -9,8 +9,16 @@ from html import escape
 
 WIDTH, LEFT, RIGHT = 960, 150, 16
 _TICKS = 6
+Key = tuple[tuple[str, str], ...]
+"""What colors stand for: (name, color)."""
 COLORS = ("#4c78a8", "#f58518", "#54a24b", "#b279a2", "#e45756", "#72b7b2", "#9d755d", "#eeca3b", "#ff9da6", "#79706e")
 GOOD, WARN, BAD = "#54a24b", "#eeca3b", "#e45756"
+STYLE = """
+svg { font: 12px system-ui, sans-serif; }
+svg .grid { stroke: #e5e5e5; } svg .tick { fill: #777; font-size: 11px; } svg .in { fill: #111; font-size: 11px; }
+svg .head { font-size: 15px; font-weight: 600; }
+"""
+_HEAD, _KEY, _FOOT = 36, 22, 20
 
 
 @dataclass(frozen=True)
@@ -52,14 +60,50 @@ class Axis:
         return "".join(parts)
 
 
-def _frame(height: float, title: str, body: str) -> str:
-    return (
-        f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(title, quote=True)}">'
-        f"<title>{escape(title)}</title>{body}</svg>"
-    )
+@dataclass(frozen=True)
+class Plot:
+    """A plot, for a page or as a file of its own.
+
+    Attributes:
+        title: what it shows.
+        height: of the body, ticks below it not counted.
+        body: SVG, as wide as all plots are.
+        key: what its colors stand for.
+    """
+
+    title: str
+    height: float
+    body: str
+    key: Key = ()
+
+    def inline(self) -> str:
+        """As an element of an HTML page, which has ``STYLE``."""
+        return self._frame(0, "", "")
+
+    def picture(self, caption: str) -> str:
+        """As a file, with a white ground, its title and a caption on top."""
+        head = (
+            f'<style>{STYLE}</style><rect width="100%" height="100%" fill="#fff"/>'
+            f'<text class="head" x="8" y="20">{escape(self.title)}</text>'
+            f'<text class="tick" x="{WIDTH - RIGHT}" y="20" text-anchor="end">{escape(caption)}</text>'
+        )
+        return self._frame(_HEAD, head, ' xmlns="http://www.w3.org/2000/svg"') + "\n"
+
+    def _frame(self, above: float, head: str, attributes: str) -> str:
+        body = above + (_KEY if self.key else 0)
+        height = body + self.height + _FOOT
+        keys, x = "", float(LEFT)
+        for name, color in self.key:
+            keys += f'<circle cx="{x + 5}" cy="{above + 8}" r="5" fill="{color}"/>'
+            keys += f'<text x="{x + 15}" y="{above + 12}">{escape(name)}</text>'
+            x += 40 + 7 * len(name)
+        return (
+            f'<svg{attributes} viewBox="0 0 {WIDTH} {height:g}" role="img" aria-label="{escape(self.title)}">'
+            f'<title>{escape(self.title)}</title>{head}{keys}<g transform="translate(0 {body})">{self.body}</g></svg>'
+        )
 
 
-def lanes(title: str, bars: Sequence[Bar], axis: Axis, *, order: Sequence[str] | None = None) -> str:
+def lanes(title: str, bars: Sequence[Bar], axis: Axis, *, order: Sequence[str] | None = None, key: Key = ()) -> Plot:
     """Bars over time, a lane for each name."""
     names = list(order or dict.fromkeys(bar.lane for bar in bars))
     height = 24 * len(names)
@@ -77,10 +121,10 @@ def lanes(title: str, bars: Sequence[Bar], axis: Axis, *, order: Sequence[str] |
         )
         if bar.label and width > 7 * len(bar.label) + 4:
             parts.append(f'<text class="in" x="{x + 4}" y="{y + 13}">{escape(bar.label)}</text>')
-    return _frame(height + 20, title, "".join(parts))
+    return Plot(title, height, "".join(parts), key)
 
 
-def steps(title: str, series: Sequence[tuple[str, str, Sequence[tuple[float, float]]]], axis: Axis) -> str:
+def steps(title: str, series: Sequence[tuple[str, str, Sequence[tuple[float, float]]]], axis: Axis) -> Plot:
     """Values that hold until the next one: (name, color, [(ms, value)])."""
     height = 120.0
     top = max([1.0, *(value for _, _, points in series for _, value in points)])
@@ -91,18 +135,17 @@ def steps(title: str, series: Sequence[tuple[str, str, Sequence[tuple[float, flo
     parts = [axis.draw(height)]
     for value in (0, top):
         parts.append(f'<text class="tick" x="{LEFT - 8}" y="{y(value) + 4}" text-anchor="end">{value:g}</text>')
-    for row, (name, color, points) in enumerate(series):
-        parts.append(f'<text x="8" y="{20 + 18 * row}" fill="{color}" class="key">{escape(name)}</text>')
+    for _, color, points in series:
         if not points:
             continue
         path = [f"M{axis.x(points[0][0])} {y(points[0][1])}"]
         path += [f"H{axis.x(at)}V{y(value)}" for at, value in points[1:]]
         path.append(f"H{axis.x(axis.end)}")
         parts.append(f'<path d="{"".join(path)}" fill="none" stroke="{color}" stroke-width="2"/>')
-    return _frame(height + 20, title, "".join(parts))
+    return Plot(title, height, "".join(parts), tuple((name, color) for name, color, _ in series))
 
 
-def columns(title: str, values: Sequence[tuple[float, float, float, str]], axis: Axis, color: str = COLORS[0]) -> str:
+def columns(title: str, values: Sequence[tuple[float, float, float, str]], axis: Axis, color: str = COLORS[0]) -> Plot:
     """Amounts in spans of time: (from ms, to ms, value, tooltip)."""
     height = 120.0
     top = max([1.0, *(value for _, _, value, _ in values)])
@@ -118,4 +161,4 @@ def columns(title: str, values: Sequence[tuple[float, float, float, str]], axis:
             f'<rect x="{x}" y="{height - tall:.1f}" width="{width:.1f}" height="{tall:.1f}" fill="{color}">'
             f"<title>{escape(text)}</title></rect>"
         )
-    return _frame(height + 20, title, "".join(parts))
+    return Plot(title, height, "".join(parts))

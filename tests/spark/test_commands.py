@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 from golden import GOLDEN
 from metadata_replay import printed_log
+from project import ROOT
 from spark_parts import without_java
 
 from kraftcore.cli import spark as commands
@@ -21,6 +22,8 @@ from kraftcore.plugins.spark.startup import _is_new_enough
 
 PROGRAM = "import sys; from kraftcore.cli import main; sys.exit(main())"
 CLUSTER = "dynamic-c1"
+DYNAMIC = "NDAbzbB4TqyG5cg3gN3Bkg"  # what the golden cluster calls itself
+SVG = "{http://www.w3.org/2000/svg}"
 
 
 class Kept:
@@ -71,9 +74,15 @@ def test_a_java_too_old_for_spark_is_passed_over(version, fits, tmp_path):
 
 
 def test_run_says_what_it_did(call, tmp_path):
-    done = call("run", "--input", GOLDEN / "formats" / "c1", "--tables", tmp_path / "t")
+    arguments = ("run", "--input", GOLDEN / "formats" / "c1", "--tables", tmp_path / "t", "--option")
+    done = call(*arguments, "max_bytes_per_trigger=700")
     assert done.exit_code == 0, done.output
     assert "0 errors; clusters brought up to date:" in done.output
+    assert len(list((tmp_path / "t" / "bronze_records").glob("batch=*"))) == 2  # two files, one at a time
+    for option, words in (("max_bytes=1", "unknown option 'max_bytes'"), ("view", "expected KEY=VALUE")):
+        done = call(*arguments, option)
+        assert done.exit_code != 0
+        assert words in done.output + str(done.exception)
 
 
 def test_state_at_a_time_and_at_an_offset(call, golden_tables):
@@ -128,8 +137,8 @@ class Page(HTMLParser):
 
 
 def test_the_report_stands_alone_and_has_its_plots(call, golden_tables, tmp_path):
-    target = tmp_path / "report.html"
-    done = call("report", "--tables", golden_tables, "--to", target)
+    target, folder = tmp_path / "report.html", tmp_path / "wiki" / "plots"
+    done = call("report", "--tables", golden_tables, "--to", target, "--pictures", folder)
     assert done.exit_code == 0, done.output
     text = target.read_text()
     page = Page()
@@ -158,6 +167,36 @@ def test_the_report_stands_alone_and_has_its_plots(call, golden_tables, tmp_path
             assert x + w <= width + 0.1
             assert y >= 0
             assert y + h <= height
+
+    pictures_hold_the_plots(text, plots, folder)
+    printed_pictures = list((ROOT / "docs" / "pictures").iterdir())
+    assert printed_pictures
+    for picture in printed_pictures:
+        drawn = (folder / f"{DYNAMIC}-{picture.name}").read_text()
+        assert picture.read_text() == drawn, f"{picture.name} is not what the report draws now: see docs/spark.md"
+
+
+def pictures_hold_the_plots(page, plots, folder):
+    """Each plot of the page is a file too, and stands alone."""
+    assert len(list(folder.iterdir())) == page.count("<svg")
+    for title, plot in plots.items():
+        file = folder / f"{CLUSTER}-{re.sub('[^a-z]+', '-', title.lower())}.svg"
+        tree = ElementTree.parse(file).getroot()
+        assert tree.tag == f"{SVG}svg"
+        said = [one.text for one in tree.iter(f"{SVG}text")]
+        assert title in said
+        assert any(text.startswith(f"cluster {CLUSTER}, 2026-11-21 ") for text in said)
+        assert set(said) >= {one.text for one in plot.iter("text")}
+        assert len(list(tree.iter(f"{SVG}rect"))) == len(list(plot.iter("rect"))) + 1  # and the ground
+        assert not re.search(r"href|url\(|@import|<script", file.read_text())
+
+
+def test_a_picture_that_cannot_be_written_is_told(call, golden_tables, tmp_path):
+    (tmp_path / "taken").write_text("a file")
+    done = call("report", "--tables", golden_tables, "--to", tmp_path / "r.html", "--pictures", tmp_path / "taken")
+    assert done.exit_code != 0
+    assert "taken" in str(done.exception)
+    assert "cannot be written" in str(done.exception)
 
 
 def test_without_the_extra_its_name_is_told(tmp_path):

@@ -134,7 +134,9 @@ def kafka(purpose: Purpose) -> Built:
 def kraftcore(purpose: Purpose) -> Built:
     """Ours is installed already."""
     program = [sys.executable, "-m", "bench.peers.nodes.kraftcore_node"]
-    return Built(lambda place: [*program, *_options(place)])
+    return Built(
+        lambda place: [*program, *_options(place)], {"PYTHONSAFEPATH": ""}
+    )  # bench lies in the folder it runs in
 
 
 PYSYNCOBJ_TEXT = "election timeout 0.4 to 1.4 s; "

@@ -54,12 +54,14 @@ def run(command: Sequence[str | Path], timeout_s: float) -> Cost:
     watcher.start()
     try:
         output, _ = process.communicate(timeout=timeout_s)
-    except subprocess.TimeoutExpired:
+    except BaseException as error:  # whoever interrupts us wants no JVM left behind
         for pid in reversed(family(process.pid)):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         process.communicate()
-        raise Missing(f"not done after {timeout_s:.0f} s") from None
+        if isinstance(error, subprocess.TimeoutExpired):
+            raise Missing(f"not done after {timeout_s:.0f} s") from None
+        raise
     finally:
         done.set()
         watcher.join()

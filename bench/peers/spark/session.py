@@ -9,23 +9,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from pyspark import cloudpickle
+from pyspark.sql import DataFrame, SparkSession
+
 from bench.harness import Missing, Operation, loop
 from bench.metadata_log import MetadataLog
-
-try:
-    from pyspark import cloudpickle
-    from pyspark.sql import DataFrame, SparkSession
-
-    from bench.peers.spark import ready
-    from kraftcore.plugins.spark.decode import RangeReader
-    from kraftcore.plugins.spark.direct import read_typed
-    from kraftcore.plugins.spark.filters import Filters
-    from kraftcore.plugins.spark.plan import pack, plan
-    from kraftcore.plugins.spark.stores import Inventory
-except ImportError as error:
-    raise ImportError(f"{error}; the suite spark needs pip install '.[bench,spark]'") from None
-
+from bench.peers.spark import ready
 from bench.peers.spark.dump import digest_of_types
+from kraftcore.plugins.spark.decode import RangeReader
+from kraftcore.plugins.spark.direct import read_typed
+from kraftcore.plugins.spark.filters import Filters
+from kraftcore.plugins.spark.plan import pack, plan
+from kraftcore.plugins.spark.stores import Inventory
 
 CEILING = "Spark, ready-made batches"
 CORES = 2
