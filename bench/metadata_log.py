@@ -112,7 +112,7 @@ def _beginning(source: random.Random, ids: list[Uuid]) -> Iterator[bytes]:
     for broker in range(BROKERS):
         yield _registration(source, broker)
     for number, topic_id in enumerate(ids):
-        yield encode_metadata_record(TopicRecord(name=f"orders.region-{number % 7}.v{number}", topic_id=topic_id), 0)
+        yield encode_metadata_record(TopicRecord(name=topic_name(number), topic_id=topic_id), 0)
         for partition in range(PARTITIONS_PER_TOPIC):
             replicas = source.sample(range(BROKERS), REPLICAS)
             yield encode_metadata_record(
@@ -136,7 +136,7 @@ def _changes(source: random.Random, ids: list[Uuid]) -> list[bytes]:
         (900, lambda: _partition_change(source, ids)),
         (50, lambda: encode_metadata_record(NoOpRecord(), 0)),
         (20, lambda: _broker_change(source)),
-        (15, lambda: _config(source)),
+        (15, lambda: _config(source, len(ids))),
         (10, lambda: _producer_ids(source)),
         (5, lambda: _registration(source, source.randrange(BROKERS))),
     ]
@@ -173,10 +173,15 @@ def _broker_change(source: random.Random) -> bytes:
     return encode_metadata_record(change, 1)
 
 
-def _config(source: random.Random) -> bytes:
+def topic_name(number: int) -> str:
+    """The name of a topic by its place in the log, from 0."""
+    return f"orders.region-{number % 7}.v{number}"
+
+
+def _config(source: random.Random, topics: int) -> bytes:
     name = source.choice(("retention.ms", "min.insync.replicas", "cleanup.policy"))
     value = {"min.insync.replicas": "2", "cleanup.policy": "compact"}.get(name, str(source.randrange(1 << 30)))
-    topic = f"orders.region-{source.randrange(7)}.v{source.randrange(2_000)}"
+    topic = topic_name(source.randrange(topics))
     return encode_metadata_record(ConfigRecord(resource_type=2, resource_name=topic, name=name, value=value), 0)
 
 

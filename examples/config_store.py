@@ -1,12 +1,14 @@
 """Settings that every process of an application shares: set anywhere, seen everywhere as they change.
 
-Run it three times, with 1, 2 and 3 for NUMBER, and type `set colour blue`, `get colour`, `delete colour`, `all`:
+Run it three times, with 1, 2 and 3 for NUMBER, and type `set colour blue`, `get colour`, `delete colour`, `all`; Ctrl-D
+or Ctrl-C ends it:
 
     python config_store.py NUMBER [FIRST_PORT]
 
 Needs `pip install 'kraftcore[recipes]'`.
 """
 
+import signal
 import sys
 
 import trio
@@ -62,4 +64,5 @@ async def main(number: int, first_port: int = 9191) -> None:
         nursery.cancel_scope.cancel()
 
 
+signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C need not wait for the next line: no end loses anything
 trio.run(main, *map(int, sys.argv[1:]))

@@ -1,6 +1,7 @@
 """A replicated counter in 30 lines. Run it three times: python embed.py 1, python embed.py 2, python embed.py 3."""
 
 import sys
+from contextlib import suppress
 
 import trio
 
@@ -41,4 +42,5 @@ async def main(number: int, first_port: int = 9191) -> None:
             await trio.sleep(1)
 
 
-trio.run(main, *map(int, sys.argv[1:]))
+with suppress(KeyboardInterrupt):
+    trio.run(main, *map(int, sys.argv[1:]))

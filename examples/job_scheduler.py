@@ -89,4 +89,7 @@ async def main(number: int, first_port: int = 9191, count: int = 10) -> None:
         nursery.start_soon(work, node, f"node {number}")
 
 
-trio.run(main, *map(int, sys.argv[1:]))
+try:
+    trio.run(main, *map(int, sys.argv[1:]))
+except* KeyboardInterrupt:
+    pass

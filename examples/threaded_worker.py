@@ -1,6 +1,6 @@
 """Threads that share a queue with the threads of other processes; a node in each process, in a thread of its own.
 
-Run it three times, with 1, 2 and 3 for NUMBER, and type words:
+Run it three times, with 1, 2 and 3 for NUMBER, and type words; Ctrl-D or Ctrl-C ends it:
 
     python threaded_worker.py NUMBER [FIRST_PORT]
 
@@ -9,6 +9,7 @@ Needs `pip install 'kraftcore[recipes]'`.
 
 import sys
 import threading
+from contextlib import suppress
 
 import kraftcore.blocking
 from kraftcore import NodeConfig
@@ -52,4 +53,5 @@ def main(number: int, first_port: int = 9191) -> None:
         thread.join()
 
 
-main(*map(int, sys.argv[1:]))
+with suppress(KeyboardInterrupt):
+    main(*map(int, sys.argv[1:]))

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import harness, inputs, metadata_log, report
-from bench.harness import OURS, Case, Effort, Missing, Outcome, Timing
+from bench.harness import OURS, Case, DifferentResult, Effort, Missing, Outcome, Timing
 from bench.metadata_log import MetadataLog
 from bench.peers.spark import dump, live, processes, session
 from bench.peers.spark.session import CEILING, CORES, Session
@@ -182,6 +182,9 @@ def _filtered(
     whole, _ = _bytes_of(spark, frame)
     asked = spark.kraft(log, "records", pushdown="true", **options)  # a load of its own: it keeps the filter
     part, rows = _bytes_of(spark, asked.where(where))
+    wanted = frame.where(where).count()
+    if rows != wanted:
+        raise DifferentResult(f"{where}: {rows} rows pushed down, {wanted} of all")
     outcome.timings[OURS] = Timing([part], 1, f"{rows} rows; of all {len(log.segments)} segments {whole / 1e6:.1f} MB")
     outcome.timings[NEEDED] = Timing([sum(file.stat().st_size for file in needed)], 1, f"{len(needed)} segments")
 
@@ -288,5 +291,5 @@ def measure(
 def _attempt(outcome: Outcome, name: str, call: Callable[[], None]) -> None:
     try:
         call()
-    except Missing as reason:
+    except (Missing, DifferentResult) as reason:
         outcome.missing[name] = str(reason)

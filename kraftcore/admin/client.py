@@ -337,7 +337,10 @@ class AdminClient:
         )
         top = refusal(response.error_code, response.error_message)
         results: dict[str, RefusedError | None] = dict.fromkeys(levels, top)
-        for each in response.results:  # up to version 1
+        told = {each.feature for each in response.results}  # up to version 1
+        if top is None and told and not told >= levels.keys():
+            raise RemoteProtocolError(f"the answer does not say what became of {', '.join(levels.keys() - told)}")
+        for each in response.results:
             if top is None and each.feature in results:
                 results[each.feature] = refusal(each.error_code, each.error_message)
         if any(results.values()):

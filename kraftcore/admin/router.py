@@ -200,7 +200,11 @@ class Router:
     async def _find(self, node_id: int | None) -> Address:
         if node_id is not None:
             if node_id not in self._nodes:
-                await self.refresh()
+                description, answered = await self.refresh()
+                active = self._nodes.get(-1 if description.controller_id is None else description.controller_id)
+                if node_id not in self._nodes and active is not None and active != answered:
+                    # Of kraftcore nodes only the leader knows who registered without voting.
+                    self._remember(await self.describe(active))
             if node_id not in self._nodes:
                 kind = "controllers" if self.through_controllers else "brokers"
                 raise LocalError(f"node {node_id} is not among the {kind} {sorted(self._nodes)}")
@@ -244,12 +248,15 @@ class Router:
             for place, address in enumerate(known):
                 nursery.start_soon(ask, address, place * STAGGER_S, nursery.cancel_scope)
         if answers:
-            self._nodes = {node.id: Address(node.host, node.port) for node in answers[-1][0].nodes}
+            self._remember(answers[-1][0])
             return answers[-1]
         for error in errors:
             if not isinstance(error, NoAnswer):
                 raise error
         raise NoAnswer("; ".join(str(error) for error in errors))
+
+    def _remember(self, found: ClusterDescription) -> None:
+        self._nodes = {node.id: Address(node.host, node.port) for node in found.nodes}
 
     async def describe(self, address: Address) -> ClusterDescription:
         """Ask one node who belongs to the cluster."""

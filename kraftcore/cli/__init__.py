@@ -65,6 +65,10 @@ class LazyGroup(click.Group):
             ctx.exit(EXIT_PIPE)
         except KeyboardInterrupt:
             ctx.exit(EXIT_INTERRUPTED)
+        except BaseExceptionGroup as group:  # of a trio nursery that it came in
+            if group.split(KeyboardInterrupt)[1] is not None:
+                raise
+            ctx.exit(EXIT_INTERRUPTED)
         except StorageError as error:
             raise click.ClickException(f"{error.filename}: {error.strerror}") from None
         except KraftError as error:

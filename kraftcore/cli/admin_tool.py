@@ -1,11 +1,7 @@
-"""What the commands that talk to a quorum share: where to connect, how errors are said, how results are printed.
-
-How they end is in ``kafka_style``.
-"""
+"""What the commands that talk to a quorum share: where and how to connect. How they end is in ``kafka_style``."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial, wraps
@@ -144,11 +140,6 @@ def bootstrap_options(*, short: bool = False) -> Callable[[Callable[..., T]], Ca
     return decorate
 
 
-output_option = click.option(
-    "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Output form."
-)
-
-
 def make_connection(servers: str | None, controllers: str | None, config_path: str | None) -> Connection:
     """What the options say.
 
@@ -167,8 +158,3 @@ def make_connection(servers: str | None, controllers: str | None, config_path: s
             raise LocalError(f"Properties file {config_path} does not exists!")  # sic
         properties = parse_properties(files.read_file(config_path), path=config_path)
     return Connection(tuple(split_list(servers or "")), tuple(split_list(controllers or "")), config_path, properties)
-
-
-def print_json(**fields: object) -> None:
-    """One object on one line."""
-    click.echo(json.dumps(fields, ensure_ascii=False, separators=(",", ":")))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 from datetime import UTC, datetime
 from functools import partial
@@ -10,15 +11,28 @@ from typing import TYPE_CHECKING, Any
 import click
 import trio
 
-from kraftcore.cli.admin_tool import Connection, make_connection, output_option, print_json
+from kraftcore.cli.admin_tool import Connection, make_connection
 from kraftcore.cli.kafka_style import words
+from kraftcore.cli.output import output_option, print_json
 from kraftcore.config.addresses import split_list
 from kraftcore.errors import UnreachableError
 
 if TYPE_CHECKING:
     from kraftcore.plugins.autopilot import Decision, Policy, Round
 
-seconds = click.FloatRange(0, min_open=True)
+
+class _Seconds(click.FloatRange):
+    """Above 0 and finite."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """A number."""
+        found = super().convert(value, param, ctx)
+        if not math.isfinite(found):
+            self.fail(f"{value} is no number of seconds", param, ctx)
+        return found
+
+
+seconds = _Seconds(0, min_open=True)
 
 
 @click.group(
@@ -35,6 +49,7 @@ def autopilot() -> None:
 
 
 @autopilot.command(
+    short_help="Watch a quorum's voters, say what to do, or do it.",
     epilog="""\b
 Examples:
   See what it would do, and why; nothing is changed:
@@ -63,7 +78,7 @@ line with time, applied (null: not tried), error, and decisions as [{"action": "
 \b
 Exit status: 0 when a signal ended it, or after --once; 1 if with --once the quorum could not be looked at or refused
 the change.
-"""
+""",
 )
 @click.option("--bootstrap-controller", metavar="LIST", required=True, help="Controllers to ask, host:port,...")
 @click.option("--command-config", metavar="FILE", help="Properties: security.protocol, ssl.* (PEM) ...")

@@ -9,8 +9,9 @@ from __future__ import annotations
 import click
 
 from kraftcore.admin import NodeAddress
-from kraftcore.cli.admin_tool import Connection, bootstrap_options, connected, output_option, print_json
+from kraftcore.cli.admin_tool import Connection, bootstrap_options, connected
 from kraftcore.cli.kafka_style import KafkaGroup
+from kraftcore.cli.output import output_option, print_json, printable
 from kraftcore.errors import LocalError, UnsupportedVersionError
 
 
@@ -34,7 +35,13 @@ def cluster(**_: object) -> None:
     """Show a cluster's id and nodes, as kafka-cluster does."""
 
 
-@cluster.command("id")
+@cluster.command(
+    "id",
+    epilog="""\b
+Examples:
+  kraftcore cluster id --bootstrap-server 127.0.0.1:9092
+""",
+)
 @output_option
 @connected(short=True)
 def cluster_id(connection: Connection, output: str) -> None:
@@ -43,10 +50,18 @@ def cluster_id(connection: Connection, output: str) -> None:
     if output == "json":
         print_json(clusterId=found)
     else:
-        click.echo(f"Cluster ID: {found}")
+        click.echo(printable(f"Cluster ID: {found}"))
 
 
-@cluster.command("list-endpoints")
+@cluster.command(
+    "list-endpoints",
+    short_help="List the brokers, or the controllers.",
+    epilog="""\b
+Examples:
+  kraftcore cluster list-endpoints --bootstrap-controller 127.0.0.1:9093
+  kraftcore cluster list-endpoints --bootstrap-server 127.0.0.1:9092 --include-fenced-brokers --output json
+""",
+)
 @click.option("--include-fenced-brokers", is_flag=True, help="Also list brokers that may not serve at the moment.")
 @output_option
 @connected(short=True)
@@ -58,7 +73,7 @@ def list_endpoints(connection: Connection, include_fenced_brokers: bool, output:
     try:
         nodes = connection.run(lambda client: client.list_endpoints(include_fenced=include_fenced_brokers))
     except UnsupportedVersionError as error:
-        click.echo(error)  # with exit status 0, as Kafka has it
+        click.echo(printable(str(error)))  # with exit status 0, as Kafka has it
         return
     if output == "json":
         for node in nodes:
@@ -76,12 +91,15 @@ def _state(node: NodeAddress) -> str:
 def _print_nodes(nodes: tuple[NodeAddress, ...], *, controllers: bool) -> None:
     rows = [["ID", "HOST", "PORT", "RACK", "STATE", "ENDPOINT_TYPE"]]
     kind = "controller" if controllers else "broker"
-    rows += [[str(node.id), node.host, str(node.port), node.rack or "null", _state(node), kind] for node in nodes]
+    hosts = [printable(node.host) for node in nodes]
+    racks = [printable(node.rack or "") for node in nodes]
+    for node, host, rack in zip(nodes, hosts, racks, strict=True):
+        rows.append([str(node.id), host, str(node.port), rack or "null", _state(node), kind])
     widths = [
         10,
-        max((len(node.host) for node in nodes), default=100),
+        max(map(len, hosts), default=100),
         10,
-        max((len(node.rack) for node in nodes if node.rack), default=10),
+        max((len(rack) for rack in racks if rack), default=10),
         10,
         15,
     ]

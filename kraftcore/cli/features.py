@@ -7,7 +7,6 @@ version-mapping, feature-dependencies.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 import click
@@ -15,12 +14,11 @@ from click.shell_completion import CompletionItem
 
 from kraftcore.admin import AdminClient, FeatureStatus, FeatureUpdateError, UpgradeType
 from kraftcore.admin.client import check_levels
-from kraftcore.cli.admin_tool import Connection, bootstrap_options, connected, output_option, print_json
-from kraftcore.cli.kafka_style import KafkaFailure, KafkaGroup
-from kraftcore.errors import KraftError, LocalError, RefusedError
+from kraftcore.cli.admin_tool import Connection, bootstrap_options, connected
+from kraftcore.cli.kafka_style import KafkaFailure, KafkaGroup, feature_level, last_failure
+from kraftcore.cli.output import output_option, print_json, printable
+from kraftcore.errors import KraftError, LocalError, RefusedError, UnreachableError
 from kraftcore.protocol.features import FEATURES, METADATA_VERSION, MetadataVersion
-
-SHORT = re.compile(r"[+-]?[0-9]{1,5}", re.ASCII)
 
 
 def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -52,7 +50,14 @@ def features(**_: object) -> None:
     """Describe and change the feature levels of a cluster, as kafka-features does."""
 
 
-@features.command()
+@features.command(
+    short_help="List the levels that a node supports, and those in force.",
+    epilog="""\b
+Examples:
+  kraftcore features --bootstrap-controller 127.0.0.1:9093 describe
+  kraftcore features --bootstrap-controller 127.0.0.1:9093 describe --node-id 2 --output json
+""",
+)
 @click.option("--node-id", type=int, help="Ask this node, and no other: nodes may support different levels.")
 @output_option
 @connected()
@@ -72,7 +77,7 @@ def describe(connection: Connection, node_id: int | None, output: str) -> None:
                 epoch=found.epoch,
             )
         else:
-            click.echo(_line(feature, "-" if found.epoch is None else str(found.epoch)))
+            click.echo(printable(_line(feature, "-" if found.epoch is None else str(found.epoch))))
 
 
 def _line(feature: FeatureStatus, epoch: str) -> str:
@@ -95,7 +100,13 @@ def _level_text(name: str, level: int) -> str:
         return f"UNKNOWN {level}"
 
 
-@features.command()
+@features.command(
+    epilog="""\b
+Examples:
+  kraftcore features --bootstrap-controller 127.0.0.1:9093 upgrade --release-version 4.3 --dry-run
+  kraftcore features --bootstrap-controller 127.0.0.1:9093 upgrade --feature kraft.version=1
+""",
+)
 @click.option("--release-version", metavar="RELEASE", help="All features to their levels of this release, e.g. 4.3.")
 @click.option(
     "--feature",
@@ -123,7 +134,13 @@ def upgrade(
     _update(connection, "upgrade", levels, kind, dry_run, as_json=output == "json")
 
 
-@features.command()
+@features.command(
+    epilog="""\b
+Examples:
+  kraftcore features --bootstrap-controller 127.0.0.1:9093 downgrade --release-version 4.1 --dry-run
+  kraftcore features --bootstrap-controller 127.0.0.1:9093 downgrade --feature transaction.version=1
+""",
+)
 @click.option("--release-version", metavar="RELEASE", help="All features to their levels of this release, e.g. 4.1.")
 @click.option(
     "--feature",
@@ -156,7 +173,12 @@ def downgrade(
     _update(connection, "downgrade", levels, kind, dry_run, as_json=output == "json")
 
 
-@features.command()
+@features.command(
+    epilog="""\b
+Examples:
+  kraftcore features --bootstrap-controller 127.0.0.1:9093 disable --feature share.version
+""",
+)
 @click.option(
     "--feature", "wanted", multiple=True, metavar="NAME", shell_complete=_complete, help="A feature; may be repeated."
 )
@@ -190,12 +212,7 @@ def _levels(
             click.echo(" `metadata` flag is deprecated and may be removed in a future release.")
         levels[METADATA_VERSION] = int(MetadataVersion.from_text(metadata, unstable=True))
     for text in wanted:
-        name, equals, level = (part.strip() for part in text.partition("="))
-        if not equals:
-            raise LocalError(f"Can't parse feature=level string {text}: equals sign not found.")
-        if not SHORT.fullmatch(level) or not -0x8000 <= int(level) <= 0x7FFF:
-            raise LocalError(f"Can't parse feature=level string {text}: unable to parse {level} as a short.")
-        _add(levels, name, int(level), kind)
+        _add(levels, *feature_level(text), kind)
     return levels
 
 
@@ -230,10 +247,11 @@ def _update(
         if as_json:
             print_json(**_result(name, levels[name], dry_run, results[name]))
         else:
-            click.echo(_result_line(verb, name, levels[name], dry_run, results[name]))
-    failed = sum(result is not None for result in results.values())
+            click.echo(printable(_result_line(verb, name, levels[name], dry_run, results[name])))
+    failed = [result for result in results.values() if result is not None]
     if failed:
-        raise KafkaFailure(f"{failed} out of {len(levels)} operation(s) failed.")
+        why = f"\n{last_failure(failed[0])}" if isinstance(failed[0], UnreachableError) and not as_json else ""
+        raise KafkaFailure(f"{len(failed)} out of {len(levels)} operation(s) failed.{why}")
 
 
 def _result(name: str, level: int, dry_run: bool, error: KraftError | None) -> dict[str, object]:
@@ -241,6 +259,8 @@ def _result(name: str, level: int, dry_run: bool, error: KraftError | None) -> d
     if error is not None:
         name_of_error = error.error if isinstance(error, RefusedError) else type(error).__name__
         fault = {"error": name_of_error, "message": _message(error)}
+        if isinstance(error, UnreachableError):
+            fault["message"] += f". {last_failure(error)}"
     return {"feature": name, "level": level, "dryRun": dry_run, "ok": error is None, "error": fault}
 
 

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import click
 
-from kraftcore.errors import KraftError, RefusedError, StorageError, UnreachableError, UnsupportedVersionError
+from kraftcore.cli.output import printable
+from kraftcore.errors import (
+    KraftError,
+    LocalError,
+    RefusedError,
+    StorageError,
+    UnreachableError,
+    UnsupportedVersionError,
+)
 
+_SHORT = re.compile(r"[+-]?[0-9]{1,100}", re.ASCII)
 JAVA_ERRORS = "org.apache.kafka.common.errors."
 # Where Kafka's exception is not named after the error. Source: Kafka 4.3.1, Errors.
 ODD_EXCEPTIONS = {
@@ -28,6 +38,10 @@ ODD_EXCEPTIONS = {
 
 class KafkaFailure(click.ClickException):
     """What went wrong, in Kafka's words: one line on stderr without a prefix, exit status 1."""
+
+    def format_message(self) -> str:
+        """What is printed; some of it may come from the other side."""
+        return printable(self.message)
 
     def show(self, file: Any = None) -> None:
         """Print it."""
@@ -80,9 +94,37 @@ def words(error: KraftError) -> str:
     if isinstance(error, UnsupportedVersionError):
         return f"{JAVA_ERRORS}UnsupportedVersionException: {error}"
     if isinstance(error, UnreachableError):
-        doubt = "; whether it was carried out is unknown" if error.outcome_unknown else ""
-        return f"{JAVA_ERRORS}TimeoutException: {error}\nLast failure: {error.last_failure}{doubt}"
+        return f"{JAVA_ERRORS}TimeoutException: {error}\n{last_failure(error)}"
     return str(error)
+
+
+def last_failure(error: UnreachableError) -> str:
+    """The line that says why nobody was reached."""
+    doubt = "; whether it was carried out is unknown" if error.outcome_unknown else ""
+    return f"Last failure: {error.last_failure}{doubt}"
+
+
+def short(text: str) -> int | None:
+    """What Java's Short.parseShort makes of a text; None where it refuses."""
+    if not _SHORT.fullmatch(text):
+        return None
+    number = int(text)
+    return number if -0x8000 <= number <= 0x7FFF else None
+
+
+def feature_level(text: str) -> tuple[str, int]:
+    """Read ``feature=level``.
+
+    Raises:
+        LocalError: it is none.
+    """
+    name, equals, level = (part.strip() for part in text.partition("="))
+    if not equals:
+        raise LocalError(f"Can't parse feature=level string {text}: equals sign not found.")
+    number = short(level)
+    if number is None:
+        raise LocalError(f"Can't parse feature=level string {text}: unable to parse {level} as a short.")
+    return name, number
 
 
 def exception_name(error_name: str) -> str:

@@ -18,6 +18,7 @@ import trio
 
 from kraftcore.cli.admin_tool import Connection
 from kraftcore.cli.dump_log import CONTROL_RECORDS, find_record
+from kraftcore.cli.output import printable
 from kraftcore.config.addresses import split_list
 from kraftcore.core.batch import RecordBatch
 from kraftcore.core.dump import BatchPrinter
@@ -33,8 +34,6 @@ BAR_PERIOD_S = 0.2
 TIME_MAX_MS = 253_402_300_800_000  # the year 10000
 # Quotes inside of strings are escaped, so this cannot be part of one.
 _TYPE = re.compile(rb',"payload":\{"type":"(\w+)"|,"controlType":"(\w+)"')
-
-_UNPRINTABLE = re.compile(r"[\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,9 +257,7 @@ def _text(record: dict[str, Any]) -> str:
 
 
 def _quoted(value: object) -> str:
-    # Records must not be able to steer the terminal.
-    text = json.dumps(value, ensure_ascii=False)
-    return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return printable(json.dumps(value, ensure_ascii=False))
 
 
 # --- how far it is ----------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ future are ``0 ms ago`` (Kafka fails); a leader that is no voter any more does n
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -15,12 +16,13 @@ from dataclasses import dataclass
 import click
 
 from kraftcore.admin import AdminClient, QuorumDescription, ReplicaProgress
-from kraftcore.cli.admin_tool import Connection, bootstrap_options, connected, output_option, print_json
+from kraftcore.cli.admin_tool import Connection, bootstrap_options, connected
 from kraftcore.cli.kafka_style import KafkaGroup
+from kraftcore.cli.output import output_option, print_json, printable
 from kraftcore.config.addresses import parse_endpoint, split_list
 from kraftcore.core.files import OsFiles
 from kraftcore.core.uuid import Uuid
-from kraftcore.errors import LocalError
+from kraftcore.errors import LocalError, RemoteProtocolError
 from kraftcore.raft.quorum import Endpoint
 from kraftcore.storage.meta_properties import read_meta_properties
 
@@ -33,6 +35,7 @@ HEADERS = (
     "LastCaughtUpTimestamp",
     "Status",
 )
+INTEGER = re.compile(r"[+-]?\d{1,10}", re.ASCII)
 NO_CONTROLLER = "Is this a valid controller configuration file?"
 
 
@@ -59,7 +62,13 @@ def quorum(**_: object) -> None:
     """Describe the metadata quorum and change its voters, as kafka-metadata-quorum does."""
 
 
-@quorum.command()
+@quorum.command(
+    epilog="""\b
+Examples:
+  kraftcore quorum --bootstrap-controller 127.0.0.1:9093 describe --status
+  kraftcore quorum --bootstrap-controller 127.0.0.1:9093 describe --replication --human-readable
+""",
+)
 @click.option("--status", is_flag=True, help="A short summary of the quorum.")
 @click.option("--replication", is_flag=True, help="A line per replica: log end offset, lag, times.")
 @click.option("--human-readable", is_flag=True, help="With --replication: times as '42 ms ago'.")
@@ -103,6 +112,8 @@ def describe(connection: Connection, status: bool, replication: bool, human_read
 
 
 def _print_status(cluster_id: str, found: QuorumDescription, *, as_json: bool) -> None:
+    if not found.voters:
+        raise RemoteProtocolError(f"node {found.leader_id} says that it leads a quorum without voters")
     slowest = min(found.voters, key=lambda voter: voter.log_end_offset)
     leader = found.leader
     lag_ms = -1
@@ -133,7 +144,7 @@ def _print_status(cluster_id: str, found: QuorumDescription, *, as_json: bool) -
         ("CurrentVoters:", json.dumps(voters, ensure_ascii=False)),
         ("CurrentObservers:", json.dumps(observers, ensure_ascii=False)),
     ):
-        click.echo(f"{label:<24}{value}")
+        click.echo(printable(f"{label:<24}{value}"))
 
 
 def _nodes(found: QuorumDescription, replicas: Iterable[ReplicaProgress]) -> list[dict[str, object]]:
@@ -183,7 +194,14 @@ def _print_table(rows: list[tuple[str, ...]]) -> None:
         click.echo("".join(f"{cell:<{width}}\t" for cell, width in zip(row, widths, strict=True)))
 
 
-@quorum.command("add-controller")
+@quorum.command(
+    "add-controller",
+    epilog="""\b
+Examples:
+  On the new controller's machine, while it runs:
+    kraftcore quorum --bootstrap-controller 127.0.0.1:9093 --command-config controller4.properties add-controller
+""",
+)
 @click.option("--dry-run", is_flag=True, help="Say what would be done; only reads the controller's files.")
 @output_option
 @connected()
@@ -229,8 +247,8 @@ def _node_id(properties: Mapping[str, str]) -> int:
     text = properties.get("node.id")
     if text is None:
         raise LocalError(f"node.id not found in configuration file. {NO_CONTROLLER}")
-    if not text.strip().lstrip("+-").isdecimal():
-        raise LocalError(f"node.id={text} is no number. {NO_CONTROLLER}")
+    if not INTEGER.fullmatch(text.strip()) or int(text) >= 1 << 31:
+        raise LocalError(f"node.id={text} is no number up to {(1 << 31) - 1}. {NO_CONTROLLER}")
     if int(text) < 0:
         raise LocalError(f"node.id was negative in configuration file. {NO_CONTROLLER}")
     if "controller" not in properties.get("process.roles", ""):
@@ -271,7 +289,14 @@ def _controller_listeners(properties: Mapping[str, str]) -> tuple[Endpoint, ...]
     return tuple(dict.fromkeys(found))
 
 
-@quorum.command("remove-controller")
+@quorum.command(
+    "remove-controller",
+    epilog="""\b
+Examples:
+  kraftcore quorum --bootstrap-controller 127.0.0.1:9093 remove-controller \\
+    --controller-id 3 --controller-directory-id 3Db5QLSqSZieL3rJBUUegA
+""",
+)
 @click.option("--controller-id", "-i", type=int, required=True, help="Node id of the voter.")
 @click.option(
     "--controller-directory-id", "-d", required=True, help="Its directory id, as 'describe --status' prints it."

@@ -37,6 +37,7 @@ from kraftcore.transports.base import Origin
 
 _LOOK_S = 0.5
 _PLAINTEXT, _SSL = 0, 1  # Kafka's SecurityProtocol
+_SECURITY = range(4)  # with SASL_PLAINTEXT and SASL_SSL
 
 
 class Registration(Plugin):
@@ -90,6 +91,10 @@ class Registration(Plugin):
         self, request: ControllerRegistrationRequest, version: int, origin: Origin
     ) -> ControllerRegistrationResponse:
         node = self._node
+        unknown = [each.security_protocol for each in request.listeners if each.security_protocol not in _SECURITY]
+        if unknown:  # Kafka refuses it, too, and cannot replay a record that has it
+            text = f"Unknown security protocol {unknown[0]}"
+            return ControllerRegistrationResponse(error_code=ErrorCode.INVALID_REQUEST, error_message=text)
         try:
             if node is not None and node.is_leader and await self._write(node, request):
                 node.administration.remember(request)

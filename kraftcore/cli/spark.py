@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 import tempfile
 import time
@@ -107,16 +108,18 @@ def spark() -> None:
 
 
 @spark.command(
+    short_help="Bring all tables up to date with what is new.",
     epilog="""\b
 Examples:
   kraftcore spark run --input /var/lib/kafka/metadata --tables /data/kraft
   kraftcore spark run --input '/backup/*/controller-?' --input old.log --tables /data/kraft --errors fail
   kraftcore spark run --master spark://host:7077 --conf spark.executor.memory=2g --input /nfs/logs --tables /nfs/kraft
-"""
+""",
 )
 @click.option(
-    "--input", "inputs", multiple=True, required=True, metavar="PATH", help="Folder, file or glob; may be repeated."
-)
+    "--input", "inputs", multiple=True, required=True, metavar="PATH",
+    help="Folder, file or glob; may be repeated. A shell may have made a glob into many: [PATH]...",
+)  # fmt: skip
 @click.argument("more", nargs=-1, metavar="[PATH]...")
 @click.option("--tables", required=True, metavar="DIR", help="Folder of the tables.")
 @click.option(
@@ -230,11 +233,12 @@ def _print_table(names: list[str], rows: list[list[str]]) -> None:
 
 
 @spark.command(
+    short_help="What was in force at an offset or a time.",
     epilog="""\b
 Examples:
   kraftcore spark state --tables /data/kraft --time 2026-11-21T14:05 partitions brokers
   kraftcore spark state --tables /data/kraft --offset 300 --output json
-"""
+""",
 )
 @click.option("--tables", required=True, metavar="DIR", help="Folder of the tables.")
 @click.option("--offset", type=click.IntRange(min=0), help="Right after the record at this offset.")
@@ -286,11 +290,12 @@ def state(
 
 
 @spark.command(
+    short_help="Write one HTML file with plots.",
     epilog="""\b
 Examples:
   kraftcore spark report --tables /data/kraft --to report.html
   kraftcore spark report --tables /data/kraft --to report.html --pictures plots
-"""
+""",
 )
 @click.option("--tables", required=True, metavar="DIR", help="Folder of the tables.")
 @click.option("--to", "target", required=True, metavar="FILE", help="The HTML file to write.")
@@ -315,3 +320,33 @@ def report(
     with _spark(master, memory, conf) as session:
         kraft.write_report(session, tables, target, pictures=pictures)
     Screen(quiet=quiet).line(f"{target}: written")
+
+
+@spark.command(
+    epilog="""\b
+Examples:
+  kraftcore spark spec --input '/backup/*' --tables /data/pipelines/tables --to /data/pipelines/spec
+  kraftcore spark spec --input '/backup/*' --tables /data/pipelines/tables --to /data/pipelines/spec | sh -e
+"""
+)
+@click.option(
+    "--input", "inputs", multiple=True, required=True, metavar="PATH", help="Folder, file or glob; may be repeated."
+)
+@click.option("--tables", required=True, metavar="DIR", help="Folder of the tables; not one of 'kraftcore spark run'.")
+@click.option("--to", "target", required=True, metavar="DIR", help="Folder for the specs and the pipelines' state.")
+@click.option(
+    "--errors", type=click.Choice(["fail", "drop", "keep"]), default="drop", show_default=True,
+    help="Damaged data: stop, leave it out, or take what can be read.",
+)  # fmt: skip
+@click.option(
+    "--only", multiple=True, metavar="TABLE", help="A table of bronze or silver; may be repeated. All if left out."
+)
+def spec(inputs: tuple[str, ...], tables: str, target: str, errors: str, only: tuple[str, ...]) -> None:
+    """Write specs of Spark declarative pipelines that make the same tables, and print the commands that run them.
+
+    Needs the extra 'spark-pipelines': pip install 'kraftcore[spark-pipelines]'.
+    """
+    from kraftcore.plugins import spark as kraft
+
+    for command in kraft.write_specs(inputs, tables, target, errors=errors, only=only):
+        click.echo(shlex.join(command))

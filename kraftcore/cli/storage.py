@@ -6,14 +6,13 @@ arguments.
 
 from __future__ import annotations
 
-import json
 import os
-import re
 from collections.abc import Iterable
 
 import click
 
-from kraftcore.cli.kafka_style import KafkaFailure, KafkaGroup
+from kraftcore.cli.kafka_style import KafkaFailure, KafkaGroup, feature_level, short
+from kraftcore.cli.output import output_option, print_json
 from kraftcore.config.server_file import ServerFile, load_server_file
 from kraftcore.core.files import OsFiles
 from kraftcore.core.uuid import Uuid
@@ -27,12 +26,7 @@ from kraftcore.storage.format import FormatPlan, InitialVoter, format_directory,
 from kraftcore.storage.meta_properties import META_PROPERTIES, MetaProperties, load_folders, read_meta_properties
 from kraftcore.storage.scram import parse_scram
 
-_SHORT = re.compile(r"[+-]?[0-9]{1,6}", re.ASCII)
 _MINIMUM = min(MetadataVersion).text
-
-
-def _print_json(**fields: object) -> None:
-    click.echo(json.dumps(fields))
 
 
 config_option = click.option(
@@ -42,9 +36,6 @@ config_option = click.option(
     required=True,
     type=click.Path(),
     help="The server's .properties file: which directories, which node, which role.",
-)
-output_option = click.option(
-    "--output", type=click.Choice(["text", "json"]), default="text", help="json: one object instead of text."
 )
 
 
@@ -72,13 +63,14 @@ def storage() -> None:
 def random_uuid(output: str) -> None:
     """Print a random id, for a cluster or a directory."""
     if output == "json":
-        _print_json(uuid=str(Uuid.random()))
+        print_json(uuid=str(Uuid.random()))
     else:
         click.echo(str(Uuid.random()))
 
 
 @storage.command(
     "version-mapping",
+    short_help="Print the feature levels of a release.",
     epilog="""\b
 Examples:
   kraftcore storage version-mapping
@@ -97,7 +89,7 @@ def version_mapping(release_version: str | None, output: str) -> None:
     version = MetadataVersion.from_text(text, unstable=True)
     levels = {METADATA_VERSION: int(version), **{each.name: each.default_level(version) for each in FEATURES}}
     if output == "json":
-        _print_json(releaseVersion=text, metadataVersion=version.text, levels=levels)
+        print_json(releaseVersion=text, metadataVersion=version.text, levels=levels)
         return
     for name, level in levels.items():
         click.echo(f"{name}={level}" + (f" ({text})" if name == METADATA_VERSION else ""))
@@ -105,6 +97,7 @@ def version_mapping(release_version: str | None, output: str) -> None:
 
 @storage.command(
     "feature-dependencies",
+    short_help="Print which other features a level needs.",
     epilog="""\b
 Examples:
   kraftcore storage feature-dependencies --feature eligible.leader.replicas.version=1
@@ -126,7 +119,7 @@ def feature_dependencies(features: tuple[str, ...], output: str) -> None:
             for other, least in needed.items():
                 click.echo(f"    {other}={least}{_release_of(other, least)}")
     if output == "json":
-        _print_json(features=found)
+        print_json(features=found)
 
 
 def _feature_level(text: str) -> tuple[str, int]:
@@ -136,7 +129,7 @@ def _feature_level(text: str) -> tuple[str, int]:
         raise KafkaFailure(
             f"Invalid feature format: {text}. Expected format: 'feature=version' (e.g. 'group.version=1')"
         )
-    level = _short(number)
+    level = short(number)
     if level is None:
         raise KafkaFailure(f"Invalid version format: {number} for feature {name}")
     return name, level
@@ -155,16 +148,13 @@ def _release_of(name: str, level: int) -> str:
     return f" ({MetadataVersion.from_level(level).text})" if name == METADATA_VERSION else ""
 
 
-def _short(text: str) -> int | None:
-    return int(text) if _SHORT.fullmatch(text) and -(1 << 15) <= int(text) < 1 << 15 else None
-
-
 @storage.command(
+    short_help="Print directories, and what is wrong with them.",
     epilog="""\b
 Examples:
   kraftcore storage info --config server.properties
   kraftcore storage info --config server.properties --output json
-"""
+""",
 )
 @config_option
 @output_option
@@ -177,7 +167,7 @@ def info(ctx: click.Context, path: str, output: str) -> None:
     directories = load_server_file(path).directories
     found, metadata, problems = _inspect(directories)
     if output == "json":
-        _print_json(
+        print_json(
             directories=found, metadata=None if metadata is None else _properties_map(metadata), problems=problems
         )
         ctx.exit(1 if problems else 0)
@@ -299,7 +289,7 @@ def format_command(
     release = None
     if release_version is not None:
         release = MetadataVersion.from_text(release_version, unstable=server.unstable_features)
-    levels = dict(_format_level(text) for text in features)
+    levels = dict(map(feature_level, features))
     voters = _voters(server, standalone, initial_controllers)
     if not no_initial_controllers and "controller" in server.roles and not server.static_voters and voters is None:
         raise KafkaFailure(
@@ -326,16 +316,6 @@ def _check_exclusive(standalone: bool, none: bool, voters: str | None) -> None:
     names = [name for name, there in given if there]
     if len(names) > 1:
         raise click.UsageError(f"argument {names[0]}: not allowed with argument {names[1]}")
-
-
-def _format_level(text: str) -> tuple[str, int]:
-    name, equals, number = text.partition("=")
-    if not equals:
-        raise KafkaFailure(f"Can't parse feature=level string {text}: equals sign not found.")
-    level = _short(number.strip())
-    if level is None:
-        raise KafkaFailure(f"Can't parse feature=level string {text}: unable to parse {number.strip()} as a short.")
-    return name.strip(), level
 
 
 def _voters(server: ServerFile, standalone: bool, initial: str | None) -> tuple[InitialVoter, ...] | None:
@@ -384,7 +364,7 @@ def _format(server: ServerFile, plan: FormatPlan, ignore_formatted: bool, *, as_
             used.add(written.directory_id)
         done.append({"directory": folder, "kind": kind, "directoryId": str(written.directory_id)})
     if as_json:
-        _print_json(
+        print_json(
             clusterId=plan.cluster_id,
             nodeId=plan.node_id,
             metadataVersion=plan.metadata_version.text,

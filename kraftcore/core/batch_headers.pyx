@@ -10,8 +10,8 @@ from libc.stdlib cimport free
 from libc.string cimport memset
 
 from kraftcore.core.check cimport acquire, corrupt_batch
-from kraftcore.core.chunks cimport import_pyarrow, make_buffer
-from kraftcore.core.column_pass cimport Column, grow
+from kraftcore.core.chunks cimport import_pyarrow
+from kraftcore.core.column_pass cimport Column, grow, hand_over
 from kraftcore.core.header cimport BATCH_CRC, BATCH_OK, BATCH_SHORT, BatchFault, BatchHeader, crc_matches, read_header
 from kraftcore.core.record cimport IN_HEADER, FaultPlace
 
@@ -115,12 +115,6 @@ class _Lazy(dict):
 
 
 _TYPES = _Lazy()
-
-
-cdef object hand_over(Column *column, int64_t size):
-    cdef object buffer = make_buffer(column.data, size, column.capacity)
-    column.data = NULL
-    return buffer
 
 
 cdef bint put_row(Column *columns, int64_t row, int64_t position, const BatchHeader *header, bint good) noexcept nogil:

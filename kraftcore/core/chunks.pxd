@@ -27,6 +27,8 @@ cdef class ColumnChunk:
 # Takes over malloc'ed `data`; a large rest behind `size` is given back.
 cdef ColumnBuffer make_buffer(uint8_t *data, int64_t size, int64_t capacity)
 cdef object import_pyarrow()
+# Of a pyarrow buffer; NULL without one.
+cdef const uint8_t *address(object buffer) except? NULL
 # Names in the caller's order, and a bit for each by its place in COLUMNS.
 cdef tuple wanted_columns(object columns)
 # 1 for "ms", 1000 for "us".

@@ -47,6 +47,12 @@ cdef ColumnBuffer make_buffer(uint8_t *data, int64_t size, int64_t capacity):
     return buffer
 
 
+cdef const uint8_t *address(object buffer) except? NULL:
+    if buffer is None or buffer.size == 0:
+        return NULL
+    return <const uint8_t *><size_t>buffer.address
+
+
 @cython.final
 cdef class ColumnChunk:
     """Rows of one Arrow record batch.

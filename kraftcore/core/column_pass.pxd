@@ -3,7 +3,7 @@
 from libc.stdint cimport int64_t, uint8_t
 from libc.stdlib cimport realloc
 
-from kraftcore.core.chunks cimport SLACK
+from kraftcore.core.chunks cimport SLACK, ColumnBuffer, make_buffer
 from kraftcore.core.header cimport BatchFault, BatchHeader
 from kraftcore.core.record cimport FaultPlace
 
@@ -90,6 +90,14 @@ cdef inline bint grow(Column *column, int64_t bytes) noexcept nogil:
     column.data = data
     column.capacity = capacity
     return True
+
+
+cdef inline ColumnBuffer hand_over(Column *column, int64_t size):
+    # The column's memory becomes a Python object.
+    cdef ColumnBuffer buffer = make_buffer(column.data, size, column.capacity)
+    column.data = NULL
+    column.capacity = column.used = 0
+    return buffer
 
 
 cdef inline bint has_room(const Job *job, int64_t size) noexcept nogil:

@@ -6,8 +6,7 @@ from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free
 from libc.string cimport memcpy, memset
 
-from kraftcore.core.chunks cimport make_buffer
-from kraftcore.core.column_pass cimport Column, grow
+from kraftcore.core.column_pass cimport Column, grow, hand_over
 from kraftcore.core.struct cimport (
     BOOL, BYTES, FLOAT64, INT16, INT32, INT64, INT8, RECORDS, STRING, STRUCT, UINT16, UINT32, UUID, Field, layout_of,
 )
@@ -236,10 +235,7 @@ cdef void drop(Node *node) noexcept:
 
 
 cdef object wrap(object pa, Column *column, int64_t size):
-    cdef object buffer = make_buffer(column.data, size, column.capacity)
-    column.data = NULL
-    column.capacity = 0
-    return pa.py_buffer(buffer)
+    return pa.py_buffer(hand_over(column, size))
 
 
 cdef object arrow_type(object pa, object field, bint item):

@@ -14,11 +14,12 @@ from libc.string cimport memset
 
 from kraftcore.core.check cimport acquire, corrupt_batch, decompress_records
 from kraftcore.core.chunks cimport (
-    ColumnBuffer, ColumnChunk, import_pyarrow, make_buffer, timestamp_scale, wanted_columns,
+    ColumnChunk, import_pyarrow, timestamp_scale, wanted_columns,
 )
 from kraftcore.core.column_pass cimport (
     COMPRESSED, DONE, FAULT, FULL, NO_MEMORY, WANT_CONTROL, WANT_EPOCH, WANT_HEADERS, WANT_KEY, WANT_OFFSET,
-    WANT_POSITION, WANT_TIMESTAMP, WANT_VALUE, Column, Job, Sink, State, free_sink, grow, has_room, run, take_batch,
+    WANT_POSITION, WANT_TIMESTAMP, WANT_VALUE, Column, Job, Sink, State, free_sink, grow, hand_over, has_room, run,
+    take_batch,
 )
 from kraftcore.core.header cimport BATCH_OK, BATCH_SHORT
 
@@ -45,14 +46,6 @@ Attributes:
     size: bytes left out from there.
     reason: what the error would have said.
 """
-
-
-cdef inline ColumnBuffer hand_over(Column *column, int64_t size):
-    # The column's memory becomes a Python object.
-    cdef ColumnBuffer buffer = make_buffer(column.data, size, column.capacity)
-    column.data = NULL
-    column.capacity = column.used = 0
-    return buffer
 
 
 @cython.final

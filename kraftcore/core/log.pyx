@@ -316,11 +316,13 @@ cdef class Log(LogFolder):
     def read(self, int64_t offset, int64_t max_bytes, *, up_to=None, bint at_least_one=True):
         """Read whole batches, from memory where possible.
 
-        One call does not go past the end of a segment on disk, so less than asked is no sign of the log's end.
+        One call does not go past the end of a segment on disk, so less than asked is no sign of the log's end. Nor
+        does it return more than a segment may hold: a follower of Kafka 4.3.1 whose segments are as large appends all
+        of an answer to one segment, and ends if it does not fit (UnifiedLog.append).
 
         Args:
             offset: of the first record wanted; the first batch returned holds it.
-            max_bytes: how much to return at most.
+            max_bytes: how much to return at most; more than ``segment_bytes`` counts as that.
             up_to: only batches that lie wholly below this offset, for example the high watermark; None: all.
             at_least_one: the first batch even if it alone is larger than ``max_bytes``.
         Returns:
@@ -341,6 +343,7 @@ cdef class Log(LogFolder):
             bound = min(bound, limit)
         if offset >= bound:
             return b""
+        max_bytes = min(max_bytes, self.segment_bytes)
         if offset >= self.tail.base_offset:
             data = self.tail.read(offset, max_bytes, bound, at_least_one)
             if data is not None:

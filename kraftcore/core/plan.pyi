@@ -1,5 +1,7 @@
 from typing import Any, final
 
+__all__ = ["Codec"]
+
 @final
 class Codec:
     @property

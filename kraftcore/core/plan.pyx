@@ -11,6 +11,8 @@ from kraftcore.core.struct cimport (
     Field, Layout, Slot, layout_of,
 )
 
+__all__ = ["Codec"]
+
 
 @cython.no_gc_clear  # the collector must not take `blocks` away before they are freed
 @cython.auto_pickle(False)

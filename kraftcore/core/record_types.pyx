@@ -7,8 +7,8 @@ from libc.stdlib cimport free
 from libc.string cimport memset
 
 from kraftcore.core.bytes cimport load_int16, read_uvarint32
-from kraftcore.core.chunks cimport import_pyarrow, make_buffer
-from kraftcore.core.column_pass cimport Column, grow
+from kraftcore.core.chunks cimport address, import_pyarrow
+from kraftcore.core.column_pass cimport Column, grow, hand_over
 
 from kraftcore.errors import LocalError
 
@@ -100,18 +100,6 @@ def record_types(key, value, is_control):
                 codes[i] = kind
                 versions[i] = <int32_t>version
     return RecordTypes(
-        pa.Array.from_buffers(pa.int64(), count, [None, wrap(pa, &code_column, 8 * count)], 0),
-        pa.Array.from_buffers(pa.int32(), count, [None, wrap(pa, &version_column, 4 * count)], 0),
+        pa.Array.from_buffers(pa.int64(), count, [None, pa.py_buffer(hand_over(&code_column, 8 * count))], 0),
+        pa.Array.from_buffers(pa.int32(), count, [None, pa.py_buffer(hand_over(&version_column, 4 * count))], 0),
     )
-
-
-cdef object wrap(object pa, Column *column, int64_t size):
-    cdef object buffer = make_buffer(column.data, size, column.capacity)
-    column.data = NULL
-    return pa.py_buffer(buffer)
-
-
-cdef const uint8_t *address(object buffer) except? NULL:
-    if buffer is None or buffer.size == 0:
-        return NULL
-    return <const uint8_t *><size_t>buffer.address

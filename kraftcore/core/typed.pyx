@@ -13,7 +13,7 @@ from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, 
 from libc.string cimport memcpy, memset
 
 from kraftcore.core.bytes cimport load_int16, load_int32, load_int64, load_uint32, read_uvarint32
-from kraftcore.core.chunks cimport import_pyarrow
+from kraftcore.core.chunks cimport address, import_pyarrow
 from kraftcore.core.column_tree cimport (
     Node, TreeArena, arrow_type, catch_up, cut, drop, harvest, plant, put_float, put_null, put_text, put_uuid, put_word,
     set_bit, set_end, settle, start,
@@ -43,6 +43,14 @@ cdef struct Walk:
 cdef struct Cursor:
     const uint8_t *p
     const uint8_t *end
+    bint no_room               # a column could not grow: no fault of the record
+
+
+cdef inline bint fits(Cursor *c, bint done) noexcept:
+    # Whether a column took a value.
+    if not done:
+        c.no_room = True
+    return done
 
 
 cdef bint take_struct(Node *node, const Walk *walk, Cursor *c) noexcept:
@@ -53,7 +61,7 @@ cdef bint take_struct(Node *node, const Walk *walk, Cursor *c) noexcept:
     for i in range(plan.field_count):
         field = &plan.fields[i]
         at = walk.fields[i]
-        if not catch_up(&node.fields[at], node.length):
+        if not fits(c, catch_up(&node.fields[at], node.length)):
             return False
         if not take_value(&node.fields[at], field, walk.inner[at], field.nullable, c):
             return False
@@ -89,7 +97,7 @@ cdef bint take_tagged(Node *node, const Walk *walk, Cursor *c) noexcept:
                 at = walk.tagged[i]
                 c.p = p
                 c.end = p + size
-                if not catch_up(&node.fields[at], node.length) or not take_value(
+                if not fits(c, catch_up(&node.fields[at], node.length)) or not take_value(
                     &node.fields[at], &walk.plan.tagged[i], walk.inner[at], walk.plan.tagged[i].nullable, c
                 ) or c.p != c.end:
                     return False
@@ -126,14 +134,14 @@ cdef bint take_value(Node *node, const FieldPlan *field, const Walk *inner, bint
     if field.is_array:
         length = take_length(field, 4, nullable, c)
         if length == -1:
-            return put_null(node)
+            return fits(c, put_null(node))
         if length < 0 or length > (c.end - c.p) // field.unit:
             return False
         item = node.item
         for _i in range(length):
             if not take_item(item, field, inner, False, c):
                 return False
-        if not set_end(node, item.length) or not set_bit(&node.valid, node.length, True):
+        if not fits(c, set_end(node, item.length) and set_bit(&node.valid, node.length, True)):
             return False
         node.length += 1
         return True
@@ -154,12 +162,14 @@ cdef bint take_item(Node *node, const FieldPlan *field, const Walk *inner, bint 
                 return False
             c.p = p + 1
             if <int8_t>p[0] < 0:
-                return put_null(node)
-        done = take_struct(node, inner, c)
+                return fits(c, put_null(node))
+        if not take_struct(node, inner, c):
+            return False
+        done = True
     elif kind == STRING or kind == BYTES or kind == RECORDS:
         length = take_length(field, 2 if kind == STRING else 4, nullable, c)
         if length == -1:
-            return put_null(node)
+            return fits(c, put_null(node))
         if length < 0 or length > c.end - c.p:
             return False
         if kind == STRING and (length > LONGEST_STRING or not is_text(c.p, length)):
@@ -201,7 +211,7 @@ cdef bint take_item(Node *node, const FieldPlan *field, const Walk *inner, bint 
             return False
         done = put_word(node, load_uint32(p))
         c.p = p + 4
-    if not done or not set_bit(&node.valid, node.length, True):
+    if not fits(c, done and set_bit(&node.valid, node.length, True)):
         return False
     node.length += 1
     return True
@@ -328,7 +338,10 @@ cdef class RecordColumns:
                 self.recent[version] = walk
         c.p = p
         c.end = end
+        c.no_room = False
         if not take_struct(&self.root, walk, &c) or c.p != end:
+            if c.no_room:
+                raise MemoryError(f"no room for the columns of {self.message_class.__name__} records")
             cut(&self.root, length)
             return False
         self.root.length += 1
@@ -347,6 +360,7 @@ cdef class RecordColumns:
 
         Raises:
             LocalError: arrays of other types, or a position outside ``values``.
+            MemoryError: no memory for the columns, or one passes the 2 GiB that Arrow's lists and texts may have.
         """
         cdef const int32_t *ends = NULL
         cdef const uint8_t *base = NULL
@@ -388,9 +402,3 @@ cdef class RecordColumns:
             self.pa.array([{}] * self.root.length, self.pa.struct([]))
         )
         return batch, failed
-
-
-cdef const uint8_t *address(object buffer) except? NULL:
-    if buffer is None or buffer.size == 0:
-        return NULL
-    return <const uint8_t *><size_t>buffer.address

@@ -38,7 +38,7 @@ class Administration:
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._registered: dict[int, Endpoint] = {}
+        self._registered: dict[int, tuple[Endpoint, ...]] = {}
 
     @property
     def handlers(self) -> dict[type[Request], Respond]:
@@ -52,13 +52,13 @@ class Administration:
     # --- who is there -------------------------------------------------------------------------------------------------
 
     def on_describe_cluster(self, request: DescribeClusterRequest, version: int, ticket: Ticket) -> None:
-        """The voters, who registered here, and this node. Any node answers."""
+        """The voters, who registered here, and this node, as far as known for the listener asked. Any node answers."""
         response = DescribeClusterResponse(cluster_id=self._node.cluster_id)
         if version >= 1:
             response.endpoint_type = request.endpoint_type
         wanted = request.endpoint_type if version >= 1 else BROKERS
         if wanted == CONTROLLERS:
-            self._list_controllers(response)
+            self._list_controllers(response, ticket.listener)
         elif wanted == BROKERS:
             error = ErrorCode.MISMATCHED_ENDPOINT_TYPE
             response.error_code = error
@@ -70,19 +70,21 @@ class Administration:
             response.error_message = f"Unsupported endpoint type {wanted}"
         ticket.answer(response)
 
-    def _list_controllers(self, response: DescribeClusterResponse) -> None:
-        node = self._node
-        found = dict(self._registered)
-        for voter in node.replica.voters:
-            if voter.endpoints:
-                found[voter.key.id] = voter.endpoints[0]
-        if node.endpoints:
-            found[node.key.id] = node.endpoints[0]
-        leader_id, leader = node.replica.leader_id, node.leader_endpoint
-        if leader_id is not None and leader is not None:
-            found[leader_id] = leader
+    def _list_controllers(self, response: DescribeClusterResponse, listener: str) -> None:
+        """Source: Kafka 4.3.1 ControllerRegistrationsPublisher: what is advertised for the asker's own listener."""
+        state = self._node.replica.state
+        leader_id = state.leader_id
+        found = {node_id: list(endpoints) for node_id, endpoints in self._registered.items()}
+        found.update((voter.key.id, list(voter.endpoints)) for voter in self._node.replica.voters)
+        if leader_id is not None:  # newer, but perhaps not of all its listeners
+            found[leader_id] = [*state.leader_endpoints, *found.get(leader_id, ())]
+        found[self._node.key.id] = list(state.config.listeners)
         entry = DescribeClusterResponse.DescribeClusterBroker
-        response.brokers = [entry(broker_id=each, host=at.host, port=at.port) for each, at in sorted(found.items())]
+        for node_id, endpoints in sorted(found.items()):
+            for at in endpoints:
+                if at.name == listener:
+                    response.brokers.append(entry(broker_id=node_id, host=at.host, port=at.port))
+                    break
         response.controller_id = -1 if leader_id is None else leader_id
 
     def on_register(self, request: ControllerRegistrationRequest, version: int, ticket: Ticket) -> None:
@@ -96,11 +98,8 @@ class Administration:
 
     def remember(self, request: ControllerRegistrationRequest) -> None:
         """List a controller for as long as this node leads."""
-        names = [endpoint.name for endpoint in self._node.endpoints]
-        listeners = sorted(request.listeners, key=lambda each: each.name not in names)
-        if listeners:
-            at = listeners[0]
-            self._registered[request.controller_id] = Endpoint(at.name, at.host, at.port)
+        endpoints = tuple(Endpoint(each.name, each.host, each.port) for each in request.listeners)
+        self._registered[request.controller_id] = endpoints
 
     def forget_registered(self) -> None:
         """This node does not lead any more."""

@@ -35,11 +35,12 @@ from kraftcore.transports.base import Reply
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """Where the answer to a received request goes."""
+    """Where the answer to a received request goes; ``listener`` names the one it came in on."""
 
     reply: Reply
     version: int
     correlation_id: int
+    listener: str
 
     def answer(self, message: Struct) -> None:
         """Encode and send it."""

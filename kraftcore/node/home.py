@@ -73,6 +73,8 @@ def open_home(files: Files, config: NodeConfig, endpoints: tuple[Endpoint, ...] 
     directory = config.directory
     if config.create is not None:
         files.make_folder(directory)
+    elif not files.exists(directory):
+        raise LocalError(f"{directory} is not there: format it first (kraftcore storage format)")
     locks = lock_folders(files, [directory])
     try:
         if config.create is not None and read_meta_properties(files, directory) is None:

@@ -27,6 +27,7 @@ from kraftcore.protocol.registry import api_of
 from kraftcore.protocol.schema import Request
 from kraftcore.raft.events import Received
 from kraftcore.transports.base import Origin, Reply
+from kraftcore.transports.complaints import Complaints
 
 _logger = logging.getLogger("kraftcore.node")
 
@@ -57,7 +58,7 @@ class Inbox:
         plugins: what they answer they answer instead of the node; each request runs in a task of its own.
         nursery: for those tasks.
         features: fills the feature fields of ApiVersions answers.
-        note: gets a line for people when a request cannot be read.
+        note: gets a line for people when a request cannot be read, unless there were many just before.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class Inbox:
         self._own = {kind: respond for kind, respond in own.items() if kind not in self._plugins}
         self._nursery = nursery
         self._features = features
-        self._note = note
+        self._complain = Complaints(note, trio.current_time)
         served = {*CONSENSUS, *own, *self._plugins, ApiVersionsRequest}
         self._versions = [
             ApiVersionsResponse.ApiVersion(api_key=key, min_version=oldest, max_version=newest)
@@ -86,11 +87,11 @@ class Inbox:
         try:
             header, message = decode_request(frame)
         except RemoteProtocolError as error:
-            self._note(f"{origin.peer} sent a request that cannot be read: {error}")
+            self._complain("unreadable", f"{origin.peer} sent a request that cannot be read: {error}")
             reply(None)
             return
         version = header.request_api_version
-        ticket = Ticket(reply, version, header.correlation_id)
+        ticket = Ticket(reply, version, header.correlation_id, origin.listener)
         if message is None or isinstance(message, ApiVersionsRequest):
             self._answer_api_versions(message is not None, ticket)
             return
@@ -102,12 +103,12 @@ class Inbox:
         elif kind in self._plugins:
             self._nursery.start_soon(self._ask_plugin, *self._plugins[kind], message, origin, ticket)
         else:
-            self._note(f"{origin.peer} sent a {kind.__name__}, which this node does not serve")
+            self._complain("not served", f"{origin.peer} sent a {kind.__name__}, which this node does not serve")
             reply(None)
 
     def _answer_api_versions(self, is_known: bool, ticket: Ticket) -> None:
         if not is_known:  # the answer to an unknown version is version 0 (KIP-511)
-            ticket = Ticket(ticket.reply, 0, ticket.correlation_id)
+            ticket = Ticket(ticket.reply, 0, ticket.correlation_id, ticket.listener)
             error = ErrorCode.UNSUPPORTED_VERSION
             ticket.answer(ApiVersionsResponse(error_code=error, api_keys=self._versions))
             return

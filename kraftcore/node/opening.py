@@ -55,7 +55,7 @@ async def open_node(
     chosen = [*plugins, *load_plugins(config.plugins, config.plugin_settings)]
     disk = OsFiles() if files is None else files
     async with AsyncExitStack() as stack:
-        gate = _Gate()
+        gate = _Gate(closes_with_node=transport is None)
         endpoints: tuple[Endpoint, ...] | None = None
         if config.create == "standalone" and any(endpoint.port == 0 for endpoint in config.listeners):
             # Its own entry among the voters names the ports.
@@ -103,9 +103,15 @@ def tcp_transport(config: NodeConfig) -> TcpTransport:
 
 
 class _Gate:
-    """Where listeners deliver to: what comes while the node is made waits, for a broken connection means a death."""
+    """Where listeners deliver to: what comes while the node is made waits, for a broken connection means a death.
 
-    def __init__(self) -> None:
+    Args:
+        closes_with_node: the transport ends right after the node: nothing need be said about what comes in between.
+    """
+
+    def __init__(self, *, closes_with_node: bool = False) -> None:
+        self._is_quiet = closes_with_node
+        self._is_over = False
         self._node: Node | None = None
         self._early: list[tuple[bytes, Origin, Reply]] | None = []
 
@@ -114,7 +120,7 @@ class _Gate:
             self._node.inbox.serve(frame, origin, reply)
         elif self._early is not None and len(self._early) < EARLY_REQUESTS_MAX:
             self._early.append((frame, origin, reply))
-        else:
+        elif not (self._is_over and self._is_quiet):
             reply(None)
 
     def open(self, node: Node) -> None:
@@ -125,6 +131,7 @@ class _Gate:
 
     def close(self) -> None:
         self._node = self._early = None
+        self._is_over = True
 
 
 async def _listen(transport: Transport, config: NodeConfig, gate: _Gate) -> tuple[Endpoint, ...]:

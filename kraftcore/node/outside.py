@@ -96,7 +96,7 @@ class Call:
                 result = self._function()
                 found = Value(await result if isawaitable(result) else result)
         except BaseException as error:
-            cancelled, raised = _cancelled_part(error)
+            cancelled, raised = cancelled_part(error)
             self._deliver(Error(raised or self._node.stopped_error()))
             if cancelled is not None:
                 raise cancelled from None
@@ -104,7 +104,7 @@ class Call:
         self._deliver(found)
 
 
-def _cancelled_part(error: BaseException) -> tuple[BaseException | None, BaseException | None]:
+def cancelled_part(error: BaseException) -> tuple[BaseException | None, BaseException | None]:
     """What is trio's cancellation of an error, alone or in groups of nurseries, and what is the function's own."""
     if isinstance(error, BaseExceptionGroup):
         return error.split(trio.Cancelled)

@@ -14,7 +14,7 @@ from kraftcore.admin import Timing
 from kraftcore.config.addresses import parse_address
 from kraftcore.core.files import Files, OsFiles
 from kraftcore.core.uuid import METADATA_TOPIC_ID, Uuid
-from kraftcore.errors import LocalError, NodeStoppedError, UnreachableError, UnsupportedVersionError
+from kraftcore.errors import LocalError, NodeStoppedError, StorageError, UnreachableError, UnsupportedVersionError
 from kraftcore.node.home import Home
 from kraftcore.observer.home import NAMELESS, open_mirror, saved_cluster_id
 from kraftcore.observer.observer import Observer
@@ -69,10 +69,7 @@ async def observe(
         raise LocalError("give at least one controller's host:port")
     disk = OsFiles() if files is None else files
     async with AsyncExitStack() as stack:
-        if directory is None:
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="kraftcore-observe-"))
-        else:
-            folder = os.fspath(directory)
+        folder = stack.enter_context(_temporary_directory()) if directory is None else os.fspath(directory)
         saved = saved_cluster_id(disk, folder)
         if transport is None:
             transport = await stack.enter_async_context(TcpTransport(tls=tls, log=lambda _: None))
@@ -90,6 +87,13 @@ async def observe(
         cleaning = CleaningConfig(retention_bytes=retention_bytes, retention_ms=-1, period_ms=keeping_period_ms)
         async with _running(config, home, folder, transport, cleaning) as observer:
             yield observer
+
+
+def _temporary_directory() -> tempfile.TemporaryDirectory[str]:
+    try:
+        return tempfile.TemporaryDirectory(prefix="kraftcore-observe-")
+    except OSError as error:
+        raise StorageError(error.errno, error.strerror, error.filename or "a temporary directory") from error
 
 
 @asynccontextmanager

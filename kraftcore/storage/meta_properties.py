@@ -172,7 +172,8 @@ class NodeFolders:
         """
         if not self.properties:
             looked = ", ".join([*self.unformatted, *self.failed]) or "no folder"
-            raise LocalError(f"no readable meta.properties in {looked}: format the folders first")
+            what = "format the folders first (kraftcore storage format)"
+            raise LocalError(f"no readable meta.properties in {looked}: {what}")
         cluster_id = self.cluster_id if cluster_id is None else cluster_id
         node_id = self.node_id if node_id is None else node_id
         owners: dict[Uuid, str] = {}

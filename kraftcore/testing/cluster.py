@@ -20,6 +20,7 @@ from kraftcore.core.uuid import Uuid
 from kraftcore.errors import KraftError, LocalError, NodeStoppedError
 from kraftcore.node import Node, open_node
 from kraftcore.node.home import format_home
+from kraftcore.node.outside import cancelled_part
 from kraftcore.node.plugin import Plugin
 from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.raft.quorum import VersionRange, Voter, VoterSet
@@ -58,7 +59,8 @@ class Cluster(Generic[Machine]):
     timeouts take no time; use the simulated disks then, as time would leap while a real disk is slow.
 
     When the block ends, the nodes end as if their power was cut. A node that stopped by itself, for its state machine
-    or disk failed, and was not started again, makes the block raise its `NodeStoppedError`.
+    or disk failed, and was not started again, makes the block raise its `NodeStoppedError`. Anything else that a
+    running node raises, such as ``pytest.fail`` in a plugin, ends the block at once, and comes out of it as it is.
 
     Args:
         size: how many voters, >= 1.
@@ -102,6 +104,7 @@ class Cluster(Generic[Machine]):
         for member in first:
             self._format(member, voters)
         self._block: AbstractAsyncContextManager[Self] | None = None
+        self._fault: BaseException | None = None
 
     def _new_member(self, node_id: int) -> _Member[Machine]:
         port = _FIRST_PORT + node_id
@@ -155,6 +158,8 @@ class Cluster(Generic[Machine]):
                 for node_id in self._members:
                     if node_id in self.nodes:
                         await self.kill(node_id, "kept")
+        if self._fault is not None and (raised is None or cancelled_part(raised)[1] is None):
+            raise self._fault
         if raised is not None:
             raise raised
         if self.failures:
@@ -202,10 +207,14 @@ class Cluster(Generic[Machine]):
         except NodeStoppedError as error:
             if not member.was_killed:
                 self.failures[member.key.id] = error
-        except Exception:
-            # A dead disk makes the files' own end fail too.
-            if not (began and member.was_killed):
+        except BaseException as error:
+            own = cancelled_part(error)[1]
+            if own is None or not began:
                 raise
+            # A dead disk makes the files' own end fail too.
+            if not (member.was_killed and isinstance(own, Exception)):
+                self._fault = _first_of(own)  # raised again outside the nursery
+                self._nursery.cancel_scope.cancel()
         finally:
             member.node = None
             member.ended.set()
@@ -404,6 +413,12 @@ class Cluster(Generic[Machine]):
         if member.node is None:
             raise LocalError(f"node {member.key.id} does not run")
         return member
+
+
+def _first_of(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 def _name(node_id: int) -> str:

@@ -1,13 +1,16 @@
 """The plugin: listens to its node, and answers whoever collects.
 
-Who collects may be in any thread: the values are read in the node's own task, in one go, so they belong together. Two
+Who collects may be in any thread: the values are read in the node's own task, in one go, so they belong together. A
+thread that runs a loop of its own must not wait for the node's; it gets what was read there at most a second ago. Two
 nodes of one process have two registries.
 """
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from math import nan
 from time import perf_counter
@@ -75,7 +78,7 @@ class Metrics(Plugin):
     Attributes:
         registry: collects from the node while it runs, and nothing before and after.
         address: (host, port) that the endpoint is bound to, once ``ready`` is set.
-        ready: a trio event, set when the plugin works.
+        ready: an event, set when the plugin works; ``await ready.wait()`` raises why it never will.
 
     Raises:
         MissingDependencyError: the extra ``metrics`` is not installed.
@@ -90,7 +93,7 @@ class Metrics(Plugin):
         self._listen = None if listen is None else _address(listen)
         self.registry = client.CollectorRegistry() if registry is None else registry
         self.address: tuple[str, int] | None = None
-        self.ready = trio.Event()
+        self.ready = Ready()
         self._node: Node | None = None
         self._token: trio.lowlevel.TrioToken | None = None
         self._thread = 0
@@ -102,6 +105,7 @@ class Metrics(Plugin):
         self._appended = 0
         self._fetched = 0
         self._idle = _Idle()
+        self._frozen: Reading | None = None
 
     @classmethod
     def configured(cls, settings: Mapping[str, str]) -> Self:
@@ -131,19 +135,35 @@ class Metrics(Plugin):
         self._token = trio.lowlevel.current_trio_token()
         self._thread = threading.get_ident()
         self._role_since_ms = node.now_ms()
+        try:
+            with self._reporting():
+                await self._serve(node)
+        except Exception as error:
+            self.ready.fail(error)
+            raise
+        finally:
+            self._node = self._frozen = None
+
+    @contextmanager
+    def _reporting(self) -> Iterator[None]:
         self.registry.register(self)
         trio.lowlevel.add_instrument(self._idle)
+        try:
+            yield
+        finally:
+            trio.lowlevel.remove_instrument(self._idle)
+            self.registry.unregister(self)
+
+    async def _serve(self, node: Node) -> None:
         endpoint = None
         try:
             if self._listen is not None:
                 endpoint = Endpoint(_prometheus().make_wsgi_app(self.registry), *self._listen)
                 self.address = endpoint.address
+            self._frozen = self._read()
             self.ready.set()
             await self._sample(node)
         finally:
-            self._node = None
-            trio.lowlevel.remove_instrument(self._idle)
-            self.registry.unregister(self)
             if endpoint is not None:
                 with trio.CancelScope(shield=True):
                     await trio.to_thread.run_sync(endpoint.close)
@@ -164,6 +184,7 @@ class Metrics(Plugin):
             else:
                 self._fetched += grown
             before = status
+            self._frozen = self._read()
 
     def _rates(self) -> Rates:
         if len(self._samples) < 2:
@@ -190,6 +211,8 @@ class Metrics(Plugin):
     def _read_from_anywhere(self) -> Reading | None:
         if self._token is None or threading.get_ident() == self._thread:
             return self._read()
+        if _runs_a_loop():
+            return self._frozen
         try:
             return trio.from_thread.run_sync(self._read, trio_token=self._token)
         except trio.RunFinishedError:
@@ -207,6 +230,39 @@ class Metrics(Plugin):
             rates=self._rates(),
             counts=self._counts,
         )
+
+
+class Ready:
+    """An event that may also never come, and says why."""
+
+    def __init__(self) -> None:
+        self._event = trio.Event()
+        self._error: Exception | None = None
+
+    def is_set(self) -> bool:
+        """Whether the plugin works, or did."""
+        return self._event.is_set() and self._error is None
+
+    def set(self) -> None:
+        """It works."""
+        self._event.set()
+
+    def fail(self, error: Exception) -> None:
+        """It never will, unless it did."""
+        if not self._event.is_set():
+            self._error = error
+            self._event.set()
+
+    async def wait(self) -> None:
+        """Until it is set.
+
+        Raises:
+            TransportError: the endpoint cannot listen where it was told to.
+            ValueError: the registry has such metrics of another node.
+        """
+        await self._event.wait()
+        if self._error is not None:
+            raise self._error
 
 
 class _Sample:
@@ -232,6 +288,15 @@ class _Idle(trio.abc.Instrument):
     def after_io_wait(self, timeout: float) -> None:
         if self._since is not None:
             self.seconds += perf_counter() - self._since
+
+
+def _runs_a_loop() -> bool:
+    """Whether something in this thread would have to wait while it waits: two nodes might wait for each other."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return trio.lowlevel.in_trio_run()
+    return True
 
 
 def _address(text: str) -> tuple[str, int]:

@@ -10,7 +10,7 @@ Rules of this file:
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
@@ -356,7 +356,8 @@ class SetState(ObjectState):
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
-        self.members: dict[bytes, int] = {}  # member -> number of its insertion, ascending
+        # Member -> number of its insertion, ascending. A dict would look for its first key among all deleted ones.
+        self.members: OrderedDict[bytes, int] = OrderedDict()
         self._inserted = 0
         self._is_sorted = True
 
@@ -376,7 +377,7 @@ class SetState(ObjectState):
     def undone(self) -> None:
         """Put those that are back among the others; sorting for each would hold up the node."""
         if not self._is_sorted:
-            self.members = dict(sorted(self.members.items(), key=lambda item: item[1]))
+            self.members = OrderedDict(sorted(self.members.items(), key=lambda item: item[1]))
             self._is_sorted = True
 
     def _take_out(self, member: bytes) -> None:

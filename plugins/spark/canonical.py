@@ -7,7 +7,7 @@ from functools import cached_property
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from kraftcore.plugins.spark.lineage import Lineage, without_cuts, without_dead
+from kraftcore.plugins.spark.lineage import ABORT, BEGIN, END, Lineage, aborted_spans, without_cuts, without_dead
 from kraftcore.plugins.spark.tables import Tables
 
 _SPANS = "cluster_id string, era int, log_id long, span_from long, span_to long, state_from long"
@@ -102,17 +102,19 @@ class Canonical:
     @cached_property
     def _aborted(self) -> list[tuple[int, int, str]]:
         # (first offset, last offset, cluster) of transactions that were dropped.
-        aborts = self.log("abort_transaction").select("cluster_id", "offset").collect()
+        aborts = self.log("abort_transaction").select("cluster_id", "era").distinct().collect()
         if not aborts:
             return []
-        begins = self.log("begin_transaction").select("cluster_id", "offset").collect()
+        marks: dict[tuple[str, int], list[tuple[int, str]]] = {(row.cluster_id, row.era): [] for row in aborts}
+        for kind in (BEGIN, END, ABORT):
+            for row in self.log(f"{kind}_transaction").select("cluster_id", "era", "offset").collect():
+                if (row.cluster_id, row.era) in marks:
+                    marks[row.cluster_id, row.era].append((row.offset, kind))
+        starts = {(era.cluster_id, era.number): era.start for era in self.lineage.eras}
         return [
-            (
-                max((row.offset for row in begins if row[0] == end[0] and row.offset < end.offset), default=0),
-                end[1],
-                end[0],
-            )
-            for end in aborts
+            (begin, end, cluster_id)
+            for (cluster_id, era), found in marks.items()
+            for begin, end in aborted_spans(found, starts[cluster_id, era])
         ]
 
     @cached_property

@@ -15,6 +15,7 @@ from kraftcore.core.record_types import record_types
 from kraftcore.core.text import to_json_text
 from kraftcore.core.typed import RecordColumns
 from kraftcore.errors import CorruptDataError, RemoteProtocolError
+from kraftcore.plugins.spark.contents import holds_metadata
 from kraftcore.plugins.spark.filters import Filters
 from kraftcore.plugins.spark.stores import LOG, PIECE_BYTES, SNAPSHOT, LogFile, Memory, Source
 from kraftcore.plugins.spark.views import (
@@ -73,6 +74,7 @@ class Problem:
         size: bytes left out, 0 for a record.
         offset: of the record, or None.
         reason: what is wrong.
+        is_control: whether the record is one of the quorum's own.
     """
 
     kind: str
@@ -80,6 +82,7 @@ class Problem:
     size: int
     offset: int | None
     reason: str
+    is_control: bool = False
 
 
 @dataclass
@@ -155,6 +158,7 @@ class RangeReader:
         self.filters = filters if self.kind is None else filters.for_type(self.kind)
         self.policy = policy
         self._decoders: dict[str, RecordColumns] = {}
+        self._contents: dict[str, bool] = {}
 
     def read(self, part: Range) -> Iterator[Any]:
         """Yield ``pyarrow.RecordBatch``es.
@@ -198,7 +202,7 @@ class RangeReader:
             return
         if self.view == "errors":
             for chunk in self._chunks(part, piece, problems):
-                problems.extend(self._bad_records(chunk))
+                problems.extend(self._bad_records(part, chunk))
             yield from self._finish(part, self._errors(part, problems))
             return
         for chunk in self._chunks(part, piece):
@@ -340,7 +344,19 @@ class RangeReader:
     def _decoder(self, kind: RecordType) -> RecordColumns:
         return self._decoders.get(kind.name) or self._decoders.setdefault(kind.name, kind.columns())
 
-    def _bad_records(self, chunk: Any) -> Iterator[Problem]:
+    def _bad_records(self, part: Range, chunk: Any) -> Iterator[Problem]:
+        found = list(self._undecoded(chunk))
+        if any(not one.is_control for one in found) and not self._is_metadata(part):
+            found = [one for one in found if one.is_control]  # an application's records are its own business
+        yield from found
+
+    def _is_metadata(self, part: Range) -> bool:
+        path = part.file.first or part.file.path
+        if part.data is None and path not in self._contents:
+            self._contents[path] = holds_metadata(path)
+        return part.file.is_metadata and self._contents.get(path, True)
+
+    def _undecoded(self, chunk: Any) -> Iterator[Problem]:
         codes = _codes(chunk)
         known: set[int] = set()
         for kind in RECORD_TYPES:
@@ -483,7 +499,8 @@ def _places(rows: int, failed: list[int]) -> list[int | None]:
 
 def _bad_record(chunk: Any, row: int) -> Problem:
     control, key, value = (chunk[name][row].as_py() for name in ("is_control", "key", "value"))
-    return Problem("record", chunk["position"][row].as_py(), 0, chunk["offset"][row].as_py(), _why(control, key, value))
+    position, offset = (chunk[name][row].as_py() for name in ("position", "offset"))
+    return Problem("record", position, 0, offset, _why(control, key, value), control)
 
 
 def _why(control: bool, key: bytes | None, value: bytes | None, kind: RecordType | None = None) -> str:

@@ -18,6 +18,11 @@ from kraftcore.plugins.spark.views import RecordType, find_type
 _LIMIT = 1 << 62
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 CLOCK_SKEW_MS = 3_600_000
+FILTERS = frozenset({
+    "offset_from", "offset_to", "time_from", "time_to", "epoch_from", "epoch_to", "control", "type", "types",
+    "clock_skew_ms",
+})  # fmt: skip
+"""Names of the options that ``Filters.from_options`` reads."""
 
 
 @dataclass(frozen=True)

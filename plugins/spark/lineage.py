@@ -18,6 +18,9 @@ from pyspark.sql import functions as F
 
 from kraftcore.plugins.spark.tables import Tables
 
+BEGIN, END, ABORT = "begin", "end", "abort"
+"""What a metadata transaction's marker records do; also how their tables' names begin."""
+
 
 @dataclass(frozen=True)
 class Stretch:
@@ -78,6 +81,11 @@ class Era:
     base: Snapshot | None
     state_from: int
     spans: tuple[tuple[int, int, int], ...] = ()
+
+    @property
+    def start(self) -> int:
+        """The first offset that its logs have."""
+        return self.spans[0][1] if self.spans else self.state_from
 
 
 @dataclass
@@ -288,6 +296,23 @@ def find_eras(cluster_id: str, logs: list[LogEnd], stretches: list[Stretch], sna
         Era(cluster_id, number, None if number == len(found) - 1 else end, base, state_from, log_spans)
         for number, (_, end, base, state_from, log_spans) in enumerate(found)
     ]
+
+
+def aborted_spans(marks: Iterable[tuple[int, str]], start: int) -> list[tuple[int, int]]:
+    """The transactions of one era that were dropped (KIP-868), as first and last offset.
+
+    Args:
+        marks: offset and ``BEGIN``, ``END`` or ``ABORT`` of its marker records.
+        start: the era's first offset. Above 0, the era may begin inside a transaction, and all up to its end belongs to
+            it: transactions do not nest.
+    """
+    found = []
+    begin = start if start > 0 else None
+    for offset, kind in sorted(marks):
+        if kind == ABORT and begin is not None:
+            found.append((begin, offset))
+        begin = offset if kind == BEGIN else None
+    return found
 
 
 def _uncovered(start: int, end: int, spans: list[tuple[int, int, int]]) -> list[tuple[int, int]]:

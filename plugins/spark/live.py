@@ -10,6 +10,7 @@ import queue
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from typing import TypeVar
 
 import trio
@@ -17,6 +18,7 @@ import trio
 from kraftcore.core.batch import RecordBatch
 from kraftcore.errors import LocalError, NodeStoppedError, UnreachableError
 from kraftcore.observer import Observer, Snapshot, observe
+from kraftcore.plugins.spark.contents import LOOK_BYTES, judge
 from kraftcore.plugins.spark.decode import Range
 from kraftcore.plugins.spark.place import Place, explained
 from kraftcore.plugins.spark.stores import LOG, SNAPSHOT, Identity, LogFile
@@ -42,6 +44,7 @@ class Quorum:
         self._name = f"the quorum at {', '.join(place.controllers)}"
         self._started: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
         self._observer: Observer | None = None
+        self._is_metadata: bool | None = None  # not known yet
         self._thread = threading.Thread(target=self._run, name="kraftcore-observer", daemon=True)
         self._thread.start()
         error = self._started.get()
@@ -135,7 +138,12 @@ class Quorum:
                         break
             return found.finish()
 
-        return self._call(collect)
+        return [self._judged(one) for one in self._call(collect)]
+
+    def _judged(self, one: Range) -> Range:
+        if self._is_metadata is None and one.data is not None:
+            self._is_metadata = judge(one.data[:LOOK_BYTES], is_snapshot=one.file.source == SNAPSHOT)
+        return one if self._is_metadata is not False else replace(one, file=replace(one.file, is_metadata=False))
 
     def end_for_bytes(self, start: int, end: int, bytes_max: int) -> int:
         """The offset behind about ``bytes_max`` of batches from ``start`` on, at most ``end``."""

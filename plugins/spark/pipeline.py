@@ -9,19 +9,22 @@ from __future__ import annotations
 import json
 import re
 import threading
+from ast import literal_eval
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.query import StreamingQuery
 
-from kraftcore.errors import CorruptDataError, LocalError
+from kraftcore import errors
+from kraftcore.errors import CorruptDataError, LocalError, StorageError
 from kraftcore.plugins.spark.decode import DROP, typed_from_bronze
 from kraftcore.plugins.spark.gold import refresh_gold
 from kraftcore.plugins.spark.source import Settings
@@ -32,6 +35,7 @@ _JOBS_AT_ONCE = 4
 _STARTS_MAX = 3
 _SLOW_WORKER = "failed to connect back"  # Spark gives a worker 10 s to start, which a busy machine may need
 _WORKER_ERROR = re.compile(r"kraftcore\.errors\.(\w+): (.*)")
+_OS_ERROR = re.compile(r"\[Errno (-?\d+)\] (.*): ('.*'|\".*\")")
 Report = Callable[[str], None]
 Progress = Callable[[float, str], None]
 
@@ -77,7 +81,7 @@ def run(
         CorruptDataError: damage, with ``errors="fail"``; or tables of a version that is not known.
         LockedError: another run is writing these tables.
     """
-    settings = _settings(paths, errors, options)
+    settings = check_input(paths, errors, options)
     target = Tables(session, tables)
     say = report or (lambda _: None)
     batches: dict[str, int] = {}
@@ -85,7 +89,7 @@ def run(
     with target.locked(), _watched(session, progress):
         target.about()  # of a version that is known
         for name in BRONZE:
-            done = _complete(target, name, settings).recentProgress
+            done = _complete(target, name, settings)
             batches[name] = sum(1 for one in done if one["numInputRows"])
             rows[name] = sum(int(one["numInputRows"]) for one in done)
             say(f"{name}: {rows[name]} new rows")
@@ -114,7 +118,7 @@ def follow(
     Raises:
         LocalError, CorruptDataError, LockedError: as ``run``.
     """
-    settings = _settings(paths, errors, options)
+    settings = check_input(paths, errors, options)
     target = Tables(session, tables)
     say = report or (lambda _: None)
     stop = stop or threading.Event()
@@ -124,7 +128,7 @@ def follow(
         finished = {name: target.last_commit(name) for name in BRONZE}
         refresh_gold(target, say, dict(finished))  # of a run that was killed
         begin = partial(start, target, settings=settings, continuous_s=every_s, finished=finished)
-        failures = 0
+        starts = {name: Starts(finished[name]) for name in BRONZE}
         try:
             for name in BRONZE:
                 queries[name] = begin(name)
@@ -132,9 +136,7 @@ def follow(
                 for name, stream in queries.items():
                     error = stream.exception()
                     if error is not None:
-                        failures += 1
-                        if failures >= _STARTS_MAX or _SLOW_WORKER not in str(error):
-                            raise _plain(error)
+                        starts[name].failed(error, finished[name])
                         queries[name] = begin(name)
                 refresh_gold(target, say, dict(finished))
         finally:
@@ -143,8 +145,12 @@ def follow(
         refresh_gold(target, say, finished)
 
 
-def _settings(paths: Sequence[str | Path], errors: str, options: dict[str, str] | None) -> dict[str, str]:
-    # Options of the source, after a look: what is not there is better told here than by a stream.
+def check_input(paths: Sequence[str | Path], errors: str, options: dict[str, str] | None) -> dict[str, str]:
+    """Options of the data source, after a look: what is not there is better told here than by a stream.
+
+    Raises:
+        LocalError: nothing to read, or an option that is none.
+    """
     if not paths:
         raise LocalError("nothing to read: name at least one path")
     result = {"paths": json.dumps([str(path) for path in paths]), "errors": errors, **(options or {})}
@@ -157,28 +163,70 @@ def _settings(paths: Sequence[str | Path], errors: str, options: dict[str, str] 
     return result
 
 
-def _complete(target: Tables, name: str, settings: dict[str, str]) -> StreamingQuery:
-    # Run a stream until it has taken in what is there.
-    for left in reversed(range(_STARTS_MAX)):
-        stream = start(target, name, settings)
+def _complete(target: Tables, name: str, settings: dict[str, str]) -> list[Any]:
+    # Run a stream until it has taken in what is there; the progress of its micro-batches.
+    finished = {name: target.last_commit(name)}
+    starts = Starts(finished[name])
+    done: list[Any] = []
+    while True:
+        stream = start(target, name, settings, finished=finished)
         try:
             stream.awaitTermination()
-            break
+            return done + list(stream.recentProgress)
         except StreamingQueryException as error:
-            if left == 0 or _SLOW_WORKER not in str(error):
-                raise _plain(error) from None
+            done += stream.recentProgress
+            starts.failed(error, finished[name])
         finally:
             stream.stop()
-    return stream
 
 
-def _plain(error: Exception) -> Exception:
-    # What went wrong in a worker, as the error it was there.
+class Starts:
+    """Counts how often a stream was started in vain.
+
+    Args:
+        finished: its last whole micro-batch before the first start.
+    """
+
+    def __init__(self, finished: int) -> None:
+        self._finished = finished
+        self._failures = 0
+
+    def failed(self, error: Exception, finished: int) -> None:
+        """Return if it may be started again: a worker was slow to start, and not too often since something was done.
+
+        Args:
+            error: why it ended.
+            finished: its last whole micro-batch.
+
+        Raises:
+            KraftError: what went wrong in a worker.
+            StreamingQueryException: ``error``, if nothing of ours did.
+        """
+        if finished != self._finished:
+            self._finished, self._failures = finished, 0
+        self._failures += 1
+        if self._failures >= _STARTS_MAX or _SLOW_WORKER not in str(error):
+            raise worker_error(error) from None
+
+
+def worker_error(error: Exception) -> Exception:
+    """What went wrong in a worker, as the error it was there; ``error`` itself if that was none of ours."""
     found = _WORKER_ERROR.findall(str(error))
     if not found:
         return error
     name, text = found[-1]
-    return CorruptDataError(text) if name in ("CorruptDataError", "CorruptBatchError") else LocalError(text)
+    if name == "StorageError":
+        parts = _OS_ERROR.fullmatch(text)
+        return StorageError(int(parts[1]), parts[2], literal_eval(parts[3])) if parts else StorageError(text)
+    known = getattr(errors, name, LocalError)
+    if issubclass(known, CorruptDataError):  # position and path are in the text
+        return CorruptDataError(text)
+    made: Exception = next(one for one in known.__mro__ if _is_made_of_text(one))(text)
+    return made
+
+
+def _is_made_of_text(kind: type) -> bool:
+    return not any("__init__" in vars(base) for base in kind.__mro__ if base.__module__ == errors.__name__)
 
 
 @contextmanager
@@ -206,6 +254,11 @@ def _watched(session: SparkSession, progress: Progress | None) -> Iterator[None]
         thread.join()
 
 
+def rows_of(session: SparkSession, view: str, settings: dict[str, str]) -> DataFrame:
+    """A view of the input as a stream."""
+    return session.readStream.format("kraft").options(**settings).option("view", view).load()
+
+
 def start(
     target: Tables,
     name: str,
@@ -223,7 +276,7 @@ def start(
         continuous_s: look for more every so many seconds, until stopped; None: take what is there, and end.
         finished: where to note the last whole micro-batch, by table.
     """
-    rows = target.session.readStream.format("kraft").options(**settings).option("view", BRONZE[name]).load()
+    rows = rows_of(target.session, BRONZE[name], settings)
     writer = rows.writeStream.foreachBatch(partial(_write, target, name, finished)).queryName(name)
     writer = writer.option("checkpointLocation", target.place(f"{CHECKPOINTS}/{name}"))
     if continuous_s is None:

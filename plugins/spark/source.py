@@ -34,7 +34,7 @@ from pyspark.sql.types import StructType
 
 from kraftcore.errors import LocalError
 from kraftcore.plugins.spark.decode import FAIL, POLICIES, Range, RangeReader, file_rows
-from kraftcore.plugins.spark.filters import Filters
+from kraftcore.plugins.spark.filters import FILTERS, Filters
 from kraftcore.plugins.spark.place import Place
 from kraftcore.plugins.spark.plan import (
     RANGE_BYTES,
@@ -57,11 +57,9 @@ if TYPE_CHECKING:
 
 EARLIEST, LATEST = "earliest", "latest"
 _PUSHDOWN_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
-_KNOWN = {
+_KNOWN = FILTERS | {
     "view", "path", "paths", "errors", "folder", "cluster_id", "node_id", "sources", "range_bytes",
-    "max_bytes_per_trigger",
-    "offset_from", "offset_to", "time_from", "time_to", "epoch_from", "epoch_to", "control", "type", "types",
-    "clock_skew_ms", "pushdown",
+    "max_bytes_per_trigger", "pushdown",
     "bootstrap_controllers", "topic", "mirror", "start", "tls_ca", "tls_certificate", "tls_key", "timeout_ms",
     "write_id", "checkpointlocation",
 }  # fmt: skip

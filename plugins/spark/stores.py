@@ -54,6 +54,8 @@ class LogFile:
         base_offset: first offset of a segment; exclusive end offset of a snapshot; 0 for a bootstrap file.
         epoch: of a snapshot's last contained record; -1 for others.
         next_offset: base offset of the folder's next segment; None for the last segment and for snapshots.
+        first: path of the folder's first file, whose records tell what the log is about; empty for this one.
+        is_metadata: whether its data records are a cluster's metadata; False: known to be an application's own.
     """
 
     path: str
@@ -63,6 +65,8 @@ class LogFile:
     base_offset: int = 0
     epoch: int = -1
     next_offset: int | None = None
+    first: str = ""
+    is_metadata: bool = True
 
     @property
     def file_id(self) -> int:
@@ -287,7 +291,11 @@ class Inventory:
             after = ordered[i + 1]
             if file.source == after.source == LOG and _parent(file.path) == _parent(after.path):
                 ordered[i] = replace(file, next_offset=after.base_offset)
-        return ordered
+        first: dict[str, str] = {}
+        for file in ordered:
+            if file.source != BOOTSTRAP:
+                first.setdefault(_parent(file.path), file.path)
+        return [replace(file, first=first.get(_parent(file.path), "")) for file in ordered]
 
 
 def replace_known(identity: Identity, cluster_id: str | None, node_id: int | None) -> Identity:

@@ -6,20 +6,18 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from functools import reduce
+from functools import cached_property, reduce
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from pyarrow import fs
-from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import LongType, StructField, StructType
 
 from kraftcore.core.files import OsFiles
 from kraftcore.errors import CorruptDataError, LocalError, StorageError
-from kraftcore.plugins.spark.stores import locate, read_small
+from kraftcore.plugins.spark.folders import HadoopFolder, LocalFolder, is_local
 from kraftcore.plugins.spark.views import RECORD_TYPES, typed_schema, view_schema
 from kraftcore.storage.lock import lock_folders
 
@@ -34,7 +32,8 @@ SILVER = {f"silver_{kind.view}": kind for kind in RECORD_TYPES}
 CHECKPOINTS = "_checkpoints"
 """Folder of the streams' checkpoints, one for each bronze table."""
 FORMAT = 1
-_ABOUT = "kraftcore-tables.json"
+ABOUT = "kraftcore-tables.json"
+"""What a run notes in its folder of tables."""
 
 
 class Tables:
@@ -47,7 +46,17 @@ class Tables:
 
     def __init__(self, session: SparkSession, path: str | Path) -> None:
         self.session = session
-        self.path = str(path).rstrip("/") if "://" in str(path) else str(Path(path).absolute())
+        text = str(path).removeprefix("file://") if str(path).startswith("file:///") else str(path)
+        self.path = str(Path(text).absolute()) if is_local(text) else text.rstrip("/")
+
+    @cached_property
+    def folder(self) -> LocalFolder | HadoopFolder:
+        """Its small files.
+
+        Raises:
+            LocalError: Spark has no file system for the path.
+        """
+        return LocalFolder(self.path) if is_local(self.path) else HadoopFolder(self.session, self.path)
 
     def place(self, name: str) -> str:
         """Where a table, or something else of the folder, is."""
@@ -55,13 +64,13 @@ class Tables:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other runs out until the block ends, where the folder is a local one.
+        """Keep other runs out until the block ends, where the folder is a local one: elsewhere nobody else does.
 
         Raises:
             LockedError: another process is writing these tables.
             StorageError: the folder cannot be made.
         """
-        if "://" in self.path:
+        if not is_local(self.path):
             yield
             return
         try:
@@ -78,27 +87,24 @@ class Tables:
     def write_clusters(self, name: str, rows: DataFrame, clusters: Iterable[str]) -> None:
         """Replace the rows of some clusters by ``rows``, which are theirs; a cluster may have none any more."""
         # Files alone do not tell an empty table's columns.
-        self._write_text(f"_schemas/{name}.json", rows.schema.json())
+        self.folder.write(f"_schemas/{name}.json", rows.schema.json().encode())
         before = self._cluster_files(name)
         writer = rows.write.mode("overwrite").option("partitionOverwriteMode", "dynamic")
         writer.partitionBy("cluster_id").parquet(self.place(name))
         after = self._cluster_files(name) if before else {}
-        system, _ = locate(self.place(name))
         for cluster_id in clusters:
             # Spark leaves the folder of a cluster alone that has no new rows.
             kept = before.get(cluster_id, frozenset()) & after.get(cluster_id, frozenset())
             for file in kept:
-                system.delete_file(file)
+                self.folder.delete(f"{name}/{file}")
 
     def _cluster_files(self, name: str) -> dict[str, frozenset[str]]:
         # By cluster, the files of a table of gold.
-        system, inside = locate(self.place(name))
         found: dict[str, set[str]] = defaultdict(set)
-        selector = fs.FileSelector(inside, recursive=True, allow_not_found=True)
-        for one in system.get_file_info(selector):
-            folder = one.path[len(inside) :].strip("/").partition("/")[0]
-            if one.is_file and folder.startswith("cluster_id="):
-                found[unquote(folder.removeprefix("cluster_id="))].add(one.path)
+        for file in self.folder.files(name):
+            folder = file.partition("/")[0]
+            if folder.startswith("cluster_id="):
+                found[unquote(folder.removeprefix("cluster_id="))].add(file)
         return {cluster_id: frozenset(files) for cluster_id, files in found.items()}
 
     def read(self, name: str) -> DataFrame:
@@ -108,24 +114,20 @@ class Tables:
             LocalError: no such table.
         """
         schema = table_schema(name) or self._written_schema(name)
-        try:
-            return self.session.read.schema(schema).parquet(self.place(name))
-        except AnalysisException as error:
-            if "PATH_NOT_FOUND" not in str(error):
-                raise
+        if not self.folder.has(name):
             return self.session.createDataFrame([], schema)
+        return self.session.read.schema(schema).parquet(self.place(name))
 
     def _written_schema(self, name: str) -> StructType:
-        text = read_small(self.place(f"_schemas/{name}.json"))
+        text = self.folder.read(f"_schemas/{name}.json")
         if text is None:
             raise LocalError(f"there is no table {name} in {self.path}: run 'kraftcore spark run' first")
         return StructType.fromJson(json.loads(text))
 
     def last_commit(self, name: str) -> int:
         """The last micro-batch that is whole, silver included, as a bronze table's stream noted it; -1: none."""
-        system, inside = locate(self.place(f"{CHECKPOINTS}/{name}/commits"))
-        found = system.get_file_info(fs.FileSelector(inside, allow_not_found=True))
-        return max((int(one.base_name) for one in found if one.base_name.isdecimal()), default=-1)
+        found = self.folder.files(f"{CHECKPOINTS}/{name}/commits")
+        return max((int(one) for one in found if one.isdecimal()), default=-1)
 
     def names(self) -> list[str]:
         """All tables, written to or not."""
@@ -173,7 +175,7 @@ class Tables:
         Raises:
             CorruptDataError: tables that this version cannot read.
         """
-        data = read_small(self.place(_ABOUT))
+        data = self.folder.read(ABOUT)
         if data is None:
             return None
         about: dict[str, Any] = json.loads(data)
@@ -183,19 +185,7 @@ class Tables:
 
     def write_about(self, about: dict[str, Any]) -> None:
         """Say which batches gold was made of."""
-        self._write_text(_ABOUT, json.dumps({"format": FORMAT, **about}) + "\n")
-
-    def _write_text(self, name: str, text: str) -> None:
-        if "://" in self.path:
-            system, inside = locate(self.place(name))
-            with system.open_output_stream(inside) as stream:
-                stream.write(text.encode())
-            return
-        target = Path(self.place(name))
-        target.parent.mkdir(parents=True, exist_ok=True)
-        part = target.with_suffix(".part")
-        part.write_text(text)
-        part.replace(target)
+        self.folder.write(ABOUT, json.dumps({"format": FORMAT, **about}).encode() + b"\n")
 
 
 def table_schema(name: str) -> StructType | None:

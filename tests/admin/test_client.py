@@ -319,6 +319,31 @@ def test_features(nodes: list[ScriptedNode]) -> None:
     run(nodes, work)
 
 
+def test_a_node_that_only_the_leader_knows_is_found(nodes: list[ScriptedNode]) -> None:
+    everybody = [*nodes, ScriptedNode(4)]
+    for each in nodes[1:]:
+        each.scripts[DescribeClusterRequest] = lambda _: Failure.RESET
+    make_cluster([everybody[3]], controller_id=2)
+    describe_all = everybody[3].scripts[DescribeClusterRequest]
+    known = nodes[0].scripts[DescribeClusterRequest](DescribeClusterRequest(endpoint_type=2))
+    assert isinstance(known, DescribeClusterResponse)
+
+    def describe(request: DescribeClusterRequest) -> DescribeClusterResponse:
+        found = describe_all(request)
+        assert isinstance(found, DescribeClusterResponse)
+        found.brokers = [*known.brokers, *found.brokers]
+        return found
+
+    nodes[1].scripts[DescribeClusterRequest] = describe
+
+    async def work(client: AdminClient) -> None:
+        await client.describe_features(node_id=4)
+        with pytest.raises(LocalError, match=r"node 9 is not among the controllers \[1, 2, 3, 4\]"):
+            await client.describe_features(node_id=9)
+
+    run(everybody, work, bootstrap=nodes[:1])
+
+
 def test_feature_updates(nodes: list[ScriptedNode]) -> None:
     results = UpdateFeaturesResponse.UpdatableFeatureResult
     answers = {
@@ -327,6 +352,7 @@ def test_feature_updates(nodes: list[ScriptedNode]) -> None:
         "single": UpdateFeaturesResponse(
             results=[results(feature="a", error_code=0), results(feature="b", error_code=95, error_message="b: no")]
         ),
+        "half": UpdateFeaturesResponse(results=[results(feature="a", error_code=0)]),
     }
     script: list[str] = []
     nodes[1].scripts[UpdateFeaturesRequest] = lambda _: answers[script[0]]
@@ -352,6 +378,9 @@ def test_feature_updates(nodes: list[ScriptedNode]) -> None:
             await client.update_features({"a": 1, "b": 2})
         assert error.value.results["a"] is None
         assert error.value.error == "INVALID_UPDATE_VERSION"
+        script[:] = ["half"]
+        with pytest.raises(RemoteProtocolError, match="what became of b"):
+            await client.update_features({"a": 1, "b": 2})
 
     nodes[1].versions[ApiKey.UPDATE_FEATURES] = (0, 1)
     run(nodes, older)

@@ -6,11 +6,15 @@ What they print for a real one is held against Kafka's own tools in tests/intero
 from __future__ import annotations
 
 import json
+import signal
+import socket
+import subprocess
 import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from kafka_lab import OURS
 from scripted_nodes import ScriptedNode, ScriptedTransport, make_cluster
 
 from kraftcore import admin
@@ -21,7 +25,7 @@ from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kraftcore.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from kraftcore.protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse, ReplicaState
-from kraftcore.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
+from kraftcore.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from kraftcore.protocol.messages.update_features import UpdateFeaturesRequest
 from kraftcore.transports.tcp import TlsFiles, TlsSettings
 
@@ -170,6 +174,65 @@ def test_endpoints_with_racks(
     assert json.loads(run(capsys, "cluster", "cluster-id", *where, "--output", "json")) == {"clusterId": "c"}
 
 
+def test_what_comes_from_elsewhere_does_not_steer_the_terminal(
+    node: ScriptedNode, capsys: pytest.CaptureFixture[str]
+) -> None:
+    evil = "\x1b[2J\x9b1m\u202e\U000e0041"
+    describe_cluster = node.scripts[DescribeClusterRequest]
+    entry = DescribeClusterResponse.DescribeClusterBroker
+
+    def answer(request: DescribeClusterRequest) -> DescribeClusterResponse:
+        found = describe_cluster(request)
+        assert isinstance(found, DescribeClusterResponse)
+        found.cluster_id = evil
+        found.brokers = [*found.brokers, entry(broker_id=9, host=evil, port=1, rack=evil)]
+        return found
+
+    node.scripts[DescribeClusterRequest] = answer
+    node.scripts[RemoveRaftVoterRequest] = lambda _: RemoveRaftVoterResponse(error_code=42, error_message=evil)
+    for arguments in (["id"], ["list-endpoints"], ["id", "--output", "json"], ["list-endpoints", "--output", "json"]):
+        text = run(capsys, "cluster", *WHERE, *arguments)
+        assert "".join(text.split("\n")).isprintable()
+        assert "\\u001b[2J\\u009b1m\\u202e\\udb40\\udc41" in text
+    assert json.loads(run(capsys, "cluster", *WHERE, "id", "--output", "json")) == {"clusterId": evil}
+    assert main(["quorum", *WHERE, "remove-controller", "-i", "1", "-d", str(DIRECTORY)]) == 1
+    assert "InvalidRequestException: \\u001b[2J" in capsys.readouterr().err
+
+
+def test_a_quorum_without_voters_is_no_answer(node: ScriptedNode, capsys: pytest.CaptureFixture[str]) -> None:
+    describe(node)
+    assert main(["quorum", *WHERE, "describe", "--status"]) == 1
+    assert "without voters" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["--5", "+-5", "five", "2147483648", "99999999999", ""])
+def test_node_ids_that_are_none(
+    node: ScriptedNode, tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    config = tmp_path / "c.properties"
+    config.write_text(f"process.roles=controller\nnode.id={text}\n")
+    assert main(["quorum", *WHERE, "--command-config", str(config), "add-controller"]) == 1
+    assert f"node.id={text} is no number" in capsys.readouterr().err
+    assert node.asked == []
+
+
+def test_an_interrupt_ends_a_call_that_waits() -> None:
+    """Ctrl-C arrives inside of a nursery, which wraps it in a group."""
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        silent.settimeout(30)
+        where = f"127.0.0.1:{silent.getsockname()[1]}"
+        command = [*OURS, "quorum", "--bootstrap-controller", where, "describe", "--status"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            connection, _ = silent.accept()
+            with connection:
+                assert connection.recv(1)
+                process.send_signal(signal.SIGINT)
+                assert process.communicate(timeout=30) == (b"", b"")
+    assert process.returncode == 130
+
+
 def test_doubt_is_said(node: ScriptedNode, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     node.scripts[RemoveRaftVoterRequest] = lambda _: Failure.RESET
     node.scripts[UpdateFeaturesRequest] = lambda _: Failure.RESET
@@ -185,7 +248,13 @@ def test_doubt_is_said(node: ScriptedNode, tmp_path: Path, capsys: pytest.Captur
     assert main(["features", *command, "upgrade", "--feature", "a=1", "--output", "json"]) == 1
     out, err = capsys.readouterr()
     assert json.loads(out)["error"]["error"] == "UnreachableError"
+    assert "the connection was broken; whether it was carried out is unknown" in json.loads(out)["error"]["message"]
     assert err == "1 out of 1 operation(s) failed.\n"
+    assert main(["features", *command, "upgrade", "--feature", "a=1"]) == 1
+    assert capsys.readouterr().err == (
+        "1 out of 1 operation(s) failed.\nLast failure: controller:9001: the connection was broken; whether it was "
+        "carried out is unknown\n"
+    )
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,15 @@ def test_a_quorum_that_cannot_be_looked_at_is_an_error(capsys: pytest.CaptureFix
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--candidates", "1,x"], ["--voters", "0"], ["--dead-after", "0"], ["--interval", "-1"]]
+    "arguments",
+    [
+        ["--candidates", "1,x"],
+        ["--voters", "0"],
+        ["--dead-after", "0"],
+        ["--dead-after", "nan"],
+        ["--interval", "-1"],
+        ["--interval", "inf"],
+    ],
 )
 def test_wrong_usage_is_said(served: Served, capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
     assert once(served, *arguments) == 2

@@ -48,6 +48,28 @@ def test_every_command_exists_and_has_help_with_an_example(name: str, capsys: py
     assert command.name == name
 
 
+def groups() -> dict[str, click.Group]:
+    found = {name: cli.get_command(click.Context(cli), name) for name in sorted(COMMANDS)}
+    return {name: command for name, command in found.items() if isinstance(command, click.Group)}
+
+
+@pytest.mark.parametrize("name", groups())
+def test_a_groups_help_names_its_commands_in_whole_sentences(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([name, "--help"]) == 0
+    listed = capsys.readouterr().out.partition("Commands:")[2].partition("Examples:")[0].strip()
+    assert all(line.endswith(".") and not line.endswith("...") for line in listed.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("name", "inner"), [(name, inner) for name, group in groups().items() for inner in group.commands]
+)
+def test_commands_of_groups_show_an_example(name: str, inner: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([name, inner, "--help"]) == 0
+    examples = capsys.readouterr().out.partition("Examples:")[2]
+    assert f"kraftcore {name} " in examples
+    assert inner in examples
+
+
 def test_the_table_says_what_the_commands_say() -> None:
     group = cli
     assert isinstance(group, LazyGroup)

@@ -80,7 +80,7 @@ def test_end_lets_the_preferred_candidate_start_at_once(quiet):
         )
     )
     assert err(p["ErrorCode"]) == "NONE" and p["LeaderEpoch"] == e
-    v = quiet.peers[3].wait(VOTE, after=mark, timeout=10)
+    v = quiet.peers[3].wait(VOTE, after=mark, timeout=20)
     assert v.part["PreVote"] and v.part["ReplicaEpoch"] == e
 
 

@@ -227,6 +227,18 @@ def test_limits_of_a_read(tail_bytes: int) -> None:
         log.read(0, -1)
 
 
+def test_a_read_fits_a_segment() -> None:
+    """Memory spans segments; Kafka's follower takes what it gets into one."""
+    log = new_log(segment_bytes=1000, tail_bytes=1 << 20)
+    data = [batch(100) for _ in range(20)]
+    for one in data:
+        log.append_as_leader(one, 1, 0)
+    assert log.tail_base_offset == 0
+    whole = 1000 // len(data[0])
+    assert 1 < whole < len(data)
+    assert log.read(3, 1 << 20) == b"".join(bytes(one) for one in data[3 : 3 + whole])
+
+
 def test_the_tail_is_bounded_and_serves_the_end() -> None:
     disk = SimulatedDisk(Random(1))
     log = new_log(disk, tail_bytes=2000)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -177,3 +180,31 @@ def test_columns_that_records_leave_out_catch_up():
     del values[10]
     expected = [plain(decode_metadata_record(value)[0]) for value in values]
     assert [{name: row[name] for name in expected[0]} for row in found.to_pylist()] == expected
+
+
+STARVED = """
+import resource
+import pyarrow as pa
+from kraftcore.core.typed import RecordColumns
+from kraftcore.core.uuid import Uuid
+from kraftcore.protocol.metadata import encode_metadata_record
+from kraftcore.protocol.records.partition_record import PartitionRecord
+
+decoder = RecordColumns(PartitionRecord)
+values = pa.array([encode_metadata_record(PartitionRecord(directories=[Uuid(bytes(16))] * 1_500_000), 1)])
+rows, failed = decoder.decode(values)
+print(rows.num_rows, failed)
+del rows
+pa.default_memory_pool().release_unused()
+pages = int(open("/proc/self/statm").read().split()[0])
+resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + (16 << 20), resource.RLIM_INFINITY))
+try:
+    print(decoder.decode(values)[1])
+except MemoryError as error:
+    print(error)
+"""
+
+
+def test_no_memory_is_no_damage_of_the_record():
+    done = subprocess.run([sys.executable, "-P", "-c", STARVED], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["1 []", "no room for the columns of PartitionRecord records"]

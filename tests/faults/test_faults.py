@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import socket
+import time
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 import trio
 from faults.abuse import run_siege
 from faults.proxy import Links, Proxy
 from faults.rounds import Broken, Round, run_round
+from programs import output_of
 
 from kraftcore.core.batch import build_batch
 from kraftcore.core.files import OsFiles
@@ -98,7 +102,35 @@ def test_the_proxy_cuts_one_direction_holds_and_resets():
 
 @pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
 def test_an_abused_quorum_goes_on(tls, tmp_path):
-    figures = run_siege(tmp_path, tls=tls, windows=1, window_s=1.0, connections=300, in_flight=8)
-    assert min(figures.abused) > 0
-    assert figures.connections >= 300
-    assert figures.growth_mib < 64
+    found = run_siege(tmp_path, tls=tls, windows=1, window_s=1.0, connections=300, in_flight=8)
+    assert len(found) == 5
+    for figures in found:
+        assert figures.abused > 0
+        assert figures.connections >= (30 if figures.kind == "slow senders" else 300)
+        assert figures.abused_mib - figures.quiet_mib < 64
+
+
+def test_nodes_end_with_whoever_started_them(tmp_path):
+    """SIGKILL leaves no time to end them."""
+    program = f"""
+        from pathlib import Path
+        one = Round(1, Path({str(tmp_path)!r}), 1.0)
+        one.format()
+        for member in one.members:
+            one.start(member)
+        print(*[member.process.pid for member in one.members], flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+    """
+    pids = output_of(__file__, program, status=-9).split()
+    assert len(pids) >= 3
+    for _ in range(2000):
+        if not any(map(lives, pids)):
+            return
+        time.sleep(0.03)
+    raise AssertionError(f"processes {pids} go on without anybody")
+
+
+def lives(pid):
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False

@@ -72,7 +72,9 @@ def ours(capsys: pytest.CaptureFixture[str]) -> Ours:
         ["remove-controller", "--controller-id", "1", "--controller-directory-id", "OBSERVER"],
         ["remove-controller", "-i", "-1", "-d", "VOTER"],
         ["remove-controller", "-i", "1", "-d", "VOTER", "--dry-run"],
+        ["remove-controller", "-i", "-1", "-d", "VOTER", "--dry-run"],
         ["add-controller"],
+        ["add-controller", "--dry-run"],
     ],
     ids=" ".join,
 )
@@ -134,11 +136,32 @@ def test_controller_files_are_read_the_same(lab: KafkaLab, ours: Ours, tmp_path:
         ["upgrade", "--release-version", "4.3", "--feature", "share.version=1"],
         ["upgrade", "--release-version", "9.9"],
         ["upgrade", "--metadata", "4.3", "--dry-run"],
+        ["upgrade", "--metadata", "9.9"],
+        ["upgrade", "--metadata", "4.3", "--feature", "metadata.version=30"],
+        ["upgrade", "--metadata", "4.3", "--release-version", "4.3"],
+        ["upgrade", "--feature", "metadata.version=99"],
+        ["upgrade", "--feature", "=1"],
+        ["upgrade", "--feature", "foo="],
+        ["upgrade", "--feature", "share.version=1", "--feature", "foo.version=1"],
+        ["downgrade"],
+        ["downgrade", "--feature", "foo"],
+        ["downgrade", "--feature", "foo.version=0"],
+        ["downgrade", "--feature", "share.version=-1"],
+        ["downgrade", "--feature", "share.version=2"],
+        ["downgrade", "--feature", "kraft.version=0"],
+        ["downgrade", "--feature", "kraft.version=0", "--unsafe"],
+        ["downgrade", "--feature", "metadata.version=6", "--dry-run"],
+        ["downgrade", "--metadata", "4.2", "--dry-run"],
+        ["downgrade", "--release-version", "9.9"],
         ["downgrade", "--feature", "metadata.version=21"],
         ["downgrade", "--feature", "metadata.version=21", "--unsafe", "--dry-run"],
         ["downgrade", "--feature", "transaction.version=1", "--dry-run"],
         ["downgrade", "--release-version", "4.2", "--dry-run"],
         ["disable", "--feature", "kraft.version"],
+        ["disable", "--feature", "metadata.version"],
+        ["disable", "--feature", "foo.version"],
+        ["disable", "--feature", " "],
+        ["disable", "--feature", "share.version", "--feature", "share.version"],
         ["disable", "--feature", "share.version", "--dry-run"],
         ["disable", "--feature", "share.version", "--unsafe"],
         ["upgrade", "--feature", "share.version=1"],
@@ -149,9 +172,12 @@ def test_features_prints_the_same(lab: KafkaLab, ours: Ours, route: list[str], a
     same(lab.tool("features", *route, *arguments), ours("features", *route, *arguments))
 
 
-@pytest.mark.parametrize("node", [*VOTERS, OBSERVER])
+@pytest.mark.parametrize("node", [*VOTERS, OBSERVER, BROKER])
 def test_features_of_one_node(lab: KafkaLab, ours: Ours, node: int) -> None:
-    command = ["--bootstrap-controller", lab.controllers, "describe", "--node-id", node]
+    where = ["--bootstrap-controller", lab.controllers]
+    if node == BROKER:
+        where = ["--bootstrap-server", lab.nodes[BROKER].address]
+    command = [*where, "describe", "--node-id", node]
     same(lab.tool("features", *command), ours("features", *command))
 
 
@@ -181,11 +207,12 @@ def test_the_wrong_kind_of_node_is_said_the_same(
     same(lab.tool(tool, *command), ours(tool, *command))
 
 
-@pytest.mark.parametrize("tool", ["quorum", "features"])
+@pytest.mark.parametrize("tool", ["quorum", "features", "cluster"])
 def test_an_unreachable_quorum_is_said_the_same(lab: KafkaLab, ours: Ours, tmp_path: Path, tool: str) -> None:
     config = tmp_path / "quick.properties"
     config.write_text("default.api.timeout.ms=300\nrequest.timeout.ms=300\n")
-    command = ["--bootstrap-controller", "127.0.0.1:1", "--command-config", config, "describe"]
+    where = ["--bootstrap-controller", "127.0.0.1:1", "--command-config", config]
+    command = ["list-endpoints", *where] if tool == "cluster" else [*where, "describe"]
     command += ["--status"] if tool == "quorum" else []
     mine = ours(tool, *command)
     same(lab.tool(tool, *command), mine)
@@ -204,6 +231,13 @@ def test_an_unreachable_quorum_is_said_the_same(lab: KafkaLab, ours: Ours, tmp_p
         ("quorum", ["--bootstrap-server", "nonsense", "describe", "--status"]),
         ("features", ["describe"]),
         ("features", ["--bootstrap-server", "a:1", "nothing"]),
+        ("features", ["--bootstrap-server", "a:1"]),
+        ("features", ["--bootstrap-server", "a:1", "--bootstrap-controller", "b:1", "describe"]),
+        ("features", ["--bootstrap-server", "a:1", "describe", "--node-id", "x"]),
+        ("features", ["--bootstrap-server", "nonsense", "describe"]),
+        ("cluster", []),
+        ("cluster", ["cluster-id"]),
+        ("cluster", ["cluster-id", "--bootstrap-server", "a:1", "--bootstrap-controller", "b:1"]),
     ],
 )  # fmt: skip
 def test_bad_flags_have_the_same_exit_status(lab: KafkaLab, ours: Ours, tool: str, arguments: list[str]) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import trio
-from kafka_lab import OURS, KafkaLab, KafkaNode, wait_for
+from kafka_lab import OURS, PATIENCE_S, KafkaLab, KafkaNode, wait_for
 from kafka_tools import KafkaTools
 
 from kraftcore import admin
@@ -39,7 +39,7 @@ def command(lab: KafkaLab, *arguments: str) -> list[str]:
 
 def look(lab: KafkaLab) -> list[dict[str, Any]]:
     """What it would do, without doing it."""
-    done = subprocess.run(command(lab, "--once"), capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command(lab, "--once"), capture_output=True, text=True, check=False, timeout=2 * PATIENCE_S)
     assert done.returncode == 0, done
     (line,) = done.stdout.splitlines()
     found: list[dict[str, Any]] = json.loads(line)["decisions"]
@@ -54,7 +54,7 @@ def flying(lab: KafkaLab, output: Path) -> Iterator[Callable[[], list[dict[str, 
         yield lambda: [json.loads(line) for line in output.read_text().splitlines()]
     finally:
         process.terminate()
-        assert process.wait(20) == 0
+        assert process.wait(PATIENCE_S) == 0
 
 
 @pytest.fixture(params=["kafka", "kraftcore"])

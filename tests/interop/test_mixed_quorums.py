@@ -36,11 +36,11 @@ from kraftcore.storage.snapshots import SnapshotStore
 TOPIC = "__raft_performance_test"
 TOPIC_ID = Uuid((2).to_bytes(16, "big"))
 """TestRaftServer's."""
-RATE = 500  # records/s of a Kafka leader
+RATE = 500  # records/s of a Kafka leader, of RECORD_BYTES each
+RECORD_BYTES = 20
 RECORDS = 300  # "under load": so many are committed while something is looked at
 OBSERVER = 9
-SEGMENT_BYTES = 250_000
-BATCH_BYTES = 200_000  # also when a node that stood still for a moment catches up with its rate
+SEGMENT_BYTES = 250_000  # of ours; a Kafka leader that stood still for 15 s catches up with its rate in one batch
 SNAPSHOT_BYTES = 100_000
 TAIL_BYTES = 1 << 16
 N = TypeVar("N", bound=KafkaNode)
@@ -52,7 +52,7 @@ class PerformanceNode(KafkaNode):
     directory_id = ""
 
     def command(self) -> list[str]:
-        options = ["--throughput", str(RATE), "--record-size", "100"]
+        options = ["--throughput", str(RATE), "--record-size", str(RECORD_BYTES)]
         identity = ["--replica-directory-id", self.directory_id]
         return [*self.lab.java(), "kafka.tools.TestRaftServer", "--config", str(self.config), *identity, *options]
 
@@ -61,6 +61,12 @@ class LoadedNode(KraftcoreNode):
     """tests/support/loaded_node.py."""
 
     stdin = subprocess.PIPE
+    begin = 0
+    """Where the output of this life begins."""
+
+    def start(self) -> KafkaNode:
+        self.begin = self.output.stat().st_size if self.output.exists() else 0
+        return super().start()
 
     def command(self) -> list[str]:
         return [sys.executable, str(ROOT / "tests" / "support" / "loaded_node.py"), str(self.config)]
@@ -73,12 +79,12 @@ class LoadedNode(KraftcoreNode):
 
     @property
     def status(self) -> dict[str, Any]:
-        """The latest; empty before the first."""
+        """The latest; empty before the first of this life."""
         assert self.process is not None
-        assert self.process.poll() is None, self.output.read_text()[-3000:]
+        assert self.process.poll() is None, self.last_words()
         with self.output.open("rb") as output:
-            output.seek(max(0, output.seek(0, os.SEEK_END) - TAIL_BYTES))
-            lines = output.read().split(b"\n")[1:-1]
+            output.seek(max(self.begin, output.seek(0, os.SEEK_END) - TAIL_BYTES))
+            lines = output.read().split(b"\n")[:-1]  # of the first, maybe an end, which is no object
         return next((json.loads(line) for line in reversed(lines) if line.startswith(b"{")), {})
 
     def acknowledged(self) -> dict[int, bytes]:
@@ -105,8 +111,6 @@ class Quorum:
             is_static = kraft_version == 0 and node is not self.observer
             node.write(controller_quorum_voters=static if is_static else None)
             node.write(controller_quorum_bootstrap_servers=None if is_static else servers)
-            node.write(internal_metadata_log_segment_bytes=SEGMENT_BYTES)
-            node.write(internal_metadata_max_batch_size_in_bytes=BATCH_BYTES)
             node.folder.mkdir()
         for node in [*self.ours, self.observer]:
             node.write(
@@ -118,6 +122,7 @@ class Quorum:
                 # kraft.version 0 every follower sends one.
                 kraftcore_fast_failover="true" if kraft_version else "false",
                 kraftcore_cleaning_period_ms=300,
+                internal_metadata_log_segment_bytes=SEGMENT_BYTES,
                 metadata_log_max_record_bytes_between_snapshots=SNAPSHOT_BYTES,
                 metadata_max_retention_bytes=SEGMENT_BYTES,
                 internal_metadata_delete_delay_millis=0,

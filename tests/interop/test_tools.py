@@ -87,6 +87,10 @@ def test_what_describe_prints(lab: KafkaLab, route: list[str]) -> None:
         ["describe", "--status"],
         ["describe", "--replication"],
         ["describe", "--replication", "--human-readable"],
+        ["describe"],
+        ["describe", "--status", "--replication"],
+        ["describe", "--status", "--human-readable"],
+        ["add-controller"],
         ["remove-controller", "-i", "9", "-d", "VOTER"],
         ["remove-controller", "-i", "1", "-d", "OBSERVER"],
         ["remove-controller", "-i", "-1", "-d", "VOTER"],
@@ -113,6 +117,16 @@ def test_add_controller_prints_the_same(
     [
         ["describe"],
         ["describe", "--node-id", "2"],
+        ["describe", "--node-id", "-3"],
+        ["upgrade"],
+        ["upgrade", "--release-version", "9.9"],
+        ["upgrade", "--metadata", "4.3"],
+        ["upgrade", "--feature", "foo=x"],
+        ["downgrade"],
+        ["downgrade", "--feature", "foo.version=0"],
+        ["disable"],
+        ["disable", "--feature", "foo.version"],
+        ["disable", "--feature", "metadata.version", "--unsafe"],
         ["upgrade", "--feature", "kraft.version=2"],
         ["upgrade", "--feature", "kraft.version=1"],
         ["upgrade", "--feature", "kraft.version=1", "--dry-run"],
@@ -132,6 +146,18 @@ def test_features_prints_the_same(lab: KafkaLab, ours: Ours, route: list[str], a
     same(lab.tool("features", *route, *arguments), ours("features", *route, *arguments))
 
 
+def test_features_of_an_observer_print_the_same(lab: KafkaLab, ours: Ours) -> None:
+    """Of nodes that do not vote the leader knows, as long as the log is not cluster metadata."""
+    leader = lab.nodes[describe(lab).leader_id]
+    command = ["--bootstrap-controller", leader.address, "describe", "--node-id", OBSERVER]
+    same(succeeded(lab.tool("features", *command)), ours("features", *command))
+
+
+def test_fenced_brokers_are_refused_the_same(lab: KafkaLab, ours: Ours, route: list[str]) -> None:
+    command = ["list-endpoints", "--include-fenced-brokers", *route]
+    same(lab.tool("cluster", *command), ours("cluster", *command))
+
+
 @pytest.mark.parametrize("arguments", [["cluster-id"], ["list-endpoints"]])
 def test_cluster_prints_the_same(lab: KafkaLab, ours: Ours, route: list[str], arguments: list[str]) -> None:
     theirs = succeeded(lab.tool("cluster", *arguments, *route))
@@ -140,9 +166,20 @@ def test_cluster_prints_the_same(lab: KafkaLab, ours: Ours, route: list[str], ar
     assert all(each in theirs.out for each in wanted)
 
 
-def test_the_wrong_kind_of_node_is_said_the_same(lab: KafkaLab, ours: Ours) -> None:
-    command = ["--bootstrap-server", lab.nodes[1].address, "describe", "--status"]
-    same(lab.tool("quorum", *command), ours("quorum", *command))
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("quorum", ["describe", "--status"]),
+        ("features", ["describe"]),
+        ("features", ["upgrade", "--feature", "kraft.version=1"]),
+        ("cluster", ["cluster-id"]),
+        ("cluster", ["list-endpoints"]),
+    ],
+)
+def test_the_wrong_kind_of_node_is_said_the_same(lab: KafkaLab, ours: Ours, tool: str, arguments: list[str]) -> None:
+    where = ["--bootstrap-server", lab.nodes[1].address]
+    command = [*arguments, *where] if tool == "cluster" else [*where, *arguments]
+    same(lab.tool(tool, *command), ours(tool, *command))
 
 
 def test_a_voter_comes_and_goes_by_either_tool(lab: KafkaLab, ours: Ours, route: list[str]) -> None:

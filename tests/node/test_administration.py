@@ -186,6 +186,40 @@ def test_the_wrong_endpoint_type_is_refused_as_by_kafka():
     run(main)
 
 
+def test_controllers_are_listed_with_what_they_advertise_for_the_listener_that_was_asked():
+    """As Kafka does: what is bound may mean nothing to the asker, and another listener may speak TLS."""
+
+    async def main():
+        lab = Lab(**QUICK)
+        listeners = ["CONTROLLER://n1:9093", "OUTSIDE://n1:9095"]
+        told = ["OUTSIDE://gate:19095"]
+        async with lab.node(1, listeners=listeners, advertised_listeners=told) as node, lab.node(2) as other:
+            await node.wait_leader()
+            await other.wait_leader()
+            found = {}
+            for asker, port in ((node, 9093), (node, 9095), (other, 9093)):
+                request = DescribeClusterRequest(endpoint_type=2)
+                response = await other.ask(f"n{asker.key.id}", port, request, 1000)
+                found[asker.key.id, port] = [(each.broker_id, each.host, each.port) for each in response.brokers]
+            assert found[1, 9095] == [(1, "gate", 19095)]
+            assert (1, "n1", 9093) in found[1, 9093] and (1, "n1", 9093) in found[2, 9093]
+            assert (2, "n2", 9093) in found[2, 9093]
+
+    run(main)
+
+
+def test_an_observer_lists_what_it_advertises_for_itself():
+    async def main():
+        lab = Lab(auto_join=False, **QUICK)
+        async with lab.node(1), lab.node(2, advertised_listeners=["CONTROLLER://gate:19093"]) as observer:
+            await observer.wait_leader()
+            response = await observer.ask("n2", 9093, DescribeClusterRequest(endpoint_type=2), 1000)
+            found = [(each.broker_id, each.host, each.port) for each in response.brokers]
+            assert found == [(1, "n1", 9093), (2, "gate", 19093)]
+
+    run(main)
+
+
 def test_a_plugin_may_know_better():
     """A metadata controller answers for its own cluster."""
 

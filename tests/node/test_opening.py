@@ -1,10 +1,13 @@
-"""Requests that come before a node is there, and after."""
+"""Requests that come before a node is there, and after, and such as are none."""
 
 from __future__ import annotations
 
 from typing import Any, cast
 
+from nodes import Lab, run
+
 from kraftcore.node import opening
+from kraftcore.node.events import Noted
 from kraftcore.node.node import Node
 from kraftcore.transports.base import Origin
 
@@ -33,3 +36,30 @@ def test_early_requests_wait_and_late_ones_break_the_connection(monkeypatch):
     gate.serve(b"5", ORIGIN, broken.append)
     assert broken == [b"3", None]
     assert node.served == [b"1", b"2", b"4"]
+
+
+def test_late_requests_of_a_transport_that_ends_with_its_node_go_nowhere():
+    """Its connections break anyway, and a log line that blames the peer would be wrong."""
+    gate, node, broken = opening._Gate(closes_with_node=True), FakeNode(), []
+    gate.open(cast(Node, node))
+    gate.close()
+    gate.serve(b"1", ORIGIN, broken.append)
+    assert broken == node.served == []
+
+
+def test_a_flood_of_nonsense_leaves_a_few_lines(caplog):
+    """A disk full of log lines would stop the node, too."""
+
+    async def main():
+        lab = Lab()
+        async with lab.node(1) as node:
+            await node.wait_leader()
+            events, replies = node.events(Noted), []
+            for number in range(200):
+                node.inbox.serve(b"\x7f" * 12, Origin("CONTROLLER", f"10.0.0.{number}:9"), replies.append)
+            assert replies == [None] * 200
+            events.close()
+            assert len([event async for event in events]) == 5
+
+    run(main)
+    assert caplog.text.count("cannot be read") == 5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -15,7 +16,7 @@ from kraftcore import observe
 from kraftcore.admin import Timing
 from kraftcore.core.batch import RecordBatch
 from kraftcore.core.simdisk import SimulatedDisk
-from kraftcore.errors import CorruptDataError, LocalError, LockedError, NodeStoppedError, UnreachableError
+from kraftcore.errors import CorruptDataError, LocalError, LockedError, NodeStoppedError, StorageError, UnreachableError
 from kraftcore.node import Node
 from kraftcore.observer import Observer, Snapshot
 from kraftcore.storage.meta_properties import MetaProperties, write_meta_properties
@@ -301,6 +302,17 @@ def test_readers_are_told_when_the_observer_ends():
                 nursery.start_soon(read, observer)
                 await observer.caught_up()
         assert ends == ["the observer stopped: it was closed"]
+
+    run(main)
+
+
+def test_a_machine_without_room_for_a_temporary_mirror_says_so(monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", "/nowhere")
+
+    async def main():
+        with pytest.raises(StorageError, match="/nowhere"):
+            async with observe(["n1:9093"], transport=Lab().network.transport("watcher")):
+                pass
 
     run(main)
 

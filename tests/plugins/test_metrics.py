@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
+import threading
 import urllib.request
 from contextlib import suppress
 from math import isnan
@@ -18,7 +20,7 @@ from trio.testing import MockClock
 
 from kraftcore.config import NodeConfig
 from kraftcore.config.errors import ConfigError
-from kraftcore.errors import KraftError, LocalError
+from kraftcore.errors import KraftError, LocalError, TransportError
 from kraftcore.node.plugin import load_plugins
 from kraftcore.plugins.metrics import Metrics
 from kraftcore.plugins.metrics.latency import WINDOW_S, Latency
@@ -230,14 +232,91 @@ def test_a_port_in_use_hurts_nobody(caplog):
             taken = Metrics(listen="{}:{}".format(*first.address))
             async with Cluster(1, Values, plugins=lambda: [taken]) as other:
                 node = await other.wait_leader()
-                while "cannot listen" not in caplog.text:
-                    await trio.sleep(0.01)
+                for _ in range(2):
+                    with trio.fail_after(20), pytest.raises(TransportError, match="cannot listen"):
+                        await taken.ready.wait()
+                assert "cannot listen" in caplog.text
+                assert not taken.ready.is_set() and taken.address is None
                 await node.append(b"x")
         with pytest.raises(OSError, match="refused"):
             await scrape(first)
 
     with caplog.at_level(logging.ERROR, "kraftcore.node"):
         in_real_time(main)
+
+
+def test_a_registry_that_has_another_nodes_metrics_is_an_error():
+    class Full:
+        def register(self, collector):
+            raise ValueError("Duplicated timeseries")
+
+    async def main():
+        metrics = Metrics(listen=None, registry=Full())
+        async with Cluster(1, Values, plugins=lambda: [metrics]) as cluster:
+            node = await cluster.wait_leader()
+            with trio.fail_after(20), pytest.raises(ValueError, match="Duplicated"):
+                await metrics.ready.wait()
+            await node.append(b"x")
+
+    in_real_time(main)
+
+
+def test_other_threads_collect_whatever_runs_in_them():
+    async def main():
+        metrics = Metrics(listen=None)
+        async with Cluster(1, Values, plugins=lambda: [metrics]) as cluster:
+            node = await cluster.wait_leader()
+            await metrics.ready.wait()
+
+            async def collect():
+                return generate_latest(metrics.registry).decode()
+
+            for run in (trio.run, lambda function: asyncio.run(function())):
+                page = Page(await trio.to_thread.run_sync(run, collect))
+                assert page.raft("current-leader") in (-1, 1)
+            await node.append(b"x")
+            page = Page(await trio.to_thread.run_sync(lambda: generate_latest(metrics.registry).decode()))
+            assert page.raft("high-watermark") == node.status().log_end_offset, "no loop in the way: as it is now"
+            with trio.fail_after(20):  # what loops get follows
+                while (
+                    Page(await trio.to_thread.run_sync(trio.run, collect)).raft("high-watermark") != node.high_watermark
+                ):
+                    await trio.sleep(0.1)
+        assert await trio.to_thread.run_sync(trio.run, collect) == "", "nothing after the end"
+
+    in_real_time(main)
+
+
+def test_nodes_on_two_loops_may_collect_each_others():
+    """Each would wait for the other's loop, which waits for this one."""
+    made, nodes, problems = {}, {}, []
+    both = threading.Barrier(2)
+
+    async def main(number):
+        made[number] = Metrics(listen=None)
+        async with Cluster(1, Values, plugins=lambda: [made[number]]) as cluster:
+            nodes[number] = await cluster.wait_leader()
+            await made[number].ready.wait()
+            await trio.to_thread.run_sync(both.wait, 30)
+            for _ in range(20):
+                assert Page(generate_latest(made[1 - number].registry).decode()).raft("number-of-voters") == 1
+                await trio.lowlevel.checkpoint()
+            await trio.to_thread.run_sync(both.wait, 30)
+
+    def thread(number):
+        try:
+            trio.run(main, number)
+        except BaseException as error:
+            problems.append(error)
+            both.abort()
+
+    threads = [threading.Thread(target=thread, args=(number,), daemon=True) for number in range(2)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join(60)
+    assert not any(each.is_alive() for each in threads)
+    assert problems == []
 
 
 def test_clients_that_send_nothing_or_nonsense_hurt_nobody():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from pathlib import Path
 
 import pytest
@@ -18,9 +20,10 @@ from spark_parts import LIMIT_S, SMALL, batches_of, copy_as
 
 from kraftcore.core.batch import build_batch
 from kraftcore.core.files import OsFiles
-from kraftcore.errors import CorruptDataError, LocalError, LockedError
+from kraftcore.errors import CorruptDataError, LocalError, LockedError, MissingDependencyError, StorageError
 from kraftcore.plugins import spark as kraft
 from kraftcore.plugins.spark import gold
+from kraftcore.plugins.spark.pipeline import Starts, worker_error
 from kraftcore.plugins.spark.tables import Tables
 from kraftcore.protocol.metadata import encode_metadata_record
 from kraftcore.protocol.records.config_record import ConfigRecord
@@ -226,6 +229,75 @@ def wait_for(condition, failed):
         assert not failed
         assert time.monotonic() < limit
         time.sleep(0.1)
+
+
+def test_a_stream_is_given_up_only_when_it_fails_again_and_again_without_doing_anything():
+    slow, other = RuntimeError("Python worker failed to connect back."), RuntimeError("disk full")
+    starts = Starts(3)
+    for finished in (4, 4, 5, 5, 6, 6, 7, 7):  # weeks of it
+        starts.failed(slow, finished)
+    with pytest.raises(RuntimeError, match="connect back"):
+        starts.failed(slow, 7)
+    with pytest.raises(RuntimeError, match="disk full"):
+        Starts(3).failed(other, 3)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        StorageError(errno.EIO, "Input/output error", "/backup/it's here/00000000000000000000.log"),
+        StorageError(errno.EACCES, "Permission denied", "/backup/c1"),
+        CorruptDataError("checksum differs", position=61, path="/backup/c1/00000000000000000000.log"),
+        LocalError("/backup/absent: there is no such file or folder"),
+        MissingDependencyError("zstd batches need zstandard"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_an_error_in_a_worker_is_the_same_error_here(error):
+    lines = "".join(traceback.format_exception(error))
+    found = worker_error(RuntimeError(f"[PYTHON_DATA_SOURCE_ERROR] Failed to plan:\n{lines}\n\tat org.apache.spark"))
+    assert (type(found), str(found)) == (type(error), str(error))
+    if isinstance(error, StorageError):
+        assert (found.errno, found.filename) == (error.errno, error.filename)
+
+
+@pytest.fixture
+def mounted(session, tmp_path):
+    """A file system that pyarrow does not know and Hadoop does."""
+    settings = session.sparkContext._jsc.hadoopConfiguration()
+    settings.set("fs.viewfs.mounttable.backup.link./data", f"file://{tmp_path}")
+    yield "viewfs://backup/data"
+    settings.unset("fs.viewfs.mounttable.backup.link./data")
+
+
+def test_tables_may_lie_where_only_spark_reaches(session, growing, mounted, tmp_path):
+    node, data, _ = growing
+    tables = f"{mounted}/tables"
+    (node / SEGMENT).write_bytes(data)
+    end = batches_of(data)[-1].last_offset + 1
+    result = kraft.run(session, [tmp_path / "in"], tables)
+    assert result.clusters == ("growing",)
+    assert sorted(offsets(session, tables)) == [(3, offset) for offset in range(end)]
+    kept = batches_of(data)[-3]
+    (node / SEGMENT).write_bytes(data[: kept.position])
+    kraft.run(session, [tmp_path / "in"], tables)
+    assert log_end(session, tables) == kept.base_offset
+    folder = Tables(session, tables).folder
+    assert folder.files("_checkpoints/bronze_records/commits")
+    assert Tables(session, tables).last_commit("bronze_records") == Tables(session, tmp_path / "tables").last_commit(
+        "bronze_records"
+    )
+    names = set(folder.files("gold_divergence"))
+    assert names == set(Tables(session, tmp_path / "tables").folder.files("gold_divergence"))
+    for name in names:
+        folder.delete(f"gold_divergence/{name}")
+    assert not list((tmp_path / "tables/gold_divergence").glob("**/*.parquet"))
+
+
+def test_tables_where_spark_has_no_file_system_are_refused(session):
+    for path in ("nosuch://place/tables", "s3a://bucket/tables"):
+        with pytest.raises(LocalError, match=f"{path}: Spark has no file system for it"):
+            kraft.run(session, [NODE], path)
 
 
 def test_what_a_run_refuses(session, tmp_path):

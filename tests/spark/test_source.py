@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
@@ -16,11 +18,13 @@ from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, In, LessThan
 from spark_parts import batches_of, without_java
 
 import pyspark_kraft
-from kraftcore.core.batch import build_batch
+from kraftcore.core.batch import build_batch, build_records_batch, stamp_batch
 from kraftcore.core.crc32c import crc32c
 from kraftcore.errors import CorruptDataError, LocalError
+from kraftcore.plugins import spark as kraft
 from kraftcore.plugins.spark.source import FilteringReader, KraftDataSource, Settings
 from kraftcore.plugins.spark.stores import Source
+from kraftcore.protocol.control import leader_change
 from kraftcore.protocol.metadata import encode_metadata_record
 from kraftcore.protocol.records.no_op_record import NoOpRecord
 
@@ -247,6 +251,42 @@ def test_what_nodes_remember_of_clients_is_no_record_of_a_snapshot(tmp_path):
     assert [row["offset"] for row in direct(path)[0]] == [0]
     assert direct(path, view="errors")[0] == []
     assert [row["producer_id"] for row in direct(path, view="batches")[0]] == [-1, 7]
+
+
+def test_all_types_are_read_in_one_pass_without_spark():
+    found = {}
+    for kind, batch in kraft.read_typed([C1], time_from="0"):
+        for row in batch.to_pylist():
+            if row["source"] == "log":
+                found[row["offset"]] = kind.name
+            if kind.view == "partition_change":
+                assert row["topic_id"]
+    assert found == {one.offset: one.type for one in printed_log(C1)}
+    (only,) = {kind.view for kind, _ in kraft.read_typed([str(C1)], types="topic", offset_to="500")}
+    assert only == "topic"
+    code = f"""
+import sys
+from kraftcore.plugins import spark
+print(len(list(spark.read_typed([{str(C1)!r}]))) > 0, "pyspark" in sys.modules)
+"""
+    assert subprocess.check_output([sys.executable, "-P", "-c", code], text=True).split() == ["True", "False"]
+    for options, words in (({"errors": "no"}, "errors='no'"), ({"ofset_from": "1"}, "unknown filter 'ofset_from'")):
+        with pytest.raises(LocalError, match=words):
+            next(kraft.read_typed([C1], **options))
+
+
+def test_an_applications_records_are_no_damaged_metadata(tmp_path):
+    for folder, value in (("ours", b"an order"), ("kafkas", encode_metadata_record(NoOpRecord(), 0))):
+        log = tmp_path / folder / LOG.name  # kraftcore's logs have this name too, unless another is given
+        log.mkdir(parents=True)
+        leader = build_records_batch([leader_change(1, (1,), (1,))], timestamp_ms=1, control=True)
+        stamp_batch(leader, 0, 1)
+        odd = build_batch([b"\x07 odd"], timestamp_ms=1, base_offset=2, leader_epoch=1)
+        first = build_batch([value], timestamp_ms=1, base_offset=1, leader_epoch=1)
+        (log / f"{0:020}.log").write_bytes(bytes(leader) + bytes(first))
+        (log / f"{2:020}.log").write_bytes(bytes(odd))
+    assert direct(tmp_path / "ours", view="errors")[0] == []
+    assert [row["offset"] for row in direct(tmp_path / "kafkas", view="errors")[0]] == [2]
 
 
 def test_what_cannot_be_read_is_told_before_any_task_runs(session, tmp_path):

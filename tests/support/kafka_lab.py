@@ -9,6 +9,7 @@ with KafkaLab(kafka, tmp_path) as lab:
 from __future__ import annotations
 
 import base64
+import fcntl
 import itertools
 import json
 import os
@@ -17,10 +18,11 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -44,6 +46,7 @@ OURS = [sys.executable, "-P", "-c", "import sys; from kraftcore.cli import main;
 HOST = "127.0.0.1"
 JVM = ["java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xss512k"]
 PATIENCE_S = 60
+ERROR_LINES, LAST_LINES, LINE_CHARACTERS = 20, 30, 400  # of a node's log, in a failure
 QUICK = admin.Timing(call_timeout_ms=2000)
 LOG4J = """\
 rootLogger.level=INFO
@@ -72,16 +75,38 @@ class ToolResult:
         return f"exit status {self.status}\n{self.out}\n{self.err}"
 
 
+class NodeDiedError(AssertionError):
+    """A node of an open lab ended by itself."""
+
+
 def wait_for(what: str, condition: Callable[[], T | None], *, timeout_s: float = PATIENCE_S) -> T:
-    """Poll until a condition gives something true, and return that."""
+    """Poll until a condition gives something true, and return that.
+
+    Raises:
+        NodeDiedError: a node ended by itself meanwhile.
+        TimeoutError: with the ends of all nodes' logs.
+    """
     end = time.monotonic() + timeout_s
     while True:
         found = condition()
         if found:
             return found
+        check_alive(what)
         if time.monotonic() > end:
-            raise TimeoutError(f"waited {timeout_s} s for {what}; last: {found!r}")
+            raise TimeoutError(f"waited {timeout_s} s for {what}; last: {found!r}\n{last_words(_labs)}")
         time.sleep(0.1)
+
+
+def check_alive(during: str) -> None:
+    """Raise if a node of an open lab ended by itself."""
+    for node in (node for lab in _labs for node in lab.nodes.values()):
+        if node.process is not None and node.process.poll() is not None:
+            raise NodeDiedError(f"waiting for {during}: {node.last_words()}")
+
+
+def last_words(labs: Iterable[KafkaLab]) -> str:
+    """The ends of the logs of all nodes that were started."""
+    return "\n".join(node.last_words() for lab in labs for node in lab.nodes.values() if node.output.exists())
 
 
 def new_uuid() -> str:
@@ -92,12 +117,19 @@ def new_uuid() -> str:
             return text
 
 
+_labs: list[KafkaLab] = []  # that are open
 # Below the ports that outgoing connections get: a node that is restarted finds its port free.
 _ports = itertools.islice(itertools.cycle(range(20_000, 30_000)), 100 * (os.getpid() % 100), None)
+_ports_file = os.open(f"{tempfile.gettempdir()}/kraftcore-test-ports-{os.getuid()}", os.O_RDWR | os.O_CREAT, 0o600)
 
 
 def free_port() -> int:
+    """A port that nobody listens on and no other test process was given: record locks on a common file, one a port."""
     for port in _ports:
+        try:
+            fcntl.lockf(_ports_file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+        except OSError:
+            continue
         with socket.socket() as listener:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
@@ -169,26 +201,38 @@ class KafkaNode:
         return self
 
     def wait_listening(self) -> KafkaNode:
-        def up() -> bool:
-            assert self.process is not None
-            assert self.process.poll() is None, f"{self.name} exited:\n{self.output.read_text()[-3000:]}"
-            return is_listening(self.port)
-
-        wait_for(f"{self.name} to listen", up)
+        wait_for(f"{self.name} to listen", lambda: is_listening(self.port))
         return self
 
+    def last_words(self) -> str:
+        """How it is, with the errors in its log and the log's end."""
+        status = None if self.process is None else self.process.poll()
+        state = "was stopped" if self.process is None else "runs" if status is None else f"ended with status {status}"
+        lines = [line[:LINE_CHARACTERS] for line in self.output.read_text(errors="replace").splitlines()]
+        errors = [line for line in lines[:-LAST_LINES] if re.search(r"] (ERROR|FATAL) |^\S*(Error|Exception): ", line)]
+        return "\n".join([f"--- {self.name} {state}:", *errors[-ERROR_LINES:], "...", *lines[-LAST_LINES:]])
+
     def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
+        """End it.
+
+        Raises:
+            TimeoutError: it did not end; then it is killed.
+        """
         if self.process is None:
             return
         self.process.send_signal(how)
+        late = None
         try:
-            self.process.wait(20)
+            self.process.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:
+            late = TimeoutError(f"{how.name} did not end within {PATIENCE_S} s: {self.last_words()}")
             self.process.kill()
             self.process.wait()
         if self.process.stdin is not None:
             self.process.stdin.close()
         self.process = None
+        if late is not None:
+            raise late
 
     def kill(self) -> None:
         self.stop(signal.SIGKILL)
@@ -218,7 +262,7 @@ class KraftcoreNode(KafkaNode):
 
 
 class KafkaLab:
-    """Kafka nodes of one cluster; all are killed at the end."""
+    """Kafka nodes of one cluster; all are killed at the end. What fails meanwhile says how the nodes were."""
 
     def __init__(self, kafka: KafkaTools, folder: Path) -> None:
         self.folder = folder
@@ -231,18 +275,26 @@ class KafkaLab:
         self._tools: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> KafkaLab:
+        _labs.append(self)
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        _labs.remove(self)
+        if isinstance(error, Exception) and not isinstance(error, NodeDiedError | TimeoutError):
+            error.add_note(last_words([self]))
         self.close()
 
     def close(self) -> None:
         """Kill everything that was started."""
         for node in self.nodes.values():
             node.kill()
+        self._end_tools()
+
+    def _end_tools(self) -> None:
         if self._tools is not None:
             self._tools.kill()
             self._tools.communicate()
+            self._tools = None
 
     def java(self, heap: str = "256m") -> list[str]:
         """What runs a class of Kafka's that stays, up to the class."""
@@ -319,7 +371,7 @@ class KafkaLab:
             return None
 
     def tool(self, name: str, *arguments: object) -> ToolResult:
-        """Run one of Kafka's tools; all of them share a JVM."""
+        """Run one of Kafka's tools; all of them share a JVM, but for calls that end it: those get one of their own."""
         if self._tools is None:
             command = [*JVM, "-Xmx256m", "-Dlog4j2.level=OFF", "-cp", self.class_path, "ToolServer"]
             self._tools = subprocess.Popen(
@@ -334,7 +386,11 @@ class KafkaLab:
             process.stdin.write("\t".join([TOOLS[name], *map(str, arguments)]).encode() + b"\n")
             process.stdin.flush()
             head = process.stdout.readline().split()
-            assert len(head) == 3, f"{name} {arguments} ended the JVM"
+            if len(head) != 3:
+                self._end_tools()
+                command = [*JVM, "-Dlog4j2.level=OFF", "-cp", self.class_path, TOOLS[name], *map(str, arguments)]
+                done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=2 * PATIENCE_S)
+                return ToolResult(done.returncode, done.stdout, done.stderr)
             out, err = (process.stdout.read(int(size)).decode() for size in head[1:])
         finally:
             watchdog.cancel()

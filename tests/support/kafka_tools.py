@@ -18,7 +18,7 @@ INTEROP = ROOT / "tests" / "interop"
 CACHE = Path(os.environ.get("KRAFTCORE_CACHE") or ROOT / ".cache") / "interop"
 COPY_JARS = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 RESOLVE_TIMEOUT_S = 400
-RUN_TIMEOUT_S = 60
+RUN_TIMEOUT_S = 120
 
 
 class KafkaMissingError(Exception):

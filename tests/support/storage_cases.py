@@ -17,6 +17,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from kafka_tools import RUN_TIMEOUT_S
+
 from kraftcore.core.batch import iter_batches
 from kraftcore.protocol.control import decode_control_record
 from kraftcore.protocol.data.snapshot_header_record import SnapshotHeaderRecord
@@ -231,7 +233,7 @@ def run_kafka(java: list[str], base: Path) -> list[tuple[Run, Said]]:
     lines = base / "runs"
     lines.write_text("".join("\t".join(run.arguments) + "\n" for run in runs))
     done = subprocess.run(
-        [*java, "StorageRuns", str(lines)], cwd=base, capture_output=True, text=True, check=True, timeout=60
+        [*java, "StorageRuns", str(lines)], cwd=base, capture_output=True, text=True, check=True, timeout=RUN_TIMEOUT_S
     )
     lines.unlink()
     said = []

@@ -11,8 +11,10 @@ import trio
 from machines import Faulty, Values
 
 from kraftcore.errors import KraftError, LocalError, NodeStoppedError, NotLeaderError, OutcomeUnknownError
+from kraftcore.node.plugin import Plugin
 from kraftcore.testing import Cluster
 from kraftcore.testing.comparison import differing_logs
+from kraftcore.transports.memory.network import MemoryTransport
 
 
 def test_followers_apply_what_the_leader_appended(kraft_run, kraft_cluster):
@@ -144,6 +146,43 @@ def test_a_failing_state_machine_fails_the_test(kraft_run):
     with pytest.raises(NodeStoppedError) as caught:
         kraft_run(main)
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+@pytest.mark.parametrize("raised", [KeyboardInterrupt, pytest.fail.Exception])
+def test_what_a_plugin_raises_and_no_node_survives_comes_out_as_it_is(kraft_run, raised):
+    class Raising(Plugin):
+        name = "raising"
+
+        async def run(self, node):
+            await node.wait_leader()
+            if node.key.id == 2:
+                raise raised("mine")
+
+    async def main():
+        async with Cluster(3, Values, plugins=lambda: [Raising()]):
+            await trio.sleep_forever()
+
+    with pytest.raises(raised, match="mine"):
+        kraft_run(main)
+
+
+def test_what_a_network_raises_comes_out_as_it_is(kraft_run):
+    class Raising(MemoryTransport):
+        async def __aexit__(self, *raised):
+            try:
+                await super().__aexit__(*raised)
+            finally:
+                raise ZeroDivisionError("mine")
+
+    async def main():
+        cluster = Cluster(3, Values)
+        cluster.network.transport = lambda name: Raising(cluster.network, name)
+        async with cluster:
+            await cluster.stop(await cluster.wait_leader())
+            await trio.sleep_forever()
+
+    with pytest.raises(ZeroDivisionError, match="mine"):
+        kraft_run(main)
 
 
 def test_an_expected_failure_is_forgotten(kraft_run):

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal  # noqa: F401  # for programs that import this
-import subprocess
-import sys
 import threading
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 import pytest
 import trio
 from nodes import Lab, Values
+from programs import output_of
 
 from kraftcore import aio
 from kraftcore.errors import LocalError, LockedError, NodeStoppedError, NotLeaderError, OverloadedError
@@ -339,7 +336,8 @@ def test_a_node_belongs_to_its_loop():
 
 
 def test_a_loop_that_was_closed_with_a_node_on_it_is_named(tmp_path):
-    said = python(
+    said = output_of(
+        __file__,
         """
         loop = asyncio.new_event_loop()
         manager = opened(Lab())
@@ -353,14 +351,15 @@ def test_a_loop_that_was_closed_with_a_node_on_it_is_named(tmp_path):
         except LocalError as error:
             print(error)
         os._exit(0)  # not the interpreter's end: what it complains about is trio's to say
-        """
+        """,
     )
     assert "left, or closed, with nodes still open" in said
 
 
 @pytest.mark.parametrize("runner", ["asyncio.run(main())", "asyncio.new_event_loop().run_until_complete(main())"])
 def test_an_interrupt_closes_the_node(runner):
-    said = python(
+    said = output_of(
+        __file__,
         f"""
         async def main():
             try:
@@ -374,16 +373,6 @@ def test_an_interrupt_closes_the_node(runner):
             {runner}
         except KeyboardInterrupt:
             print("interrupted")
-        """
+        """,
     )
     assert said == "closed True\ninterrupted\n"
-
-
-def python(program: str) -> str:
-    """Run a program that may use the names of this module."""
-    head = f"import sys; sys.path[:0] = {[os.path.dirname(__file__), os.path.dirname(sys.modules['nodes'].__file__)]!r}"
-    lines = [line.removeprefix(" " * 8) for line in program.splitlines()]
-    text = "\n".join([head, "from test_aio import *", "from test_aio import opened", *lines])
-    done = subprocess.run([sys.executable, "-P", "-c", text], capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from concurrent.futures import CancelledError, ThreadPoolExecutor
@@ -13,6 +11,7 @@ from concurrent.futures import CancelledError, ThreadPoolExecutor
 import pytest
 import trio
 from nodes import Lab, Values
+from programs import output_of
 
 from kraftcore import blocking
 from kraftcore.errors import LocalError, NodeStoppedError, OverloadedError
@@ -252,17 +251,18 @@ def test_a_forked_process_is_told():
     ],
 )
 def test_programs_end(ending, said):
-    assert (
-        program(f"with opened(Lab()) as node:\n  node.wait_leader()\n  try: {ending}\n  finally: print('left')") == said
-    )
+    text = f"with opened(Lab()) as node:\n  node.wait_leader()\n  try: {ending}\n  finally: print('left')"
+    assert output_of(__file__, text, status=None) == said
 
 
 def test_a_program_that_never_leaves_the_block_ends_all_the_same():
-    assert program("manager = opened(Lab()); manager.__enter__().wait_leader(); print('end')") == "end\n"
+    text = "manager = opened(Lab()); manager.__enter__().wait_leader(); print('end')"
+    assert output_of(__file__, text, status=None) == "end\n"
 
 
 def test_an_impatient_interrupt_cuts_the_orderly_end_short():
-    said = program(
+    said = output_of(
+        __file__,
         """
 from kraftcore.node.plugin import Plugin
 class Stubborn(Plugin):
@@ -279,15 +279,7 @@ try:
         pass
 except KeyboardInterrupt:
     print("interrupted")
-"""
+""",
+        status=None,
     )
     assert said == "interrupted\n"
-
-
-def program(text: str) -> str:
-    """What a program that may use the names of this module prints; however it ends, it must end."""
-    head = f"import sys; sys.path[:0] = {[os.path.dirname(__file__), os.path.dirname(sys.modules['nodes'].__file__)]!r}"
-    text = f"{head}\nfrom test_blocking import *\nfrom test_blocking import opened\n{text}\n"
-    done = subprocess.run([sys.executable, "-P", "-c", text], capture_output=True, text=True, timeout=120, check=False)
-    assert "Fatal" not in done.stderr
-    return done.stdout

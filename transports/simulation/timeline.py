@@ -172,7 +172,7 @@ class Timeline:
         ]
         if self.samples.get(number):
             now, value = self.samples[number][-1]
-            parts.append(_text(left + now * scale + 3, y + 4, str(value), 10, "#444"))
+            parts.append(_text(left + now * scale + 8, y + 4, str(value), 10, "#444"))  # clear of a mark below it
         return parts
 
 
@@ -186,7 +186,9 @@ def _legend(left: int, y: int) -> list[str]:
         parts += [f'<path d="M{x + 6:.1f},{y + 2} l4,7 h-8 z" fill="{colour}"/>', _text(x + 16, y + 10, name, 11)]
         x += 86
     parts += [_rect(x, y, 12, 12, CUT_COLOUR), _text(x + 16, y + 10, "links cut", 11)]
-    parts += [_line(x + 90, y + 1, y + 11, "#444"), _text(x + 96, y + 10, "high watermark", 11)]
+    x += 86
+    parts.append(f'<path d="M{x:.1f},{y + 9} h6 v-5 h8" fill="none" stroke="#444" stroke-width="1"/>')
+    parts.append(_text(x + 18, y + 10, "high watermark", 11))
     return parts
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import socket
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeAlias
@@ -119,7 +120,7 @@ async def _connect(target: Target) -> socket.socket:
         if code == 0 and sock.getsockname() == sock.getpeername():
             code = errno.ECONNREFUSED  # the kernel picked that very port as ours and connected us to ourselves
         if code:
-            raise OSError(code, errno.errorcode.get(code, "?") + f" from {address[0]} port {address[1]}")
+            raise OSError(code, f"{os.strerror(code)} at {address[0]} port {address[1]}")
     except BaseException:
         sock.close()
         raise

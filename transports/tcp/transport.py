@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import ExitStack
 from math import inf
 from struct import Struct
@@ -13,9 +14,9 @@ import trio
 from kraftcore.errors import LocalError
 from kraftcore.protocol.failure import Failure
 from kraftcore.transports.base import Address, Answer, Parts, Serve
+from kraftcore.transports.complaints import Complaints, Log
 from kraftcore.transports.exchange import answer_after_end
 from kraftcore.transports.tcp.client import Peer, Pending
-from kraftcore.transports.tcp.complaints import Complaints, Log
 from kraftcore.transports.tcp.connection import Shared
 from kraftcore.transports.tcp.dial import Resolve, resolve_name
 from kraftcore.transports.tcp.limits import Limits
@@ -23,6 +24,7 @@ from kraftcore.transports.tcp.server import Listener, Server, ServerConnection, 
 from kraftcore.transports.tcp.tls import TlsContexts, TlsSettings
 from kraftcore.transports.tcp.watch import Watch
 
+_logger = logging.getLogger("kraftcore.transports.tcp")
 _unpack_id = Struct(">i").unpack_from
 
 
@@ -73,7 +75,7 @@ class TcpTransport:
         outer.start_soon(self._keep_nursery, ready)
         await ready.wait()
         self._watch = Watch(self._sweep)
-        complain = Complaints(self._log, self._watch.now)
+        complain = Complaints(_logger.warning if self._log is None else self._log, self._watch.now)
         self._shared = Shared(self._limits, self._watch, complain, self._nursery, {}, {})
         self._server = Server(self._shared)
         self._token = trio.lowlevel.current_trio_token()

@@ -17,6 +17,7 @@ from bench.metadata_log import MetadataLog
 from bench.peers.spark import ready
 from bench.peers.spark.dump import digest_of_types
 from kraftcore.plugins.spark.decode import RangeReader
+from kraftcore.plugins.spark.direct import read_typed
 from kraftcore.plugins.spark.filters import Filters
 from kraftcore.plugins.spark.plan import pack, plan
 from kraftcore.plugins.spark.stores import Inventory
@@ -105,11 +106,9 @@ def typed(log: MetadataLog, session: Session) -> Operation:
 def types_of(log: MetadataLog) -> dict[str, int]:
     """Metadata records of a log, by type, in one pass of our decoder."""
     found: Counter[str] = Counter()
-    reader = RangeReader("records", Filters())
-    for part in plan(Inventory().files([str(log.folder)]), reader.filters):
-        for kind, batch in reader.read_types(part):
-            if not kind.is_control:
-                found[kind.name] += batch.num_rows
+    for kind, batch in read_typed([log.folder]):
+        if not kind.is_control:
+            found[kind.name] += batch.num_rows
     return dict(found)
 
 

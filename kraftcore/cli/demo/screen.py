@@ -90,7 +90,7 @@ class Lines(Screen):
         if self.seconds >= self._next:
             self._next = self.seconds + self._EVERY_S
             roles = ", ".join(
-                f"{member.id} {_role(member) if member.runs else member.state}" for member in source.members
+                f"{member.id} {_role(member) if _is_up(member) else member.state}" for member in source.members
             )
             click.echo(f"{self.seconds:7.2f} s    {roles}; {_rates(source)}")
 
@@ -215,19 +215,23 @@ def make_screen(output: str, *, live: bool | None = None) -> Screen:
     return Live() if live else Lines()
 
 
+def _is_up(member: Member) -> bool:
+    return member.runs and member.state == "running"
+
+
 def _row(member: Member) -> tuple[str, dict[str, Any]]:
-    pid = str(member.process.pid) if member.process is not None else "-"
+    """Of one that is down: what it said last."""
+    pid = str(member.process.pid) if member.process is not None and member.state in ("starting", "running") else "-"
     status = member.status or {}
-    alive = member.runs
-    cells = [str(status.get(name, "-")) if alive else "-" for name in ("epoch", "log_end", "high_watermark", "applied")]
+    cells = [str(status.get(name, "-")) for name in ("epoch", "log_end", "high_watermark", "applied")]
     epoch, end, committed, applied = ("-" if cell == "None" else cell for cell in cells)
-    voters = ",".join(map(str, status.get("voters", ()))) if alive else ""
+    voters = ",".join(map(str, status.get("voters", ())))
     text = (
         f"{member.id:>4}  {pid:>7}  {member.state:<9} {_role(member):<12} {epoch:>5} {end:>9} {committed:>9} "
         f"{applied:>9}  {voters}"
     )
     color = _COLORS.get(_role(member)) or _STATES.get(member.state)
-    return text, {"fg": color} if color else {}
+    return text, {"fg": color} if color else {} if _is_up(member) else _DIM
 
 
 def _fields(member: Member) -> dict[str, Any]:
@@ -236,7 +240,7 @@ def _fields(member: Member) -> dict[str, Any]:
 
 
 def _role(member: Member) -> str:
-    if not member.runs or member.status is None:
+    if not _is_up(member) or member.status is None:
         return "-"
     role = str(member.status["role"])
     return "observer" if role == "follower" and member.id not in member.status["voters"] else role

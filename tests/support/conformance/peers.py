@@ -229,9 +229,9 @@ class Client:
     def call(self, key, version, body, timeout=None, **kw):
         return self.reply(key, version, self.send(key, version, body, **kw), timeout)
 
-    def closed(self, timeout=15):
+    def closed(self, timeout=20):
         """True when the other side closes without sending anything more."""
-        self.sock.settimeout(timeout)
+        self.sock.settimeout(timeout * max(1, PATIENCE))
         try:
             return self.sock.recv(1) == b""
         except ConnectionError:

@@ -1,16 +1,19 @@
 """A quorum that commits while its listeners are abused: garbage, wrong sizes, slow senders, the wrong protocol.
 
-The quorum is three processes; the abuse comes from this one. What is looked at: how much is committed in a window with
-abuse beside windows without, the peak of each process's memory, and that the nodes hold the same in the end.
+The quorum is three processes; the abuse comes from this one, one kind after the other and then all at once. What is
+looked at: how much is committed in windows with abuse beside windows without, the peak of memory in both, and that the
+nodes hold the same in the end.
 """
 
 from __future__ import annotations
 
+import os
 import signal
 import ssl
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from itertools import cycle
 from pathlib import Path
@@ -21,105 +24,165 @@ import trio
 
 from faults.client import Client
 from faults.rounds import HOST, Member, Round
+from kraftcore.protocol.frames import encode_request
+from kraftcore.protocol.messages.api_versions import ApiVersionsRequest
 
 SIZES = (-(2**31), -5, -1, 0, 1, 3, 7, 8, 9, 14, 100, 2**20, 100 * 2**20, 100 * 2**20 + 1, 2**31 - 1)
-SLOW = 150  # senders of a byte now and then, at a time, at most
+SLOW = 300  # senders of a byte now and then, at a time, at most
 AT_ONCE = 200  # connections of the other kinds
 PATIENCE_S = 0.2  # for an answer, or to be thrown out
+EVERYTHING = "all at once"
 
 
 @dataclass
 class Figures:
-    """What was seen.
+    """What was seen of one kind of abuse; the largest process's memory.
 
     Attributes:
-        quiet: commits a second in the windows without abuse.
+        kind: which.
+        connections: that were made.
+        quiet: commits a second in the windows without abuse, before each with it.
         abused: and in those with it.
-        connections: of the abuse that were made.
-        growth_mib: how much the largest process's peak of memory rose by the abuse.
+        quiet_cpu: seconds of processor time that the three nodes took in the windows without.
+        abused_cpu: and in those with it.
+        quiet_mib: peak of memory in the windows without.
+        abused_mib: and in those with it.
+        attacker: share of a core that the abuse's own side took.
     """
 
-    quiet: list[float] = field(default_factory=list)
-    abused: list[float] = field(default_factory=list)
+    kind: str
     connections: int = 0
-    growth_mib: float = 0.0
+    quiet: float = 0.0
+    abused: float = 0.0
+    quiet_cpu: float = 0.0
+    abused_cpu: float = 0.0
+    quiet_mib: float = 0.0
+    abused_mib: float = 0.0
+    attacker: float = 0.0
+
+    @property
+    def ratio(self) -> float:
+        """What abuse leaves of the rate."""
+        return self.abused / self.quiet if self.quiet else 0.0
+
+    def row(self) -> dict[str, object]:
+        """For JSON."""
+        rounded = {name: round(value, 2) if type(value) is float else value for name, value in vars(self).items()}
+        return {**rounded, "ratio": round(self.ratio, 3), "cost_us": self.cost_us and round(self.cost_us)}
+
+    @property
+    def cost_us(self) -> float | None:
+        """Processor time of the nodes a connection, beyond what their commits take; other programs are not in it.
+
+        None of connections that last: theirs is a matter of how long.
+        """
+        if self.kind == "slow senders" or not self.quiet or not self.connections:
+            return None
+        return 1e6 * (self.abused_cpu - self.ratio * self.quiet_cpu) / self.connections
+
+    HEAD = (
+        f"{'':14}{'connections':>12}{'commits/s':>11}{'abused':>9}{'ratio':>7}{'us each':>9}{'MiB':>7}{'abused':>8}"
+        f"{'attacker':>10}"
+    )
 
     def __str__(self) -> str:
-        quiet, abused = (sum(rates) / len(rates) for rates in (self.quiet, self.abused))
+        cost = "-" if self.cost_us is None else f"{self.cost_us:.0f}"
         return (
-            f"{abused:.0f} commits/s under abuse, {quiet:.0f} without ({abused / quiet:.0%}); {self.connections}"
-            f" connections; memory peak +{self.growth_mib:.1f} MiB"
+            f"{self.kind:14}{self.connections:12,}{self.quiet:11,.0f}{self.abused:9,.0f}{self.ratio:7.2f}"
+            f"{cost:>9}{self.quiet_mib:7.1f}{self.abused_mib:8.1f}{self.attacker:10.0%}"
         )
 
 
 class Abuse:
-    """Makes connections, ``count`` in all, at most ``rate`` a second, until it is cancelled or done."""
+    """Makes connections, ``count`` in all, at most ``rate`` a second, until it is cancelled or done.
 
-    def __init__(self, ports: list[int], count: int, rate: float, seed: int) -> None:
+    Args:
+        kind: one of `kinds`.
+        ports: where.
+        count: how many; slow senders come anew as long as it lasts.
+        rate: a second.
+        seed: of what is drawn.
+        tls: whether the ports speak TLS.
+
+    Attributes:
+        connections: that were made.
+        has_end: whether it ends by itself.
+    """
+
+    def __init__(self, kind: str, ports: list[int], count: int, rate: float, seed: int, *, tls: bool) -> None:
         self._ports = cycle(ports)
-        self._left = count
-        self._slow_ones = min(SLOW, count // 10)
         self._pause_s = 1 / rate
         self._rng = Random(seed)
         self._next = 0.0
         self.connections = 0
-        self._kinds: Iterator[Callable[[trio.SocketStream], Awaitable[None]]] = cycle(
-            [self._garbage, self._wrong_size, self._hello, self._cut_off, self._garbage]
-        )
+        self._greetings = cycle(_requests() if tls else _client_hellos())
+        by_kind = self._by_kind(tls)
+        acts = [act for name, acts in by_kind.items() for act in acts if kind in (name, EVERYTHING)]
+        slow = by_kind["slow senders"][0]
+        self._slow_ones = min(SLOW, count // 10) if slow in acts else 0
+        quick = [act for act in acts if act != slow]
+        self._acts: Iterator[Callable[[trio.SocketStream], Awaitable[None]]] = cycle(quick)
+        self._left = count if quick else 0
+        self.has_end = bool(quick)
+
+    def _by_kind(self, tls: bool) -> dict[str, list[Callable[[trio.SocketStream], Awaitable[None]]]]:
+        return {
+            "garbage": [self._garbage, self._cut_off],
+            "wrong sizes": [self._wrong_size],
+            "slow senders": [self._drip],
+            ("plain to TLS" if tls else "TLS to plain"): [self._greet],
+        }
+
+    @classmethod
+    def kinds(cls, tls: bool) -> list[str]:
+        """What there is for listeners that speak TLS, or do not."""
+        return [*cls("", [0], 0, 1, 0, tls=tls)._by_kind(tls), EVERYTHING]
 
     async def run(self) -> None:
         """All of it."""
         async with trio.open_nursery() as nursery:
             for _ in range(self._slow_ones):
                 nursery.start_soon(self._slow)
-            async with trio.open_nursery() as quick:
-                for _ in range(AT_ONCE):
-                    quick.start_soon(self._quick)
-            nursery.cancel_scope.cancel()
+            if self.has_end:
+                async with trio.open_nursery() as quick:
+                    for _ in range(AT_ONCE):
+                        quick.start_soon(self._quick)
+                nursery.cancel_scope.cancel()
 
     async def _quick(self) -> None:
         while self._left > 0:
             self._left -= 1
             self._next = max(self._next + self._pause_s, trio.current_time())
             await trio.sleep_until(self._next)
-            await self._connect(next(self._kinds))
+            await self._connect(next(self._acts))
 
     async def _connect(self, act: Callable[[trio.SocketStream], Awaitable[None]]) -> None:
-        with suppress(OSError, trio.BrokenResourceError), trio.move_on_after(5):
-            stream = await trio.open_tcp_stream(HOST, next(self._ports))
+        sock = trio.socket.socket()
+        with suppress(OSError, trio.BrokenResourceError), sock, trio.move_on_after(5):
+            await sock.connect((HOST, next(self._ports)))
             self.connections += 1
-            try:
-                await act(stream)
-            finally:
-                stream.socket.close()
+            await act(trio.SocketStream(sock))
 
-    async def _garbage(self, stream: trio.SocketStream) -> None:
-        await stream.send_all(self._rng.randbytes(self._rng.randrange(1, 3000)))
+    async def _send(self, stream: trio.SocketStream, data: bytes) -> None:
+        await stream.send_all(data)
         with trio.move_on_after(PATIENCE_S):
             await stream.receive_some(100)
+
+    async def _garbage(self, stream: trio.SocketStream) -> None:
+        await self._send(stream, self._rng.randbytes(self._rng.randrange(1, 3000)))
 
     async def _wrong_size(self, stream: trio.SocketStream) -> None:
         size = self._rng.choice(SIZES)
-        await stream.send_all(pack(">i", size) + self._rng.randbytes(min(max(size, 0) + 3, 5000)))
-        with trio.move_on_after(PATIENCE_S):
-            await stream.receive_some(100)
+        await self._send(stream, pack(">i", size) + self._rng.randbytes(min(max(size, 0) + 3, 5000)))
 
     async def _cut_off(self, stream: trio.SocketStream) -> None:
         # A request of some kind whose body ends too early, or is not one.
         key, version = self._rng.choice((0, 1, 2, 18, 52, 53, 54, 55, 59, 80, 81, 82)), self._rng.randrange(20)
         frame = pack(">hhih", key, version, 1, -1) + self._rng.randbytes(self._rng.randrange(200))
-        await stream.send_all(pack(">i", len(frame)) + frame)
-        with trio.move_on_after(PATIENCE_S):
-            await stream.receive_some(100)
+        await self._send(stream, pack(">i", len(frame)) + frame)
 
-    async def _hello(self, stream: trio.SocketStream) -> None:
-        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        pipe = ssl.create_default_context().wrap_bio(incoming, outgoing, server_hostname="nobody")
-        with suppress(ssl.SSLWantReadError):
-            pipe.do_handshake()
-        await stream.send_all(outgoing.read())
-        with trio.move_on_after(PATIENCE_S):
-            await stream.receive_some(100)
+    async def _greet(self, stream: trio.SocketStream) -> None:
+        await self._send(stream, next(self._greetings))
 
     async def _slow(self) -> None:
         while True:
@@ -129,7 +192,41 @@ class Abuse:
     async def _drip(self, stream: trio.SocketStream) -> None:
         for byte in pack(">ihhi", 2000, 18, 4, 1) + bytes(1000):
             await stream.send_all(bytes([byte]))
-            await trio.sleep(self._rng.uniform(0.1, 0.5))
+            await trio.sleep(self._rng.uniform(0.2, 1.0))
+
+
+def _client_hellos() -> list[bytes]:
+    """What clients of TLS say first; made beforehand, as a context is dear."""
+    context = ssl.create_default_context()
+    hellos = []
+    for _ in range(20):
+        outgoing = ssl.MemoryBIO()
+        with suppress(ssl.SSLWantReadError):
+            context.wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="nobody").do_handshake()
+        hellos.append(outgoing.read())
+    return hellos
+
+
+def _requests() -> list[bytes]:
+    """Sound requests, only not in TLS."""
+    request = ApiVersionsRequest(client_software_name="plain", client_software_version="1")
+    frames = [encode_request(request, 4, correlation_id=number) for number in range(20)]
+    return [pack(">i", len(frame)) + frame for frame in frames]
+
+
+def worked_s(member: Member) -> float:
+    """Processor time that a process has taken, user and system, seconds."""
+    if member.process is None:
+        return 0.0
+    fields = Path(f"/proc/{member.process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def forget_peak(member: Member) -> None:
+    """Let `peak_mib` begin anew."""
+    if member.process is not None:
+        with suppress(OSError):  # no such file in some containers: the peak is that of its life
+            Path(f"/proc/{member.process.pid}/clear_refs").write_text("5")
 
 
 def peak_mib(member: Member) -> float:
@@ -155,50 +252,82 @@ class Siege(Round):
         for member in self.members:
             member.proxy_port = member.port
         self.settings = {"tls": tls} if tls else {}
-        self.figures = Figures()
+        self._tls = tls is not None
 
-    async def besiege(self, windows: int, window_s: float, connections: int, in_flight: int) -> Figures:
-        """Alternate windows without and with abuse.
+    async def besiege(self, windows: int, window_s: float, connections: int, in_flight: int) -> list[Figures]:
+        """Alternate windows without and with abuse, one kind after the other.
 
         Args:
-            windows: of each kind.
+            windows: of each, for each kind.
             window_s: length of one.
-            connections: of abuse in all.
+            connections: of each kind.
             in_flight: proposals at a time.
+
+        Returns:
+            Figures of each kind.
 
         Raises:
             Broken: a node ended, or they do not hold the same.
         """
         self.format()
+        found = [Figures(kind) for kind in Abuse.kinds(self._tls)]
         try:
             for member in self.members:
                 self.start(member)
             ports = {member.number: member.client_port for member in self.members}
             client = Client(1, ports, self.rng, self.outcomes)
             await self._load(client, 2.0, in_flight)  # until somebody leads, and everything is warm
-            before = max(map(peak_mib, self.members))
-            for number in range(windows):
-                self.figures.quiet.append(await self._load(client, window_s, in_flight))
-                count = connections // windows
-                abuse = Abuse([member.port for member in self.members], count, 1.1 * count / window_s, number)
-                async with trio.open_nursery() as nursery:
-                    nursery.start_soon(abuse.run)
-                    self.figures.abused.append(await self._load(client, window_s, in_flight))
-                self.figures.connections += abuse.connections
-                self.check_alive()
-            self.figures.growth_mib = max(map(peak_mib, self.members)) - before
+            for figures in found:
+                for number in range(windows):
+                    quiet, work, peak = await self._window(client, window_s, in_flight)
+                    figures.quiet += quiet / windows
+                    figures.quiet_cpu += work
+                    figures.quiet_mib = max(figures.quiet_mib, peak)
+                    await self._abused_window(figures, client, windows, window_s, connections, in_flight, number)
+                    self.check_alive()
             client.close()
             await self._applied_by_all()
             async with trio.open_nursery() as ends:
                 for member in self.members:
                     ends.start_soon(self._end, member, signal.SIGTERM)
         finally:
-            for member in self.members:
-                if member.process is not None:
-                    member.process.kill()
-                    member.process.wait()
+            self.kill_all()
         self._compare_logs()
-        return self.figures
+        return found
+
+    async def _abused_window(
+        self,
+        figures: Figures,
+        client: Client,
+        windows: int,
+        window_s: float,
+        connections: int,
+        in_flight: int,
+        number: int,
+    ) -> None:
+        count = connections // windows
+        rate = 1.1 * count / window_s
+        ports = [member.port for member in self.members]
+        abuse = Abuse(figures.kind, ports, count, rate, number, tls=self._tls)
+        begin, worked = time.monotonic(), time.process_time()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(abuse.run)
+            rate, work, peak = await self._window(client, window_s, in_flight)
+            figures.attacker += (time.process_time() - worked) / (time.monotonic() - begin) / windows
+            if not abuse.has_end:
+                nursery.cancel_scope.cancel()
+        figures.abused += rate / windows
+        figures.abused_cpu += work
+        figures.abused_mib = max(figures.abused_mib, peak)
+        figures.connections += abuse.connections
+
+    async def _window(self, client: Client, seconds: float, in_flight: int) -> tuple[float, float, float]:
+        """Commits a second, processor time of all nodes, and the peak of memory, MiB."""
+        for member in self.members:
+            forget_peak(member)
+        before = sum(map(worked_s, self.members))
+        rate = await self._load(client, seconds, in_flight)
+        return rate, sum(map(worked_s, self.members)) - before, max(map(peak_mib, self.members))
 
     async def _load(self, client: Client, seconds: float, in_flight: int) -> float:
         while True:
@@ -227,7 +356,7 @@ def certificates(folder: Path) -> dict[str, object]:
     return names
 
 
-def run_siege(folder: Path, *, tls: bool, **how: float) -> Figures:
+def run_siege(folder: Path, *, tls: bool, **how: float) -> list[Figures]:
     """Run one; see ``Siege.besiege``."""
     files = certificates(folder / "tls") if tls else None
     return trio.run(partial(Siege(folder, files).besiege, **how))

@@ -7,6 +7,7 @@ sequence, name, arguments]``; with a sequence the proposal may be repeated anywh
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 from functools import partial
@@ -123,11 +124,20 @@ async def converse(node: Node, machine: Registers, stream: trio.SocketStream) ->
         pass
 
 
+async def end_with_parent() -> None:
+    """Whoever started this process holds the other end of its input until it ends."""
+    async with trio.lowlevel.FdStream(os.dup(sys.stdin.fileno())) as stream:
+        async for _ in stream:
+            pass
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 async def run(settings: dict, port: int) -> None:
     machine = Registers()
     if settings.get("tls"):
         settings["tls"] = TlsConfig(**settings["tls"])
     async with open_node(NodeConfig(**settings), machine) as node, trio.open_nursery() as nursery:
+        nursery.start_soon(end_with_parent)
         nursery.start_soon(partial(trio.serve_tcp, partial(converse, node, machine), port, host="127.0.0.1"))
         with trio.open_signal_receiver(signal.SIGTERM) as signals:
             async for _ in signals:

@@ -138,11 +138,11 @@ class Round:
             format_home(OsFiles(), configs[member.number], member.key, CLUSTER_ID, voters)
 
     def start(self, member: Member) -> None:
-        """Start a node's process."""
+        """Start a node's process, which ends when this one does, however it does."""
         given = json.dumps({"settings": self._config(member), "port": member.client_port})
         with open(self.folder / f"{member.number}.log", "ab") as log:
             member.process = subprocess.Popen(
-                [sys.executable, "-P", str(MEMBER), given], stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                [sys.executable, "-P", str(MEMBER), given], stdin=subprocess.PIPE, stdout=log, stderr=log
             )
 
     async def _end(self, member: Member, how: int, limit_s: float = STOP_S) -> None:
@@ -153,13 +153,19 @@ class Round:
         with trio.move_on_after(limit_s):
             while process.poll() is None:
                 await trio.sleep(0.01)
-        if process.returncode is None:
-            process.kill()
-            process.wait()
+        was_late = process.returncode is None
+        _kill(process)
+        if was_late:
             raise Broken(f"node {member.number} did not end within {limit_s:g} s of SIGTERM")
         member.process = None
         if process.returncode not in (0, -how):
             raise Broken(f"node {member.number} ended with status {process.returncode}: {self._last_words(member)}")
+
+    def kill_all(self) -> None:
+        """Leave no process behind."""
+        for member in self.members:
+            if member.process is not None:
+                _kill(member.process)
 
     def _last_words(self, member: Member) -> str:
         return (self.folder / f"{member.number}.log").read_text(errors="replace")[-3000:]
@@ -281,10 +287,7 @@ class Round:
                         ends.start_soon(self._end, member, signal.SIGTERM)
                 proxies.cancel_scope.cancel()
         finally:
-            for member in self.members:
-                if member.process is not None:
-                    member.process.kill()
-                    member.process.wait()
+            self.kill_all()
         self._judge(applied)
         return self.report
 
@@ -383,6 +386,11 @@ class Round:
                 raise Broken(f"the logs differ between {start} and {end}")
             self.report.counts["log bytes compared"] = sum(log.size_in_bytes for log in logs.values())
         return max(epochs, default=1) - 1
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.communicate()
 
 
 def _key(operation: Operation) -> str:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 
 Log = Callable[[str], None]
-
-logger = logging.getLogger("kraftcore.transports.tcp")
 
 _PERIOD_S = 10.0
 _LINES_A_PERIOD = 5
@@ -15,10 +12,15 @@ _KINDS = 1000  # addresses are part of some; forgetting what was said costs a fe
 
 
 class Complaints:
-    """At most five lines of one kind in ten seconds; the next one says how many were left out."""
+    """At most five lines of one kind in ten seconds; the next one says how many were left out.
 
-    def __init__(self, log: Log | None, now: Callable[[], float]) -> None:
-        self._log = logger.warning if log is None else log
+    Args:
+        log: takes a line.
+        now: seconds of any clock that never falls.
+    """
+
+    def __init__(self, log: Log, now: Callable[[], float]) -> None:
+        self._log = log
         self._now = now
         self._kinds: dict[str, tuple[float, int]] = {}
 

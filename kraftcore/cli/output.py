@@ -1,0 +1,23 @@
+"""How commands print what they found."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+output_option = click.option(
+    "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Output form."
+)
+
+
+def print_json(**fields: object) -> None:
+    """One object on one line."""
+    click.echo(printable(json.dumps(fields, ensure_ascii=False, separators=(",", ":"))))
+
+
+def printable(text: str) -> str:
+    """Text from elsewhere, which must not be able to steer the terminal: in there, ``\\u`` escapes, as in JSON."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() or each == "\n" else json.dumps(each)[1:-1] for each in text)

@@ -1,0 +1,169 @@
+"""The three layers as Spark declarative pipelines (``spark-pipelines``, PySpark 4.2 and later).
+
+Bronze and silver are streaming tables over the data source, gold is made of materialized views by the functions that
+``run`` calls. These look at the data while they make their plans, which a pipeline's query functions may not do; so
+gold is a pipeline of its own, which is run behind the other one: its plans are made where its definitions are loaded.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from kraftcore.errors import LocalError
+from kraftcore.plugins.spark.canonical import Canonical
+from kraftcore.plugins.spark.decode import DROP
+from kraftcore.plugins.spark.folders import LocalFolder, is_local
+from kraftcore.plugins.spark.gold import GOLD
+from kraftcore.plugins.spark.lineage import read_lineage
+from kraftcore.plugins.spark.pipeline import check_input, rows_of
+from kraftcore.plugins.spark.tables import ABOUT, BRONZE, SILVER, Tables
+
+LAYERS = ("layers", "gold")
+"""Names of the pipelines, in the order in which they are run."""
+_WHERE = "local[*]"  # else Spark takes one core
+_FLOWS_AT_ONCE = 4
+_PREFIX = "spark.kraftcore."
+_SPEC = """\
+# Run it with spark-pipelines run --spec; see kraftcore's docs/spark.md.
+name: kraftcore-{layer}
+storage: {storage}
+libraries:
+  - glob:
+      include: {layer}.py
+configuration:
+{configuration}
+"""
+_SETTINGS = """\
+# For Spark; add yours. 'kraftcore spark spec' replaces this file.
+spark.sql.warehouse.dir {tables}
+# A catalog that lasts: with the one in memory, a second run finds tables that it does not know.
+spark.sql.catalogImplementation hive
+spark.hadoop.javax.jdo.option.ConnectionURL jdbc:derby:;databaseName={catalog};create=true
+spark.driver.extraJavaOptions -Dderby.stream.error.file={log}
+spark.sql.shuffle.partitions 8
+# Each flow begins with Python processes of its own, to which Spark gives 10 s.
+spark.sql.pipelines.execution.maxConcurrentFlows {flows}
+"""
+_DEFINITIONS = '''\
+"""Definitions for spark-pipelines, which sets ``spark``."""
+
+from kraftcore.plugins.spark.declarative import declare_{layer}
+
+declare_{layer}(spark)  # noqa: F821
+'''
+
+
+def declare_layers(session: Any) -> None:
+    """Define bronze and silver: a streaming table each. For the definitions file of a pipeline.
+
+    Args:
+        session: the pipeline's, with ``spark.kraftcore.paths`` (a JSON list) and, if they differ from the data
+            source's, more of its options as ``spark.kraftcore.OPTION`` in its configuration.
+    """
+    from pyspark import pipelines
+
+    # The source is not registered here: Spark's client (seen with 4.3.0) then ends the run with UNKNOWN_RESPONSE.
+    options = json.loads(_setting(session, "options"))
+    wanted = set(_setting(session, "tables_wanted", "").split(",")) - {""}
+    views = BRONZE | {name: kind.view for name, kind in SILVER.items()}
+    for name, view in views.items():
+        if not wanted or name in wanted:
+            pipelines.table(name=name)(partial(rows_of, session, view, options))
+
+
+def declare_gold(session: Any) -> None:
+    """Define gold: a materialized view each, over the tables of the other pipeline as they are now.
+
+    Args:
+        session: the pipeline's, with the folder of these tables as ``spark.kraftcore.tables`` in its configuration.
+    """
+    from pyspark import pipelines
+
+    tables = Tables(session, _setting(session, "tables"))
+    clusters = sorted(row[0] for row in tables.read("bronze_files").select("cluster_id").distinct().collect())
+    canonical = Canonical(tables, clusters, read_lineage(tables, clusters))
+    canonical.prepare()
+    for name, make in GOLD.items():
+        pipelines.materialized_view(name=name)(partial(_same, make(canonical)))
+
+
+def _same(rows: DataFrame) -> DataFrame:
+    return rows
+
+
+def _setting(session: Any, name: str, default: str | None = None) -> str:
+    found = session.conf.get(_PREFIX + name, default)
+    if found is None:
+        raise LocalError(f"the pipeline's configuration lacks {_PREFIX}{name}: make specs with 'kraftcore spark spec'")
+    return str(found)
+
+
+def write_specs(
+    paths: Sequence[str | Path],
+    tables: str | Path,
+    target: str | Path,
+    *,
+    errors: str = DROP,
+    options: dict[str, str] | None = None,
+    only: Sequence[str] = (),
+) -> list[list[str]]:
+    """Write the specs and definitions of both pipelines.
+
+    Args:
+        paths: as ``run`` takes them.
+        tables: folder of the tables, of this machine; not one that ``run`` made.
+        target: folder for the specs, and for what Spark notes about its streams.
+        errors: ``fail``, ``drop`` or ``keep`` what is damaged.
+        options: more options of the data source.
+        only: tables of bronze and silver; all if empty. What gold needs and is not there counts as empty.
+
+    Returns:
+        The commands that run the pipelines, one after the other.
+
+    Raises:
+        LocalError: nothing to read, an option or table that is none, or a folder of tables that is no local one.
+    """
+    if not is_local(str(tables)):
+        raise LocalError(f"{tables}: pipelines make their tables in a local folder here: name one")
+    home = _whole(tables)
+    unknown = sorted(set(only) - BRONZE.keys() - SILVER.keys())
+    if unknown:
+        raise LocalError(f"there is no table {unknown[0]} of bronze or silver")
+    if LocalFolder(home).read(ABOUT) is not None:
+        raise LocalError(f"{home}: 'kraftcore spark run' made these tables: name a folder of its own")
+    configuration = {
+        "options": json.dumps(check_input([_whole(one) for one in paths], errors, options)),
+        "tables": home,
+        "tables_wanted": ",".join(only),
+    }
+    folder = Path(target).absolute()
+    folder.mkdir(parents=True, exist_ok=True)
+    for layer in LAYERS:
+        text = _SPEC.format(
+            layer=layer,
+            storage=json.dumps(f"file://{folder / 'state' / layer}"),
+            configuration="\n".join(f"  {_PREFIX}{name}: {json.dumps(value)}" for name, value in configuration.items()),
+        )
+        (folder / f"{layer}.yml").write_text(text, encoding="utf-8")
+        (folder / f"{layer}.py").write_text(_DEFINITIONS.format(layer=layer), encoding="utf-8")
+    # A file, for of more than ten settings on its command line spark-pipelines (seen with 4.3.0) loses some.
+    settings = folder / "conf" / "spark-defaults.conf"
+    settings.parent.mkdir(exist_ok=True)
+    settings.write_text(
+        _SETTINGS.format(tables=home, catalog=folder / "catalog", log=folder / "derby.log", flows=_FLOWS_AT_ONCE),
+        encoding="utf-8",
+    )
+    program = ["env", f"SPARK_CONF_DIR={settings.parent}", "spark-pipelines", "run"]
+    return [[*program, "--spec", str(folder / f"{layer}.yml"), "--remote", _WHERE] for layer in LAYERS]
+
+
+def _whole(path: str | Path) -> str:
+    # From anywhere: definitions are loaded where the spec is.
+    return os.path.abspath(os.path.expanduser(path)) if is_local(str(path)) else str(path)

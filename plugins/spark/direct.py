@@ -1,0 +1,46 @@
+"""Typed records of logs and snapshots as Arrow batches, in this process and without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from kraftcore.errors import LocalError
+from kraftcore.plugins.spark.decode import FAIL, POLICIES, RangeReader
+from kraftcore.plugins.spark.filters import FILTERS, Filters
+from kraftcore.plugins.spark.plan import plan
+from kraftcore.plugins.spark.stores import Inventory
+from kraftcore.plugins.spark.views import RecordType
+from kraftcore.storage.meta_properties import METADATA_PARTITION
+
+
+def read_typed(
+    paths: Sequence[str | Path], *, errors: str = FAIL, folder: str = METADATA_PARTITION, **filters: str
+) -> Iterator[tuple[RecordType, Any]]:
+    """Decode everything below some paths in one pass; needs pyarrow, and neither PySpark nor Java.
+
+    Args:
+        paths: as the data source takes them.
+        errors: ``fail``, ``drop`` or ``keep`` what is damaged.
+        folder: name of the folders that hold a log.
+        filters: ``offset_from``, ``time_to``, ``types``, ... as the data source's options.
+
+    Yields:
+        A record type, and a ``pyarrow.RecordBatch`` with the columns of its silver table.
+
+    Raises:
+        LocalError: a path that matches nothing, or a value that is none.
+        CorruptDataError: damage, with ``errors="fail"``.
+        StorageError: a file cannot be read.
+    """
+    if errors not in POLICIES:
+        raise LocalError(f"errors={errors!r} is none of {', '.join(POLICIES)}")
+    unknown = sorted(filters.keys() - FILTERS)
+    if unknown:
+        raise LocalError(f"unknown filter {unknown[0]!r}: known are {', '.join(sorted(FILTERS))}")
+    wanted = Filters.from_options(filters)
+    files = Inventory(folder=folder).files(map(str, paths))
+    reader = RangeReader("records", wanted, errors)
+    for part in plan(files, wanted):
+        yield from reader.read_types(part)

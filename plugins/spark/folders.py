@@ -1,0 +1,172 @@
+"""The small files in a folder of tables: on this machine's disk, or wherever Spark's Hadoop file systems reach."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.sql import SparkSession
+
+from kraftcore.errors import LocalError, StorageError
+
+T = TypeVar("T")
+_PART = ".part"
+
+
+def is_local(path: str) -> bool:
+    """Whether it is a path of this machine, not a URI."""
+    return "://" not in path
+
+
+class LocalFolder:
+    """A folder of this machine. Names are relative to it.
+
+    Raises:
+        StorageError: of every method; the disk failed.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = Path(path)
+
+    def read(self, name: str) -> bytes | None:
+        """A file's content; None where there is none."""
+        with _local_errors(self._path / name) as place:
+            try:
+                return place.read_bytes()
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+
+    def write(self, name: str, data: bytes) -> None:
+        """Make or replace a file, whole or not at all."""
+        with _local_errors(self._path / name) as place:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            part = place.with_name(place.name + _PART)
+            part.write_bytes(data)
+            part.replace(place)
+
+    def has(self, name: str) -> bool:
+        """Whether there is a folder of that name."""
+        with _local_errors(self._path / name) as place:
+            return place.is_dir()
+
+    def files(self, name: str) -> list[str]:
+        """The names, relative to ``name``, of all files below it."""
+        root = str(self._path / name)
+        with _local_errors(self._path / name):
+            return [
+                os.path.relpath(os.path.join(folder, file), root)
+                for folder, _, files in os.walk(root)
+                for file in files
+            ]
+
+    def delete(self, name: str) -> None:
+        """Remove a file."""
+        with _local_errors(self._path / name) as place:
+            place.unlink()
+
+
+class HadoopFolder:
+    """A folder that Spark reaches through Hadoop, as ``hdfs://`` or ``s3a://``. Its methods are `LocalFolder`'s.
+
+    Raises:
+        LocalError: Spark has no such file system, or the session is one of Spark Connect.
+        StorageError: of every method; the file system failed.
+    """
+
+    def __init__(self, session: SparkSession, uri: str) -> None:
+        self._uri = uri
+        context = getattr(session, "_jsc", None)
+        self._jvm: Any = getattr(session, "_jvm", None)
+        if context is None or self._jvm is None:
+            raise LocalError(f"{uri}: from a Spark Connect session only a folder of this machine can be reached")
+        self._gateway: Any = session.sparkContext._gateway
+        self._hadoop = self._jvm.org.apache.hadoop.fs
+        root = self._hadoop.Path(uri)
+        try:
+            self._system = root.getFileSystem(context.hadoopConfiguration())
+            self._context = self._hadoop.FileContext.getFileContext(root.toUri(), context.hadoopConfiguration())
+        except Py4JError as error:
+            raise LocalError(
+                f"{uri}: Spark has no file system for it ({_reason(error)}): add its jar and its settings, by "
+                "--conf spark.jars.packages=... and --conf spark.hadoop.fs...."
+            ) from None
+
+    def _place(self, name: str) -> Any:
+        return self._hadoop.Path(f"{self._uri}/{name}")
+
+    def _try(self, name: str, action: Callable[[Any], T]) -> T:
+        try:
+            return action(self._place(name))
+        except Py4JError as error:
+            raise StorageError(0, _reason(error), f"{self._uri}/{name}") from None
+
+    def read(self, name: str) -> bytes | None:
+        """A file's content; None where there is none."""
+
+        def read(place: Any) -> bytes | None:
+            if not self._system.exists(place):
+                return None
+            stream = self._system.open(place)
+            try:
+                return bytes(stream.readAllBytes())
+            finally:
+                stream.close()
+
+        return self._try(name, read)
+
+    def write(self, name: str, data: bytes) -> None:
+        """Make or replace a file, whole or not at all where the file system renames so."""
+
+        def write(place: Any) -> None:
+            part = self._place(name + _PART)
+            stream = self._system.create(part, True)
+            try:
+                stream.write(bytearray(data))
+            finally:
+                stream.close()
+            rename = getattr(self._jvm, "org.apache.hadoop.fs.Options$Rename")
+            how = self._gateway.new_array(rename, 1)
+            how[0] = rename.OVERWRITE
+            self._context.rename(part, place, how)
+
+        self._try(name, write)
+
+    def has(self, name: str) -> bool:
+        """Whether there is a folder of that name."""
+        return self._try(name, lambda place: bool(self._system.exists(place)))
+
+    def files(self, name: str) -> list[str]:
+        """The names, relative to ``name``, of all files below it."""
+
+        def files(place: Any) -> list[str]:
+            if not self._system.exists(place):
+                return []
+            root = self._system.makeQualified(place).toString()
+            found, names = self._system.listFiles(place, True), []
+            while found.hasNext():
+                names.append(found.next().getPath().toString().removeprefix(root).lstrip("/"))
+            return names
+
+        return self._try(name, files)
+
+    def delete(self, name: str) -> None:
+        """Remove a file."""
+        self._try(name, lambda place: self._system.delete(place, False))
+
+
+@contextmanager
+def _local_errors(place: Path) -> Iterator[Path]:
+    try:
+        yield place
+    except OSError as error:
+        raise StorageError(error.errno or 0, error.strerror or str(error), str(place)) from None
+
+
+def _reason(error: Py4JError) -> str:
+    # Java's words, without its stack.
+    java = error.java_exception.toString() if isinstance(error, Py4JJavaError) else str(error)
+    return str(java).partition("\n")[0]
