@@ -134,9 +134,8 @@ def kafka(purpose: Purpose) -> Built:
 def kraftcore(purpose: Purpose) -> Built:
     """Ours is installed already."""
     program = [sys.executable, "-m", "bench.peers.nodes.kraftcore_node"]
-    return Built(
-        lambda place: [*program, *_options(place)], {"PYTHONSAFEPATH": ""}
-    )  # bench lies in the folder it runs in
+    found_here = {"PYTHONSAFEPATH": ""}  # the bench lies in the folder that nodes run in
+    return Built(lambda place: [*program, *_options(place)], found_here)
 
 
 PYSYNCOBJ_TEXT = "election timeout 0.4 to 1.4 s; "
