@@ -323,6 +323,7 @@ def report(
 
 
 @spark.command(
+    short_help="Write specs for spark-pipelines.",
     epilog="""\b
 Examples:
   kraftcore spark spec --input '/backup/*' --tables /data/pipelines/tables --to /data/pipelines/spec
