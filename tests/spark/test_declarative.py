@@ -42,6 +42,7 @@ def run(command: list[str], folder: Path) -> None:
         command,
         env=os.environ
         | {
+            "JAVA_TOOL_OPTIONS": SMALL["spark__driver__extraJavaOptions"],
             "PYSPARK_PYTHON": sys.executable,
             "SPARK_LOCAL_IP": "127.0.0.1",
             "PYTHONPATH": str(folder),
