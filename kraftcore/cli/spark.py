@@ -328,7 +328,7 @@ def report(
 Examples:
   kraftcore spark spec --input '/backup/*' --tables /data/pipelines/tables --to /data/pipelines/spec
   kraftcore spark spec --input '/backup/*' --tables /data/pipelines/tables --to /data/pipelines/spec | sh -e
-"""
+""",
 )
 @click.option(
     "--input", "inputs", multiple=True, required=True, metavar="PATH", help="Folder, file or glob; may be repeated."

@@ -153,6 +153,25 @@ def test_an_answer_to_end_quorum_epoch_may_come_when_it_no_longer_matters():
     assert told(stage, node, events.Answered(number, message)) == ""
 
 
+def test_a_leader_that_shuts_down_leaves_once_every_voter_has_heard_of_it_or_is_dead():
+    stage = staged()
+    node = stage.nodes[1]
+    assert not node.replica.is_leaving
+    stage.handle(node, events.Shutdown())
+    out = [
+        number for number, sent in node.replica.state.in_flight.items() if type(sent.message) is EndQuorumEpochRequest
+    ]
+    assert len(out) == 2
+    assert node.replica.is_leaving
+    kind = EndQuorumEpochResponse.TopicData
+    data = kind.PartitionData(partition_index=0, leader_id=-1, leader_epoch=node.replica.epoch)
+    message = EndQuorumEpochResponse(topics=[kind(topic_name="__cluster_metadata", partitions=[data])])
+    stage.handle(node, events.Answered(out[0], message))
+    assert node.replica.is_leaving
+    stage.handle(node, events.Failed(out[1], Failure.REFUSED))
+    assert not node.replica.is_leaving
+
+
 def update_asked():
     stage = staged("add-nodes 3", "campaign 1", "pass 600", "crash 2", "move 2 9999", "restart 2", "pass 1500")
     node = stage.nodes[2]

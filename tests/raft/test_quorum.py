@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from itertools import combinations
 
 import pytest
@@ -99,6 +100,13 @@ def test_a_static_voter_gets_its_directory_once():
     assert voter.key.has_directory
     with pytest.raises(InvariantError, match="cannot become"):
         with_directory(voter, Uuid(bytes([2] * 16)))
+
+
+@given(voter_sets)
+def test_a_voter_set_can_be_pickled(voters):
+    again = pickle.loads(pickle.dumps(voters))
+    assert again == voters
+    assert again.ids == voters.ids
 
 
 def test_words_for_people():
