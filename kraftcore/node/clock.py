@@ -14,11 +14,12 @@ class Clock:
     """
 
     def __init__(self) -> None:
-        self._offset = time.time() - trio.current_time()
+        self._trio_now = trio.lowlevel.current_clock().current_time
+        self._offset = time.time() - self._trio_now()
 
     def now_ms(self) -> int:
         """The time now."""
-        return int((trio.current_time() + self._offset) * 1000)
+        return int((self._trio_now() + self._offset) * 1000)
 
     def trio_time(self, time_ms: int) -> float:
         """When trio's clock reaches ``time_ms``, and a hair later, so that ``now_ms`` shows it."""

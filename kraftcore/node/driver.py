@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from typing import Any
 
 import trio
@@ -31,6 +32,8 @@ from kraftcore.raft.events import Answered, Effects, Event, Failed, Flushed, Out
 from kraftcore.raft.replica import Replica
 from kraftcore.storage.quorum_state import QuorumStateFile
 from kraftcore.transports.base import Reply
+
+SOON_MS = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +96,9 @@ class Driver:
         self._aftermath = Aftermath()
         self._busy = False
         self._flush_due = False
+        self._now_ms = 0
         self._due_ms: int | None = None
+        self._armed_ms: int | None = None  # what the alarm was last set by
         self._alarm = trio.CancelScope()
         self.stopped = False
         self.flusher = Flusher(log, inline_flush_bytes, self._flushed, self.fail)
@@ -114,6 +119,8 @@ class Driver:
                     if self._flush_due and not queue:
                         self._flush_due = False
                         self.flusher.flush()
+                if self._due_ms != self._armed_ms:
+                    self._arm()
                 aftermath = self._aftermath
                 self._aftermath = Aftermath()
                 self._settle(aftermath)
@@ -135,7 +142,8 @@ class Driver:
             self._fail_node(error)
 
     def _step(self, event: Event) -> None:
-        effects = self._replica.handle(event, self._clock.now_ms())
+        self._now_ms = now_ms = self._clock.now_ms()
+        effects = self._replica.handle(event, now_ms)
         if effects.election_state is not None:
             self._quorum_state.write(effects.election_state)
         for send in effects.sends:
@@ -153,7 +161,7 @@ class Driver:
             aftermath.outcomes = (aftermath.outcomes or []) + effects.outcomes
         if effects.leadership is not None or effects.voters is not None or effects.notes:
             aftermath.news = [*(aftermath.news or ()), effects]
-        self._set_alarm(effects.deadline_ms)
+        self._due_ms = effects.deadline_ms
 
     def _flushed(self, offset: int) -> None:
         self.feed(Flushed(offset))
@@ -176,12 +184,13 @@ class Driver:
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
-    def _set_alarm(self, due_ms: int | None) -> None:
-        self._due_ms = due_ms
-        if due_ms is not None:
-            at = self._clock.trio_time(due_ms)
-            if at < self._alarm.deadline:
-                self._alarm.deadline = at
+    def _arm(self) -> None:
+        """Set the alarm. Ringing too early costs more than moving it; one far away is moved once for many."""
+        due_ms = self._armed_ms = self._due_ms
+        at = inf if due_ms is None else self._clock.trio_time(due_ms)
+        deadline = self._alarm.deadline
+        if at < deadline or deadline < self._clock.trio_time(self._now_ms + SOON_MS):
+            self._alarm.deadline = at
 
     async def run_timer(self) -> None:
         """Feed a `Tick` whenever one is due, until cancelled."""
@@ -191,7 +200,7 @@ class Driver:
                 self._due_ms = None
                 self.feed(Tick())
                 continue
-            at = float("inf") if due_ms is None else self._clock.trio_time(due_ms)
-            # Later alarms are not moved, only looked at when this one rings: moving costs more than ringing.
+            self._armed_ms = due_ms
+            at = inf if due_ms is None else self._clock.trio_time(due_ms)
             with trio.CancelScope(deadline=at) as self._alarm:
                 await trio.sleep_forever()

@@ -10,6 +10,7 @@ from time import perf_counter
 from typing import Any
 
 import trio
+from trio.lowlevel import current_task, wait_task_rescheduled
 
 from kraftcore import __version__
 from kraftcore.config import NodeConfig
@@ -202,8 +203,11 @@ class Node:
                 raise self._refusal()
             proposal = Proposal(value, len(value) + RECORD_OVERHEAD, False)
             self._pump.submit(proposal)
-            found: Appended = await proposal.wait()
-            return found
+            if proposal.done:
+                return await proposal.wait()  # type: ignore[no-any-return]
+            # As `wait`, without its coroutine: the garbage collector walks over all that thousands of callers hold.
+            proposal.task = current_task()
+            return await wait_task_rescheduled(proposal)  # type: ignore[no-any-return]
         many = await self.append_many((value,), client_id=client_id, sequence=sequence, forward=forward)
         return Appended(many.offset, None if many.results is None else many.results[0])
 

@@ -25,7 +25,7 @@ RECORD_OVERHEAD = 24  # at most, around a value in a batch
 BATCH_OVERHEAD = 61
 _appended = tuple.__new__  # as Appended(...), at a third of its cost
 _SUCCEEDED = trio.lowlevel.Abort.SUCCEEDED
-GROUP_BYTES = 512 * 1024  # proposals are gathered up to this: followers work on one batch while the next is built
+GROUP_BYTES = 256 * 1024  # proposals are gathered up to this: followers work on one batch while the next is built
 
 
 class Appended(NamedTuple):
@@ -49,7 +49,7 @@ class Proposal:
     wakes (see ``unwrap``): an ``outcome`` object a proposal would cost as much as appending its record.
     """
 
-    __slots__ = ("_callbacks", "_error", "_task", "_value", "done", "many", "producer_id", "sequence", "size", "values")
+    __slots__ = ("_callbacks", "_error", "_value", "done", "many", "producer_id", "sequence", "size", "task", "values")
 
     def __init__(self, values: Any, size: int, many: bool, producer_id: int = -1, sequence: int = -1) -> None:
         self.values = values  # one value, or with `many` a sequence of them
@@ -58,7 +58,7 @@ class Proposal:
         self.producer_id = producer_id
         self.sequence = sequence
         self.done = False  # whether it ended, well or not
-        self._task: trio.lowlevel.Task | None = None
+        self.task: trio.lowlevel.Task | None = None  # that waits
         self._error: BaseException | None = None
         self._callbacks: list[Callable[[Proposal], None]] | None = None
 
@@ -91,13 +91,14 @@ class Proposal:
         if self.done:
             await cancel_shielded_checkpoint()
             return self.result()
-        if self._task is not None:
+        if self.task is not None:
             raise LocalError("another task waits for this proposal: use add_done_callback for more than one")
-        self._task = current_task()
-        return await wait_task_rescheduled(self._stop_waiting)
+        self.task = current_task()
+        return await wait_task_rescheduled(self)
 
-    def _stop_waiting(self, _: Any) -> trio.lowlevel.Abort:
-        self._task = None
+    def __call__(self, _: Any) -> trio.lowlevel.Abort:
+        """Its task is cancelled: trio's abort function. A bound method would be one object more for each caller."""
+        self.task = None
         return _SUCCEEDED
 
     def succeed(self, value: Any) -> None:
@@ -114,9 +115,9 @@ class Proposal:
 
     def _end(self) -> None:
         self.done = True
-        task = self._task
+        task = self.task
         if task is not None:
-            self._task = None
+            self.task = None
             reschedule(task, self)  # type: ignore[arg-type]  # trio only calls its `unwrap`
         if self._callbacks is not None:
             callbacks, self._callbacks = self._callbacks, None

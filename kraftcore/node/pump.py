@@ -19,7 +19,7 @@ from kraftcore.node.driver import Driver
 from kraftcore.node.proposals import Proposal, ProposalQueue
 from kraftcore.raft.events import Propose, Tick
 
-ENOUGH_BYTES = 256 * 1024  # pending: more would not make a batch cheaper, only later
+ENOUGH_BYTES = 128 * 1024  # pending: more would not make a batch cheaper, only later
 
 
 class Pump:

@@ -95,6 +95,8 @@ class Replication:
         state.out.flush = True
         # Before our own flush is done: the followers' disks shall work at the same time as ours.
         role.parked = [parked for parked in role.parked if not self._answer_if_enough(role, parked)]
+        if not role.parked:
+            role.news_due_ms = None  # they know; whoever fetches next says how much it knows
         return offset
 
     def flushed(self, offset: int) -> None:
@@ -277,7 +279,7 @@ class Replication:
         self.raise_high_watermark(value)
         # Everyone who waits learns of it: their state machines wait for it too. If records follow within the linger
         # time, as they do under load, they bring it along.
-        if role.news_due_ms is None:
+        if role.parked and role.news_due_ms is None:
             role.news_due_ms = self._state.now_ms + self._state.config.high_watermark_linger_ms
         self.expire_parked(role)
         self._replica.membership.committed(role, value)

@@ -102,6 +102,7 @@ class SnapshotStore:
         self._delete_delay_ms = delete_delay_ms
         self._randbytes = randbytes
         self._sizes: SortedDict[SnapshotId, int] = SortedDict()
+        self._ids: tuple[SnapshotId, ...] | None = None  # asked for with every Fetch
         self._deleted: dict[str, int] = {}  # path -> when to unlink
         self._parts: set[str] = set()  # unfinished writers of this object
         files.make_folder(folder)
@@ -122,7 +123,9 @@ class SnapshotStore:
     @property
     def ids(self) -> tuple[SnapshotId, ...]:
         """Finished snapshots, oldest first."""
-        return tuple(self._sizes)
+        if self._ids is None:
+            self._ids = tuple(self._sizes)
+        return self._ids
 
     @property
     def latest(self) -> SnapshotId | None:
@@ -196,6 +199,7 @@ class SnapshotStore:
         target = path.removesuffix(SUFFIX) + DELETED_SUFFIX
         self._files.rename(path, target)
         del self._sizes[snapshot_id]
+        self._ids = None
         self._deleted[target] = now_ms + self._delete_delay_ms
 
     def delete_before(self, end_offset: int, now_ms: int) -> tuple[SnapshotId, ...]:
@@ -233,6 +237,7 @@ class SnapshotStore:
         self._parts.discard(part)
         self._files.sync_folder(self.folder)
         self._sizes[snapshot_id] = size
+        self._ids = None
 
     def _discard(self, part: str) -> None:
         if part in self._parts:

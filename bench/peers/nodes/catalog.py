@@ -140,7 +140,12 @@ def kraftcore(purpose: Purpose) -> Built:
 
 PYSYNCOBJ_TEXT = "election timeout 0.4 to 1.4 s; "
 PEERS = (
-    Peer(OURS, kraftcore, "defaults (fast failover, election timeout 1 to 2 s), and log.preallocate, as raft-wal does"),
+    Peer(
+        OURS,
+        kraftcore,
+        "defaults (fast failover, election timeout 1 to 2 s), log.preallocate, as raft-wal does, and Python's "
+        "gc.set_threshold(20_000, 50, 100)",
+    ),
     Peer(
         "hashicorp-wal",
         partial(hashicorp, "wal"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import time
 from collections.abc import Awaitable, Callable, Iterable
@@ -130,6 +131,7 @@ async def run(index: int, peers: list[str], address: str, folder: Path) -> None:
 
 
 def main() -> None:
+    gc.set_threshold(20_000, 50, 100)  # see docs/embedding.md: a thousand callers are a lot to walk over
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--id", type=int, required=True)
     parser.add_argument("--peers", required=True)
