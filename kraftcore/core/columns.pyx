@@ -18,7 +18,7 @@ from kraftcore.core.chunks cimport (
 )
 from kraftcore.core.column_pass cimport (
     COMPRESSED, DONE, FAULT, FULL, NO_MEMORY, WANT_CONTROL, WANT_EPOCH, WANT_HEADERS, WANT_KEY, WANT_OFFSET,
-    WANT_POSITION, WANT_TIMESTAMP, WANT_VALUE, Column, Job, Sink, State, free_sink, grow, hand_over, has_room, run,
+    WANT_POSITION, WANT_TIMESTAMP, WANT_VALUE, Job, Sink, State, free_sink, grow, hand_over, has_room, run,
     take_batch,
 )
 from kraftcore.core.header cimport BATCH_OK, BATCH_SHORT
