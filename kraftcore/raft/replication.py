@@ -96,7 +96,7 @@ class Replication:
         # Before our own flush is done: the followers' disks shall work at the same time as ours.
         role.parked = [parked for parked in role.parked if not self._answer_if_enough(role, parked)]
         if not role.parked:
-            role.news_due_ms = None  # they know; whoever fetches next says how much it knows
+            role.news_due_ms = None  # they know; whoever fetches next gets these records, and the news with them
         return offset
 
     def flushed(self, offset: int) -> None:
@@ -279,7 +279,7 @@ class Replication:
         self.raise_high_watermark(value)
         # Everyone who waits learns of it: their state machines wait for it too. If records follow within the linger
         # time, as they do under load, they bring it along.
-        if role.parked and role.news_due_ms is None:
+        if role.news_due_ms is None:  # also if nobody waits: before version 18 a Fetch does not say what it knows
             role.news_due_ms = self._state.now_ms + self._state.config.high_watermark_linger_ms
         self.expire_parked(role)
         self._replica.membership.committed(role, value)
