@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from scenario import Stage
 
 from kraftcore.protocol.failure import Failure
@@ -38,3 +40,22 @@ def test_a_leader_that_speaks_no_fetch_we_could_use_is_asked_again_later():
     assert state.is_backing_off(leader)
     stage.run("tick 30")
     assert not state.is_backing_off(leader)
+
+
+def test_a_follower_that_does_not_say_what_it_knows_is_told_of_the_commit_it_brought_about():
+    """Before version 18 a Fetch has no high watermark. Nobody else waits when its Fetch commits the record."""
+    stage = Stage()
+    for command in ("add-nodes 3", "campaign 1", "pass 600"):
+        stage.run(command)
+    state = stage.nodes[1].replica.state
+    state.config = replace(state.config, high_watermark_linger_ms=5)
+    stage.run("append 1 a")  # goes to those that wait, who do not ask again: nothing is delivered
+    stage.run("flush 1")
+    assert not state.role.parked
+    stage.lines = []
+    stage.run("fetch 1 from=2 epoch=1 at=4@1 wait=500")
+    assert state.high_watermark == 4
+    assert len(state.role.parked) == 1
+    stage.run("tick 5")
+    assert not state.role.parked
+    assert any("FetchResponse high_watermark=4" in line for line in stage.lines)
