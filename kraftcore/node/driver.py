@@ -33,7 +33,7 @@ from kraftcore.raft.replica import Replica
 from kraftcore.storage.quorum_state import QuorumStateFile
 from kraftcore.transports.base import Reply
 
-SOON_MS = 50
+SOON_MS = 50  # an alarm that rings within this is moved when it comes to be due later
 
 
 @dataclass(frozen=True, slots=True)

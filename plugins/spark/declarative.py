@@ -64,8 +64,8 @@ def declare_layers(session: Any) -> None:
     """Define bronze and silver: a streaming table each. For the definitions file of a pipeline.
 
     Args:
-        session: the pipeline's, with ``spark.kraftcore.paths`` (a JSON list) and, if they differ from the data
-            source's, more of its options as ``spark.kraftcore.OPTION`` in its configuration.
+        session: the pipeline's, with the data source's options (a JSON object) as ``spark.kraftcore.options`` in its
+            configuration, and perhaps the tables wanted (names, with commas) as ``spark.kraftcore.tables_wanted``.
     """
     from pyspark import pipelines
 
