@@ -25,7 +25,8 @@ def work(node: kraftcore.blocking.Node) -> None:
         while True:
             word = node.call(words.get)  # waits for one; nobody else gets it
             total = node.call(letters.add, len(word))
-            print(f"{threading.current_thread().name} took {word!r}; {total} letters so far", flush=True)
+            line = f"{threading.current_thread().name} took {word!r}; {total} letters so far\n"
+            print(line, end="", flush=True)  # with its end, or another thread's line comes between
     except NodeStoppedError:
         return
 

@@ -276,7 +276,10 @@ def test_threaded_worker(group):
     programs[0].tell(" ".join(words[:6]))
     programs[1].tell(" ".join(words[6:]))
     pattern = r"^thread \d took '(\w+)'; (\d+) letters so far$"
-    until(lambda: sum(len(program.matches(pattern)) for program in programs) >= len(words))
+    until(
+        lambda: sum(len(program.matches(pattern)) for program in programs) >= len(words),
+        lambda: f"they said {[program.said for program in programs]}",
+    )
     found = [match for program in programs for match in program.matches(pattern)]
     assert sorted(match[1] for match in found) == words  # each of them once
     assert max(int(match[2]) for match in found) == sum(map(len, words))
