@@ -65,6 +65,8 @@ cdef struct Job:
     int64_t chunk_bytes
     int64_t offset_from
     int64_t offset_to
+    const int64_t *types       # codes of the record types that are wanted; NULL: all
+    int64_t type_count
     int want
     int scale                  # timestamps: 1 for milliseconds, 1000 for microseconds
     bint verify

@@ -18,6 +18,7 @@ from kraftcore.core.header cimport (
 from kraftcore.core.record cimport (
     IN_HEADER, RECORD_SIZE_MIN, RecordView, check_count, check_order, scan_plain, scan_record,
 )
+from kraftcore.core.record_types cimport code_of
 
 cdef enum:
     BLOCK = 32
@@ -187,6 +188,14 @@ cdef inline void copy_bytes(uint8_t *to, const uint8_t *p, int32_t size, const u
         memcpy(to, p, size)
 
 
+cdef bint is_wanted(const Job *job, int64_t code) noexcept nogil:
+    cdef int64_t i
+    for i in range(job.type_count):
+        if job.types[i] == code:
+            return True
+    return False
+
+
 cdef State take_batch(Job *job, const uint8_t *p, int64_t size) noexcept nogil:
     cdef Sink *sink = &job.sink
     cdef BatchHeader *header = &job.header
@@ -205,7 +214,7 @@ cdef State take_batch(Job *job, const uint8_t *p, int64_t size) noexcept nogil:
     cdef RecordView view
     cdef int want = job.want
     cdef int scale = job.scale
-    cdef int32_t i, timestamp_delta, offset_delta, key_size, value_size, headers_here, previous = -1
+    cdef int32_t i, timestamp_delta, offset_delta, key_size, value_size, headers_here, _version, previous = -1
     cdef int64_t delta
     cdef int64_t row = sink.rows
     cdef int64_t first = row
@@ -220,6 +229,7 @@ cdef State take_batch(Job *job, const uint8_t *p, int64_t size) noexcept nogil:
     cdef int64_t offset
     cdef int64_t timestamp = header.max_timestamp
     cdef bint log_append = header.attributes & TIMESTAMP_LOG_APPEND
+    cdef bint is_control = (header.attributes & CONTROL) != 0
     cdef bint partly = header.base_offset < job.offset_from or header.last_offset >= job.offset_to
     cdef uint8_t key_bits = 0
     cdef uint8_t value_bits = 0
@@ -263,6 +273,8 @@ cdef State take_batch(Job *job, const uint8_t *p, int64_t size) noexcept nogil:
         p = following
         offset = header.base_offset + offset_delta
         if partly and (offset < job.offset_from or offset >= job.offset_to):
+            continue
+        if job.types != NULL and not is_wanted(job, code_of(is_control, key, key_size, value, value_size, &_version)):
             continue
         if want & WANT_OFFSET:
             offsets[row] = offset

@@ -5,6 +5,7 @@ pyarrow itself is needed only by ``to_arrow``. The pass checks everything ``vali
 except to decompress.
 """
 
+from array import array
 from collections import namedtuple
 
 cimport cython
@@ -62,6 +63,7 @@ cdef class ColumnReader:
 
     cdef Job job
     cdef list sources
+    cdef bytes types
     cdef Py_ssize_t source
     cdef object owner
     cdef int64_t max_bytes
@@ -81,7 +83,7 @@ cdef class ColumnReader:
 
     def __init__(
         self, data, *, columns=None, int64_t position=0, end=None, int64_t base_position=0, offsets=None,
-        bint verify=True, str errors="raise", str timestamp_unit="ms", int64_t chunk_bytes=1 << 20,
+        types=None, bint verify=True, str errors="raise", str timestamp_unit="ms", int64_t chunk_bytes=1 << 20,
         int64_t max_decompressed_bytes=DEFAULT_MAX_DECOMPRESSED_BYTES,
     ):
         cdef Job *job = &self.job
@@ -99,6 +101,13 @@ cdef class ColumnReader:
         job.offset_from, job.offset_to = (0, INT64_MAX) if offsets is None else offsets
         if offsets is None:
             job.offset_from = INT64_MIN
+        if types is not None:
+            try:
+                self.types = array("q", types).tobytes()
+            except (TypeError, OverflowError):
+                raise LocalError(f"types {types!r} are no codes of record types") from None
+            job.types = <const int64_t *>PyBytes_AS_STRING(self.types)
+            job.type_count = PyBytes_GET_SIZE(self.types) // sizeof(int64_t)
         self.max_bytes = min(max_decompressed_bytes, <int64_t>CHUNK_BYTES_MAX)
         self.errors = errors
         self.timestamp_unit = timestamp_unit
@@ -304,8 +313,8 @@ cdef class DecodedColumns:
 
 
 def decode_columns(
-    data, *, columns=None, int64_t position=0, end=None, int64_t base_position=0, offsets=None, bint verify=True,
-    str errors="raise", str timestamp_unit="ms", int64_t chunk_bytes=CHUNK_BYTES_MAX,
+    data, *, columns=None, int64_t position=0, end=None, int64_t base_position=0, offsets=None, types=None,
+    bint verify=True, str errors="raise", str timestamp_unit="ms", int64_t chunk_bytes=CHUNK_BYTES_MAX,
     int64_t max_decompressed_bytes=DEFAULT_MAX_DECOMPRESSED_BYTES,
 ):
     """Decode any number of batches to columns, checking everything.
@@ -319,6 +328,7 @@ def decode_columns(
             In a list each buffer starts where the one before ended.
         offsets: pair (first, end) of offsets; other records are left out. Whole batches outside are not even
             checksummed.
+        types: codes of record types as in ``RecordTypes``; other records are checked and left out.
         verify: compare checksums.
         errors: what to do at a damaged batch. "raise"; "stop" there and report the rest in ``damage``; "skip" it,
             report it and go on behind it, or stop if its length cannot be trusted.
@@ -334,8 +344,8 @@ def decode_columns(
         MissingDependencyError: a batch is compressed with a codec whose library is not installed.
     """
     reader = ColumnReader(
-        data, columns=columns, position=position, end=end, base_position=base_position, offsets=offsets, verify=verify,
-        errors=errors, timestamp_unit=timestamp_unit, chunk_bytes=chunk_bytes,
+        data, columns=columns, position=position, end=end, base_position=base_position, offsets=offsets, types=types,
+        verify=verify, errors=errors, timestamp_unit=timestamp_unit, chunk_bytes=chunk_bytes,
         max_decompressed_bytes=max_decompressed_bytes,
     )
     cdef DecodedColumns result = DecodedColumns.__new__(DecodedColumns)

@@ -2,11 +2,10 @@
 
 from collections import namedtuple
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free
 from libc.string cimport memset
 
-from kraftcore.core.bytes cimport load_int16, read_uvarint32
 from kraftcore.core.chunks cimport address, import_pyarrow
 from kraftcore.core.column_pass cimport Column, grow, hand_over
 
@@ -16,11 +15,6 @@ __all__ = ["BAD_FRAME", "CONTROL_BASE", "RecordTypes", "record_types"]
 
 CONTROL_BASE = 1 << 40
 BAD_FRAME = -1
-
-cdef enum:
-    FRAME = 1
-
-cdef int64_t CONTROL_CODE = 1 << 40
 
 RecordTypes = namedtuple("RecordTypes", "code version")
 RecordTypes.__doc__ = """Types and versions of the rows of a chunk.
@@ -54,9 +48,6 @@ def record_types(key, value, is_control):
     cdef const uint8_t *keys
     cdef const uint8_t *values
     cdef const uint8_t *control
-    cdef const uint8_t *p
-    cdef const uint8_t *end
-    cdef uint32_t frame, kind, version
     cdef Column code_column, version_column
     pa = import_pyarrow()
     if [key.type, value.type, is_control.type] != [pa.binary(), pa.binary(), pa.bool_()]:
@@ -79,26 +70,10 @@ def record_types(key, value, is_control):
     versions = <int32_t *>version_column.data
     with nogil:
         for i in range(count):
-            p = values + value_ends[i]
-            end = values + value_ends[i + 1]
-            codes[i] = -1
-            versions[i] = -1
-            if (control[i >> 3] >> (i & 7)) & 1:
-                if key_ends[i + 1] - key_ends[i] >= 4:
-                    codes[i] = CONTROL_CODE + load_int16(keys + key_ends[i] + 2)
-                    if end - p >= 2:
-                        versions[i] = load_int16(p)
-                continue
-            p = read_uvarint32(p, end, &frame)
-            if p == NULL or frame != FRAME:
-                continue
-            p = read_uvarint32(p, end, &kind)
-            if p == NULL:
-                continue
-            p = read_uvarint32(p, end, &version)
-            if p != NULL and version <= 0x7FFF:
-                codes[i] = kind
-                versions[i] = <int32_t>version
+            codes[i] = code_of(
+                (control[i >> 3] >> (i & 7)) & 1, keys + key_ends[i], key_ends[i + 1] - key_ends[i],
+                values + value_ends[i], value_ends[i + 1] - value_ends[i], &versions[i],
+            )
     return RecordTypes(
         pa.Array.from_buffers(pa.int64(), count, [None, pa.py_buffer(hand_over(&code_column, 8 * count))], 0),
         pa.Array.from_buffers(pa.int32(), count, [None, pa.py_buffer(hand_over(&version_column, 4 * count))], 0),

@@ -157,8 +157,10 @@ class RangeReader:
         self.kind = find_type(view) if view not in ("records", "events", "batches", "errors", "files") else None
         self.filters = filters if self.kind is None else filters.for_type(self.kind)
         self.policy = policy
+        self._codes = None if view == "errors" else self.filters.codes
         self._decoders: dict[str, RecordColumns] = {}
         self._contents: dict[str, bool] = {}
+        self._repeated: tuple[LogFile | None, int, dict[str, Any]] = (None, 0, {})
 
     def read(self, part: Range) -> Iterator[Any]:
         """Yield ``pyarrow.RecordBatch``es.
@@ -229,6 +231,7 @@ class RangeReader:
                 end=end,
                 base_position=piece.base,
                 offsets=window,
+                types=self._codes,
                 verify=False,  # the walk over the headers has compared the checksums
                 errors="raise" if self.policy == FAIL and self.view != "errors" else "skip",
                 timestamp_unit="us",
@@ -406,11 +409,19 @@ class RangeReader:
         rows = len(next(iter(columns.values())))
         if rows == 0:
             return
-        columns |= identity_columns(part.file, part.generation, rows)
+        columns |= self._identity(part, rows)
         schema = schema or self.schema
         batch = pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
         for start in range(0, rows, ROWS_MAX):
             yield batch.slice(start, ROWS_MAX)
+
+    def _identity(self, part: Range, rows: int) -> dict[str, Any]:
+        # The same for all rows of a file: made once, and cut to length.
+        file, generation, columns = self._repeated
+        if file is not part.file or generation != part.generation or len(columns["generation"]) < rows:
+            columns = identity_columns(part.file, part.generation, max(rows, ROWS_MAX))
+            self._repeated = part.file, part.generation, columns
+        return {name: column[:rows] for name, column in columns.items()}
 
 
 def file_rows(files: list[LogFile], rewound: Mapping[str, tuple[int, int]]) -> Any:

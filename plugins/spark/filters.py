@@ -114,6 +114,14 @@ class Filters:
         return True
 
     @property
+    def codes(self) -> list[int] | None:
+        """Codes of the wanted record types; None if they cannot be told by their codes alone."""
+        if self.types is None:
+            return None
+        known = [kind.code for kind in map(find_type, self.types) if kind is not None]
+        return known if len(known) == len(self.types) else None
+
+    @property
     def all_batches(self) -> bool:
         """Whether every batch may hold wanted rows."""
         return self.offset.is_open and self.time_ms.is_open and self.epoch.is_open and self.control is None

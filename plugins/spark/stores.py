@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from struct import Struct
 from typing import Any
 
 from pyarrow import fs
@@ -21,7 +22,8 @@ from kraftcore.storage.snapshots import SUFFIX, parse_name
 
 LOG, SNAPSHOT, BOOTSTRAP = "log", "snapshot", "bootstrap"
 BOOTSTRAP_FILE = "bootstrap.checkpoint"
-PIECE_BYTES = 8 << 20
+PIECE_BYTES = 4 << 20
+_ENTRY = Struct(">ii")
 _SEGMENT = re.compile(r"(\d{20})\.log", re.ASCII)
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]+://", re.ASCII)
 
@@ -329,15 +331,12 @@ def index_entries(file: LogFile) -> list[tuple[int, int]]:
     """(last offset, position) of some batches of a segment, ascending, from its offset index; empty without one."""
     data = read_small(file.path.removesuffix(".log") + ".index") if file.source == LOG else None
     entries: list[tuple[int, int]] = []
-    for at in range(0, len(data or b"") // 8 * 8, 8):
-        entry = (data or b"")[at : at + 8]
-        if entry == bytes(8):
-            break  # the rest of a preallocated file
-        offset = file.base_offset + int.from_bytes(entry[:4], "big", signed=True)
-        position = int.from_bytes(entry[4:], "big", signed=True)
-        if not (entries[-1] if entries else (-1, 0))[1] < position < file.size:
-            return entries  # damaged: what follows is not to be trusted
-        entries.append((offset, position))
+    before = 0
+    for relative_offset, position in _ENTRY.iter_unpack(memoryview(data or b"")[: len(data or b"") // 8 * 8]):
+        if not before < position < file.size:
+            break  # the rest of a preallocated file, or damage: what follows is not to be trusted
+        entries.append((file.base_offset + relative_offset, position))
+        before = position
     return entries
 
 

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from kraftcore.core.batch import Compression, build_batch, build_records_batch, iter_batches, stamp_batch
 from kraftcore.core.columns import COLUMNS, ColumnReader, DecodedColumns, arrow_schema, decode_columns
+from kraftcore.core.record_types import BAD_FRAME, CONTROL_BASE, record_types
 from kraftcore.errors import CorruptBatchError, LocalError, MissingDependencyError
 
 Row = dict[str, Any]
@@ -91,6 +92,44 @@ def test_offset_range(batches: list[bytes], first: int, end: int) -> None:
     data = b"".join(batches)
     expected = [row for row in expected_rows(twin.read_batches(data)) if first <= row["offset"] < end]
     assert rows_of(decode_columns(data, offsets=(first, end))) == expected
+
+
+def check_types(data: bytes, types: list[int], **arguments: Any) -> None:
+    rows = decode_columns(data, columns=["key", "value", "is_control"]).to_arrow().combine_chunks()
+    columns = [pa.concat_arrays(rows[name].chunks or [rows[name].combine_chunks()]) for name in rows.column_names]
+    codes = record_types(*columns).code.to_pylist()
+    expected = [row for row, code in zip(expected_rows(twin.read_batches(data)), codes, strict=True) if code in types]
+    decoded = decode_columns(data, types=types, **arguments)
+    assert rows_of(decoded) == expected
+    assert all(len(chunk) for chunk in decoded.chunks)
+
+
+@given(st.lists(valid_batches(), max_size=4), st.sampled_from([1, 100, 2**20]), st.data())
+def test_record_types(batches: list[bytes], chunk_bytes: int, data: st.DataObject) -> None:
+    joined = b"".join(batches)
+    codes = set()
+    for chunk in decode_columns(joined, columns=["key", "value", "is_control"]).chunks:
+        rows = chunk.to_arrow()
+        codes |= set(record_types(rows["key"], rows["value"], rows["is_control"]).code.to_pylist())
+    types = data.draw(st.lists(st.sampled_from(sorted(codes | {2, CONTROL_BASE + 2})), max_size=3, unique=True))
+    check_types(joined, types, chunk_bytes=chunk_bytes)
+
+
+@pytest.mark.parametrize("path", GOLDEN_FILES, ids=lambda path: str(path.relative_to(GOLDEN)))
+@pytest.mark.parametrize("types", [[2], [5, CONTROL_BASE + 2], [CONTROL_BASE + 3, CONTROL_BASE + 4, BAD_FRAME]])
+def test_record_types_of_golden_files(path: Path, types: list[int]) -> None:
+    check_types(path.read_bytes(), types, chunk_bytes=2000)
+
+
+def test_batches_without_a_wanted_record_are_checked_all_the_same() -> None:
+    damaged = bytearray(build_batch([b"\x01\x02\x00"] * 3, timestamp_ms=1))
+    damaged[-1] ^= 1
+    with pytest.raises(CorruptBatchError):
+        decode_columns(bytes(damaged), types=[5])
+    damaged = bytearray(build_batch([b"\x01\x02\x00"] * 3, timestamp_ms=1))
+    damaged[61] ^= 1  # a record's length
+    with pytest.raises(CorruptBatchError):
+        decode_columns(bytes(damaged), types=[5], verify=False)
 
 
 @given(hostile_buffers, st.sampled_from([1, 2**20]))
@@ -299,6 +338,8 @@ def test_buffers_outlive_the_decoder() -> None:
         {"timestamp_unit": "ns"},
         {"errors": "ignore"},
         {"chunk_bytes": 0},
+        {"types": ["topic"]},
+        {"types": [1 << 63]},
     ],
 )
 def test_misuse(arguments: dict[str, Any]) -> None:

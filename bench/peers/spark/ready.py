@@ -11,9 +11,18 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
+from kraftcore.plugins.spark.worker import settle
+
 
 class ReadySource(DataSource):
-    """Reads the files ``0.arrow``, ``1.arrow``, ... of a folder."""
+    """Reads the files ``0.arrow``, ``1.arrow``, ... of a folder.
+
+    Its workers are told what ours are, so that the two differ by the reading alone.
+    """
+
+    def __init__(self, options: dict[str, str]) -> None:
+        super().__init__(options)
+        settle()
 
     @classmethod
     def name(cls) -> str:
@@ -38,9 +47,11 @@ class ReadyReader(DataSourceReader):
         self.files = files
 
     def partitions(self) -> Sequence[InputPartition]:
+        settle()
         return [InputPartition(number) for number in range(len(self.files))]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
+        settle()
         with pa.memory_map(self.files[partition.value]) as file:
             reader = pa.ipc.open_file(file)
             for number in range(reader.num_record_batches):
