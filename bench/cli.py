@@ -26,7 +26,7 @@ EPILOG = """\
 suites:
   core    batches, messages and the log on disk, beside other libraries: one process, about three minutes
   nodes   three processes on loopback, beside other replicated logs: about half an hour; --build first
-  spark   metadata logs on Spark, beside what Spark and Kafka's tool can do: about half an hour, most of it layers-10m
+  spark   metadata logs on Spark, beside what Spark and Kafka's tool can do: a quarter of an hour, half of it layers
 
 examples:
   python -m bench core --quick

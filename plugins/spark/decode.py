@@ -91,7 +91,7 @@ class Piece:
 
     Attributes:
         base: where they start in the file.
-        data: the bytes; what follows the last whole batch is no part of it.
+        data: the bytes, until the next piece is asked for; what follows the last whole batch is no part of them.
         headers: of the batches.
         damage: what is not whole.
         end: position in the file behind the last batch that was told apart.
@@ -114,7 +114,7 @@ def pieces(source: Source | Memory, start: int, end: int, *, verify: bool = True
     position, size = start, PIECE_BYTES
     while position < end:
         # The batch that starts before `end` may reach beyond it.
-        data = source.read(position, min(size, source.size - position))
+        data = source.piece(position, min(size, max(source.size - position, 0)))
         if not data:
             return
         found = batch_headers(data, end=min(len(data), end - position), base_position=position, verify=verify)
@@ -126,15 +126,14 @@ def pieces(source: Source | Memory, start: int, end: int, *, verify: bool = True
                 size = need
                 continue
             lost = Damage(position, end - position, f"the file ends inside a batch: {len(data)} bytes are left")
-            yield Piece(position, memoryview(data)[:0], found.batches, [lost], position, is_torn=True)
+            yield Piece(position, data[:0], found.batches, [lost], position, is_torn=True)
             return
         if lost is not None:
             lost = Damage(lost.position, end - lost.position, lost.reason)
-            yield Piece(
-                position, memoryview(data)[: found.end - position], found.batches, [*found.damage[:-1], lost], found.end
-            )
+            damage = [*found.damage[:-1], lost]
+            yield Piece(position, data[: found.end - position], found.batches, damage, found.end)
             return
-        yield Piece(position, memoryview(data)[: found.end - position], found.batches, found.damage, found.end)
+        yield Piece(position, data[: found.end - position], found.batches, found.damage, found.end)
         position, size = found.end, PIECE_BYTES
 
 

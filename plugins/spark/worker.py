@@ -14,11 +14,13 @@ def settle() -> None:
     daemon: Any = sys.modules["__main__"]
     if getattr(daemon.__spec__, "name", "") != "pyspark.daemon" or not hasattr(daemon, "worker"):
         return
-    # Workers look through all objects for garbage after each task; those of the modules, 30 ms' worth, are none.
-    gc.freeze()
     serve = daemon.worker
 
     def worker(*arguments: Any) -> int:
+        # From the second task on: after each, workers look through all objects for garbage. Those that outlived the
+        # first are modules and what belongs to them, 30 ms' worth, and none.
+        if not gc.get_freeze_count():
+            gc.freeze()
         # Over a Unix domain socket a worker that waits for its next task may answer a program that has ended.
         try:
             status: int = serve(*arguments)

@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
@@ -36,21 +37,22 @@ SEGMENTS = sorted(LOG.glob("*.log"))
 def direct(path, *pushed, monkeypatch=None, **options):
     """Rows and bytes that a reader gives, without Spark around it."""
     read = 0
-    plain = Source.read
 
-    def counted(self, position, size):
-        nonlocal read
-        data = plain(self, position, size)
-        read += len(data) if self.path.endswith((".log", ".checkpoint")) else 0
-        return data
+    def counting(plain):
+        def counted(self, position, size):
+            nonlocal read
+            data = plain(self, position, size)
+            read += len(data) if self.path.endswith((".log", ".checkpoint")) else 0
+            return data
 
-    if monkeypatch is not None:
-        monkeypatch.setattr(Source, "read", counted)
-    reader = FilteringReader(Settings({"path": str(path), **options}))
-    assert list(reader.pushFilters(list(pushed))) == list(pushed)  # Spark is to apply them again
-    found = [batch for part in reader.partitions() for batch in reader.read(part)]
-    if monkeypatch is not None:
-        monkeypatch.setattr(Source, "read", plain)
+        return counted
+
+    with monkeypatch.context() if monkeypatch is not None else nullcontext() as patch:
+        for name in ("read", "piece") if patch is not None else ():
+            patch.setattr(Source, name, counting(getattr(Source, name)))
+        reader = FilteringReader(Settings({"path": str(path), **options}))
+        assert list(reader.pushFilters(list(pushed))) == list(pushed)  # Spark is to apply them again
+        found = [batch for part in reader.partitions() for batch in reader.read(part)]
     return (pa.Table.from_batches(found).to_pylist() if found else []), read
 
 

@@ -1,0 +1,72 @@
+"""What Spark's worker processes are told."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+import pytest
+
+from kraftcore.plugins.spark.worker import settle
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """A process whose main program is Spark's daemon; what its worker was called with."""
+    seen = []
+
+    def worker(*arguments):
+        seen.append(arguments)
+        if isinstance(arguments[0], Exception):
+            raise arguments[0]
+        return arguments[0]
+
+    daemon = ModuleType("__main__")
+    daemon.__spec__ = ModuleSpec("pyspark.daemon", None)
+    daemon.worker = worker
+    monkeypatch.setitem(sys.modules, "__main__", daemon)
+    settle.cache_clear()
+    settle()
+    yield seen
+    settle.cache_clear()
+
+
+@pytest.fixture
+def freezes(monkeypatch):
+    """How often objects were frozen."""
+    frozen = []
+    monkeypatch.setattr(gc, "freeze", lambda: frozen.append(1))
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: len(frozen))
+    return frozen
+
+
+def test_a_worker_answers_as_sparks_own(calls, freezes):
+    daemon = sys.modules["__main__"]
+    assert [daemon.worker(0, "sock"), daemon.worker(3, "sock")] == [0, 3]
+    assert calls == [(0, "sock"), (3, "sock")]
+    with pytest.raises(ValueError, match="no pipe"):
+        daemon.worker(ValueError("no pipe"))
+
+
+def test_a_worker_whose_program_is_gone_ends_without_a_word(calls, freezes, capsys):
+    assert sys.modules["__main__"].worker(BrokenPipeError()) != 0
+    assert capsys.readouterr() == ("", "")
+
+
+def test_objects_that_outlive_the_first_task_are_frozen_once(calls, freezes):
+    assert freezes == []
+    for _ in range(3):
+        sys.modules["__main__"].worker(0)
+    assert freezes == [1]
+
+
+def test_elsewhere_nothing_happens(monkeypatch, freezes):
+    program = ModuleType("__main__")
+    program.worker = worker = object()
+    monkeypatch.setitem(sys.modules, "__main__", program)
+    settle.cache_clear()
+    settle()
+    assert program.worker is worker
+    assert freezes == []
