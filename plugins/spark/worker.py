@@ -12,7 +12,7 @@ from typing import Any
 def settle() -> None:
     """In a worker process: spare it useless work, and the terminal its last words. Elsewhere: nothing."""
     daemon: Any = sys.modules["__main__"]
-    if getattr(daemon.__spec__, "name", "") != "pyspark.daemon" or not hasattr(daemon, "worker"):
+    if getattr(getattr(daemon, "__spec__", None), "name", "") != "pyspark.daemon" or not hasattr(daemon, "worker"):
         return
     serve = daemon.worker
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 import time
 from datetime import UTC, datetime
 from html.parser import HTMLParser
@@ -63,6 +65,14 @@ def test_a_query_without_java_prints_json_in_utc(golden_tables, tmp_path):
     ]
     assert rows[0]["voters"] == [1]
     assert [path.name for path in tmp_path.iterdir()] == ["tools"]  # Spark left nothing where it was called
+
+
+def test_java_keeps_a_collector_that_its_owner_chose(golden_tables, monkeypatch):
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:+UseG1GC")  # two would keep it from starting
+    arguments = ["spark", "query", "--tables", str(golden_tables), "--output", "json", "--master", "local[1]"]
+    command = [sys.executable, "-P", "-c", PROGRAM, *arguments, "SELECT 1 AS one"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stdout) == (0, '{"one": 1}\n'), done.stderr
 
 
 @pytest.mark.parametrize(("version", "fits"), [("11.0.2", False), ("1.8.0_402", False), ("17.0.9", True), ("25", True)])

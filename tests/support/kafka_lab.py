@@ -47,6 +47,7 @@ HOST = "127.0.0.1"
 JVM = ["java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xss512k"]
 PATIENCE_S = 60
 ERROR_LINES, LAST_LINES, LINE_CHARACTERS = 20, 30, 400  # of a node's log, in a failure
+NO_METADATA_YET = "Direct-to-controller communication is not supported"
 QUICK = admin.Timing(call_timeout_ms=2000)
 LOG4J = """\
 rootLogger.level=INFO
@@ -371,7 +372,16 @@ class KafkaLab:
             return None
 
     def tool(self, name: str, *arguments: object) -> ToolResult:
-        """Run one of Kafka's tools; all of them share a JVM, but for calls that end it: those get one of their own."""
+        """Run one of Kafka's tools; again while it meets a controller that has just begun and knows no metadata yet."""
+
+        def ask() -> ToolResult | None:
+            done = self._tool(name, *arguments)
+            return None if NO_METADATA_YET in done.out + done.err else done
+
+        return wait_for(f"controllers to know their metadata version, for {name} {arguments}", ask)
+
+    def _tool(self, name: str, *arguments: object) -> ToolResult:
+        # All of them share a JVM, but for calls that end it: those get one of their own.
         if self._tools is None:
             command = [*JVM, "-Xmx256m", "-Dlog4j2.level=OFF", "-cp", self.class_path, "ToolServer"]
             self._tools = subprocess.Popen(
