@@ -335,10 +335,14 @@ def decode_columns(
         timestamp_unit: "ms" as stored, or "us" (clamped to 64 bits).
         chunk_bytes: the most bytes of uncompressed records in one chunk, unless one batch alone has more. Arrow's
             int32 offsets allow no more than ``CHUNK_BYTES_MAX``.
-        max_decompressed_bytes: the most that one compressed batch may decompress to. Returns: ``DecodedColumns``.
-    ``timestamp`` is the append time if the batch says so, -1 where there is none; ``headers`` is a list of (key,
-    value) with bytes in keys that are not UTF-8 replaced by U+FFFD, as in Kafka's Java clients; ``position`` is that
-    of the batch. Raises:
+        max_decompressed_bytes: the most that one compressed batch may decompress to.
+
+    Returns:
+        ``DecodedColumns``. ``timestamp`` is the append time if the batch says so, -1 where there is none; ``headers`` is
+        a list of (key, value) with bytes in keys that are not UTF-8 replaced by U+FFFD, as in Kafka's Java clients;
+        ``position`` is that of the batch.
+
+    Raises:
         CorruptBatchError: with ``errors="raise"``, at the first damaged batch.
         LocalError: unknown column, unit or policy, or a range outside ``data``.
         MissingDependencyError: a batch is compressed with a codec whose library is not installed.
