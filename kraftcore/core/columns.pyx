@@ -338,8 +338,8 @@ def decode_columns(
         max_decompressed_bytes: the most that one compressed batch may decompress to.
 
     Returns:
-        ``DecodedColumns``. ``timestamp`` is the append time if the batch says so, -1 where there is none; ``headers`` is
-        a list of (key, value) with bytes in keys that are not UTF-8 replaced by U+FFFD, as in Kafka's Java clients;
+        ``DecodedColumns``. ``timestamp`` is the append time if the batch says so, -1 where there is none; ``headers``
+        is a list of (key, value) with bytes in keys that are not UTF-8 replaced by U+FFFD, as in Kafka's Java clients;
         ``position`` is that of the batch.
 
     Raises:
