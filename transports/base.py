@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from kraftcore.protocol.failure import Failure
 
@@ -31,8 +31,7 @@ Responses leave in the order in which their requests came, as Kafka's clients ex
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(NamedTuple):
     """Where a listener or a peer is.
 
     Attributes:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from struct import pack
 from typing import TypeAlias
 
@@ -289,7 +289,7 @@ async def _response_order(exam: _Exam) -> None:
 async def _lanes(exam: _Exam) -> None:
     _, address, held = await exam.hold()
     client = await exam.open()
-    calls = [exam.request(client, replace(address, lane=lane), body=[b"%d" % lane]) for lane in range(3)]
+    calls = [exam.request(client, address._replace(lane=lane), body=[b"%d" % lane]) for lane in range(3)]
     await exam.holding(held, 3)
     held.sort(key=lambda request: request.frame[4:8], reverse=True)
     for call, request in zip(reversed(calls), held, strict=True):

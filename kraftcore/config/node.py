@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from typing import Any, Generic, Literal, Self, TypeVar, overload
 
 from kraftcore.config.addresses import ALL_INTERFACES, WILDCARDS, parse_address, parse_endpoint, parse_voters
@@ -342,7 +342,7 @@ class NodeConfig:
         for name in ("listeners", "advertised_listeners"):
             given: Iterable[Endpoint | str] = getattr(self, name)
             self._set(name, tuple(_converted(name, parse_endpoint, value) for value in _several(name, given)))
-        everywhere = (replace(each, host=each.host or ALL_INTERFACES) for each in self.listeners)
+        everywhere = (each._replace(host=each.host or ALL_INTERFACES) for each in self.listeners)
         self._set("listeners", tuple(everywhere))
         servers = _several("bootstrap_servers", self.bootstrap_servers)
         self._set("bootstrap_servers", tuple(_converted("bootstrap_servers", parse_address, each) for each in servers))

@@ -16,6 +16,7 @@ cdef class File:
     cdef int pwrite(self, const uint8_t *data, int64_t size, int64_t position) except -1  # all of it, or an error
     cdef int64_t length(self) except -1
     cdef int resize(self, int64_t size) except -1
+    cdef int write_out(self) except -1                            # begin to write what was written here; a hint
     cdef int flush(self, bint whole) except -1                    # whole: times and modes too, not only data and size
     cdef int release(self) except -1
     cdef int refuse(self) except -1                               # raises when closed or failed

@@ -39,6 +39,14 @@ cdef extern from *:
     #endif
     }
 
+    static void kraft_write_out(int fd) {
+    #ifdef SYNC_FILE_RANGE_WRITE
+        (void)sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE);  /* an error is told by the next sync */
+    #else
+        (void)fd;
+    #endif
+    }
+
     static int64_t kraft_size(int fd) {
         struct stat info;
         return fstat(fd, &info) == 0 ? (int64_t)info.st_size : -1;
@@ -59,6 +67,7 @@ cdef extern from *:
     }
     """
     int kraft_sync(int fd, int whole) noexcept nogil
+    void kraft_write_out(int fd) noexcept nogil
     int64_t kraft_size(int fd) noexcept nogil
     int kraft_lock(int fd) noexcept nogil
 
@@ -113,6 +122,9 @@ cdef class File:
 
     cdef int resize(self, int64_t size) except -1:
         raise NotImplementedError
+
+    cdef int write_out(self) except -1:
+        return 0  # only a hint
 
     cdef int flush(self, bint whole) except -1:
         raise NotImplementedError
@@ -407,6 +419,14 @@ cdef class OsFile(File):
         while c_ftruncate(self.fd, size) < 0:
             if errno != EINTR:
                 raise _failure(errno, self.path)
+        return 0
+
+    cdef int write_out(self) except -1:
+        if not self.closed and self.failure is None:
+            self.busy += 1
+            with nogil:
+                kraft_write_out(self.fd)
+            self.end_transfer()
         return 0
 
     cdef int flush(self, bint whole) except -1:

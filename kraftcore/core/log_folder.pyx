@@ -177,6 +177,14 @@ cdef class LogFolder:
 
     # ---- durability
 
+    def write_out(self):
+        """Have the system begin to write what was appended, if that is much: waits for nothing, makes nothing durable.
+
+        A ``flush`` a moment later has less to wait for. Only a hint, and only on Linux; what fails, that flush tells.
+        """
+        if not self.closed and self.failure is None:
+            self.active.write_out()
+
     def flush(self):
         """Make everything appended so far durable. May run in another thread; one flush at a time.
 

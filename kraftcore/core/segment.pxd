@@ -37,10 +37,12 @@ cdef class Segment:
     cdef int64_t interval_bytes
     cdef int64_t ahead_bytes                # zeros written ahead of small appends; 0: none
     cdef readonly int64_t file_end          # where those zeros end, or 0
+    cdef int64_t written_out                # batches below are on their way to the disk, or there
 
     cdef int attach(self) except -1
     cdef int write_ahead(self, File log) except -1
     cdef int trim(self) except -1
+    cdef int write_out(self) except -1
     cdef bint has_room(self, int64_t size, int64_t last_offset, int64_t max_timestamp, int64_t now_ms,
                        int64_t segment_bytes, int64_t segment_ms) except -1
     cdef int write(self, const uint8_t *p, int64_t size) except -1

@@ -29,6 +29,7 @@ cdef enum:
     SCAN_BYTES = 1 << 20         # how much a scan reads at a time
     UNKNOWN_TIMESTAMP = -2
     AHEAD_BYTES_MAX = 1 << 20
+    EARLY_BYTES = 32 << 10       # to write less out early costs as much as it saves
     SMALL = 16                   # an append larger than this part of what is written ahead gains nothing by it
 
 cdef uint8_t ZEROS[AHEAD_BYTES_MAX]
@@ -135,6 +136,7 @@ cdef class Segment:
         cdef File log
         self.attach()
         log = self.log  # a failing append in the other thread may close it meanwhile
+        self.written_out = self.size
         log.flush(False)
 
     def unseal(self):
@@ -213,6 +215,13 @@ cdef class Segment:
         if self.file_end > self.size:
             self.log.resize(self.size)
         self.file_end = 0
+        return 0
+
+    cdef int write_out(self) except -1:
+        cdef File log = self.log
+        if log is not None and self.size - self.written_out >= EARLY_BYTES:
+            self.written_out = self.size
+            log.write_out()
         return 0
 
     cdef int note(self, const BatchHeader *header) except -1:
@@ -380,6 +389,7 @@ cdef class Segment:
         if self.size == 0:
             self.first_timestamp = UNKNOWN_TIMESTAMP
         self.since_entry = 0
+        self.written_out = min(self.written_out, self.size)
         return self.next_offset
 
     cdef int find_largest_timestamp(self) except -1:

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
 import trio
 
@@ -36,8 +36,7 @@ from kraftcore.transports.base import Reply
 SOON_MS = 50  # an alarm that rings within this is moved when it comes to be due later
 
 
-@dataclass(frozen=True, slots=True)
-class Ticket:
+class Ticket(NamedTuple):
     """Where the answer to a received request goes; ``listener`` names the one it came in on."""
 
     reply: Reply
@@ -152,6 +151,7 @@ class Driver:
             reply.ticket.answer(reply.message)
         if effects.flush:
             self._flush_due = True
+            self.flusher.begin()
         aftermath = self._aftermath
         if effects.restore is not None:
             aftermath.restore = effects.restore

@@ -52,6 +52,11 @@ class Flusher:
         """So much was appended."""
         self._unflushed += size
 
+    def begin(self) -> None:
+        """``flush`` follows: the disk may begin."""
+        if not self.is_running:
+            self._log.write_out()
+
     def flush(self) -> None:
         """Make everything appended so far durable, then report it; at once or soon."""
         if self.is_running:

@@ -105,7 +105,7 @@ class Outbox:
             message.client_software_version = self._software_version
             self._ask_versions(peer, message, timeout_ms, done)
         elif peer.versions is not None:
-            self._transmit(peer, _Waiting(message, timeout_ms, min_version, done))
+            self._transmit(peer, message, timeout_ms, min_version, done)
         else:
             peer.waiting.append(_Waiting(message, timeout_ms, min_version, done))
             if len(peer.waiting) == 1:
@@ -117,8 +117,8 @@ class Outbox:
         """Open connections (accepted, made); None if the transport does not count them."""
         return getattr(self._transport, "connections", None)
 
-    def _transmit(self, peer: _Peer, item: _Waiting) -> None:
-        key, oldest, newest = api_of(type(item.message))
+    def _transmit(self, peer: _Peer, message: Request, timeout_ms: int, min_version: int, done: Done) -> None:
+        key, oldest, newest = api_of(type(message))
         version = peer.chosen.get(key)
         if version is None:
             low, high = (peer.versions or {}).get(key, (0, -1))
@@ -126,15 +126,15 @@ class Outbox:
             if version < max(low, oldest):
                 version = -1
             peer.chosen[key] = version
-        if version < item.min_version or version < 0:
-            item.done(Failure.UNSUPPORTED_VERSION)
+        if version < min_version or version < 0:
+            done(Failure.UNSUPPORTED_VERSION)
             return
-        self._request(peer, item.message, version, item.timeout_ms, item.done)
+        self._request(peer, message, key, version, timeout_ms, done)
 
-    def _request(self, peer: _Peer, message: Request, version: int, timeout_ms: int, done: Done) -> None:
+    def _request(self, peer: _Peer, message: Request, key: int, version: int, timeout_ms: int, done: Done) -> None:
         self._correlation_id = correlation_id = (self._correlation_id + 1) & _CORRELATION_MASK
         parts = encode_request_parts(message, version, correlation_id, self._client_id)
-        answer = partial(self._answered, peer, api_of(type(message)).key, version, done)
+        answer = partial(self._answered, peer, key, version, done)
         self._transport.request(peer.address, parts, timeout_ms, answer)
 
     def _answered(self, peer: _Peer, key: int, version: int, done: Done, frame: bytes | Failure) -> None:
@@ -159,7 +159,7 @@ class Outbox:
     def _ask_versions(self, peer: _Peer, message: Request, timeout_ms: int, done: Done) -> None:
         def answered(frame: bytes | Failure) -> None:
             if not isinstance(frame, Failure) and int.from_bytes(frame[4:6]) == ErrorCode.UNSUPPORTED_VERSION:
-                self._request(peer, message, 0, timeout_ms, done)
+                self._request(peer, message, _API_VERSIONS, 0, timeout_ms, done)
             else:
                 self._answered(peer, _API_VERSIONS, _NEWEST, done, frame)
 
@@ -178,4 +178,4 @@ class Outbox:
             return
         peer.versions = {item.api_key: (item.min_version, item.max_version) for item in found.api_keys}
         for item in waiting:
-            self._transmit(peer, item)
+            self._transmit(peer, item.message, item.timeout_ms, item.min_version, item.done)

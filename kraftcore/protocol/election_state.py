@@ -6,6 +6,7 @@ Values that the consensus and the ``quorum-state`` file share.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from kraftcore.core.uuid import ZERO_UUID, Uuid
 from kraftcore.errors import LocalError
@@ -13,8 +14,7 @@ from kraftcore.errors import LocalError
 EPOCH_MAX = (1 << 31) - 1  # a leader epoch is an int32 everywhere
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaKey:
+class ReplicaKey(NamedTuple):
     """Who a replica is: its id, and the directory that holds its log.
 
     Attributes:

@@ -11,7 +11,7 @@ with the answer or the failure.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from kraftcore.core.struct import Struct
 from kraftcore.protocol.election_state import ElectionState, ReplicaKey
@@ -22,8 +22,7 @@ from kraftcore.raft.quorum import Endpoint, VoterSet
 # --- in ---------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Received:
+class Received(NamedTuple):
     """A request from the network.
 
     Attributes:
@@ -39,8 +38,7 @@ class Received:
     listener: str
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
+class Answered(NamedTuple):
     """The answer to something the replica sent."""
 
     request_id: int
@@ -55,8 +53,7 @@ class Failed:
     failure: Failure
 
 
-@dataclass(frozen=True, slots=True)
-class Propose:
+class Propose(NamedTuple):
     """Append one batch, if this replica leads.
 
     Attributes:
@@ -68,8 +65,7 @@ class Propose:
     batch: bytearray
 
 
-@dataclass(frozen=True, slots=True)
-class Flushed:
+class Flushed(NamedTuple):
     """The log is durable below ``offset``."""
 
     offset: int
@@ -146,8 +142,7 @@ Event: TypeAlias = (
 # --- out --------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Destination:
+class Destination(NamedTuple):
     """Where a request goes.
 
     Attributes:
@@ -161,8 +156,7 @@ class Destination:
     port: int
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(NamedTuple):
     """A request to send; the driver picks the highest version both sides speak.
 
     Attributes:
@@ -180,16 +174,14 @@ class Send:
     min_version: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(NamedTuple):
     """The answer to a received request."""
 
     ticket: Any
     message: Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """How a local wish (proposal, barrier, transfer, upgrade) ended.
 
     Attributes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from kraftcore.core.struct import Struct
 from kraftcore.core.uuid import ZERO_UUID, Uuid
@@ -36,6 +36,7 @@ _FetchTopic = FetchRequest.FetchTopic
 _FetchPartition = _FetchTopic.FetchPartition
 _Fetched = FetchResponse.FetchableTopicResponse
 _FetchedPartition = _Fetched.PartitionData
+_FETCHES = (FetchRequest, FetchSnapshotRequest)
 _SnapshotTopic = FetchSnapshotResponse.TopicSnapshot
 _SnapshotPartition = _SnapshotTopic.PartitionSnapshot
 # The first versions whose answers name the leader's endpoint. Fetch has the field from 16 on; Kafka fills it from 17.
@@ -47,8 +48,7 @@ FETCH_MIN_VERSION = 15
 JOIN_MIN_VERSION = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """What all raft answers say.
 
     Attributes:
@@ -127,7 +127,7 @@ def fetching_replica_id(request: FetchRequest, version: int) -> int:
 
 def is_fetch(message: Struct) -> bool:
     """Whether a request of ours is one of those of which only one may be out."""
-    return isinstance(message, FetchRequest | FetchSnapshotRequest)
+    return isinstance(message, _FETCHES)
 
 
 # --- requests ---------------------------------------------------------------------------------------------------------

@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import NamedTuple
 
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import InvariantError, LocalError
 from kraftcore.protocol.election_state import ReplicaKey
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+class Endpoint(NamedTuple):
     """Where a listener can be reached.
 
     Attributes:
@@ -68,6 +68,7 @@ class VoterSet:
 
     Args:
         voters: in any order; kept by id.
+        ids: of all of them.
 
     Raises:
         LocalError: two entries with one id.
@@ -75,6 +76,7 @@ class VoterSet:
 
     voters: tuple[Voter, ...] = ()
     _by_id: Mapping[int, Voter] = field(init=False, repr=False, compare=False)
+    ids: frozenset[int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         by_id = {voter.key.id: voter for voter in sorted(self.voters, key=lambda voter: voter.key.id)}
@@ -82,6 +84,7 @@ class VoterSet:
             raise LocalError(f"two voters share an id: {[str(voter.key) for voter in self.voters]}")
         object.__setattr__(self, "voters", tuple(by_id.values()))
         object.__setattr__(self, "_by_id", MappingProxyType(by_id))
+        object.__setattr__(self, "ids", frozenset(by_id))
 
     def __reduce__(self) -> tuple[type[VoterSet], tuple[tuple[Voter, ...]]]:
         return VoterSet, (self.voters,)
@@ -91,11 +94,6 @@ class VoterSet:
 
     def __iter__(self) -> Iterator[Voter]:
         return iter(self.voters)
-
-    @property
-    def ids(self) -> frozenset[int]:
-        """The ids of all voters."""
-        return frozenset(self._by_id)
 
     @property
     def keys(self) -> tuple[ReplicaKey, ...]:

@@ -58,7 +58,6 @@ from kraftcore.raft.ports import LogPort, RandomPort, SnapshotPort
 from kraftcore.raft.quorum import Endpoint, VoterSet
 from kraftcore.raft.replication import Replication
 from kraftcore.raft.roles import (
-    Candidate,
     Cause,
     Follower,
     Leader,
@@ -205,7 +204,8 @@ class Replica:
             StorageError: the log failed; likewise.
         """
         state = self.state
-        state.now_ms = max(now_ms, state.now_ms)
+        if now_ms > state.now_ms:
+            state.now_ms = now_ms
         state.out = Effects()
         if not self._started:
             self._started = True
@@ -253,11 +253,15 @@ class Replica:
         if role.check_quorum_deadline_ms is not None and role.check_quorum_deadline_ms <= state.now_ms:
             self.election.resign(Cause.QUORUM_LOST)
             return None
-        due = soonest(self.replication.expire_parked(role), self.membership.expire(role))
-        due = soonest(due, self.leadership.advance(role))
-        if state.role is not role:
-            return None
-        return soonest(soonest(due, role.check_quorum_deadline_ms), self.election.send_begin_quorum_epoch(role))
+        due = self.replication.expire_parked(role)
+        if role.change is not None:
+            due = soonest(due, self.membership.expire(role))
+        if role.barrier is not None or role.next_barrier or role.transfer is not None or state.config.reluctant:
+            due = soonest(due, self.leadership.advance(role))
+            if state.role is not role:
+                return None
+        due = soonest(due, role.check_quorum_deadline_ms)
+        return soonest(due, self.election.send_begin_quorum_epoch(role))
 
     def _advance_follower(self, role: Follower) -> int | None:
         state = self.state
@@ -360,13 +364,12 @@ class Replica:
             entry = state.voters.get(leader_id)
             endpoints = entry.endpoints if entry is not None else ()
         role = state.role
-        news = epoch > state.epoch or not isinstance(role, Follower | Prospective | Candidate)
-        if isinstance(role, Prospective):
-            news = news or role.leader_id is None
-        elif isinstance(role, Candidate):
+        if isinstance(role, Follower):
+            news = epoch > state.epoch or len(endpoints) > len(role.leader_endpoints)
+        elif isinstance(role, Prospective):
+            news = epoch > state.epoch or role.leader_id is None
+        else:
             news = True
-        elif isinstance(role, Follower):
-            news = news or len(endpoints) > len(role.leader_endpoints)
         if news:
             self.election.follow(epoch, leader_id, endpoints)
         return True

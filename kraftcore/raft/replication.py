@@ -161,8 +161,11 @@ class Replication:
     def _place(self, offset: int, epoch: int) -> partition.Elsewhere | None:
         """None if a replica at (offset, epoch) can go on from there; else where it must go."""
         state = self._state
+        log = state.log
+        start = log.log_start_offset
+        if offset == log.log_end_offset > start and epoch == log.last_epoch:
+            return None  # as below, found sooner: almost every Fetch
         oldest, latest = state.oldest_snapshot, state.snapshots.latest
-        start = state.log.log_start_offset
         if oldest is not None and (
             offset == 0 or offset < start or (offset == start and epoch != oldest[1]) or epoch < oldest[1]
         ):
@@ -296,8 +299,10 @@ class Replication:
     def advance_follower(self, role: Follower) -> int | None:
         """Send the next Fetch or FetchSnapshot; the time something is due."""
         state = self._state
+        if state.shutting_down or not state.is_flushed:  # a Fetch says: below this is durable
+            return None
         leader = state.destination(role.leader_id, role.leader_endpoints)
-        if leader is None or not state.is_flushed or state.shutting_down:  # a Fetch says: below this is durable
+        if leader is None:
             return None
         if state.is_backing_off(leader):
             at = self._fetch_from_bootstrap()
@@ -321,12 +326,11 @@ class Replication:
 
     def _fetching(self, leader: Destination | None = None) -> bool:
         epoch = self._state.epoch
-        return any(
-            request.epoch == epoch
-            and (leader is None or request.destination.node_id == leader.node_id)
-            and partition.is_fetch(request.message)
-            for request in self._state.in_flight.values()
-        )
+        for request in self._state.in_flight.values():
+            fits = request.epoch == epoch and (leader is None or request.destination.node_id == leader.node_id)
+            if fits and partition.is_fetch(request.message):
+                return True
+        return False
 
     def _fetch_from_bootstrap(self) -> int | None:
         state = self._state

@@ -83,6 +83,8 @@ class ReplicaState:
         self._last_request_id = 0
         self._busy: dict[Destination, int] = {}
         self._backing_off: dict[Destination, int] = {}
+        self._voters_checked: VoterSet | None = None
+        self._is_voter = False
         self._announced: Leadership | None = None
         self._announced_role: RoleState | None = None
 
@@ -101,7 +103,11 @@ class ReplicaState:
     @property
     def is_voter(self) -> bool:
         """Whether this replica is in the voter set in force."""
-        return self.config.key.id >= 0 and self.voters.is_voter(self.config.key)
+        voters = self.voter_sets.latest
+        if voters is not self._voters_checked:
+            self._voters_checked = voters
+            self._is_voter = self.config.key.id >= 0 and voters.is_voter(self.config.key)
+        return self._is_voter
 
     def load_history(self) -> None:
         """Read voter sets and versions from the latest snapshot and the log's control batches."""
@@ -244,11 +250,13 @@ class ReplicaState:
     def leader_id(self) -> int | None:
         """The leader of this epoch, as far as known; a resigned leader is still its epoch's leader."""
         role = self.role
-        if isinstance(role, Leader) or role.role is Role.RESIGNED:
+        if isinstance(role, Leader):
             return self.config.key.id
-        if isinstance(role, Follower | Unattached | Prospective):
+        if isinstance(role, Follower):
             return role.leader_id
-        return None
+        if isinstance(role, Unattached | Prospective):
+            return role.leader_id
+        return self.config.key.id if role.role is Role.RESIGNED else None
 
     @property
     def leader_endpoints(self) -> tuple[Endpoint, ...]:

@@ -6,6 +6,7 @@ import errno
 import os
 import threading
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -195,6 +196,28 @@ def test_one_flush_in_another_thread_while_appends_go_on(tmp_path: Path) -> None
     log.close()
     again = Log.open(OsFiles(), str(tmp_path / "t-0"), TINY, now_ms=0)
     assert (again.log_end_offset, again.recovery_actions) == (1500, [])
+
+
+def test_what_is_written_out_early_is_durable_only_after_the_flush(tmp_path: Path) -> None:
+    config = replace(TINY, segment_bytes=1 << 20, max_batch_bytes=1 << 20)
+    log = Log.open(OsFiles(), str(tmp_path / "t-0"), config, now_ms=0)
+    big = bytes(40_000)  # worth it
+    log.write_out()
+    for end in (1, 2):
+        log.append_as_leader(batch(big), 1, 0)
+        log.write_out()
+        assert (log.flushed_offset, log.flush()) == (end - 1, end)
+    log.truncate_to(1)
+    log.append_as_leader(batch(big), 1, 0)
+    log.write_out()
+    log.roll(0)
+    log.write_out()
+    assert log.flush() == 2
+    log.check_invariants()
+    log.close()
+    log.write_out()
+    again = Log.open(OsFiles(), str(tmp_path / "t-0"), config, now_ms=0)
+    assert (again.log_end_offset, again.recovery_actions) == (2, [])
 
 
 class SlowFlush:

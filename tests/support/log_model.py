@@ -174,6 +174,11 @@ class Work:
         assert self.log.flush() == self.model.end
         self.model.flushed = self.model.end
 
+    def write_out(self) -> None:
+        flushed = self.log.flushed_offset
+        self.log.write_out()
+        assert self.log.flushed_offset == flushed
+
     def truncate(self) -> None:
         # Never the batch at a start that was raised: what lies below a snapshot is committed.
         floor = min((batch.next for batch in self.model.batches if batch.next > self.model.start), default=0)
@@ -222,6 +227,7 @@ class Work:
         "append_as_leader": 12,
         "append_as_follower": 6,
         "flush": 6,
+        "write_out": 3,
         "truncate": 2,
         "truncate_fully": 0.15,
         "delete": 0.7,

@@ -228,7 +228,7 @@ class Stage:
         total = int(count) + int(observers)
         endpoints = {n: Endpoint("CONTROLLER", f"n{n}", 9093) for n in range(1, total + 1)}
         keys = {n: ReplicaKey(n, directory(n)) for n in endpoints}
-        named = {n: dataclasses.replace(e, name="OTHER") if str(n) == hidden else e for n, e in endpoints.items()}
+        named = {n: e._replace(name="OTHER") if str(n) == hidden else e for n, e in endpoints.items()}
         voters = VoterSet(tuple(Voter(keys[n], (named[n],), VersionRange(0, 1)) for n in range(1, int(count) + 1)))
         static = static_voters((n, endpoints[n]) for n in range(1, int(count) + 1))
         for n in endpoints:
@@ -378,7 +378,7 @@ class Stage:
 
     def do_move(self, number, port):
         node = self.nodes[int(number)]
-        endpoint = dataclasses.replace(node.config.listeners[0], port=int(port))
+        endpoint = node.config.listeners[0]._replace(port=int(port))
         node.config = dataclasses.replace(node.config, listeners=(endpoint,))
 
     def do_supports(self, number, what):
