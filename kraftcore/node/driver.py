@@ -118,11 +118,11 @@ class Driver:
                     if self._flush_due and not queue:
                         self._flush_due = False
                         self.flusher.flush()
-                if self._due_ms != self._armed_ms:
-                    self._arm()
                 aftermath = self._aftermath
                 self._aftermath = Aftermath()
                 self._settle(aftermath)
+                if self._due_ms != self._armed_ms:  # last: nobody waits for it
+                    self._arm()
         except Exception as error:
             self.fail(error)
         finally:

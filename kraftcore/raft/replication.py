@@ -63,7 +63,7 @@ class Replication:
 
     def append_control(self, role: Leader, entries: list[records.ControlEntry]) -> int:
         """Append one control batch; its voters and version are in force at once. Returns its first offset."""
-        return self._append(role, records.control_batch(entries, self._state.now_ms))
+        return self._append(role, records.control_batch(entries, self._state.now_ms), is_control=True)
 
     def propose(self, event: Propose) -> None:
         """Append a client's batch, or say why not."""
@@ -85,9 +85,8 @@ class Replication:
             else:
                 state.finish(event.ticket, ErrorCode.NONE, offset)
 
-    def _append(self, role: Leader, batch: bytearray) -> int:
+    def _append(self, role: Leader, batch: bytearray, *, is_control: bool = False) -> int:
         state = self._state
-        is_control = RecordBatch(batch, verify=False).is_control
         offset = state.log.append_as_leader(batch, state.epoch, state.now_ms)
         if is_control:
             state.learn_from([RecordBatch(batch, verify=False)])

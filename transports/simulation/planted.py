@@ -123,17 +123,17 @@ def _oldest_snapshot(self: Replication, offset: int, epoch: int) -> Elsewhere | 
     return Elsewhere(snapshot=ids[0]) if ids and epoch < self._state.epoch else _place(self, offset, epoch)
 
 
-def _append_and_count(self: Replication, role: Leader, batch: bytearray) -> int:
-    offset = _append(self, role, batch)
+def _append_and_count(self: Replication, role: Leader, batch: bytearray, *, is_control: bool = False) -> int:
+    offset = _append(self, role, batch, is_control=is_control)
     if role.watermark.update(self._state.config.key.id, self._state.log.log_end_offset):
         self._high_watermark_moved(role)
     return offset
 
 
-def _append_twice(self: Replication, role: Leader, batch: bytearray) -> int:
-    offset = _append(self, role, bytearray(batch))
+def _append_twice(self: Replication, role: Leader, batch: bytearray, *, is_control: bool = False) -> int:
+    offset = _append(self, role, bytearray(batch), is_control=is_control)
     if len(batch) % 7 == 0:  # a retry after an answer that got lost
-        _append(self, role, bytearray(batch))
+        _append(self, role, bytearray(batch), is_control=is_control)
     return offset
 
 
