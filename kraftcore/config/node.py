@@ -87,7 +87,7 @@ class NodeConfig:
         fetch_max_wait_ms: ``kraftcore.fetch.max.wait.ms``, 500 as in Kafka: how long a leader holds a Fetch.
         fetch_max_bytes: ``controller.quorum.fetch.max.bytes``, 1 MiB: records in one Fetch, but one batch at least.
         fetch_snapshot_max_bytes: ``controller.quorum.fetch.snapshot.max.bytes``, 1 MiB: of a snapshot at once.
-        high_watermark_linger_ms: ``kraftcore.high.watermark.linger.ms``, 1: how long a follower that lacks nothing but
+        high_watermark_linger_ms: ``kraftcore.high.watermark.linger.ms``, 2: how long a follower that lacks nothing but
             the latest high watermark is kept waiting for records to come along with it; 0: not at all, as Kafka.
         fast_failover: ``kraftcore.fast.failover``, true: an election begins when the leader's connection breaks,
             not only at ``fetch_timeout_ms``.
@@ -166,7 +166,7 @@ class NodeConfig:
     fetch_max_wait_ms: int = 500
     fetch_max_bytes: int = 1024**2
     fetch_snapshot_max_bytes: int = 1024**2
-    high_watermark_linger_ms: int = 1
+    high_watermark_linger_ms: int = 2
     fast_failover: bool = True
 
     segment_bytes: int = 1024**3
