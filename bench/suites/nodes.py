@@ -22,6 +22,9 @@ from bench.peers.nodes.control import Answer
 
 LIMIT = "limit: fdatasync + 2 round trips"
 """Row that stands for a peer: what one commit costs at least on this machine."""
+BATCH_LIMIT = "limit: 3 x append + fdatasync"
+"""Likewise: three processes that only append a batch's bytes and sync, one batch at a time."""
+BATCH_BYTES = 109_997
 PROBERS = 4
 PROBE_TIMEOUT_MS = 100
 PROBE_PAUSE_S = 0.004
@@ -192,9 +195,14 @@ class Run:
                 self.give_up([case], name, reason)
 
     def limits(self) -> None:
-        chosen = [case for case in self.cases if case.name == "commit-1-p50"]
         self.progress("what the machine allows")
-        for case in chosen:
+        for case in self.cases:
+            if case.name == "commit-batch1000" and case.load is not None:
+                batch_s = limits.batch_s(self.folder, BATCH_BYTES, 3, self.plan.measure_s)
+                note = f"{3 * BATCH_BYTES / batch_s / 1e6:.0f} MB/s for all three"
+                self.record(case, BATCH_LIMIT, batch_s / case.load.batch, note=note)
+            if case.name != "commit-1-p50":
+                continue
             flush_s = limits.fdatasync_s(self.folder, self.plan.limit_s)
             trip_s = limits.round_trip_s(self.plan.limit_s)
             note = f"fdatasync of 4 KiB p50 {flush_s * 1e6:.0f} us, round trip p50 {trip_s * 1e6:.0f} us"

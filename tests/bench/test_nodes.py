@@ -20,7 +20,6 @@ from project import ROOT
 CASES = ["commit-1", "commit-1-p50", "commit-64", "commit-1024", "commit-batch1000", "commit-batch1000-p99"]
 CASES += ["failover", "idle", "soak"]
 FIRST_KEYS = ["case", "ours", "unit", "peer_name", "peer", "ratio"]
-LIMIT = "limit: fdatasync + 2 round trips"
 STAND_IN = Path(__file__).with_name("stand_in_node.py")
 
 
@@ -61,10 +60,11 @@ def test_every_case_runs_with_our_nodes(tmp_path):
     for row in rows:
         assert list(row)[:6] == FIRST_KEYS
         assert row["ours"] > 0
-    (limited,) = (row for row in rows if row["peer_name"] == LIMIT)
-    assert limited["case"] == "commit-1-p50"
+    limited, disks = (row for row in rows if (row["peer_name"] or "").startswith("limit: "))
+    assert (limited["case"], disks["case"]) == ("commit-1-p50", "commit-batch1000")
     assert limited["ratio"] == pytest.approx(limited["peer"] / limited["ours"], rel=0.01)
-    assert {row["peer"] for row in rows if row is not limited} == {None}
+    assert disks["ratio"] == pytest.approx(disks["ours"] / disks["peer"], rel=0.01)
+    assert {row["peer"] for row in rows if row not in (limited, disks)} == {None}
     head, *rest = map(json.loads, saved.read_text().splitlines())
     assert rest == rows
     assert "fdatasync of 4 KiB" in head["environment"]["limits"]

@@ -1,4 +1,4 @@
-"""What the machine allows, measured beside the clusters: one durable append, and one round trip over loopback."""
+"""What the machine allows, measured beside the clusters: durable appends, and one round trip over loopback."""
 
 from __future__ import annotations
 
@@ -25,6 +25,34 @@ def fdatasync_s(folder: Path, seconds: float) -> float:
             times.append(time.perf_counter() - begin)
     path.unlink()
     return statistics.median(times)
+
+
+def batch_s(folder: Path, size: int, writers: int, seconds: float) -> float:
+    """Time from sync to sync in each of several processes that append ``size`` bytes and sync, again and again."""
+    block = os.urandom(size)
+    children = []
+    for number in range(writers):
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:
+            count = 0
+            with (folder / f"batches-{number}").open("wb", buffering=0) as file:
+                begin = time.perf_counter()
+                while (spent := time.perf_counter() - begin) < seconds or not count:
+                    file.write(block)
+                    os.fdatasync(file.fileno())
+                    count += 1
+            os.write(writer, repr(spent / count).encode())
+            os._exit(0)
+        os.close(writer)
+        children.append((child, reader))
+    times = []
+    for number, (child, reader) in enumerate(children):
+        times.append(float(os.read(reader, 100)))
+        os.close(reader)
+        os.waitpid(child, 0)
+        (folder / f"batches-{number}").unlink()
+    return statistics.mean(times)
 
 
 def round_trip_s(seconds: float) -> float:
