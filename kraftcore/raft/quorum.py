@@ -68,7 +68,9 @@ class VoterSet:
 
     Args:
         voters: in any order; kept by id.
-        ids: of all of them.
+
+    Attributes:
+        ids: of all voters.
 
     Raises:
         LocalError: two entries with one id.

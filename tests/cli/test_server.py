@@ -10,6 +10,8 @@ import ssl
 import subprocess
 import sys
 import threading
+import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -137,6 +139,19 @@ def test_a_server_says_what_happens_and_stops_when_told(alone: Path, start: Call
     assert server.stop(signal.SIGINT) == 0
 
 
+def page(port: int) -> str:
+    """The metrics; plugins start beside the node, so it may lead before this one listens."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=PATIENCE_S) as found:
+                return found.read().decode()
+        except urllib.error.URLError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+
+
 def test_it_loads_plugins_by_its_file(tmp_path: Path, start: Callable[..., Server]) -> None:
     port, watched = free_ports(2)
     more = f"kraftcore.plugins=metrics\nkraftcore.plugin.metrics.listen=127.0.0.1:{watched}\n"
@@ -144,8 +159,7 @@ def test_it_loads_plugins_by_its_file(tmp_path: Path, start: Callable[..., Serve
     format_(file, "--standalone")
     server = start(file)
     server.wait("leader", leaderId=1)
-    with urllib.request.urlopen(f"http://127.0.0.1:{watched}/metrics", timeout=PATIENCE_S) as page:
-        assert 'kafka_server_raftmetrics_current_state{current_state="leader"} 1.0' in page.read().decode()
+    assert 'kafka_server_raftmetrics_current_state{current_state="leader"} 1.0' in page(watched)
     assert server.stop() == 0
     wrong = start(file, "--override", "kraftcore.plugin.metrics.port=1")
     assert "plugin metrics has no setting port" in wrong.wait("stopped")["error"]
