@@ -25,6 +25,7 @@ LIMIT = "limit: fdatasync + 2 round trips"
 BATCH_LIMIT = "limit: 3 x append + fdatasync"
 """Likewise: three processes that only append a batch's bytes and sync, one batch at a time."""
 BATCH_BYTES = 109_997
+"""What `build_batch` makes of 1,000 values of 100 bytes."""
 PROBERS = 4
 PROBE_TIMEOUT_MS = 100
 PROBE_PAUSE_S = 0.004

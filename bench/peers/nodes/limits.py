@@ -35,15 +35,17 @@ def batch_s(folder: Path, size: int, writers: int, seconds: float) -> float:
         reader, writer = os.pipe()
         child = os.fork()
         if child == 0:
-            count = 0
-            with (folder / f"batches-{number}").open("wb", buffering=0) as file:
-                begin = time.perf_counter()
-                while (spent := time.perf_counter() - begin) < seconds or not count:
-                    file.write(block)
-                    os.fdatasync(file.fileno())
-                    count += 1
-            os.write(writer, repr(spent / count).encode())
-            os._exit(0)
+            try:
+                count = 0
+                with (folder / f"batches-{number}").open("wb", buffering=0) as file:
+                    begin = time.perf_counter()
+                    while (spent := time.perf_counter() - begin) < seconds or not count:
+                        file.write(block)
+                        os.fdatasync(file.fileno())
+                        count += 1
+                os.write(writer, repr(spent / count).encode())
+            finally:
+                os._exit(0)  # whatever happened: the benchmark goes on in one process only
         os.close(writer)
         children.append((child, reader))
     times = []
