@@ -114,6 +114,8 @@ class NodeConfig:
         session_expiry_ms: ``kraftcore.session.expiry.ms``, 7 days: how long a client's last proposals are remembered.
             All nodes must have the same: it decides what is applied.
         inline_flush_bytes: ``kraftcore.inline.flush.bytes``, 64 KiB: a larger flush goes to a thread.
+        busy_poll_us: ``kraftcore.busy.poll.us``, 500: while batches are on their way, a leader with more than one
+            processor looks for news that long before it sleeps; 0: it sleeps at once.
         shutdown_timeout_ms: ``kraftcore.shutdown.timeout.ms``, 5000 as in Kafka, to hand leadership over.
         max_frame_bytes: ``socket.request.max.bytes``, 100 MiB: longest request or response.
         max_connections: ``max.connections``, 1000 accepted at a time (Kafka: no limit).
@@ -188,6 +190,7 @@ class NodeConfig:
     max_bytes_in_flight: int = 32 * 1024**2
     session_expiry_ms: int = 7 * 24 * 3_600_000
     inline_flush_bytes: int = 64 * 1024
+    busy_poll_us: int = 500
     shutdown_timeout_ms: int = 5000
 
     max_frame_bytes: int = 100 * 1024**2

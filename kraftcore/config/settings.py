@@ -59,6 +59,7 @@ NUMBERS: dict[str, Number] = {
     "max_bytes_in_flight": Number(OWN + "max.bytes.in.flight", 1, INT64_MAX),
     "session_expiry_ms": Number(OWN + "session.expiry.ms", 1, INT64_MAX),
     "inline_flush_bytes": Number(OWN + "inline.flush.bytes", 0, INT64_MAX),
+    "busy_poll_us": Number(OWN + "busy.poll.us"),
     "shutdown_timeout_ms": Number(OWN + "shutdown.timeout.ms"),
     "max_frame_bytes": Number("socket.request.max.bytes", 1024),
     "max_connections": Number("max.connections", 1),

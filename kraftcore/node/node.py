@@ -52,6 +52,7 @@ from kraftcore.node.sessions import SEQUENCE_MAX, producer_id_of
 from kraftcore.node.snapshotting import Snapshotting
 from kraftcore.node.status import Status, describe
 from kraftcore.node.subscription import Subscription
+from kraftcore.node.vigil import Vigil
 from kraftcore.node.wishes import Wishes
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.add_raft_voter import AddRaftVoterRequest
@@ -127,6 +128,7 @@ class Node:
             self._fail,
         )
         self._pump = Pump(self._queue, self._driver, self._clock, config.append_linger_ms, self._has_backlog)
+        self._vigil = Vigil(self._queue, config.busy_poll_us)
         self._snapshotting = Snapshotting(self, config.cleaning_config(), log, home.store)
         self._forwarder = Forwarder(self)
         self.administration = administration = Administration(self)
@@ -150,6 +152,8 @@ class Node:
         start = self._nursery.start_soon
         start(self._driver.run_timer)
         start(self._pump.run)
+        if self._vigil.pays:
+            start(self._vigil.run)
         start(self._snapshotting.run)
         for plugin in self._plugins:
             start(self._run_plugin, plugin)
@@ -298,6 +302,8 @@ class Node:
         self._notice_role()
         if self._queue.pending or self._has_backlog():
             self._pump.wake()
+        if self._queue.groups:
+            self._vigil.wake()
 
     def _has_backlog(self) -> bool:
         return self.applier.offset < self._high_watermark and not self._driver.stopped

@@ -116,6 +116,8 @@ class Cluster(Generic[Machine]):
                 "bootstrap_servers": [f"node-1:{_FIRST_PORT + 1}", f"node-2:{_FIRST_PORT + 2}"],
                 # A thread would let a mock clock leap.
                 "inline_flush_bytes": 1 << 40,
+                # How often the loop turns would depend on the machine.
+                "busy_poll_us": 0,
                 **self._settings,
             }
         )
