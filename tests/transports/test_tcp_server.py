@@ -250,6 +250,50 @@ async def test_reading_pauses_while_too_many_requests_are_served():
 
 
 @in_trio
+async def test_requests_that_came_along_with_the_connection_wait_their_turn():
+    """They are read when the connection is accepted, before there is a task that reads; more than may be served."""
+    waiting = []
+    async with serving(lambda *request: waiting.append(request), max_in_flight=2) as (_, at, _, _):
+        with socket.create_connection((at.host, at.port)) as sock:  # nothing is accepted as long as this does not wait
+            sock.sendall(b"".join(framed(request_frame(number, b"x")) for number in range(5)))
+            sock.setblocking(False)
+            for count in (2, 2, 1):
+                await until(lambda count=count: len(waiting) == count)
+                taken = list(waiting)
+                waiting.clear()
+                for request in taken:
+                    echo(*request)
+            answers = b"".join(framed(pack(">i", number) + b"x") for number in range(5))
+            received = b""
+            while len(received) < len(answers):
+                await trio.lowlevel.wait_readable(sock)
+                received += sock.recv(1000)
+            assert received == answers
+
+
+@in_trio
+async def test_garbage_that_came_along_with_the_connection_starts_no_task():
+    started = []
+
+    class Spawned(trio.abc.Instrument):
+        def task_spawned(self, task):
+            started.append(task)
+
+    async with serving() as (server, at, lines, client):
+        assert await Asked(client, at, b"before").result() == b"before"
+        trio.lowlevel.add_instrument(Spawned())
+        with socket.create_connection((at.host, at.port)) as sock:
+            sock.sendall(GARBAGE["all-ones"])
+            sock.setblocking(False)
+            await trio.lowlevel.wait_readable(sock)
+            with pytest.raises(ConnectionResetError):
+                sock.recv(100)
+        assert not started
+        assert accepted(server) == 1
+        assert "a frame of -1 bytes" in lines[0]
+
+
+@in_trio
 async def test_early_responses_count():
     """Held back behind one that does not come, they fill the connection's memory: it is read no further."""
     served = []

@@ -13,6 +13,7 @@ from __future__ import annotations
 import errno
 import socket
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from math import inf
@@ -97,6 +98,7 @@ class Connection:
         self._end = 0  # bytes in the buffer
         self._long: bytearray | None = None  # the frame under way, if the buffer is too small for it
         self._long_bytes = 0  # its length, once it is here
+        self._is_established = False
         self._outbox: deque[memoryview] = deque()
         self._outbox_bytes = 0
         self._cork: Buffers | None = None
@@ -138,6 +140,12 @@ class Connection:
         fd, take = self._fd, self._take
         more = self._tls is not None  # it may have come along with the end of the handshake
         while self.is_open:
+            while self.is_open and self.must_pause():
+                await self.paused()
+                if self.is_open:
+                    self._hand_out()
+            if not self.is_open:
+                return
             try:
                 # What is here already, in a buffer of ours, makes no socket readable.
                 await (trio.lowlevel.checkpoint() if more else wait_readable(fd))
@@ -145,35 +153,38 @@ class Connection:
                 return
             for _ in range(_READS_IN_A_ROW):
                 more = self.is_open and take()
-                while self.is_open and self.must_pause():
-                    await self.paused()
-                    if self.is_open:
-                        self._hand_out()
-                if not more:
+                if not more or self.must_pause():
                     break
 
     async def shake_hands(self) -> None:
         """Do what TLS needs before ``read``, if there is TLS."""
-        tls = self._tls
-        if tls is None:
-            self.on_established()
-            return
-        while self.is_open:
+        self.go_on_shaking()
+        while self.is_open and not self._is_established:
             try:
-                done = tls.shake_hands()
-                self._push_tls(tls)
-                if done:
-                    self.on_established()
-                    return
                 await wait_readable(self._fd)
-                tls.feed(self._sock)
             except trio.ClosedResourceError:
                 return
-            except (BlockingIOError, InterruptedError):
-                continue
+            self.go_on_shaking()
+
+    def go_on_shaking(self) -> None:
+        """As much of ``shake_hands`` as what is here allows."""
+        if self._is_established:
+            return
+        tls = self._tls
+        if tls is not None:
+            try:
+                with suppress(BlockingIOError, InterruptedError):
+                    tls.feed(self._sock)
+                done = tls.shake_hands()
+                self._push_tls(tls)
             except OSError as error:  # ssl.SSLError is one
                 self._push_tls(tls)  # the alert
                 self.break_(Failure.OTHER, f"TLS handshake failed: {error}", "TLS")
+                return
+            if not done:
+                return
+        self._is_established = True
+        self.on_established()
 
     def on_established(self) -> None:
         """Frames may be written."""

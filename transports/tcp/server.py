@@ -49,6 +49,13 @@ class ServerConnection(Connection):
         self._first_due = server.shared.watch.now() + server.shared.limits.handshake_timeout_ms / 1000
         server.shared.watch.by(self._first_due)
 
+    def begin(self) -> bool:
+        """Take in what came along with the connection; False if that broke it already: most garbage needs no task."""
+        self.go_on_shaking()
+        if self._tls is None:
+            self._take()
+        return self.is_open
+
     async def run(self) -> None:
         """Until broken."""
         await self.shake_hands()
@@ -197,7 +204,8 @@ class Server:
         self._unproven[connection] = None
         self._by_ip[ip] = self._by_ip.get(ip, 0) + 1
         self._count += 1
-        self.shared.nursery.start_soon(connection.run)
+        if connection.begin():
+            self.shared.nursery.start_soon(connection.run)
 
     def _turn_away(self, sock: socket.socket, why: str) -> None:
         sock.close()
