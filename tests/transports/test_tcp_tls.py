@@ -127,6 +127,33 @@ async def test_plain_to_tls(certificates):
 
 
 @in_trio
+async def test_a_handshake_in_small_pieces(certificates):
+    """Whether it is TLS shows in the first five bytes: not before they are here, wherever they are cut."""
+    outgoing = ssl.MemoryBIO()
+    context = ssl.create_default_context()
+    with contextlib.suppress(ssl.SSLWantReadError):
+        context.wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="localhost").do_handshake()
+    hello = outgoing.read()
+    async with serving(certificates.files()) as (server, at, lines, _):
+        for cut in (1, 4, 5, 6):
+            stream = await trio.open_tcp_stream("127.0.0.1", at.port)
+            await stream.send_all(hello[:cut])
+            await trio.sleep(0.02)
+            await stream.send_all(hello[cut:])
+            assert (await stream.receive_some(5)).startswith(b"\x16\x03"), "the server's hello"
+            await stream.aclose()
+        assert not any("not TLS" in line for line in lines)
+        stream = await trio.open_tcp_stream("127.0.0.1", at.port)
+        await stream.send_all(b"\x16\x02\x00")
+        await trio.sleep(0.02)
+        await stream.send_all(b"\x00\x00")
+        await eof(stream)
+        await stream.aclose()
+        await until(lambda: server._server._count == 0)
+    assert "what it sends is not TLS" in lines[-1]
+
+
+@in_trio
 async def test_tls_to_plain(certificates):
     lines = []
     async with TcpTransport(log=lines.append) as server, TcpTransport() as plain:

@@ -145,7 +145,7 @@ class Connection:
                 if self.is_open:
                     self._hand_out()
             if not self.is_open:
-                return
+                return  # type: ignore[unreachable]  # it was broken meanwhile
             try:
                 # What is here already, in a buffer of ours, makes no socket readable.
                 await (trio.lowlevel.checkpoint() if more else wait_readable(fd))

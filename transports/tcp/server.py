@@ -61,6 +61,11 @@ class ServerConnection(Connection):
         await self.shake_hands()
         await self.read()
 
+    def tune(self) -> None:
+        """Set the socket's options: when it is worth it, as most garbage is not."""
+        with contextlib.suppress(OSError):  # it is gone: the next that reads or writes will find out
+            tune(self._sock)
+
     def on_established(self) -> None:
         """Who it is."""
         if self._tls is not None:
@@ -196,7 +201,6 @@ class Server:
             return
         try:
             sock.setblocking(False)
-            tune(sock)
         except OSError:  # it is gone already
             sock.close()
             return
@@ -224,6 +228,7 @@ class Server:
     def proven(self, connection: ServerConnection) -> None:
         """It had a request answered."""
         connection.is_proven = True
+        connection.tune()
         self._unproven.pop(connection, None)
 
     def gone(self, connection: ServerConnection) -> None:

@@ -125,6 +125,10 @@ class TlsContexts:
             raise TransportError("TLS setting certificate: a listener needs one")
 
 
+_RECORD_HEAD_BYTES = 5
+_HANDSHAKE_RECORD = b"\x16\x03"  # RFC 8446, section 5.1
+
+
 class TlsPipe:
     """One connection's TLS. ``server_host`` None: the server's end.
 
@@ -134,12 +138,21 @@ class TlsPipe:
     def __init__(self, context: ssl.SSLContext, server_host: str | None) -> None:
         self._in = ssl.MemoryBIO()
         self._out = ssl.MemoryBIO()
+        self._head = b""
+        self._context: ssl.SSLContext | None = context  # until it is known that the other side speaks TLS at all
+        if server_host is not None:
+            self._begin(context, server_host)
+
+    def _begin(self, context: ssl.SSLContext, server_host: str | None) -> None:
+        self._context = None
         server = server_host is None
         self._object = context.wrap_bio(self._in, self._out, server_side=server, server_hostname=server_host)
         self._read: Callable[[int, memoryview], int] = self._object.read  # type: ignore[assignment]  # with a buffer
 
     def shake_hands(self) -> bool:
         """Go on with what has been fed; True when the handshake is done. Send ``outgoing`` either way."""
+        if self._context is not None:
+            return False
         try:
             self._object.do_handshake()
         except ssl.SSLWantReadError:
@@ -151,6 +164,14 @@ class TlsPipe:
         data = sock.recv(_READ_BYTES)
         if not data:
             raise ConnectionResetError("the other side closed the connection during the handshake")
+        if self._context is not None:
+            data = self._head = self._head + data
+            if len(data) < _RECORD_HEAD_BYTES:
+                return
+            if not data.startswith(_HANDSHAKE_RECORD):  # as OpenSSL would find, after it was made ready for more
+                raise ssl.SSLError("what it sends is not TLS")
+            self._head = b""
+            self._begin(self._context, None)
         self._in.write(data)
 
     def read_into(self, sock: socket.socket, space: memoryview) -> int:
