@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 
 import pytest
 from hypothesis import settings
@@ -11,6 +12,10 @@ from kafka_tools import KafkaMissingError, KafkaTools
 settings.register_profile("quick", deadline=None)
 settings.register_profile("deep", deadline=None, max_examples=3000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
+
+# A shell's background jobs ignore it, and so would every program that a test interrupts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
