@@ -158,15 +158,15 @@ class Connection:
 
     async def shake_hands(self) -> None:
         """Do what TLS needs before ``read``, if there is TLS."""
-        self.go_on_shaking()
+        self.advance_handshake()
         while self.is_open and not self._is_established:
             try:
                 await wait_readable(self._fd)
             except trio.ClosedResourceError:
                 return
-            self.go_on_shaking()
+            self.advance_handshake()
 
-    def go_on_shaking(self) -> None:
+    def advance_handshake(self) -> None:
         """As much of ``shake_hands`` as what is here allows."""
         if self._is_established:
             return

@@ -51,7 +51,7 @@ class ServerConnection(Connection):
 
     def begin(self) -> bool:
         """Take in what came along with the connection; False if that broke it already: most garbage needs no task."""
-        self.go_on_shaking()
+        self.advance_handshake()
         if self._tls is None:
             self._take()
         return self.is_open
@@ -161,22 +161,24 @@ class Server:
         while sock.fileno() >= 0:
             try:
                 await trio.lowlevel.wait_readable(sock.fileno())
-                await self._has_credit()
-                for _ in range(min(_ACCEPTS_IN_A_ROW, int(self._credit))):
-                    self._accepted(listener, *sock.accept())
-                    self._credit -= 1
-            except BlockingIOError:
-                continue
             except trio.ClosedResourceError:
                 return
-            except OSError as error:
-                if error.errno == errno.EBADF:
-                    return
-                if error.errno in _OUT_OF_RESOURCES:
-                    self.shared.complain("accept", f"listener {listener.name} cannot accept connections: {error}")
-                    self._push_out(None)
-                    await trio.sleep(_OUT_OF_RESOURCES_PAUSE_S)
-                # Anything else is about the connection that was to be accepted: it is gone.
+            await self._has_credit()
+            for _ in range(min(_ACCEPTS_IN_A_ROW, int(self._credit))):
+                try:
+                    arrived = sock.accept()
+                except BlockingIOError:
+                    break
+                except OSError as error:
+                    if error.errno == errno.EBADF:
+                        return
+                    if error.errno in _OUT_OF_RESOURCES:
+                        self.shared.complain("accept", f"listener {listener.name} cannot accept connections: {error}")
+                        self._push_out(None)
+                        await trio.sleep(_OUT_OF_RESOURCES_PAUSE_S)
+                    break  # anything else is about the connection that was to be accepted: it is gone
+                self._accepted(listener, *arrived)
+                self._credit -= 1
 
     async def _has_credit(self) -> None:
         """Wait until a connection may be accepted."""
