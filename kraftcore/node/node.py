@@ -27,6 +27,7 @@ from kraftcore.errors import (
 )
 from kraftcore.node.administration import Administration
 from kraftcore.node.applier import Applier
+from kraftcore.node.busy_poll import BusyPoll
 from kraftcore.node.clock import Clock
 from kraftcore.node.driver import Aftermath, Driver
 from kraftcore.node.events import (
@@ -52,7 +53,6 @@ from kraftcore.node.sessions import SEQUENCE_MAX, producer_id_of
 from kraftcore.node.snapshotting import Snapshotting
 from kraftcore.node.status import Status, describe
 from kraftcore.node.subscription import Subscription
-from kraftcore.node.vigil import Vigil
 from kraftcore.node.wishes import Wishes
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.add_raft_voter import AddRaftVoterRequest
@@ -128,7 +128,7 @@ class Node:
             self._fail,
         )
         self._pump = Pump(self._queue, self._driver, self._clock, config.append_linger_ms, self._has_backlog)
-        self._vigil = Vigil(self._queue, config.busy_poll_us)
+        self._busy_poll = BusyPoll(self._queue, config.busy_poll_us)
         self._snapshotting = Snapshotting(self, config.cleaning_config(), log, home.store)
         self._forwarder = Forwarder(self)
         self.administration = administration = Administration(self)
@@ -152,8 +152,8 @@ class Node:
         start = self._nursery.start_soon
         start(self._driver.run_timer)
         start(self._pump.run)
-        if self._vigil.pays:
-            start(self._vigil.run)
+        if self._busy_poll.pays:
+            start(self._busy_poll.run)
         start(self._snapshotting.run)
         for plugin in self._plugins:
             start(self._run_plugin, plugin)
@@ -303,7 +303,7 @@ class Node:
         if self._queue.pending or self._has_backlog():
             self._pump.wake()
         if self._queue.groups:
-            self._vigil.wake()
+            self._busy_poll.wake()
 
     def _has_backlog(self) -> bool:
         return self.applier.offset < self._high_watermark and not self._driver.stopped

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 import trio
 from nodes import Lab, run
 
-from kraftcore.node import vigil as module
+from kraftcore.node import busy_poll as module
+from kraftcore.node.busy_poll import BusyPoll
 from kraftcore.node.proposals import Group, Proposal, ProposalQueue
-from kraftcore.node.vigil import Vigil
 
 LONG_US = 10**9  # nothing here takes so long
 
@@ -49,28 +51,30 @@ async def turns(count: int) -> None:
         await trio.lowlevel.checkpoint()
 
 
-def vigil_over(queue: ProposalQueue, nursery: trio.Nursery, limit_us: int) -> Vigil:
-    made = Vigil(queue, limit_us)
-    nursery.start_soon(made.run)
-    return made
+@asynccontextmanager
+async def polling(queue: ProposalQueue) -> AsyncIterator[BusyPoll]:
+    """Its task waits for a first occasion."""
+    poll = BusyPoll(queue, LONG_US)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(poll.run)
+        await turns(3)
+        yield poll
+        nursery.cancel_scope.cancel()
 
 
 def test_the_loop_stays_awake_until_nothing_is_on_its_way():
     async def main():
         sleeps = Sleeps()
         queue = queue_with(2)
-        async with trio.open_nursery() as nursery:
-            vigil = vigil_over(queue, nursery, LONG_US)
-            await turns(3)
+        async with polling(queue) as poll:
             trio.lowlevel.add_instrument(sleeps)
             await sleeps.one()  # nobody said that there is something to wait for
-            vigil.wake()
+            poll.wake()
             assert await sleeps.none()
             queue.settle(0, 1)
             assert await sleeps.none(), "the second batch is still on its way"
             queue.settle(1, 1)
             await sleeps.one()
-            nursery.cancel_scope.cancel()
 
     run(main)
 
@@ -79,37 +83,31 @@ def test_batches_that_fail_end_it():
     async def main():
         sleeps = Sleeps()
         queue = queue_with(3)
-        async with trio.open_nursery() as nursery:
-            vigil = vigil_over(queue, nursery, LONG_US)
-            await turns(3)
+        async with polling(queue) as poll:
             trio.lowlevel.add_instrument(sleeps)
-            vigil.wake()
+            poll.wake()
             assert await sleeps.none()
             queue.fail_groups(lambda: RuntimeError("lost"))
             await sleeps.one()
-            nursery.cancel_scope.cancel()
 
     run(main)
 
 
 def test_where_commits_take_long_it_tries_ever_less_often(monkeypatch):
-    """The clock leaps at each reading, so every vigil is in vain."""
+    """The clock leaps at each reading, so every poll is in vain."""
     leaps = itertools.count(step=LONG_US)
     kept = []
 
     async def main():
         queue = queue_with(1)
-        async with trio.open_nursery() as nursery:
-            vigil = vigil_over(queue, nursery, LONG_US)
-            await turns(3)
+        async with polling(queue) as poll:
             monkeypatch.setattr(module, "perf_counter", lambda: next(leaps))
             for occasion in range(1200):
                 before = next(leaps)
-                vigil.wake()
+                poll.wake()
                 await turns(3)
                 if next(leaps) > before + LONG_US:  # it asked for the time
                     kept.append(occasion)
-            nursery.cancel_scope.cancel()
 
     run(main)
     pauses = [later - sooner - 1 for sooner, later in itertools.pairwise(kept)]
@@ -121,26 +119,23 @@ def test_one_that_was_in_time_ends_the_restraint(monkeypatch):
 
     async def main():
         queue = queue_with(1)
-        async with trio.open_nursery() as nursery:
-            vigil = vigil_over(queue, nursery, LONG_US)
-            await turns(3)
+        async with polling(queue) as poll:
             monkeypatch.setattr(module, "perf_counter", lambda: next(leaps))
-            vigil.wake()
+            poll.wake()
             await turns(3)
             monkeypatch.undo()
-            vigil.wake()  # passed over: the first was in vain
+            poll.wake()  # passed over: the first was in vain
             queue.settle(0, 1)
             queue.appended(Group([Proposal(b"x", 1, False)], 1, 0.0), 1, 1)
-            vigil.wake()
+            poll.wake()
             await turns(3)
             queue.settle(1, 1)
             await turns(3)
             sleeps = Sleeps()
             trio.lowlevel.add_instrument(sleeps)
             queue.appended(Group([Proposal(b"x", 1, False)], 1, 0.0), 2, 1)
-            vigil.wake()
+            poll.wake()
             assert await sleeps.none()
-            nursery.cancel_scope.cancel()
 
     run(main)
 
@@ -148,11 +143,11 @@ def test_one_that_was_in_time_ends_the_restraint(monkeypatch):
 @pytest.mark.parametrize(("limit_us", "processors", "pays"), [(500, 2, True), (500, 1, False), (0, 2, False)])
 def test_it_takes_no_processor_that_others_need(monkeypatch, limit_us, processors, pays):
     monkeypatch.setattr(module, "_processors", lambda: processors)
-    assert Vigil(queue_with(0), limit_us).pays is pays
+    assert BusyPoll(queue_with(0), limit_us).pays is pays
 
 
 @pytest.mark.parametrize(("busy_poll_us", "awake"), [(LONG_US, True), (0, False)])
-def test_a_leader_keeps_it_while_its_followers_are_far_away(monkeypatch, busy_poll_us, awake):
+def test_a_leader_polls_while_its_followers_are_far_away(monkeypatch, busy_poll_us, awake):
     monkeypatch.setattr(module, "_processors", lambda: 2)
 
     async def main():

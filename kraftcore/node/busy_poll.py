@@ -1,4 +1,4 @@
-"""Stays awake for a commit that is about to come.
+"""Busy polling: a leader stays awake for a commit that is about to come.
 
 A loop that sleeps is woken late: a processor has to be found, and its caches are cold. While batches are on their way
 to being committed, news of them is a few hundred microseconds off, so a leader goes round its loop and looks for it
@@ -20,7 +20,7 @@ from kraftcore.node.proposals import ProposalQueue
 _PASSED_OVER_MAX = 255
 
 
-class Vigil:
+class BusyPoll:
     """See the module text.
 
     Args:
@@ -50,14 +50,14 @@ class Vigil:
                 reschedule(task)
 
     async def run(self) -> None:
-        """Keep it whenever there is something to wait for, until cancelled."""
+        """Poll whenever there is something to wait for, until cancelled."""
         while True:
             self._task = current_task()
             await wait_task_rescheduled(self._stop)
-            self._pass_over = 0 if await self._keep() else min(2 * self._pass_over + 1, _PASSED_OVER_MAX)
+            self._pass_over = 0 if await self._poll() else min(2 * self._pass_over + 1, _PASSED_OVER_MAX)
             self._left = self._pass_over
 
-    async def _keep(self) -> bool:
+    async def _poll(self) -> bool:
         """Stay awake until nothing is on its way; False if one batch took too long."""
         queue = self._queue
         while queue.groups:
