@@ -39,8 +39,8 @@ def extension(name: str, source: str) -> Extension:
 
 
 extensions = [
-    extension("kraftcore.core." + os.path.basename(path).removesuffix(".pyx"), path)
-    for path in sorted(glob("kraftcore/core/*.pyx"))
+    extension(path.removesuffix(".pyx").replace(os.sep, "."), path)
+    for path in sorted(glob("kraftcore/**/*.pyx", recursive=True))
 ]
 extensions.append(extension(SHARED, "kraftcore/core/_cyutility.c"))  # written by cythonize
 

@@ -15,9 +15,9 @@ from pathlib import Path
 
 from bench import inputs
 from kraftcore.core.batch import build_batch, build_records_batch
-from kraftcore.core.files import OsFiles
+from kraftcore.core.disk.files import OsFiles
 from kraftcore.core.log import Log
-from kraftcore.core.log_config import LogConfig
+from kraftcore.core.log.config import LogConfig
 from kraftcore.core.uuid import Uuid
 from kraftcore.protocol.control import leader_change
 from kraftcore.protocol.metadata import encode_metadata_record

@@ -9,6 +9,7 @@ Run it three times, with 1, 2 and 3 for NUMBER; any of them takes any request:
 Needs `pip install 'kraftcore[recipes]' starlette uvicorn`.
 """
 
+import signal
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -21,6 +22,7 @@ from starlette.routing import Route
 
 import kraftcore.aio
 from kraftcore import NodeConfig
+from kraftcore.errors import NodeStoppedError
 from kraftcore.plugins import recipes
 
 
@@ -39,17 +41,21 @@ def config(number: int, first_port: int) -> NodeConfig:
 def application(number: int, first_port: int) -> Starlette:
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        async with kraftcore.aio.open_node(config(number, first_port), recipes.RecipeMachine()) as node:
-            app.state.node = node
-            app.state.values = recipes.Dict(node.trio_node, "values")
-            yield
+        try:
+            async with kraftcore.aio.open_node(config(number, first_port), recipes.RecipeMachine()) as node:
+                app.state.node = node
+                app.state.values = recipes.Dict(node.trio_node, "values")
+                yield
+        except NodeStoppedError:  # a full disk, for example: without it the server would go on, and only fail
+            signal.raise_signal(signal.SIGTERM)
+            raise
 
     routes = [
         Route("/values/{key}", put, methods=["PUT"]),
         Route("/values/{key}", get, methods=["GET"]),
         Route("/status", status),
     ]
-    return Starlette(routes=routes, lifespan=lifespan)
+    return Starlette(routes=routes, lifespan=lifespan, exception_handlers={NodeStoppedError: stopped})
 
 
 async def put(request: Request) -> Response:
@@ -72,6 +78,10 @@ async def status(request: Request) -> Response:
     found = request.app.state.node.status()
     voters = sorted(found.voters.ids)
     return JSONResponse({"role": found.role.value, "epoch": found.epoch, "leader": found.leader_id, "voters": voters})
+
+
+async def stopped(_: Request, error: Exception) -> Response:
+    return PlainTextResponse(str(error), status_code=503)
 
 
 def main(number: int, first_port: int = 9191, http_port: int = 0) -> None:

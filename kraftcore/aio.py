@@ -24,16 +24,17 @@ import trio
 from outcome import Error, Outcome, capture
 
 from kraftcore.config import NodeConfig
-from kraftcore.core.files import Files
+from kraftcore.core.disk.files import Files
 from kraftcore.errors import LocalError, NodeStoppedError, OverloadedError
+from kraftcore.executor.proposals import Appended, Proposal
 from kraftcore.node.events import NodeEvent
 from kraftcore.node.node import Node as TrioNode
 from kraftcore.node.outside import Call, OutsideNode, run_node
 from kraftcore.node.plugin import Plugin
-from kraftcore.node.proposals import Appended, Proposal
 from kraftcore.node.status import Status
+from kraftcore.node.worlds import of_asyncio
+from kraftcore.ports.transport import Transport
 from kraftcore.state_machine import StateMachine
-from kraftcore.transports.base import Transport
 
 __all__ = ["Iteration", "Node", "open_node"]
 
@@ -195,6 +196,7 @@ class Iteration(Generic[T]):
             raise StopAsyncIteration from None
 
 
+@of_asyncio
 @asynccontextmanager
 async def open_node(
     config: NodeConfig,

@@ -30,16 +30,17 @@ import trio
 from outcome import Error, Outcome, capture
 
 from kraftcore.config import NodeConfig
-from kraftcore.core.files import Files
+from kraftcore.core.disk.files import Files
 from kraftcore.errors import LocalError, NodeStoppedError, OverloadedError
+from kraftcore.executor.proposals import Appended
 from kraftcore.node.events import NodeEvent
 from kraftcore.node.node import Node as TrioNode
 from kraftcore.node.outside import Call, OutsideNode, run_node
 from kraftcore.node.plugin import Plugin
-from kraftcore.node.proposals import Appended
 from kraftcore.node.status import Status
+from kraftcore.node.worlds import of_threads
+from kraftcore.ports.transport import Transport
 from kraftcore.state_machine import StateMachine
-from kraftcore.transports.base import Transport
 
 __all__ = ["Iteration", "Node", "open_node"]
 
@@ -197,10 +198,10 @@ class Node(OutsideNode):
             raise LocalError("this is the node's own thread: use trio_node here, or its results in another thread")
         if os.getpid() != self._process_id:
             raise LocalError(f"the node runs in process {self._process_id}: fork first, then open it")
-        try:
+        with suppress(trio.RunFinishedError):
             self._token.run_sync_soon(function)
-        except trio.RunFinishedError:
-            raise self.trio_node.stopped_error() from None
+            return
+        raise self.trio_node.stopped_error()
 
 
 class Iteration(Generic[T]):
@@ -233,6 +234,7 @@ class Iteration(Generic[T]):
             raise StopIteration from None
 
 
+@of_threads
 @contextmanager
 def open_node(
     config: NodeConfig,

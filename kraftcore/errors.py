@@ -6,6 +6,7 @@ class                      what to do
 ``LocalError``             fix the call: an argument is out of range, or the object is in a state that forbids it
 ``RemoteProtocolError``    distrust the bytes or the peer that sent them; nothing of them was taken over
 ``RefusedError``           read Kafka's error name in it: the request does not fit the quorum's present state
+``SequenceError``          take the number that the error names, or another client id; nothing was applied
 ``CorruptDataError``       bytes on disk are damaged: see the position; recover from a replica or a snapshot
 ``StorageError``           the disk or the file system failed; what was not acknowledged may be lost
 ``LockedError``            another process owns the directory: stop it, or use another directory
@@ -15,6 +16,7 @@ class                      what to do
 ``LeaseLostError``         stop what the lock protected: the lease ended, another may hold it now
 ``OverloadedError``        wait for what is in flight, then try again; nothing was appended
 ``NodeStoppedError``       the node is gone: see its ``__cause__``; what was in flight has an unknown outcome
+``StateMachineError``      mend the state machine: the error names its method, the offset and what it raised
 ``TransportError``         give another address, or mend the TLS settings that the message names
 ``UnreachableError``       see that the named nodes run and can be reached, then call again
 ``MissingDependencyError`` install the extra that the message names
@@ -77,6 +79,20 @@ class UnsupportedVersionError(RemoteProtocolError):
     """A message version or feature level outside the supported range; the message names both."""
 
 
+class MetadataRecordError(RemoteProtocolError):
+    """A metadata record that does not fit the image: what it changes is not there, or a value means nothing.
+
+    Attributes:
+        record_name: the record's type, for example ``PartitionChangeRecord``.
+        reason: why it cannot be applied.
+    """
+
+    def __init__(self, record: object, reason: str) -> None:
+        self.record_name = record if isinstance(record, str) else type(record).__name__
+        self.reason = reason
+        super().__init__(f"{self.record_name} cannot be applied: {reason}")
+
+
 class CorruptDataError(KraftError):
     """Bytes that were stored are not what was written.
 
@@ -92,6 +108,20 @@ class CorruptDataError(KraftError):
         place = "" if path is None else f"{path}: "
         at = "" if position < 0 else f" (byte {position})"
         super().__init__(f"{place}{reason}{at}")
+
+
+class DamagedLogError(CorruptDataError):
+    """Records of a log that had been stored durably are gone or cannot be read; nothing was cut.
+
+    Attributes:
+        offset: of the first of them.
+        durable_offset: everything below it had been stored durably, as far as the folder says; None: it does not.
+    """
+
+    def __init__(self, reason: str, *, position: int, path: str, offset: int, durable_offset: int | None) -> None:
+        super().__init__(reason, position=position, path=path)
+        self.offset = offset
+        self.durable_offset = durable_offset
 
 
 class CorruptBatchError(CorruptDataError, RemoteProtocolError):
@@ -141,7 +171,7 @@ class NotLeaderError(KraftError):
 
 
 class OutcomeUnknownError(KraftError):
-    """A proposal was appended, and leadership was lost before it was known to be committed."""
+    """A proposal, or a change of the quorum, was appended, and leadership or time ended before it was committed."""
 
 
 class RefusedError(KraftError):
@@ -158,6 +188,22 @@ class RefusedError(KraftError):
         super().__init__(f"{error}: {message}" if message else error)
 
 
+class SequenceError(RefusedError):
+    """A numbered proposal is neither its client's next one nor a retry of its last one; nothing was applied.
+
+    The names are those of KIP-98: DUPLICATE_SEQUENCE_NUMBER: the number was used before, for something else;
+    OUT_OF_ORDER_SEQUENCE_NUMBER: numbers are left out; INVALID_PRODUCER_EPOCH: the client goes on in a later epoch. The
+    message says what is known of the client.
+
+    Attributes:
+        next_sequence: what the client's next proposal begins with; None where only the message tells it.
+    """
+
+    def __init__(self, error: str, message: str, next_sequence: int | None = None) -> None:
+        self.next_sequence = next_sequence
+        super().__init__(error, message)
+
+
 class ConflictError(KraftError):
     """A condition of a transaction does not hold; nothing was changed."""
 
@@ -172,6 +218,20 @@ class OverloadedError(KraftError):
 
 class NodeStoppedError(KraftError):
     """The node stopped, by request or because of its ``__cause__``."""
+
+
+class StateMachineError(KraftError):
+    """A method of the application's state machine raised (``__cause__``), or returned what it must not.
+
+    Attributes:
+        method: ``apply``, ``snapshot`` or ``restore``.
+        offset: of the batch that was applied; else everything below it is in the snapshot.
+    """
+
+    def __init__(self, machine: object, method: str, offset: int, what: str) -> None:
+        self.method = method
+        self.offset = offset
+        super().__init__(f"{type(machine).__name__}.{method} {what}")
 
 
 class TransportError(KraftError, OSError):

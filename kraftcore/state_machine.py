@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from inspect import iscoroutinefunction
 from typing import Any, Protocol
 
 from kraftcore.core.batch import RecordBatch
+from kraftcore.errors import LocalError
 
 
 class SnapshotSink(Protocol):
@@ -19,13 +21,22 @@ class SnapshotSink(Protocol):
         """
         ...
 
+    def append_later(self, values: Iterable[bytes]) -> None:
+        """Add records that are read one by one after ``snapshot`` returned, by another thread, while ``apply`` goes on.
+
+        For states too large to be gathered at once: they must come from a copy that nothing changes any more. An error
+        while they are read means that there will be no snapshot.
+        """
+        ...
+
 
 class StateMachine:
     """Base class of replicated state machines. Every replica applies the same records in the same order.
 
     What the methods do must depend on the records alone: no clock, no randomness, nothing from outside. They are
-    called one at a time, from the node's own task, and must not wait. If one raises, the node stops: a replica that
-    skipped a record would differ from the others for ever.
+    called one at a time, from the node's own task, and must not wait. If ``apply`` or ``restore`` raises, the node
+    stops: a replica that skipped a record would differ from the others for ever. If ``snapshot`` raises, there is no
+    snapshot: the node goes on, says so in its log, and tries again when the next one is due.
     """
 
     def apply(self, batch: RecordBatch) -> Sequence[Any] | None:
@@ -47,3 +58,30 @@ class StateMachine:
     def restore(self, values: Iterable[bytes]) -> None:
         """Forget the present state and take over the one that ``snapshot`` wrote, here or on another replica."""
         raise NotImplementedError
+
+
+def check_state_machine(machine: object) -> None:
+    """Refuse what cannot be one, before any record comes.
+
+    Raises:
+        LocalError: it is a class, not an object of one; or a method is missing or asynchronous. The message says which.
+    """
+    if isinstance(machine, type):
+        raise LocalError(
+            f"the state machine is the class {machine.__name__}: give an object of it, {machine.__name__}()"
+        )
+    kind = type(machine)
+    names = ("apply", "snapshot", "restore")
+    missing = [name for name in names if not callable(getattr(machine, name, None)) or _is_inherited(machine, name)]
+    if missing:
+        raise LocalError(
+            f"the state machine, of class {kind.__name__}, has no {' and no '.join(missing)}: "
+            f"it needs {', '.join(names)} (see kraftcore.StateMachine)"
+        )
+    for name in names:
+        if iscoroutinefunction(getattr(machine, name)):
+            raise LocalError(f"{kind.__name__}.{name} is asynchronous: a state machine's methods are plain functions")
+
+
+def _is_inherited(machine: object, name: str) -> bool:
+    return getattr(getattr(machine, name), "__func__", None) is getattr(StateMachine, name)

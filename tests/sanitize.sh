@@ -36,7 +36,7 @@ sanitized() {
 }
 sanitized - "$site" <<'PROBE' || fail "the sanitized build is not the one that gets imported"
 import ctypes, sys
-import kraftcore.core.batch as batch
+import kraftcore.core.batch.record_batch as batch
 assert batch.__file__.startswith(sys.argv[1]), batch.__file__
 assert hasattr(ctypes.CDLL(None), "__asan_report_load1"), "the AddressSanitizer runtime is not loaded"
 with open(batch.__file__, "rb") as file:
@@ -46,7 +46,7 @@ PROBE
 if (($# == 0)); then
     # Every decoder of bytes from a peer or a disk. The crash simulation and the round trips of all messages are long and
     # add no input that these do not have; name them to run them too.
-    set -- tests/core tests/storage tests/protocol/test_{hostile,frames,struct,golden_messages}.py \
+    set -- tests/core tests/storage tests/metadata tests/protocol/test_{hostile,frames,struct,golden_messages}.py \
         --ignore tests/core/test_log_crash.py
 fi
 # --capture=sys: the report of a finding is written to file descriptor 2, just before the process ends.

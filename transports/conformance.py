@@ -1,4 +1,4 @@
-"""``check_transport``: holds any transport, ours or yours, to the text of ``kraftcore.transports.base``.
+"""``check_transport``: holds any transport, ours or yours, to the text of ``kraftcore.ports.transport``.
 
     async def test_mine():
         await check_transport(MyTransport)
@@ -18,8 +18,8 @@ from typing import TypeAlias
 import trio
 
 from kraftcore.errors import KraftError, TransportError
+from kraftcore.ports.transport import Address, Origin, Parts, Reply, Serve, Transport
 from kraftcore.protocol.failure import Failure
-from kraftcore.transports.base import Address, Origin, Parts, Reply, Serve, Transport
 
 MakeTransport: TypeAlias = Callable[[], AbstractAsyncContextManager[Transport]]
 """Makes a transport of one more node of the same network; it is closed when the context is left."""
@@ -60,7 +60,7 @@ async def check_transport(
     *,
     listener_address: Address = Address("127.0.0.1", 0),  # noqa: B008  # frozen
 ) -> Conformance:
-    """Try every rule of ``kraftcore.transports.base`` on transports that ``make`` makes.
+    """Try every rule of ``kraftcore.ports.transport`` on transports that ``make`` makes.
 
     Args:
         make: see ``MakeTransport``; called three times a rule at most.

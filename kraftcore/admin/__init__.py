@@ -25,7 +25,7 @@ from kraftcore.admin.results import (
 from kraftcore.admin.router import Router, Timing
 from kraftcore.config.addresses import parse_address
 from kraftcore.errors import LocalError
-from kraftcore.transports.base import Address, Transport
+from kraftcore.ports.transport import Address, Transport
 from kraftcore.transports.tcp import TcpTransport, TlsSettings
 
 __all__ = [

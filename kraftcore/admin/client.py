@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import IntEnum
+
+import trio
 
 from kraftcore import __version__
 from kraftcore.admin.results import (
@@ -15,11 +17,23 @@ from kraftcore.admin.results import (
     QuorumDescription,
     ReplicaProgress,
 )
-from kraftcore.admin.router import BROKERS, CONTROLLERS, NoAnswer, Router, Tries, raise_refusal, refusal, to_cluster
+from kraftcore.admin.router import (
+    BACKOFF_MAX_MS,
+    BACKOFF_MS,
+    BROKERS,
+    CONTROLLERS,
+    NoAnswer,
+    Router,
+    Tries,
+    raise_refusal,
+    refusal,
+    to_cluster,
+)
 from kraftcore.config.addresses import parse_address
 from kraftcore.core.uuid import METADATA_TOPIC_ID, Uuid
 from kraftcore.errors import LocalError, RefusedError, RemoteProtocolError, UnreachableError
-from kraftcore.protocol.appending import append_answer, append_request
+from kraftcore.ports.transport import Address
+from kraftcore.protocol.appending import append_answer, append_refusal, append_request
 from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
@@ -29,8 +43,8 @@ from kraftcore.protocol.messages.describe_quorum import DescribeQuorumRequest, D
 from kraftcore.protocol.messages.produce import ProduceResponse
 from kraftcore.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from kraftcore.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
+from kraftcore.protocol.schema import Request
 from kraftcore.raft.quorum import Endpoint
-from kraftcore.transports.base import Address
 
 
 class UpgradeType(IntEnum):
@@ -160,7 +174,8 @@ class AdminClient:
     ) -> None:
         """Make a controller that already fetches a voter (KIP-853).
 
-        A try whose answer got lost is repeated; if it turns out to have succeeded, so does the call.
+        A try is repeated when its answer got lost, when the leader lost its leadership, and while the change is in
+        flight; the call succeeds once the change is committed, whichever try made it.
 
         Args:
             voter_id: its node id, >= 0.
@@ -171,9 +186,10 @@ class AdminClient:
             timeout_ms: sent along. Kafka 4.3.1 ignores it and waits for controller.quorum.request.timeout.ms.
 
         Raises:
-            RefusedError: DUPLICATE_VOTER: the id is a voter. REQUEST_TIMED_OUT: the controller lags, another
-                change is in flight, or the commit takes too long (the change may still happen). UNSUPPORTED_VERSION:
-                kraft.version is 0. INCONSISTENT_CLUSTER_ID. INVALID_REQUEST: endpoints or versions do not fit.
+            RefusedError: DUPLICATE_VOTER: the id is a voter. REQUEST_TIMED_OUT: the controller lags, or another change
+                is in flight; nothing was changed. UNSUPPORTED_VERSION: kraft.version is 0. INCONSISTENT_CLUSTER_ID.
+                INVALID_REQUEST: endpoints or versions do not fit.
+            UnreachableError: its ``outcome_unknown`` says whether the change may be made all the same.
         """
         request = AddRaftVoterRequest(
             cluster_id=cluster_id,
@@ -183,25 +199,21 @@ class AdminClient:
             listeners=[AddRaftVoterRequest.Listener(name=at.name, host=at.host, port=at.port) for at in endpoints],
             ack_when_committed=ack_when_committed,
         )
-        tries = Tries()
-        try:
-            await self._router.call(
-                "addRaftVoter",
-                request,
-                AddRaftVoterResponse,
-                lambda response: raise_refusal(response.error_code, response.error_message),
-                min_version=0 if ack_when_committed else 1,
-                tries=tries,
-            )
-        except RefusedError as error:
-            key = ReplicaKey(voter_id, directory_id)
-            if error.error != ErrorCode.DUPLICATE_VOTER.name or not tries.lost_answers or not await self._is_voter(key):
-                raise
+
+        async def is_made() -> bool:
+            return await self._is_voter(ReplicaKey(voter_id, directory_id))
+
+        await self._change_voters(
+            "addRaftVoter",
+            request,
+            AddRaftVoterResponse,
+            0 if ack_when_committed else 1,
+            ErrorCode.DUPLICATE_VOTER,
+            is_made,
+        )
 
     async def remove_voter(self, voter_id: int, directory_id: Uuid, *, cluster_id: str | None = None) -> None:
-        """Take a voter out of the quorum; answered when the change is committed (KIP-853).
-
-        A try whose answer got lost is repeated; if it turns out to have succeeded, so does the call.
+        """Take a voter out of the quorum; answered when the change is committed (KIP-853). Repeated as ``add_voter``.
 
         Args:
             voter_id: its node id.
@@ -209,23 +221,61 @@ class AdminClient:
             cluster_id: refuse unless the quorum has this id; None: do not check.
 
         Raises:
-            RefusedError: VOTER_NOT_FOUND: no such voter, or it is the last one. REQUEST_TIMED_OUT: another
-                change is in flight, or the commit takes too long (the change may still happen). UNSUPPORTED_VERSION:
-                kraft.version is 0. INCONSISTENT_CLUSTER_ID.
+            RefusedError: VOTER_NOT_FOUND: no such voter, or it is the last one. REQUEST_TIMED_OUT: another change is in
+                flight; nothing was changed. UNSUPPORTED_VERSION: kraft.version is 0. INCONSISTENT_CLUSTER_ID.
+            UnreachableError: see ``add_voter``.
+        """
+        request = RemoveRaftVoterRequest(cluster_id=cluster_id, voter_id=voter_id, voter_directory_id=directory_id)
+
+        async def is_made() -> bool:
+            return not await self._is_voter(ReplicaKey(voter_id, directory_id))
+
+        await self._change_voters(
+            "removeRaftVoter", request, RemoveRaftVoterResponse, 0, ErrorCode.VOTER_NOT_FOUND, is_made
+        )
+
+    async def _change_voters(
+        self,
+        name: str,
+        request: Request,
+        response_type: type[AddRaftVoterResponse] | type[RemoveRaftVoterResponse],
+        min_version: int,
+        settled: ErrorCode,
+        is_made: Callable[[], Awaitable[bool]],
+    ) -> None:
+        """Ask until the change is committed, or certainly is not.
+
+        A leader looks for changes in flight before it looks whether one is needed. So ``settled``, its refusal of what
+        needs no change, says that nothing is in flight, and the voters in force are committed.
         """
         tries = Tries()
-        try:
-            await self._router.call(
-                "removeRaftVoter",
-                RemoveRaftVoterRequest(cluster_id=cluster_id, voter_id=voter_id, voter_directory_id=directory_id),
-                RemoveRaftVoterResponse,
-                lambda response: raise_refusal(response.error_code, response.error_message),
-                tries=tries,
-            )
-        except RefusedError as error:
-            key = ReplicaKey(voter_id, directory_id)
-            if error.error != ErrorCode.VOTER_NOT_FOUND.name or not tries.lost_answers or await self._is_voter(key):
-                raise
+        backoff_ms = BACKOFF_MS
+        with trio.move_on_after(self._router.call_timeout_ms / 1000):
+            while True:
+                try:
+                    await self._router.call(
+                        name,
+                        request,
+                        response_type,
+                        lambda response: raise_refusal(response.error_code, response.error_message),
+                        min_version=min_version,
+                        doubtful=(ErrorCode.NOT_LEADER_OR_FOLLOWER,),
+                        tries=tries,
+                    )
+                    return
+                except RefusedError as error:
+                    in_doubt = tries.outcome_unknown
+                    if error.error == settled.name and in_doubt and await is_made():
+                        return
+                    if error.error != ErrorCode.REQUEST_TIMED_OUT.name:
+                        raise
+                    tries.doubtful += 1  # unless the voters tell otherwise
+                    tries.last_failure = str(error)
+                    if not in_doubt and not await is_made():
+                        raise
+                await trio.sleep(backoff_ms / 1000)
+                backoff_ms = min(backoff_ms * 2, BACKOFF_MAX_MS)
+        raise tries.timed_out(name)
 
     async def _is_voter(self, key: ReplicaKey) -> bool:
         return any(voter.key == key for voter in (await self.describe_quorum()).voters)
@@ -236,17 +286,21 @@ class AdminClient:
         *,
         client_id: int,
         sequence: int,
+        client_epoch: int = 0,
         topic_id: Uuid = METADATA_TOPIC_ID,
     ) -> int:
         """Append records to a quorum of kraftcore nodes; returns when they are committed. Kafka's controllers refuse.
 
         Tried again until it is answered, and applied once: ``client_id`` and ``sequence`` as in ``Node.append_many``.
+        A client that cannot know its last number, though it can count something else, begins a later epoch with 0.
 
         Args:
             values: none of them empty; all go into one batch.
-            client_id: who asks, 0 to 2**63 - 1 (``kraftcore.node.sessions.producer_id_of`` makes one of a name); it
+            client_id: who asks, 0 to 2**63 - 1 (``kraftcore.executor.sessions.producer_id_of`` makes one of a name); it
                 has one append in flight at a time.
-            sequence: of the first record, 0 to 2**31 - 1; larger in each of the client's new appends.
+            sequence: of the first record, 0 to 2**31 - 1; each of the client's new appends begins where its last one
+                ended.
+            client_epoch: 0 to 32767.
             topic_id: of the log.
 
         Returns:
@@ -255,12 +309,14 @@ class AdminClient:
         Raises:
             LocalError: the quorum's topic is another, or ``client_id`` or ``sequence`` is out of range.
             RefusedError: the records are no good (INVALID_RECORD).
+            SequenceError: the client's number was used for something else, or skips some; nothing was applied.
         """
         request = append_request(
             values,
             topic=self._topic,
             topic_id=topic_id,
             client_id=client_id,
+            client_epoch=client_epoch,
             sequence=sequence,
             timestamp_ms=time.time_ns() // 1_000_000,
             timeout_ms=self._router.request_timeout_ms,
@@ -270,9 +326,17 @@ class AdminClient:
             found = append_answer(response)
             if found.error_code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID):
                 raise LocalError(f"the quorum's log is another topic than {self._topic} with id {topic_id}")
-            raise_refusal(found.error_code, found.error_message)
+            if found.error_code != ErrorCode.NONE:
+                raise append_refusal(found)
 
-        response = await self._router.call("append", request, ProduceResponse, check, retry_refusals=True)
+        response = await self._router.call(
+            "append",
+            request,
+            ProduceResponse,
+            check,
+            retry_refusals=True,
+            doubtful=(ErrorCode.REQUEST_TIMED_OUT,),
+        )
         offset: int = append_answer(response).base_offset
         return offset
 
@@ -333,7 +397,12 @@ class AdminClient:
             validate_only=validate_only,
         )
         response = await self._router.call(
-            "updateFeatures", request, UpdateFeaturesResponse, _check_moved, min_version=1
+            "updateFeatures",
+            request,
+            UpdateFeaturesResponse,
+            _check_moved,
+            min_version=1,
+            doubtful=(ErrorCode.NOT_CONTROLLER,),
         )
         top = refusal(response.error_code, response.error_message)
         results: dict[str, RefusedError | None] = dict.fromkeys(levels, top)

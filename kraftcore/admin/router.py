@@ -9,7 +9,7 @@ bootstrap addresses take turns.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -25,6 +25,7 @@ from kraftcore.errors import (
     UnsupportedVersionError,
     WireError,
 )
+from kraftcore.ports.transport import Address, Transport
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.frames import decode_response, encode_request_parts
@@ -32,7 +33,6 @@ from kraftcore.protocol.messages.api_versions import ApiVersionsRequest, ApiVers
 from kraftcore.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from kraftcore.protocol.registry import ApiKey
 from kraftcore.protocol.schema import Request, Response
-from kraftcore.transports.base import Address, Transport
 
 BROKERS, CONTROLLERS = 1, 2  # endpoint types of DescribeCluster (KIP-919)
 BACKOFF_MS, BACKOFF_MAX_MS = 100, 1000  # retry.backoff.ms, retry.backoff.max.ms of Kafka's clients
@@ -71,11 +71,26 @@ class Tries:
 
     Attributes:
         lost_answers: how many were sent and not answered, the one under way included: each may have been carried out.
+        doubtful: how many were refused in a way that leaves open whether they are carried out all the same.
         last_failure: for people.
     """
 
     lost_answers: int = 0
+    doubtful: int = 0
     last_failure: str = ""
+
+    @property
+    def outcome_unknown(self) -> bool:
+        """Whether one of them may have been carried out."""
+        return self.lost_answers + self.doubtful > 0
+
+    def timed_out(self, name: str) -> UnreachableError:
+        """What is raised when there is no time for more; ``name`` is the call's."""
+        return UnreachableError(
+            f"Timed out waiting for a node assignment. Call: {name}",
+            last_failure=self.last_failure,
+            outcome_unknown=self.outcome_unknown,
+        )
 
 
 class NoAnswer(Exception):
@@ -126,6 +141,11 @@ class Router:
         self._target: Address | None = None
 
     @property
+    def call_timeout_ms(self) -> int:
+        """How long a call may take with all its tries."""
+        return self._timing.call_timeout_ms
+
+    @property
     def request_timeout_ms(self) -> int:
         """How long one try waits for its answer."""
         return self._timing.request_timeout_ms
@@ -140,6 +160,7 @@ class Router:
         min_version: int = 0,
         node_id: int | None = None,
         retry_refusals: bool = False,
+        doubtful: Collection[ErrorCode] = (),
         tries: Tries | None = None,
     ) -> R:
         """Send a request until it is answered, and check the answer.
@@ -152,7 +173,8 @@ class Router:
             min_version: lowest version that can say what the request says.
             node_id: send it to this node and no other.
             retry_refusals: repeat on retriable errors, too.
-            tries: filled while trying.
+            doubtful: what a leader answers, too, when it began and could not see to the end.
+            tries: filled while trying; one that was filled before goes on.
 
         Raises:
             LocalError: the cluster has no node ``node_id``.
@@ -174,17 +196,14 @@ class Router:
                 except NoAnswer as failure:
                     tries.last_failure = str(failure)
                 except RefusedError as error:
+                    tries.doubtful += error.error in {code.name for code in doubtful}
                     if error.error not in ELSEWHERE and not (retry_refusals and ErrorCode[error.error].retriable):
                         raise
                     tries.last_failure = str(error)
                 self._target = None
                 await trio.sleep(backoff_ms / 1000)
                 backoff_ms = min(backoff_ms * 2, BACKOFF_MAX_MS)
-        raise UnreachableError(
-            f"Timed out waiting for a node assignment. Call: {name}",
-            last_failure=tries.last_failure,
-            outcome_unknown=tries.lost_answers > 0,
-        )
+        raise tries.timed_out(name)
 
     async def _try(self, tries: Tries, address: Address, request: Request, version: int, response_type: type[R]) -> R:
         tries.lost_answers += 1

@@ -13,7 +13,7 @@ import trio
 from kraftcore import admin
 from kraftcore.admin import AdminClient, Timing
 from kraftcore.config.addresses import split_list
-from kraftcore.core.files import OsFiles
+from kraftcore.core.disk.files import OsFiles
 from kraftcore.errors import LocalError
 from kraftcore.storage.properties import parse_properties
 from kraftcore.transports.tcp import TlsFiles

@@ -19,8 +19,8 @@ import click
 from click.shell_completion import CompletionItem
 
 from kraftcore.cli.index_files import IndexDumper, OutputFile, offset_of
+from kraftcore.core.disk.files import File, OsFiles
 from kraftcore.core.dump import BatchPrinter
-from kraftcore.core.files import File, OsFiles
 from kraftcore.errors import CorruptDataError, LocalError
 from kraftcore.protocol.control import ControlRecordType
 from kraftcore.protocol.data.kraft_version_record import KRaftVersionRecord

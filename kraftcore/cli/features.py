@@ -1,7 +1,8 @@
 """``kraftcore features``: Kafka's kafka-features. Text output is that of Kafka 4.3.1's FeatureCommand.
 
 Differences, all deliberate: the bootstrap options may also follow the sub-command; an unknown --node-id is refused at
-once (Kafka waits for it to appear); ``--output json``. What depends on no cluster is in ``kraftcore storage``:
+once (Kafka waits for it to appear); ``--release-version`` leaves out what a quorum without a metadata controller does
+not have (Kafka's tool is refused); ``--output json``. What depends on no cluster is in ``kraftcore storage``:
 version-mapping, feature-dependencies.
 """
 
@@ -42,7 +43,9 @@ Examples:
     kraftcore features --bootstrap-server 127.0.0.1:9092 disable --feature share.version
 
 \b
-Updates of one command are carried out together or not at all. JSON: one object a line, one line a feature.
+Updates of one command are carried out together or not at all. Of a release, a quorum without a metadata controller
+(kraftcore's own) takes what it has, kraft.version; the rest is left out, and said to be. JSON: one object a line, one
+line a feature.
 """,
 )
 @bootstrap_options()
@@ -131,7 +134,8 @@ def upgrade(
     """Raise feature levels. Every registered node must support them."""
     kind = UpgradeType.UPGRADE
     levels = _levels(release_version, wanted, metadata, kind, as_json=output == "json")
-    _update(connection, "upgrade", levels, kind, dry_run, as_json=output == "json")
+    of_release = release_version is not None
+    _update(connection, "upgrade", levels, kind, dry_run, of_release=of_release, as_json=output == "json")
 
 
 @features.command(
@@ -170,7 +174,8 @@ def downgrade(
     """
     kind = UpgradeType.UNSAFE_DOWNGRADE if unsafe else UpgradeType.SAFE_DOWNGRADE
     levels = _levels(release_version, wanted, metadata, kind, as_json=output == "json")
-    _update(connection, "downgrade", levels, kind, dry_run, as_json=output == "json")
+    of_release = release_version is not None
+    _update(connection, "downgrade", levels, kind, dry_run, of_release=of_release, as_json=output == "json")
 
 
 @features.command(
@@ -224,17 +229,26 @@ def _add(levels: dict[str, int], name: str, level: int, kind: UpgradeType) -> No
 
 
 def _update(
-    connection: Connection, verb: str, levels: Mapping[str, int], kind: UpgradeType, dry_run: bool, *, as_json: bool
+    connection: Connection,
+    verb: str,
+    levels: Mapping[str, int],
+    kind: UpgradeType,
+    dry_run: bool,
+    *,
+    of_release: bool = False,
+    as_json: bool,
 ) -> None:
     if not levels:
         raise LocalError(f"You must specify at least one feature to {verb}")
 
     async def ask(client: AdminClient) -> Mapping[str, KraftError | None]:
+        chosen = await _those_there_are(client, levels) if of_release else levels
         try:
-            await client.update_features(levels, upgrade_type=kind, validate_only=dry_run)
+            if chosen:
+                await client.update_features(chosen, upgrade_type=kind, validate_only=dry_run)
         except FeatureUpdateError as error:
             return error.results
-        return dict.fromkeys(levels)
+        return dict.fromkeys(chosen)
 
     results: Mapping[str, KraftError | None]
     try:
@@ -243,9 +257,13 @@ def _update(
         raise
     except KraftError as error:
         results = dict.fromkeys(levels, error)
-    for name in sorted(results):
+    for name in sorted(levels):
         if as_json:
-            print_json(**_result(name, levels[name], dry_run, results[name]))
+            print_json(**_result(name, levels[name], dry_run, results))
+        elif name not in results:
+            click.echo(
+                printable(f"{name} was left out: it is no feature of this quorum, which has no metadata controller.")
+            )
         else:
             click.echo(printable(_result_line(verb, name, levels[name], dry_run, results[name])))
     failed = [result for result in results.values() if result is not None]
@@ -254,14 +272,24 @@ def _update(
         raise KafkaFailure(f"{len(failed)} out of {len(levels)} operation(s) failed.{why}")
 
 
-def _result(name: str, level: int, dry_run: bool, error: KraftError | None) -> dict[str, object]:
-    fault = None
+async def _those_there_are(client: AdminClient, levels: Mapping[str, int]) -> Mapping[str, int]:
+    """Of a release's features those of the quorum: all of them, unless it has no metadata controller (KIP-853)."""
+    try:
+        there_are = (await client.describe_features()).features
+    except KraftError:
+        return levels  # the update will say it
+    return levels if METADATA_VERSION in there_are else {name: levels[name] for name in levels if name in there_are}
+
+
+def _result(name: str, level: int, dry_run: bool, results: Mapping[str, KraftError | None]) -> dict[str, object]:
+    error, fault = results.get(name), None
     if error is not None:
         name_of_error = error.error if isinstance(error, RefusedError) else type(error).__name__
         fault = {"error": name_of_error, "message": _message(error)}
         if isinstance(error, UnreachableError):
             fault["message"] += f". {last_failure(error)}"
-    return {"feature": name, "level": level, "dryRun": dry_run, "ok": error is None, "error": fault}
+    left_out = {} if name in results else {"leftOut": True}
+    return {"feature": name, "level": level, "dryRun": dry_run, "ok": error is None, "error": fault, **left_out}
 
 
 def _message(error: KraftError) -> str:

@@ -36,6 +36,16 @@ ODD_EXCEPTIONS = {
 }
 
 
+config_option = click.option(
+    "--config",
+    "-c",
+    "path",
+    required=True,
+    type=click.Path(),
+    help="The server's .properties file: which directories, which node, which role.",
+)
+
+
 class KafkaFailure(click.ClickException):
     """What went wrong, in Kafka's words: one line on stderr without a prefix, exit status 1."""
 

@@ -6,6 +6,8 @@ import click
 
 from kraftcore.cli.kafka_style import KafkaFailure, KafkaGroup
 
+_OFFERS_LOG = "kraftcore.offers.log"
+
 
 @click.group(
     cls=KafkaGroup,
@@ -69,12 +71,14 @@ def start(ctx: click.Context, file: str, overrides: tuple[str, ...], output: str
     """Run a node as FILE says, until it is told to stop.
 
     FILE is a Kafka server's .properties file. The directory must be formatted (kraftcore storage format). The node
-    keeps the log, votes and leads. Of a metadata log as Kafka writes it (or of nothing but the quorum's own
-    records) it writes snapshots, as metadata.log.max.record.bytes.between.snapshots and
-    metadata.log.max.snapshot.interval.ms say; any other log it keeps whole.
+    keeps the log, votes and leads; with process.roles=controller it is a controller, for Kafka's brokers as well. Of
+    a metadata log it writes snapshots, as metadata.log.max.record.bytes.between.snapshots and
+    metadata.log.max.snapshot.interval.ms say; any other log it keeps whole. With kraftcore.offers.log=true it takes
+    appends from kraftcore's own clients.
     """
     from kraftcore.cli.server_run import run_server
     from kraftcore.config import NodeConfig
+    from kraftcore.config.sources import load_properties, read_flag
 
     properties = {}
     for text in overrides:
@@ -82,7 +86,10 @@ def start(ctx: click.Context, file: str, overrides: tuple[str, ...], output: str
         if not equals or not key.strip():
             raise click.UsageError(f"--override {text}: write KEY=VALUE")
         properties[key.strip()] = value
-    error = run_server(NodeConfig.from_properties(file, properties=properties), as_json=output == "json")
+    config = NodeConfig.from_properties(file, properties=properties)
+    all_of_it = load_properties(file, properties)
+    offers_log = _OFFERS_LOG in all_of_it and read_flag(all_of_it, _OFFERS_LOG)
+    error = run_server(config, all_of_it.all, offers_log=offers_log, as_json=output == "json")
     if error is not None:
         raise KafkaFailure(error)
     ctx.exit(0)

@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import sys
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,13 +15,15 @@ import click
 import trio
 
 from kraftcore import __version__
-from kraftcore.cli.server_registration import Registration
-from kraftcore.cli.server_state import MetadataRecords
 from kraftcore.config import NodeConfig
 from kraftcore.errors import KraftError
+from kraftcore.metadata import MetadataMachine
 from kraftcore.node import Node, open_node
 from kraftcore.node.events import LeaderChanged, NodeEvent, RoleChanged, SnapshotRestored, VotersChanged
 from kraftcore.node.opening import tcp_transport
+from kraftcore.node.plugin import Plugin
+from kraftcore.plugins.controller import Controller
+from kraftcore.plugins.controller.settings import HONOURED
 from kraftcore.raft.quorum import VoterSet
 from kraftcore.transports.tcp import TcpTransport
 
@@ -66,11 +69,13 @@ class ReportedLog(logging.Handler):
         self._reporter.event("log", level=record.levelname, logger=record.name, text=text)
 
 
-def run_server(config: NodeConfig, *, as_json: bool) -> str | None:
+def run_server(config: NodeConfig, properties: Mapping[str, str], *, offers_log: bool, as_json: bool) -> str | None:
     """Run a node until a signal, or its failure, ends it.
 
     Args:
         config: see `NodeConfig`.
+        properties: all that the file says, for the controller.
+        offers_log: see `Controller`.
         as_json: print JSON objects instead of text.
 
     Returns:
@@ -82,9 +87,11 @@ def run_server(config: NodeConfig, *, as_json: bool) -> str | None:
     logger.addHandler(handler)
     error = None
     try:
-        if config.ignored:
-            reporter.event("ignored", properties=list(config.ignored))
-        trio.run(_Server(config, reporter).run)
+        ignored = [key for key in config.ignored if not (config.can_become_voter and key in HONOURED)]
+        if ignored:
+            reporter.event("ignored", properties=ignored)
+        plugins = [Controller(properties, offers_log=offers_log)] if config.can_become_voter else []
+        trio.run(_Server(config, plugins, reporter).run)
     except KraftError as found:
         error = str(found)
     finally:
@@ -94,8 +101,9 @@ def run_server(config: NodeConfig, *, as_json: bool) -> str | None:
 
 
 class _Server:
-    def __init__(self, config: NodeConfig, reporter: Reporter) -> None:
+    def __init__(self, config: NodeConfig, plugins: Sequence[Plugin], reporter: Reporter) -> None:
         self._config = config
+        self._plugins = plugins
         self._reporter = reporter
         self._node: Node | None = None
         self._transport: TcpTransport | None = None
@@ -117,14 +125,13 @@ class _Server:
                 raise failure
 
     async def _serve(self) -> None:
-        state = MetadataRecords()
         async with (
             tcp_transport(self._config) as self._transport,
             open_node(
                 self._config,
-                state,
+                MetadataMachine(),
                 transport=self._transport,
-                plugins=[Registration(state)] if self._config.can_become_voter else [],
+                plugins=self._plugins,
             ) as node,
         ):
             events = node.events(RoleChanged, LeaderChanged, VotersChanged, SnapshotRestored)

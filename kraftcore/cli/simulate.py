@@ -12,10 +12,12 @@ from typing import IO
 import click
 
 from kraftcore import __version__
-from kraftcore.transports.simulation import planted
-from kraftcore.transports.simulation.options import FAULTS, draw_options
-from kraftcore.transports.simulation.runs import Result, run_seed, shortest_failure
-from kraftcore.transports.simulation.timeline import Timeline
+from kraftcore.errors import InvariantError, LocalError
+from kraftcore.simulation import planted
+from kraftcore.simulation.options import FAULTS, draw_options
+from kraftcore.simulation.replay import replay
+from kraftcore.simulation.runs import Result, run_seed, shortest_failure
+from kraftcore.simulation.timeline import Timeline
 
 TRACE_LINES = 40
 
@@ -87,6 +89,7 @@ Examples:
   kraftcore simulate --seeds 1..200 --nodes 3 --faults crash,partition,members
   kraftcore simulate --seed 7 --trace seed7.svg
   kraftcore simulate --planted-faults --json
+  kraftcore simulate --replay node-1.recording
 """
 )
 @click.option("--seed", type=click.IntRange(min=0), help="Run this seed.")
@@ -98,6 +101,9 @@ Examples:
 @click.option("--faults", type=FaultList(), default=FAULTS, help=f"Faults a seed may draw: {', '.join(FAULTS)}.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
 @click.option("--trace", type=click.File("w", lazy=True), help="Draw the run of --seed as an SVG timeline.")
+@click.option(
+    "--replay", "recording", type=click.File("r"), help="Replay what a node recorded (kraftcore.record.file)."
+)
 @click.option("--planted-faults", "plant", is_flag=True, help="Plant known mistakes and see whether each is caught.")
 @click.option("--fault", "only", multiple=True, help="With --planted-faults: only this one.")
 @click.option("--tries", type=click.IntRange(min=1), default=300, show_default=True, help="Seeds for a planted fault.")
@@ -111,6 +117,7 @@ def simulate(
     faults: tuple[str, ...],
     as_json: bool,
     trace: IO[str] | None,
+    recording: IO[str] | None,
     plant: bool,
     only: tuple[str, ...],
     tries: int,
@@ -120,10 +127,12 @@ def simulate(
     Every run is drawn from its seed and can be had again. The exit status is 1 if a rule was broken.
     """
     screen = Screen(as_json=as_json)
+    if recording is not None:
+        ctx.exit(_replay(screen, recording))
     if plant:
         ctx.exit(_plant(screen, only, tries))
     if (seed is None) == (seeds is None):
-        raise click.UsageError("give either --seed or --seeds, or --planted-faults")
+        raise click.UsageError("give either --seed or --seeds, or --planted-faults, or --replay")
     if trace is not None and seed is None:
         raise click.UsageError("--trace draws one run: give --seed")
     chosen = seeds if seeds is not None else range(seed or 0, (seed or 0) + 1)
@@ -143,6 +152,22 @@ def simulate(
             text, seeds=len(chosen), violations=failures, simulated_s=round(simulated, 1), speed=round(speed, 1)
         )
     ctx.exit(1 if failures else 0)
+
+
+def _replay(screen: Screen, recording: IO[str]) -> int:
+    try:
+        found = replay(recording)
+    except InvariantError as error:
+        screen.line(f"VIOLATION: {error}", verdict="violation", detail=str(error))
+        return 1
+    except LocalError as error:
+        raise click.UsageError(str(error)) from error
+    text = (
+        f"ok: {found.events} events, the same effects; {found.role} in epoch {found.epoch}, "
+        f"log to {found.log_end_offset}, high watermark {found.high_watermark}"
+    )
+    screen.line(text, verdict="ok", **asdict(found))
+    return 0
 
 
 def _run(

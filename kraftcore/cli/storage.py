@@ -1,7 +1,8 @@
 """``kraftcore storage``: Kafka's kafka-storage. Text output, files and exit statuses are those of Kafka 4.3.1.
 
-Differences, all deliberate: ``--output json``; where Kafka's tool ends in a stack trace, a line; no ``@file``
-arguments.
+Differences, all deliberate: ``--output json``; ``repair``; where Kafka's tool ends in a stack trace, a line; no
+Differences, all deliberate: ``recover-quorum``; ``--output json``; where Kafka's tool ends in a stack trace, a line; no
+``@file`` arguments.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ from collections.abc import Iterable
 
 import click
 
-from kraftcore.cli.kafka_style import KafkaFailure, KafkaGroup, feature_level, short
+from kraftcore.cli.kafka_style import KafkaFailure, KafkaGroup, config_option, feature_level, short
 from kraftcore.cli.output import output_option, print_json
+from kraftcore.cli.recover_quorum import recover_quorum
+from kraftcore.cli.storage_repair import repair
 from kraftcore.config.server_file import ServerFile, load_server_file
-from kraftcore.core.files import OsFiles
+from kraftcore.core.disk.files import OsFiles
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import CorruptDataError, LocalError
 from kraftcore.protocol.features import FEATURES, LATEST_PRODUCTION, METADATA_VERSION, MetadataVersion, dependencies
@@ -27,16 +30,6 @@ from kraftcore.storage.meta_properties import META_PROPERTIES, MetaProperties, l
 from kraftcore.storage.scram import parse_scram
 
 _MINIMUM = min(MetadataVersion).text
-
-
-config_option = click.option(
-    "--config",
-    "-c",
-    "path",
-    required=True,
-    type=click.Path(),
-    help="The server's .properties file: which directories, which node, which role.",
-)
 
 
 @click.group(
@@ -56,6 +49,10 @@ def storage() -> None:
     feature levels a new cluster starts with (bootstrap.checkpoint) and, for a controller, the first voters (the 0-0
     checkpoint).
     """
+
+
+storage.add_command(repair)
+storage.add_command(recover_quorum)
 
 
 @storage.command("random-uuid", epilog="\b\nExamples:\n  kraftcore storage random-uuid\n")

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable
 
 from kraftcore.config.errors import ConfigError
+from kraftcore.ports.transport import Address
 from kraftcore.raft.quorum import Endpoint, VoterSet, static_voters
-from kraftcore.transports.base import Address
 
 DEFAULT_LISTENER = "CONTROLLER"
 ALL_INTERFACES = "0.0.0.0"  # noqa: S104

@@ -324,4 +324,6 @@ unclean.leader.election.interval.ms
 unstable.api.versions.enable
 unstable.feature.versions.enable
 """
-KAFKA_PROPERTIES = frozenset(_NAMES.split())
+# Of Kafka's StandardAuthorizer, which are not in the definition.
+_OF_AUTHORIZER = ("allow.everyone.if.no.acl.found", "super.users")
+KAFKA_PROPERTIES = frozenset((*_NAMES.split(), *_OF_AUTHORIZER))

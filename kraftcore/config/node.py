@@ -5,20 +5,21 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, Self, TypeVar, overload
 
 from kraftcore.config.addresses import ALL_INTERFACES, WILDCARDS, parse_address, parse_endpoint, parse_voters
 from kraftcore.config.errors import ConfigError, suggestion
-from kraftcore.config.settings import FLAGS, KEYS, NUMBERS
+from kraftcore.config.settings import FLAGS, NUMBERS, known_settings, label
+from kraftcore.config.sources import config_from_environment, config_from_properties
 from kraftcore.config.tls import TlsConfig
-from kraftcore.core.log_config import LogConfig
+from kraftcore.core.log.config import LogConfig
 from kraftcore.core.uuid import METADATA_TOPIC_ID, ZERO_UUID, Uuid
+from kraftcore.ports.transport import Address
 from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.raft.cleaning import CleaningConfig
 from kraftcore.raft.events import RaftConfig
 from kraftcore.raft.quorum import Endpoint, VoterSet
-from kraftcore.transports.base import Address
 
 _Given = TypeVar("_Given")
 _Kept = TypeVar("_Kept")
@@ -58,6 +59,8 @@ class NodeConfig:
     Attributes:
         node_id: ``node.id``, >= 0; must be given.
         directory: ``metadata.log.dir``, else the first of ``log.dirs``; must be given.
+        log_directories: ``log.dirs``, beside ``directory``: a node keeps nothing there, but does not start when their
+            ``meta.properties`` are another cluster's or node's.
         cluster_id: ``kraftcore.cluster.id``; None: what the directory's ``meta.properties`` says.
         listeners: ``listeners`` named in ``controller.listener.names``, the default one first; what is bound. Also as
             texts, ``CONTROLLER://127.0.0.1:9093`` or ``127.0.0.1:9093``. Port 0: any free port. An empty host is
@@ -67,17 +70,23 @@ class NodeConfig:
         voters: ``controller.quorum.voters``, static voters, also as ``1@host:port,2@host:port``. Empty: the voters are
             in the log (KIP-853).
         bootstrap_servers: ``controller.quorum.bootstrap.servers``, asked for the leader; also as ``host:port``.
+            Without any, the voters that the log names are asked.
         can_become_voter: ``process.roles`` holds ``controller``; False: always an observer.
         auto_join: ``controller.quorum.auto.join.enable``, false: become a voter without being added (KIP-1186).
         reluctant: ``kraftcore.reluctant``, false; true: vote and acknowledge, but lead only while no other voter can,
-            and hand over as soon as one keeps up. For a voter among Kafka's controllers: brokers need one of those.
+            and hand over as soon as one keeps up. For a voter without a controller among Kafka's: brokers need one of
+            those.
         topic: ``kraftcore.topic``, name of the log's topic, ``__cluster_metadata``.
         topic_id: ``kraftcore.topic.id``, the topic's id, that of ``__cluster_metadata``.
         create: ``kraftcore.create``; what to do with an empty directory: None is an error, ``standalone`` formats it
             as a quorum of one, ``join`` formats it without voters, to be added or to join by itself.
         plugins: ``kraftcore.plugins``, names of installed plugins to load.
         plugin_settings: what begins with ``kraftcore.plugin.``, without that: ``NAME.SETTING`` of a plugin.
-        tls: how to encrypt, from ``ssl.*`` and ``listener.security.protocol.map``; None: plain text.
+        tls: how to encrypt, from ``ssl.*`` and ``listener.security.protocol.map``; None: plain text. For connections to
+            other nodes, which go to their listener of our first one's name, and for all listeners but those in
+            ``listener_tls``.
+        listener_tls: ``listener.security.protocol.map``, by name of a listener: how it encrypts where ``tls`` does not
+            say, ``None`` if it does not; the first listener is not among them.
         election_timeout_ms: ``controller.quorum.election.timeout.ms``, 1000; a random time up to as much is added.
         fetch_timeout_ms: ``controller.quorum.fetch.timeout.ms``, 2000: without a leader's answer, call an election.
         election_backoff_max_ms: ``controller.quorum.election.backoff.max.ms``, 1000: longest pause before a new try.
@@ -100,7 +109,7 @@ class NodeConfig:
         file_delete_delay_ms: ``internal.metadata.delete.delay.millis``, 60000: until a superseded file is removed.
         tail_bytes: ``kraftcore.tail.bytes``, 8 MiB of the log's end are kept in memory.
         preallocate: ``log.preallocate``, false: write 256 KiB of zeros ahead of small appends, for quicker syncs; see
-            ``preallocate_bytes`` of ``kraftcore.core.log_config.LogConfig``.
+            ``preallocate_bytes`` of ``kraftcore.core.log.config.LogConfig``.
         snapshot_bytes: ``metadata.log.max.record.bytes.between.snapshots``, 20 MiB: applied since the last snapshot,
             then another is written.
         snapshot_interval_ms: ``metadata.log.max.snapshot.interval.ms``, 1 hour; 0: no snapshot because of time.
@@ -113,9 +122,11 @@ class NodeConfig:
             waits.
         session_expiry_ms: ``kraftcore.session.expiry.ms``, 7 days: how long a client's last proposals are remembered.
             All nodes must have the same: it decides what is applied.
-        inline_flush_bytes: ``kraftcore.inline.flush.bytes``, 64 KiB: a larger flush goes to a thread.
+        inline_flush_bytes: ``kraftcore.inline.flush.bytes``, 64 KiB: a larger flush goes to a thread; 0: every one.
         busy_poll_us: ``kraftcore.busy.poll.us``, 500: while batches are on their way, a leader with more than one
             processor looks for news that long before it sleeps; 0: it sleeps at once.
+        record_file: ``kraftcore.record.file``: write everything the consensus gets, and when, to this file, for
+            ``kraftcore simulate --replay``. It holds the log's records and grows without bound; None: do not.
         shutdown_timeout_ms: ``kraftcore.shutdown.timeout.ms``, 5000 as in Kafka, to hand leadership over.
         max_frame_bytes: ``socket.request.max.bytes``, 100 MiB: longest request or response.
         max_connections: ``max.connections``, 1000 accepted at a time (Kafka: no limit).
@@ -144,6 +155,7 @@ class NodeConfig:
 
     node_id: int
     directory: str
+    log_directories: tuple[str, ...] = ()
     cluster_id: str | None = None
     listeners: _Converted[Iterable[Endpoint | str], tuple[Endpoint, ...]] = _Converted(())
     advertised_listeners: _Converted[Iterable[Endpoint | str], tuple[Endpoint, ...]] = _Converted(())
@@ -158,6 +170,7 @@ class NodeConfig:
     plugins: tuple[str, ...] = ()
     plugin_settings: Mapping[str, str] = field(default_factory=dict, hash=False)
     tls: TlsConfig | None = None
+    listener_tls: Mapping[str, TlsConfig | None] = field(default_factory=dict, hash=False)
 
     election_timeout_ms: int = 1000
     fetch_timeout_ms: int = 2000
@@ -191,6 +204,7 @@ class NodeConfig:
     session_expiry_ms: int = 7 * 24 * 3_600_000
     inline_flush_bytes: int = 64 * 1024
     busy_poll_us: int = 500
+    record_file: str | None = None
     shutdown_timeout_ms: int = 5000
 
     max_frame_bytes: int = 100 * 1024**2
@@ -217,11 +231,13 @@ class NodeConfig:
 
     def __post_init__(self) -> None:
         self._set("directory", os.fspath(self.directory))
+        self._set("log_directories", tuple(map(os.fspath, _several("log_directories", self.log_directories))))
         self._set("plugins", tuple(_several("plugins", self.plugins)))
         self._set("plugin_settings", dict(self.plugin_settings))
         self._convert()
         self._check_values()
         self._check_listeners()
+        self._check_listener_tls()
         self._check_quorum()
         self._check_sizes()
         self._check_plugins()
@@ -244,9 +260,7 @@ class NodeConfig:
             CorruptDataError: the file holds a broken escape.
             StorageError: it cannot be read.
         """
-        from kraftcore.config.sources import config_from_properties
-
-        return config_from_properties(os.fspath(path), properties or {}, overrides)
+        return config_from_properties(cls, os.fspath(path), properties or {}, overrides)
 
     @classmethod
     def from_environment(
@@ -266,11 +280,14 @@ class NodeConfig:
         Raises:
             ConfigError: as for the class; a variable that nearly is a setting is refused. The variable is named.
         """
-        from kraftcore.config.sources import config_from_environment
-
-        return config_from_environment(prefix, os.environ if environment is None else environment, overrides)
+        variables = os.environ if environment is None else environment
+        return config_from_environment(cls, prefix, variables, overrides)
 
     # --- what the parts of a node are given ---------------------------------------------------------------------------
+
+    def tls_of(self, listener: str) -> TlsConfig | None:
+        """How a listener encrypts; None: plain text."""
+        return self.listener_tls.get(listener, self.tls)
 
     def advertise(self, bound: Iterable[Endpoint]) -> tuple[Endpoint, ...]:
         """What others are told of the listeners that were bound.
@@ -420,6 +437,26 @@ class NodeConfig:
                 ["listeners", "can_become_voter"],
             )
 
+    def _check_listener_tls(self) -> None:
+        others = self.listener_tls
+        if not isinstance(others, Mapping) or not all(isinstance(each, TlsConfig | None) for each in others.values()):
+            raise ConfigError("listener_tls gives a TlsConfig, or None, by the name of a listener", ["listener_tls"])
+        self._set("listener_tls", {name.upper(): tls for name, tls in others.items()})
+        names = [endpoint.name for endpoint in self.listeners]
+        for name in self.listener_tls:
+            if name not in names:
+                raise ConfigError(
+                    f"listener_tls: {name} is none of the listeners, which are {', '.join(names) or 'none'}"
+                    f"{suggestion(name, names)}",
+                    ["listener_tls", "listeners"],
+                )
+            if name == names[0]:
+                raise ConfigError(
+                    f"listener_tls: {name} is the first listener, which encrypts as connections to other nodes do: say "
+                    "with tls how",
+                    ["listener_tls", "tls"],
+                )
+
     def _check_quorum(self) -> None:
         ids = sorted(self.voters.ids)
         if self.can_become_voter and ids and self.node_id not in ids:
@@ -508,25 +545,6 @@ class NodeConfig:
         if own is not None and own.endpoints and bound.name == self.listeners[0].name:
             return Endpoint(bound.name, own.endpoints[0].host, own.endpoints[0].port)
         return Endpoint(bound.name, socket.getfqdn(), bound.port)
-
-
-def known_settings(given: Iterable[str]) -> None:
-    """Check names of settings.
-
-    Raises:
-        ConfigError: one is no field of ``NodeConfig``.
-    """
-    known = [each.name for each in fields(NodeConfig)]
-    for name in given:
-        if name not in known:
-            own = next((each for each, key in KEYS.items() if key == name), None)
-            close = f"; did you mean {own}?" if own else suggestion(name, known)
-            raise ConfigError(f"there is no setting {name}{close}", [name])
-
-
-def label(name: str) -> str:
-    """A setting's name for a message, with its property."""
-    return f"{name} ({KEYS[name]})" if name in KEYS else name
 
 
 def _several(name: str, given: Iterable[_Given]) -> Sequence[_Given]:

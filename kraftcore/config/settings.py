@@ -5,7 +5,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+
+from kraftcore.config.errors import ConfigError, suggestion
 
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
@@ -33,10 +36,10 @@ OWN = "kraftcore."
 
 NUMBERS: dict[str, Number] = {
     "node_id": Number("node.id"),
-    "election_timeout_ms": Number(QUORUM + "election.timeout.ms"),
-    "fetch_timeout_ms": Number(QUORUM + "fetch.timeout.ms"),
+    "election_timeout_ms": Number(QUORUM + "election.timeout.ms", 1),
+    "fetch_timeout_ms": Number(QUORUM + "fetch.timeout.ms", 1),
     "election_backoff_max_ms": Number(QUORUM + "election.backoff.max.ms"),
-    "request_timeout_ms": Number(QUORUM + "request.timeout.ms"),
+    "request_timeout_ms": Number(QUORUM + "request.timeout.ms", 1),
     "retry_backoff_ms": Number(QUORUM + "retry.backoff.ms"),
     "discovery_pause_ms": Number(OWN + "discovery.pause.ms"),
     "fetch_max_wait_ms": Number(OWN + "fetch.max.wait.ms"),
@@ -85,6 +88,7 @@ FLAGS: dict[str, str] = {
 # What is neither a number nor a flag, or is put together from several properties.
 OTHERS: dict[str, str] = {
     "directory": "metadata.log.dir",
+    "log_directories": "log.dirs",
     "cluster_id": OWN + "cluster.id",
     "listeners": "listeners",
     "advertised_listeners": "advertised.listeners",
@@ -94,8 +98,29 @@ OTHERS: dict[str, str] = {
     "topic": OWN + "topic",
     "topic_id": OWN + "topic.id",
     "create": OWN + "create",
+    "record_file": OWN + "record.file",
     "plugins": OWN + "plugins",
     "plugin_settings": OWN + "plugin.",
     "tls": "ssl.keystore.location",
+    "listener_tls": "listener.security.protocol.map",
 }
 KEYS: dict[str, str] = {**{field: number.key for field, number in NUMBERS.items()}, **FLAGS, **OTHERS}
+
+
+def known_settings(given: Iterable[str]) -> None:
+    """Check names of settings.
+
+    Raises:
+        ConfigError: one is no field of ``NodeConfig``.
+    """
+    known = [*KEYS, "ignored"]
+    for name in given:
+        if name not in known:
+            own = next((each for each, key in KEYS.items() if key == name), None)
+            close = f"; did you mean {own}?" if own else suggestion(name, known)
+            raise ConfigError(f"there is no setting {name}{close}", [name])
+
+
+def label(name: str) -> str:
+    """A setting's name for a message, with its property."""
+    return f"{name} ({KEYS[name]})" if name in KEYS else name

@@ -6,23 +6,25 @@ to name; everything else that is unknown is an error.
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, TypeVar
 
 from kraftcore.config.addresses import parse_endpoint, split_list
 from kraftcore.config.errors import ConfigError, suggestion
 from kraftcore.config.kafka_properties import IGNORED_PREFIXES, KAFKA_PROPERTIES
-from kraftcore.config.node import NodeConfig, known_settings, label
-from kraftcore.config.settings import FLAGS, INT32_MAX, INT64_MAX, KEYS, NUMBERS
+from kraftcore.config.settings import FLAGS, INT32_MAX, INT64_MAX, KEYS, NUMBERS, known_settings, label
 from kraftcore.config.tls import CLIENT_AUTH, TlsConfig
-from kraftcore.core.files import OsFiles
+from kraftcore.core.disk.files import OsFiles
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import LocalError
 from kraftcore.raft.quorum import Endpoint
 from kraftcore.storage.properties import read_properties
 
 ROLES = ("broker", "controller")
+
+_Config = TypeVar("_Config")
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
 _LISTENER_PREFIX = "listener.name."
@@ -31,11 +33,10 @@ _ALSO_READ = frozenset(
     {
         "process.roles",
         "controller.listener.names",
-        "listener.security.protocol.map",
-        "log.dirs",
         "log.dir",
         "broker.id",
         "internal.metadata.log.segment.bytes",
+        "kraftcore.offers.log",
         "ssl.client.auth",
         "ssl.endpoint.identification.algorithm",
         "ssl.key.password",
@@ -70,6 +71,11 @@ class Properties:
     def names(self) -> list[str]:
         """All keys, in order of appearance."""
         return list(self._values)
+
+    @property
+    def all(self) -> dict[str, str]:
+        """Every text by its key, without blanks around it."""
+        return {key: value.strip() for key, value in self._values.items()}
 
     def get(self, key: str) -> str | None:
         """The text without blanks around it; None if it is missing."""
@@ -107,8 +113,10 @@ def load_properties(path: str, replaced: Mapping[str, str]) -> Properties:
     return Properties(values, places, path)
 
 
-def config_from_properties(path: str, replaced: Mapping[str, str], overrides: Mapping[str, Any]) -> NodeConfig:
-    """See ``NodeConfig.from_properties``."""
+def config_from_properties(
+    make: Callable[..., _Config], path: str, replaced: Mapping[str, str], overrides: Mapping[str, Any]
+) -> _Config:
+    """See ``NodeConfig.from_properties``; ``make`` is that class."""
     properties = load_properties(path, replaced)
     known_settings(overrides)
     ignored = []
@@ -124,11 +132,13 @@ def config_from_properties(path: str, replaced: Mapping[str, str], overrides: Ma
             known = (listener + each for each in (*read, *KAFKA_PROPERTIES))
             close = f"; did you mean {own}?" if own else suggestion(key, known)
             raise properties.error(f"there is no property {key}{close}", key)
-    return _make(properties, ignored, overrides)
+    return _make(make, properties, ignored, overrides)
 
 
-def config_from_environment(prefix: str, environment: Mapping[str, str], overrides: Mapping[str, Any]) -> NodeConfig:
-    """See ``NodeConfig.from_environment``."""
+def config_from_environment(
+    make: Callable[..., _Config], prefix: str, environment: Mapping[str, str], overrides: Mapping[str, Any]
+) -> _Config:
+    """See ``NodeConfig.from_environment``; ``make`` is that class."""
     known_settings(overrides)
     names = {_variable(key): key for key in (*KAFKA_PROPERTIES, *_ALSO_READ, *KEYS.values())}
     names |= {_variable(key.removeprefix("kraftcore.")): key for key in KEYS.values()}
@@ -157,16 +167,18 @@ def config_from_environment(prefix: str, environment: Mapping[str, str], overrid
         else:
             values[key] = text
             places[key] = variable
-    return _make(Properties(values, places, f"environment {prefix}*"), ignored, overrides)
+    return _make(make, Properties(values, places, f"environment {prefix}*"), ignored, overrides)
 
 
-def _make(properties: Properties, ignored: list[str], overrides: Mapping[str, Any]) -> NodeConfig:
+def _make(
+    make: Callable[..., _Config], properties: Properties, ignored: list[str], overrides: Mapping[str, Any]
+) -> _Config:
     settings = _settings(properties, ignored, overrides)
     for name in ("node_id", "directory"):
         if name not in settings:
             raise properties.error(f"{label(name)} is missing", KEYS[name])
     try:
-        return NodeConfig(**settings)
+        return make(**settings)
     except ConfigError as error:
         keys = [KEYS.get(name, name) for name in error.settings if name not in overrides]
         raise ConfigError(error.reason, error.settings, properties.where(*keys)) from None
@@ -187,12 +199,14 @@ def _settings(properties: Properties, ignored: list[str], overrides: Mapping[str
     for field, key in FLAGS.items():
         if key in properties:
             settings[field] = read_flag(properties, key)
-    directory = properties.get("metadata.log.dir") or next(
-        iter(properties.list("log.dirs") or properties.list("log.dir")), None
-    )
+    logs = properties.list("log.dirs") or properties.list("log.dir")
+    directory = properties.get("metadata.log.dir") or next(iter(logs), None)
     if directory:
         settings["directory"] = directory
-    for field in ("cluster_id", "topic", "create"):
+        others = dict.fromkeys(os.path.normpath(each) for each in logs)
+        others.pop(os.path.normpath(directory), None)
+        settings["log_directories"] = tuple(others)
+    for field in ("cluster_id", "topic", "create", "record_file"):
         text = properties.get(KEYS[field])
         if text is not None:
             settings[field] = text
@@ -228,7 +242,8 @@ def _network_settings(properties: Properties, ignored: list[str], overrides: Map
     else:
         ignored.extend(key for key in ("listeners", "advertised.listeners") if key in properties)
     if "tls" not in overrides:
-        found["tls"] = _tls(properties, own)
+        # Whoever accepts nothing connects as the first name says.
+        found.update(_tls(properties, own if found.get("listeners") else own[:1]))
     return found
 
 
@@ -247,24 +262,23 @@ def _endpoints(properties: Properties, key: str) -> list[Endpoint]:
         raise properties.error(f"{key}: {error.reason}", key) from None
 
 
-def _tls(properties: Properties, listeners: list[str]) -> TlsConfig | None:
+def _tls(properties: Properties, listeners: list[str]) -> dict[str, Any]:
+    """``tls`` as the first listener has it, ``listener_tls`` of those that have it otherwise."""
+    key = "listener.security.protocol.map"
     protocols: dict[str, str] = {}
-    for entry in properties.list("listener.security.protocol.map"):
+    for entry in properties.list(key):
         name, colon, protocol = entry.partition(":")
         if not colon:
-            raise properties.error(
-                f"listener.security.protocol.map has {entry!r}: write NAME:PROTOCOL", "listener.security.protocol.map"
-            )
+            raise properties.error(f"{key} has {entry!r}: write NAME:PROTOCOL", key)
         protocols[name.strip().upper()] = protocol.strip().upper()
-    used = {protocols.get(name, "SSL" if name == "SSL" else "PLAINTEXT") for name in listeners}
-    key = "listener.security.protocol.map"
-    if used - {"SSL", "PLAINTEXT"}:
-        text = f"{key}: {', '.join(sorted(used))} for {', '.join(listeners)}: a node speaks PLAINTEXT and SSL"
-        raise properties.error(text, key)
-    if len(used) > 1:
-        text = f"{key}: {', '.join(listeners)} must all be SSL or all PLAINTEXT"
-        raise properties.error(text, key)
-    return _tls_config(properties, listeners[0].lower()) if "SSL" in used else None
+    found: dict[str, TlsConfig | None] = {}
+    for name in listeners:
+        protocol = protocols.get(name, "SSL" if name == "SSL" else "PLAINTEXT")
+        if protocol not in ("PLAINTEXT", "SSL"):
+            raise properties.error(f"{key}: {name} has {protocol}: a node speaks PLAINTEXT and SSL", key)
+        found[name] = _tls_config(properties, name.lower()) if protocol == "SSL" else None
+    first = found.pop(listeners[0], None) if listeners else None
+    return {"tls": first, "listener_tls": {name: tls for name, tls in found.items() if tls != first}}
 
 
 def _tls_config(properties: Properties, listener: str) -> TlsConfig:

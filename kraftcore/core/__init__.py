@@ -1,4 +1,5 @@
 """The compiled core: bytes in, bytes out. No sockets, no tasks, no clocks.
 
-Import what you need from the module that holds it (``kraftcore.core.batch``, ``kraftcore.core.log``, ...).
+A room for each topic: ``batch``, ``wire``, ``columns``, ``log``, ``disk``; beside them what all use (``uuid``,
+``crc32c``, ``bytes``) and ``dump``, which prints batches as Kafka's tool does.
 """

@@ -9,22 +9,22 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from kraftcore.core.bytes cimport load_int16, load_int32, read_uvarint32, read_varint
-from kraftcore.core.check cimport corrupt_batch, decompress_records
-from kraftcore.core.decode cimport Reader, decode_body, start_reading, stop_reading
-from kraftcore.core.header cimport (
+from kraftcore.core.batch.check cimport corrupt_batch, decompress_records
+from kraftcore.core.wire.decode cimport Reader, decode_body, start_reading, stop_reading
+from kraftcore.core.batch.header cimport (
     BATCH_COUNT, BATCH_HEADER_SIZE, BATCH_OK, BATCH_OVERHEAD,
     COMPRESSION_MASK, CONTROL, DELETE_HORIZON, MAGIC_V2, TIMESTAMP_LOG_APPEND, TRANSACTIONAL, BatchFault, BatchHeader,
     crc_matches, read_header,
 )
-from kraftcore.core.plan cimport Codec, codec_of
-from kraftcore.core.record cimport FaultPlace, RecordView, scan_record
-from kraftcore.core.struct cimport Struct
-from kraftcore.core.text cimport (
+from kraftcore.core.wire.plan cimport Codec, codec_of
+from kraftcore.core.batch.record cimport FaultPlace, RecordView, scan_record
+from kraftcore.core.wire.struct cimport Struct
+from kraftcore.core.wire.text cimport (
     JsonForm, Text, free_text, is_utf8, json_form, put, put_base64, put_byte, put_bytes, put_json_string, put_signed,
     put_struct, put_unsigned, put_utf8,
 )
 
-from kraftcore.core.compression import DEFAULT_MAX_DECOMPRESSED_BYTES as _DEFAULT_MAX_BYTES
+from kraftcore.core.batch.compression import DEFAULT_MAX_DECOMPRESSED_BYTES as _DEFAULT_MAX_BYTES
 from kraftcore.errors import CorruptDataError, UnsupportedVersionError, WireError
 
 cdef enum:

@@ -8,10 +8,11 @@ log is the application's.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import Protocol, TypeAlias
 
-from kraftcore.node.driver import Ticket
-from kraftcore.node.inbox import Respond
+from kraftcore.node.registry import ALTER_CLUSTER, CLUSTER_ACTION, Priority, RequestContext, RequestHandler
+from kraftcore.node.status import Status
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.features import KRAFT_VERSION
 from kraftcore.protocol.messages.api_versions import ApiVersionsResponse
@@ -21,44 +22,74 @@ from kraftcore.protocol.messages.controller_registration import (
 )
 from kraftcore.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from kraftcore.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
-from kraftcore.protocol.schema import Request
-from kraftcore.raft.events import Outcome, Upgrade
+from kraftcore.raft.events import Event, Outcome, Upgrade
 from kraftcore.raft.quorum import Endpoint
-
-if TYPE_CHECKING:
-    from kraftcore.node.node import Node
 
 BROKERS, CONTROLLERS = 1, 2  # endpoint types of DescribeCluster
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3  # upgrade types of UpdateFeatures
+_NO_LEVELS = (0, 0)  # of a feature that a registration does not name
+
+Supported: TypeAlias = Mapping[str, tuple[int, int]]
+"""Least and highest level of each feature that a registered node claims."""
+
 _PREFIX = "The update failed for all features since the following feature had an error: "
 
 
-class Administration:
-    """Answers for one node."""
-
-    def __init__(self, node: Node) -> None:
-        self._node = node
-        self._registered: dict[int, tuple[Endpoint, ...]] = {}
+class Leading(Protocol):
+    """Who knows whether this node leads."""
 
     @property
-    def handlers(self) -> dict[type[Request], Respond]:
+    def is_leader(self) -> bool:
+        """Whether it does."""
+        ...
+
+
+class Administration:
+    """Answers for one node.
+
+    Args:
+        node_id: which one.
+        status: says how it is.
+        executor: knows whether it leads.
+        feed: takes events for the consensus.
+
+    Attributes:
+        features_in_log: fills in what ApiVersions says of features, in place of ``describe_features``; set by a plugin
+            that keeps them in the log.
+    """
+
+    def __init__(
+        self, node_id: int, status: Callable[[], Status], executor: Leading, feed: Callable[[Event], None]
+    ) -> None:
+        self._node_id = node_id
+        self._status = status
+        self._executor = executor
+        self._feed = feed
+        self._registered: dict[int, tuple[Endpoint, ...]] = {}
+        self._supported: dict[str, Supported] = {}
+        self.features_in_log: Callable[[ApiVersionsResponse], None] | None = None
+
+    @property
+    def handlers(self) -> tuple[RequestHandler, ...]:
         """What this answers."""
-        return {
-            ControllerRegistrationRequest: self.on_register,
-            DescribeClusterRequest: self.on_describe_cluster,
-            UpdateFeaturesRequest: self.on_update_features,
-        }
+        return (
+            RequestHandler(ControllerRegistrationRequest, self.on_register, CLUSTER_ACTION, Priority.CONTROL),
+            RequestHandler(DescribeClusterRequest, self.on_describe_cluster, None, Priority.CONTROL),
+            RequestHandler(UpdateFeaturesRequest, self.on_update_features, ALTER_CLUSTER, Priority.CONTROL),
+        )
 
     # --- who is there -------------------------------------------------------------------------------------------------
 
-    def on_describe_cluster(self, request: DescribeClusterRequest, version: int, ticket: Ticket) -> None:
+    def on_describe_cluster(self, request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
         """The voters, who registered here, and this node, as far as known for the listener asked. Any node answers."""
-        response = DescribeClusterResponse(cluster_id=self._node.cluster_id)
+        status = self._status()
+        version = context.version
+        response = DescribeClusterResponse(cluster_id=status.cluster_id)
         if version >= 1:
             response.endpoint_type = request.endpoint_type
         wanted = request.endpoint_type if version >= 1 else BROKERS
         if wanted == CONTROLLERS:
-            self._list_controllers(response, ticket.listener)
+            self._list_controllers(response, status, context.listener)
         elif wanted == BROKERS:
             error = ErrorCode.MISMATCHED_ENDPOINT_TYPE
             response.error_code = error
@@ -68,17 +99,16 @@ class Administration:
         else:
             response.error_code = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
             response.error_message = f"Unsupported endpoint type {wanted}"
-        ticket.answer(response)
+        return response
 
-    def _list_controllers(self, response: DescribeClusterResponse, listener: str) -> None:
+    def _list_controllers(self, response: DescribeClusterResponse, status: Status, listener: str) -> None:
         """Source: Kafka 4.3.1 ControllerRegistrationsPublisher: what is advertised for the asker's own listener."""
-        state = self._node.replica.state
-        leader_id = state.leader_id
+        leader_id = status.leader_id
         found = {node_id: list(endpoints) for node_id, endpoints in self._registered.items()}
-        found.update((voter.key.id, list(voter.endpoints)) for voter in self._node.replica.voters)
+        found.update((voter.key.id, list(voter.endpoints)) for voter in status.voters)
         if leader_id is not None:  # newer, but perhaps not of all its listeners
-            found[leader_id] = [*state.leader_endpoints, *found.get(leader_id, ())]
-        found[self._node.key.id] = list(state.config.listeners)
+            found[leader_id] = [*status.leader_endpoints, *found.get(leader_id, ())]
+        found[self._node_id] = list(status.listeners)
         entry = DescribeClusterResponse.DescribeClusterBroker
         for node_id, endpoints in sorted(found.items()):
             for at in endpoints:
@@ -87,77 +117,86 @@ class Administration:
                     break
         response.controller_id = -1 if leader_id is None else leader_id
 
-    def on_register(self, request: ControllerRegistrationRequest, version: int, ticket: Ticket) -> None:
+    def on_register(
+        self, request: ControllerRegistrationRequest, context: RequestContext
+    ) -> ControllerRegistrationResponse:
         """A Kafka controller tells where it listens; only the leader wants to know."""
-        if not self._node.is_leader:
+        if not self._executor.is_leader:
             error = ErrorCode.NOT_CONTROLLER
-            ticket.answer(ControllerRegistrationResponse(error_code=error, error_message=error.message))
-            return
+            return ControllerRegistrationResponse(error_code=error, error_message=error.message)
         self.remember(request)
-        ticket.answer(ControllerRegistrationResponse())
+        return ControllerRegistrationResponse()
 
     def remember(self, request: ControllerRegistrationRequest) -> None:
-        """List a controller for as long as this node leads."""
-        endpoints = tuple(Endpoint(each.name, each.host, each.port) for each in request.listeners)
-        self._registered[request.controller_id] = endpoints
+        """List a controller, and count its supported levels, for as long as this node leads."""
+        self._registered[request.controller_id] = endpoints_of(request)
+        self._supported[f"Controller {request.controller_id}"] = {
+            each.name: (each.min_supported_version, each.max_supported_version) for each in request.features
+        }
 
     def forget_registered(self) -> None:
         """This node does not lead any more."""
         self._registered.clear()
+        self._supported.clear()
 
     # --- features -----------------------------------------------------------------------------------------------------
 
     def describe_features(self, response: ApiVersionsResponse) -> None:
         """Fill in the feature fields."""
+        if self.features_in_log is not None:
+            self.features_in_log(response)
+            return
         name = KRAFT_VERSION.name
-        level = self._node.replica.kraft_version
+        status = self._status()
+        level = status.kraft_version
         supported = ApiVersionsResponse.SupportedFeatureKey(name=name, max_version=KRAFT_VERSION.max_level)
         response.supported_features = [supported]
-        response.finalized_features_epoch = max(self._node.high_watermark - 1, 0)
+        response.finalized_features_epoch = max((status.high_watermark or 0) - 1, 0)
         if level:
             finalized = ApiVersionsResponse.FinalizedFeatureKey
             response.finalized_features = [finalized(name=name, max_version_level=level, min_version_level=level)]
 
-    def on_update_features(self, request: UpdateFeaturesRequest, version: int, ticket: Ticket) -> None:
+    def on_update_features(
+        self, request: UpdateFeaturesRequest, context: RequestContext
+    ) -> UpdateFeaturesResponse | None:
         """Change kraft.version; only the leader can. All updates of a request are carried out, or none."""
-        if not self._node.is_leader:
+        if not self._executor.is_leader:
             error = ErrorCode.NOT_CONTROLLER
-            ticket.answer(UpdateFeaturesResponse(error_code=error, error_message=error.message))
-            return
+            return UpdateFeaturesResponse(error_code=error, error_message=error.message)
+        version = context.version
         wanted = None
         for update in request.feature_updates:
             kind = update.upgrade_type if version >= 1 else SAFE_DOWNGRADE if update.allow_downgrade else UPGRADE
             reason = self._why_not(update.feature, update.max_version_level, kind)
             if reason:
-                _refuse(ticket, update.feature, update.max_version_level, reason)
-                return
+                return _refused(update.feature, update.max_version_level, reason)
             wanted = update.max_version_level
         if wanted is None:
-            _accept(ticket, request, version)
-            return
+            return _accepted(request, version)
         level = wanted
 
         def done(outcome: Outcome) -> None:
             if outcome.error is ErrorCode.NONE:
-                _accept(ticket, request, version)
+                context.answer(_accepted(request, version))
             elif outcome.error is ErrorCode.INVALID_UPDATE_VERSION:
-                _refuse(ticket, KRAFT_VERSION.name, level, outcome.message)
+                context.answer(_refused(KRAFT_VERSION.name, level, outcome.message))
             else:
                 error = ErrorCode.NOT_CONTROLLER
-                ticket.answer(UpdateFeaturesResponse(error_code=error, error_message=error.message))
+                context.answer(UpdateFeaturesResponse(error_code=error, error_message=error.message))
 
-        self._node.feed(Upgrade(done, level, version >= 1 and request.validate_only))
+        self._feed(Upgrade(done, level, version >= 1 and request.validate_only))
+        return None
 
     def _why_not(self, name: str, level: int, kind: int) -> str:
-        present = self._node.replica.kraft_version
+        present = self._status().kraft_version
         if kind not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
             return "The controller does not support the given upgrade type."
         if level < 0:
             return "A feature version cannot be less than 0."
         if name != KRAFT_VERSION.name:
-            return f"Local controller {self._node.key.id} does not support this feature."
+            return f"Local controller {self._node_id} does not support this feature."
         if level > KRAFT_VERSION.max_level:
-            return f"Local controller {self._node.key.id} only supports versions 0-{KRAFT_VERSION.max_level}"
+            return f"Local controller {self._node_id} only supports versions 0-{KRAFT_VERSION.max_level}"
         if level < present and kind == UPGRADE:
             return (
                 "Can't downgrade the version of this feature without setting the upgrade type to either safe or "
@@ -167,17 +206,36 @@ class Administration:
             return "Can't downgrade the version of this feature."
         if level > present and kind != UPGRADE:
             return "Can't downgrade to a newer version."
+        return self._who_cannot(name, level) if level > present else ""
+
+    def _who_cannot(self, name: str, level: int) -> str:
+        """A registered observer that does not support a level (KIP-853, UpdateFeatures); the consensus asks the voters.
+
+        Source: Kafka 4.3.1, QuorumFeatures.reasonNotSupported.
+        """
+        for who, supported in sorted(self._supported.items()):
+            low, high = supported.get(name, _NO_LEVELS)
+            if low <= level <= high or who == f"Controller {self._node_id}":
+                continue
+            if high == 0:
+                return f"{who} does not support this feature."
+            return f"{who} only supports versions {low}" + (f"-{high}" if high > low else "")
         return ""
 
 
-def _accept(ticket: Ticket, request: UpdateFeaturesRequest, version: int) -> None:
+def endpoints_of(request: ControllerRegistrationRequest) -> tuple[Endpoint, ...]:
+    """Where a controller that registers listens."""
+    return tuple(Endpoint(each.name, each.host, each.port) for each in request.listeners)
+
+
+def _accepted(request: UpdateFeaturesRequest, version: int) -> UpdateFeaturesResponse:
     response = UpdateFeaturesResponse()
     if version <= 1:
         result = UpdateFeaturesResponse.UpdatableFeatureResult
         response.results = [result(feature=update.feature) for update in request.feature_updates]
-    ticket.answer(response)
+    return response
 
 
-def _refuse(ticket: Ticket, name: str, level: int, reason: str) -> None:
+def _refused(name: str, level: int, reason: str) -> UpdateFeaturesResponse:
     text = f"{_PREFIX}Invalid update version {level} for feature {name}. {reason}"
-    ticket.answer(UpdateFeaturesResponse(error_code=ErrorCode.INVALID_UPDATE_VERSION, error_message=text))
+    return UpdateFeaturesResponse(error_code=ErrorCode.INVALID_UPDATE_VERSION, error_message=text)

@@ -10,26 +10,33 @@ from __future__ import annotations
 
 import os
 from time import perf_counter
-from typing import Any
+from typing import Any, Protocol
 
 import trio
 from trio.lowlevel import checkpoint, current_task, reschedule, wait_task_rescheduled
 
-from kraftcore.node.proposals import ProposalQueue
-
 _PASSED_OVER_MAX = 255
+
+
+class Batches(Protocol):
+    """What is on its way to being committed."""
+
+    @property
+    def on_its_way(self) -> object | None:
+        """Stands for what will be committed next; None: nothing."""
+        ...
 
 
 class BusyPoll:
     """See the module text.
 
     Args:
-        queue: whose batches are awaited.
+        batches: what is awaited.
         limit_us: stay awake so long for one of them; 0: not at all.
     """
 
-    def __init__(self, queue: ProposalQueue, limit_us: int) -> None:
-        self._queue = queue
+    def __init__(self, batches: Batches, limit_us: int) -> None:
+        self._batches = batches
         self._limit_s = limit_us / 1e6
         self._task: trio.lowlevel.Task | None = None
         self._pass_over = 0  # so many occasions, after the last was in vain
@@ -59,11 +66,10 @@ class BusyPoll:
 
     async def _poll(self) -> bool:
         """Stay awake until nothing is on its way; False if one batch took too long."""
-        queue = self._queue
-        while queue.groups:
-            awaited = queue.groups[0]
+        batches = self._batches
+        while (awaited := batches.on_its_way) is not None:
             end = perf_counter() + self._limit_s
-            while queue.groups and queue.groups[0] is awaited:
+            while batches.on_its_way is awaited:
                 if perf_counter() >= end:
                     return False
                 await checkpoint()

@@ -26,6 +26,20 @@ class LeaderChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class LeadershipReady:
+    """This node leads, and all records of earlier epochs are committed and applied here: it takes decisions."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeadershipEnded:
+    """This node leads no more; comes once after each `LeadershipReady`, unless the node ends."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
 class VotersChanged:
     """Another voter set is in force; it may not be committed yet."""
 
@@ -103,6 +117,8 @@ class Missed:
 NodeEvent: TypeAlias = (
     RoleChanged
     | LeaderChanged
+    | LeadershipReady
+    | LeadershipEnded
     | VotersChanged
     | Committed
     | SnapshotTaken

@@ -1,7 +1,8 @@
 """Makes the log durable, in the node's own task while that is quick, else in a thread.
 
 A thread costs two switches (about 0.1 ms), an inline sync blocks the task for as long as the disk takes. So small
-flushes go inline as long as the disk has been quick lately; large ones, and all while it is slow, go to the thread.
+flushes go inline as long as the disk has been quick lately; large ones, and all while it is slow, go to the thread. How
+much there is to flush, the log itself tells by its size: a leader's own records and what a follower fetched alike.
 Measured with `python -m bench nodes`; the figures are in bench/README.md.
 """
 
@@ -25,7 +26,7 @@ class Flusher:
 
     Args:
         log: what to flush.
-        inline_bytes: more than this goes to the thread.
+        inline_bytes: more than this goes to the thread; 0: everything.
         done: called in the node's task with the flushed offset.
         failed: called in the node's task with the error.
     """
@@ -45,12 +46,8 @@ class Flusher:
         self._again = False
         self._jobs: SimpleQueue[bool] | None = None
         self._token = trio.lowlevel.current_trio_token()
-        self._unflushed = 0
+        self._size = log.size_in_bytes  # when the last flush began
         self.is_running = False
-
-    def note_bytes(self, size: int) -> None:
-        """So much was appended."""
-        self._unflushed += size
 
     def begin(self) -> None:
         """``flush`` follows: the disk may begin."""
@@ -61,19 +58,24 @@ class Flusher:
         """Make everything appended so far durable, then report it; at once or soon."""
         if self.is_running:
             self._again = True
-        elif self._unflushed <= self._inline_bytes and self._mean_s < SLOW_S:
+        elif self._is_small() and self._mean_s < SLOW_S:
             start = perf_counter()
             offset = self._log.flush()
             self._took(perf_counter() - start)
-            self._unflushed = 0
             self._done(offset)
         else:
-            self._unflushed = 0
             self.is_running = True
             if self._jobs is None:
                 self._jobs = SimpleQueue()
                 threading.Thread(target=self._work, args=(self._jobs,), name="kraftcore flush", daemon=True).start()
             self._jobs.put(True)
+
+    def _is_small(self) -> bool:
+        size = self._log.size_in_bytes
+        grown, self._size = size - self._size, size
+        if grown < 0:  # something was truncated or deleted meanwhile: all that is known is that it is not more
+            grown = size
+        return 0 < self._inline_bytes >= grown
 
     def close(self) -> None:
         """End the thread; not while a flush runs."""

@@ -15,10 +15,11 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import trio
 
+from kraftcore.config import NodeConfig
 from kraftcore.core.batch import RecordBatch, validate_batch
 from kraftcore.errors import (
     KraftError,
@@ -27,53 +28,95 @@ from kraftcore.errors import (
     NotLeaderError,
     OutcomeUnknownError,
     OverloadedError,
-    RefusedError,
     RemoteProtocolError,
+    SequenceError,
 )
-from kraftcore.node.driver import Ticket
-from kraftcore.node.inbox import Respond
-from kraftcore.node.outbox import FORWARDS
-from kraftcore.node.proposals import AppendedMany, Proposal, ProposalQueue
-from kraftcore.protocol.appending import append_answer, append_request
+from kraftcore.executor.executor import Executor, size_of
+from kraftcore.executor.numbering import ClientNumbers
+from kraftcore.executor.proposals import AppendedMany, Proposal
+from kraftcore.executor.sessions import SEQUENCE_MAX, digest_of, digest_of_values
+from kraftcore.node.registry import Access, RequestContext, RequestHandler
+from kraftcore.node.waiting import TaskProposal
+from kraftcore.protocol.appending import append_answer, append_refusal, append_request
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from kraftcore.protocol.messages.produce import ProduceRequest, ProduceResponse
 from kraftcore.protocol.schema import Request
-from kraftcore.raft.roles import Leader
-
-if TYPE_CHECKING:
-    from kraftcore.node.node import Node
+from kraftcore.raft.quorum import Endpoint
 
 LATEST = -1  # ListOffsets: the high watermark
 _RETRY_S = 0.02
 
 
+class Asker(Protocol):
+    """What a follower needs of its node to ask the leader."""
+
+    executor: Executor
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether it leads."""
+        ...
+
+    @property
+    def leader_endpoint(self) -> Endpoint | None:
+        """Where the leader listens."""
+        ...
+
+    def check_running(self) -> None:
+        """Raise `NodeStoppedError` if it stops or has stopped."""
+        ...
+
+    def now_ms(self) -> int:
+        """The time."""
+        ...
+
+    async def propose(self, proposal: TaskProposal) -> Any:
+        """Append a proposal here, and wait for its end."""
+        ...
+
+    async def local_barrier(self) -> int:
+        """Confirm here that this node leads."""
+        ...
+
+    async def wait_applied(self, offset: int) -> None:
+        """Wait until everything below is applied here."""
+        ...
+
+    async def wait_leader(self) -> int:
+        """Wait until a leader is known."""
+        ...
+
+    async def ask_leader(self, endpoint: Endpoint, request: Request) -> Any:
+        """Send what is forwarded; returns the response, or a `Failure`."""
+        ...
+
+
 class Forwarder:
     """The follower's side."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Asker, config: NodeConfig) -> None:
         self._node = node
-        self._free: list[tuple[int, int]] = []  # (client number, next sequence)
+        self._config = config
+        self.numbers = ClientNumbers(lambda: random.getrandbits(63))
 
     async def append(self, values: list[bytes], client: tuple[int, int] | None) -> AppendedMany:
         """Have the leader append, wherever it is; asks again until it is done, or the caller gives up."""
-        node = self._node
         if client is not None:
             return await self._append(values, *client)
-        number, sequence = self._free.pop() if self._free else (random.getrandbits(63), 0)
-        # Given back only after success: a number whose last proposal is still about must not be used again.
+        number, sequence = self.numbers.take()
         found = await self._append(values, number, sequence)
-        if sequence + len(values) < node.sequence_limit:
-            self._free.append((number, sequence + len(values)))
+        self.numbers.give_back(number, sequence + len(values))  # only after success
         return found
 
     async def _append(self, values: list[bytes], number: int, sequence: int) -> AppendedMany:
         node = self._node
         node.check_running()
-        proposal = Proposal(values, 0, True, number, sequence)
-        key = (number, sequence)
-        node.applier.expected[key] = proposal
+        proposal = TaskProposal(values, 0, True, number, sequence)
+        key = (number, 0, sequence, digest_of_values(values))
+        expected = node.executor.applier.expected
+        expected[key] = proposal
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._see_through, values, number, sequence, proposal)
@@ -81,8 +124,8 @@ class Forwarder:
                     await proposal.wait()
                 nursery.cancel_scope.cancel()
         finally:
-            if node.applier.expected.get(key) is proposal:
-                del node.applier.expected[key]
+            if expected.get(key) is proposal:
+                del expected[key]
         found: AppendedMany = proposal.result()
         return found
 
@@ -97,7 +140,7 @@ class Forwarder:
         while not proposal.done:
             if node.is_leader:
                 try:
-                    found = await node.propose(Proposal(values, node.size_of(values), True, number, sequence))
+                    found = await node.propose(TaskProposal(values, size_of(values), True, number, sequence))
                 except (NotLeaderError, OutcomeUnknownError, OverloadedError):
                     await trio.sleep(_RETRY_S)
                     continue
@@ -105,12 +148,12 @@ class Forwarder:
                 return
             request = append_request(
                 values,
-                topic=node.config.topic,
-                topic_id=node.config.topic_id,
+                topic=self._config.topic,
+                topic_id=self._config.topic_id,
                 client_id=number,
                 sequence=sequence,
                 timestamp_ms=node.now_ms(),
-                timeout_ms=node.config.request_timeout_ms,
+                timeout_ms=self._config.request_timeout_ms,
             )
             part = await self._ask_leader(request, append_answer)
             if part is None:
@@ -118,15 +161,18 @@ class Forwarder:
             if part.error_code == ErrorCode.NONE:
                 # Committed; applied here soon, unless a snapshot takes the place of the records.
                 await node.wait_applied(part.base_offset + len(values))
-                session = node.applier.sessions.find(number)
+                session = node.executor.applier.sessions.find(number)
                 known = session is not None and session.offset == part.base_offset
                 results = session.results if known and session is not None else None
                 proposal.succeed(AppendedMany(part.base_offset, results))
                 return
             if part.error_code not in _ASK_AGAIN:
-                name = ErrorCode.of(part.error_code).name
-                proposal.fail(RefusedError(name, part.error_message or ""))
-                return
+                refusal = append_refusal(part)
+                if isinstance(refusal, SequenceError):  # what is known here then says more than the answer
+                    await node.wait_applied(await self.barrier())
+                    last = sequence + len(values) - 1
+                    node.executor.applier.sessions.admit(number, 0, sequence, last, digest_of_values(values))
+                raise refusal
             await trio.sleep(_RETRY_S)
 
     async def barrier(self) -> int:
@@ -141,7 +187,7 @@ class Forwarder:
                     continue
             topic = ListOffsetsRequest.ListOffsetsTopic
             wanted = topic.ListOffsetsPartition(partition_index=0, timestamp=LATEST)
-            request = ListOffsetsRequest(replica_id=-1, topics=[topic(name=node.config.topic, partitions=[wanted])])
+            request = ListOffsetsRequest(replica_id=-1, topics=[topic(name=self._config.topic, partitions=[wanted])])
             part = await self._ask_leader(request, _offset_answer)
             if part is not None:
                 if part.error_code == ErrorCode.NONE:
@@ -158,7 +204,7 @@ class Forwarder:
                 await node.wait_leader()
             await trio.lowlevel.checkpoint()
             return None
-        answer = await node.ask(endpoint.host, endpoint.port, request, node.config.request_timeout_ms, FORWARDS)
+        answer = await node.ask_leader(endpoint, request)
         if not isinstance(answer, Failure):
             with suppress(RemoteProtocolError):  # an answer to something else is none
                 return read(answer)
@@ -182,36 +228,52 @@ _ASK_AGAIN = {
 
 
 class LeaderSide:
-    """The leader's side."""
+    """The leader's side.
 
-    def __init__(self, node: Node, queue: ProposalQueue) -> None:
-        self._node = node
-        self._queue = queue
-        self._running: dict[tuple[int, int], Proposal] = {}  # numbered, asked for from outside, not done
+    Args:
+        executor: takes the proposals.
+        look: called after one was handed to it.
+        config: of the node.
+        ask_barrier: confirms that this node leads, and calls back with an error and the offset to apply.
+    """
+
+    def __init__(
+        self,
+        executor: Executor,
+        look: Callable[[], None],
+        config: NodeConfig,
+        ask_barrier: Callable[[Callable[[ErrorCode, int], None]], None],
+    ) -> None:
+        self._executor = executor
+        self._look = look
+        self._config = config
+        self._ask_barrier = ask_barrier
 
     @property
-    def handlers(self) -> dict[type[Request], Respond]:
+    def handlers(self) -> tuple[RequestHandler, ...]:
         """What this answers."""
-        return {ListOffsetsRequest: self.on_list_offsets, ProduceRequest: self.on_produce}
+        return (
+            RequestHandler(ListOffsetsRequest, self.on_list_offsets, Access("DESCRIBE", "TOPIC", self._topic)),
+            RequestHandler(ProduceRequest, self.on_produce, Access("WRITE", "TOPIC", self._topic)),
+        )
 
-    def on_produce(self, request: ProduceRequest, version: int, ticket: Ticket) -> None:
+    def _topic(self, _: Request) -> tuple[str, ...]:
+        return (self._config.topic,)
+
+    def on_produce(self, request: ProduceRequest, context: RequestContext) -> ProduceResponse | None:
         """Append a batch; answered when it is committed."""
-        node = self._node
+        config = self._config
         for topic in request.topic_data:
             for part in topic.partition_data:
-                ours = topic.topic_id == node.config.topic_id if version >= 13 else topic.name == node.config.topic
+                ours = topic.topic_id == config.topic_id if context.version >= 13 else topic.name == config.topic
                 if not ours or part.index != 0 or len(request.topic_data) != 1 or len(topic.partition_data) != 1:
-                    self._answer_produce(ticket, request, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-                    return
+                    return _produced(request, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                 if request.transactional_id is not None or request.acks == 0:
-                    self._answer_produce(ticket, request, ErrorCode.INVALID_REQUEST)
-                    return
-                self._append(request, part.records, ticket)
-                return
-        self._answer_produce(ticket, request, ErrorCode.INVALID_REQUEST)
+                    return _produced(request, ErrorCode.INVALID_REQUEST)
+                return self._append(request, part.records, context)
+        return _produced(request, ErrorCode.INVALID_REQUEST)
 
-    def _append(self, request: ProduceRequest, records: Any, ticket: Ticket) -> None:
-        node = self._node
+    def _append(self, request: ProduceRequest, records: Any, context: RequestContext) -> ProduceResponse | None:
         try:
             batch: RecordBatch = validate_batch(records or b"")
             if batch.is_control or batch.size != len(records):
@@ -219,79 +281,31 @@ class LeaderSide:
             values = [value for value in batch.values() if value]
             if len(values) < batch.count:
                 raise LocalError("a record may not be empty")
-            key = (batch.producer_id, batch.base_sequence)
-            proposal = self._running.get(key) if batch.producer_id >= 0 else None
-            if proposal is None:
-                if self._queue.is_full:
-                    raise OverloadedError(f"{self._queue.bytes_in_flight} bytes are in flight")
-                proposal = Proposal(values, node.size_of(values), True, *key)  # it came compressed, perhaps
-                self._submit(proposal, key)
-            proposal.add_done_callback(lambda done: self._produced(ticket, request, done))
-        except RemoteProtocolError as error:
-            self._answer_produce(ticket, request, ErrorCode.CORRUPT_MESSAGE, str(error))
-        except (NotLeaderError, NodeStoppedError):
-            self._answer_produce(ticket, request, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        except OverloadedError as error:
-            self._answer_produce(ticket, request, ErrorCode.THROTTLING_QUOTA_EXCEEDED, str(error))
-        except LocalError as error:
-            self._answer_produce(ticket, request, ErrorCode.INVALID_RECORD, str(error))
-
-    def _submit(self, proposal: Proposal, key: tuple[int, int]) -> None:
-        """Append a proposal; a numbered one only if it cannot be in the log already."""
-        node = self._node
-        if proposal.producer_id >= 0:
-            # What an earlier leader appended and this one has not applied would be appended a second time.
-            role = node.replica.state.role
-            if not isinstance(role, Leader) or node.applier.offset <= role.epoch_start_offset:
-                raise node.not_leader("it has not applied its predecessors' records yet")
-            self._running[key] = proposal
-
-            def forget(_: Proposal) -> None:
-                self._running.pop(key, None)
-
-            proposal.add_done_callback(forget)
-        try:
-            node.submit(proposal)
-        except KraftError:
-            self._running.pop(key, None)
-            raise
-
-    def _produced(self, ticket: Ticket, request: ProduceRequest, proposal: Proposal) -> None:
-        try:
-            offset = proposal.result().offset
-        except NotLeaderError:
-            self._answer_produce(ticket, request, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        except (OutcomeUnknownError, NodeStoppedError) as error:
-            self._answer_produce(ticket, request, ErrorCode.REQUEST_TIMED_OUT, str(error))
-        except KraftError as error:
-            self._answer_produce(ticket, request, ErrorCode.INVALID_RECORD, str(error))
-        else:
-            self._answer_produce(ticket, request, ErrorCode.NONE, offset=offset)
-
-    def _answer_produce(
-        self, ticket: Ticket, request: ProduceRequest, error: ErrorCode, message: str = "", offset: int = -1
-    ) -> None:
-        topic_type = ProduceResponse.TopicProduceResponse
-        responses = [
-            topic_type(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partition_responses=[
-                    topic_type.PartitionProduceResponse(
-                        index=part.index, error_code=error, base_offset=offset, error_message=message or None
-                    )
-                    for part in topic.partition_data
-                ],
+            number, first = batch.producer_id, batch.base_sequence
+            if number >= 0 and not (batch.producer_epoch >= 0 and 0 <= first <= SEQUENCE_MAX - batch.count):
+                raise LocalError(f"producer epoch {batch.producer_epoch} or sequence {first} is out of range")
+            proposal = self._executor.join(
+                TaskProposal, values, number, first, batch.producer_epoch, digest_of(batch.raw)
             )
-            for topic in request.topic_data
-        ]
-        ticket.answer(ProduceResponse(responses=responses))
+        except RemoteProtocolError as error:
+            return _produced(request, ErrorCode.CORRUPT_MESSAGE, str(error))
+        except (NotLeaderError, NodeStoppedError):
+            return _produced(request, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        except OverloadedError as error:
+            return _produced(request, ErrorCode.THROTTLING_QUOTA_EXCEEDED, str(error))
+        except SequenceError as error:
+            return _produced(request, ErrorCode[error.error], error.message)
+        except LocalError as error:
+            return _produced(request, ErrorCode.INVALID_RECORD, str(error))
+        proposal.add_done_callback(lambda done: context.answer(_outcome(request, done)))
+        self._look()
+        return None
 
-    def on_list_offsets(self, request: ListOffsetsRequest, version: int, ticket: Ticket) -> None:
+    def on_list_offsets(self, request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse | None:
         """Answer with the high watermark, after a read barrier."""
         topic_type = ListOffsetsResponse.ListOffsetsTopicResponse
 
-        def answer(error: ErrorCode, offset: int) -> None:
+        def answered(error: ErrorCode, offset: int) -> ListOffsetsResponse:
             found = [
                 topic_type(
                     name=topic.name,
@@ -304,10 +318,42 @@ class LeaderSide:
                 )
                 for topic in request.topics
             ]
-            ticket.answer(ListOffsetsResponse(topics=found))
+            return ListOffsetsResponse(topics=found)
 
         asked = [(topic.name, part.timestamp) for topic in request.topics for part in topic.partitions]
-        if asked != [(self._node.config.topic, LATEST)]:
-            answer(ErrorCode.INVALID_REQUEST, -1)
-        else:
-            self._node.ask_barrier(answer)
+        if asked != [(self._config.topic, LATEST)]:
+            return answered(ErrorCode.INVALID_REQUEST, -1)
+        self._ask_barrier(lambda error, offset: context.answer(answered(error, offset)))
+        return None
+
+
+def _outcome(request: ProduceRequest, proposal: Proposal) -> ProduceResponse:
+    try:
+        offset = proposal.result().offset
+    except NotLeaderError:
+        return _produced(request, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    except (OutcomeUnknownError, NodeStoppedError) as error:
+        return _produced(request, ErrorCode.REQUEST_TIMED_OUT, str(error))
+    except SequenceError as error:
+        return _produced(request, ErrorCode[error.error], error.message)
+    except KraftError as error:
+        return _produced(request, ErrorCode.INVALID_RECORD, str(error))
+    return _produced(request, ErrorCode.NONE, offset=offset)
+
+
+def _produced(request: ProduceRequest, error: ErrorCode, message: str = "", offset: int = -1) -> ProduceResponse:
+    topic_type = ProduceResponse.TopicProduceResponse
+    responses = [
+        topic_type(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            partition_responses=[
+                topic_type.PartitionProduceResponse(
+                    index=part.index, error_code=error, base_offset=offset, error_message=message or None
+                )
+                for part in topic.partition_data
+            ],
+        )
+        for topic in request.topic_data
+    ]
+    return ProduceResponse(responses=responses)

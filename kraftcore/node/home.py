@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from kraftcore.config import NodeConfig
-from kraftcore.core.files import Files
+from kraftcore.core.disk.files import Files
 from kraftcore.core.log import Log
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import LocalError
+from kraftcore.node.damage import (
+    check_log_is_there,
+    check_meta_properties,
+    check_no_gap,
+    check_quorum_state,
+    set_aside_damaged,
+)
 from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.protocol.metadata import encode_metadata_record
 from kraftcore.raft.quorum import Endpoint, VersionRange, Voter, VoterSet
 from kraftcore.raft.records import voter_entries
-from kraftcore.storage.bootstrap import write_bootstrap_checkpoint, write_initial_voters
+from kraftcore.storage.bootstrap import read_bootstrap_checkpoint, write_bootstrap_checkpoint, write_initial_voters
 from kraftcore.storage.format import plan_format
 from kraftcore.storage.lock import FolderLocks, lock_folders
+from kraftcore.storage.log_mark import remove_log_mark, write_log_mark
 from kraftcore.storage.meta_properties import (
     MetaProperties,
     ensure_directory_ids,
@@ -28,6 +37,8 @@ from kraftcore.storage.meta_properties import (
 )
 from kraftcore.storage.quorum_state import QUORUM_STATE, QuorumStateFile
 from kraftcore.storage.snapshots import SnapshotStore
+
+_logger = logging.getLogger("kraftcore.node")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +51,8 @@ class Home:
         log: open and recovered.
         store: the log's snapshots.
         quorum_state: epoch and vote.
+        files: where the directory is.
+        directory: its path.
     """
 
     key: ReplicaKey
@@ -48,6 +61,16 @@ class Home:
     store: SnapshotStore
     quorum_state: QuorumStateFile
     locks: FolderLocks
+    files: Files
+    directory: str
+
+    def read_bootstrap(self) -> tuple[bytes, ...]:
+        """The records that formatting left for the first leader of an empty log; none if there is no such file.
+
+        Raises:
+            CorruptDataError, StorageError: see ``read_bootstrap_checkpoint``.
+        """
+        return read_bootstrap_checkpoint(self.files, self.directory) or ()
 
     def close(self) -> None:
         """Close the log, and let others have the directory. Idempotent."""
@@ -66,9 +89,10 @@ def open_home(files: Files, config: NodeConfig, endpoints: tuple[Endpoint, ...] 
         endpoints: where it listens, if it does already and the directory may have to be formatted.
 
     Raises:
-        LocalError: it is not formatted, or another node's or cluster's.
+        LocalError: it is not formatted, or another node's or cluster's, or does not fit the node's other directories.
         LockedError: another process owns it.
-        CorruptDataError, StorageError: it cannot be read.
+        CorruptDataError: something durable is gone or damaged; the text names the way out (docs/damage.md).
+        StorageError: it cannot be read.
     """
     directory = config.directory
     if config.create is not None:
@@ -79,24 +103,44 @@ def open_home(files: Files, config: NodeConfig, endpoints: tuple[Endpoint, ...] 
     try:
         if config.create is not None and read_meta_properties(files, directory) is None:
             _create(files, config, endpoints or config.listeners)
-        found = load_folders(files, [directory], metadata_folder=directory)
-        found.verify(cluster_id=config.cluster_id, node_id=config.node_id)
+        found = load_folders(files, [directory, *config.log_directories], metadata_folder=directory)
+        check_meta_properties(files, directory, log_folder(config), found)
+        found.verify(cluster_id=config.cluster_id, node_id=config.node_id, require_formatted=config.create is None)
+        for error in found.failed.values():
+            _logger.warning("node %d goes on without a directory: %s", config.node_id, error)
         found = ensure_directory_ids(files, found, datetime.now(UTC))
         directory_id, cluster_id = found.properties[directory].directory_id, found.cluster_id
         if directory_id is None or cluster_id is None:
             raise LocalError(f"{directory}: meta.properties names no directory id or cluster id: format it again")
-        folder = _folder(config)
-        files.make_folder(folder)
-        store = SnapshotStore(files, folder)
-        log = Log.open(files, folder, config.log_config(), now_ms=_now_ms())
-        quorum_state = QuorumStateFile(files, os.path.join(folder, QUORUM_STATE))
+        return _open_log(files, config, directory_id, cluster_id, locks)
     except BaseException:
         locks.release()
         raise
-    return Home(ReplicaKey(config.node_id, directory_id), cluster_id, log, store, quorum_state, locks)
 
 
-def _folder(config: NodeConfig) -> str:
+def _open_log(files: Files, config: NodeConfig, directory_id: Uuid, cluster_id: str, locks: FolderLocks) -> Home:
+    folder = log_folder(config)
+    had_log = check_log_is_there(files, config, folder, directory_id)
+    files.make_folder(folder)
+    log = Log.open(files, folder, config.log_config(), now_ms=_now_ms())
+    try:
+        for text in log.recovery_actions:
+            _logger.warning("node %d: %s", config.node_id, text)
+        store = set_aside_damaged(files, config, log, SnapshotStore(files, folder))
+        check_no_gap(log, store)
+        quorum_state = QuorumStateFile(files, os.path.join(folder, QUORUM_STATE))
+        check_quorum_state(config, log, store, quorum_state, had_log=had_log)
+        write_log_mark(files, config.directory, directory_id)
+    except BaseException:
+        log.close()
+        raise
+    return Home(
+        ReplicaKey(config.node_id, directory_id), cluster_id, log, store, quorum_state, locks, files, config.directory
+    )
+
+
+def log_folder(config: NodeConfig) -> str:
+    """Where a node's log is."""
     return os.path.join(config.directory, f"{config.topic}-0")
 
 
@@ -116,9 +160,10 @@ def format_home(files: Files, config: NodeConfig, key: ReplicaKey, cluster_id: s
     records = plan_format(node_id=key.id, cluster_id=cluster_id).records
     values = [encode_metadata_record(record, 0) for record in records]
     files.make_folder(config.directory)
+    remove_log_mark(files, config.directory)
     write_bootstrap_checkpoint(files, config.directory, values, _now_ms)
     if voters:
-        write_initial_voters(SnapshotStore(files, _folder(config)), voter_entries(voters), _now_ms)
+        write_initial_voters(SnapshotStore(files, log_folder(config)), voter_entries(voters), _now_ms)
     # Last: a directory without it counts as empty, and is begun anew.
     properties = MetaProperties(cluster_id, key.id, key.directory_id)
     write_meta_properties(files, config.directory, properties, datetime.now(UTC))

@@ -1,86 +1,75 @@
-"""Requests on their way in: to the consensus, to the node itself, or to a plugin."""
+"""Requests on their way in: decoded, and handed to the consensus or to whoever the registry names."""
 
 from __future__ import annotations
 
+import inspect
 import logging
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeAlias
+import re
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
 
 import trio
 
-from kraftcore.errors import RemoteProtocolError
-from kraftcore.node.driver import Driver, Ticket
-from kraftcore.node.plugin import Handler, Plugin
+from kraftcore.errors import LocalError, RefusedError, RemoteProtocolError
+from kraftcore.node.registry import (
+    ANONYMOUS,
+    Priority,
+    Registry,
+    RequestContext,
+    RequestHandler,
+    Waiting,
+    WaitingRequests,
+)
+from kraftcore.node.shell import Ticket
+from kraftcore.ports.complaints import Complaints
+from kraftcore.ports.transport import Origin, Reply
+from kraftcore.protocol.data.headers import RequestHeader
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.frames import decode_request
-from kraftcore.protocol.messages.add_raft_voter import AddRaftVoterRequest
 from kraftcore.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from kraftcore.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest
-from kraftcore.protocol.messages.describe_quorum import DescribeQuorumRequest
-from kraftcore.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest
-from kraftcore.protocol.messages.fetch import FetchRequest
-from kraftcore.protocol.messages.fetch_snapshot import FetchSnapshotRequest
-from kraftcore.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
-from kraftcore.protocol.messages.update_raft_voter import UpdateRaftVoterRequest
-from kraftcore.protocol.messages.vote import VoteRequest
-from kraftcore.protocol.registry import api_of
-from kraftcore.protocol.schema import Request
-from kraftcore.raft.events import Received
-from kraftcore.transports.base import Origin, Reply
-from kraftcore.transports.complaints import Complaints
+from kraftcore.protocol.registry import ApiKey
+from kraftcore.protocol.schema import Request, Response
+from kraftcore.raft.events import Event, Received
 
 _logger = logging.getLogger("kraftcore.node")
 
-CONSENSUS: frozenset[type[Request]] = frozenset(
-    {
-        AddRaftVoterRequest,
-        BeginQuorumEpochRequest,
-        DescribeQuorumRequest,
-        EndQuorumEpochRequest,
-        FetchRequest,
-        FetchSnapshotRequest,
-        RemoveRaftVoterRequest,
-        UpdateRaftVoterRequest,
-        VoteRequest,
-    }
-)
-
-Respond: TypeAlias = Callable[[Any, int, Ticket], None]
-"""A node's own handler: the request's body and version; it gives the ticket its answer now or later."""
+_SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?", re.ASCII)  # and version: KIP-511
+_SOFTWARE_SINCE = 3  # version of ApiVersions in which clients say what they are
+_FEATURES_AT_0_SINCE = 4  # KIP-1022: older clients cannot read a feature whose minimum is 0
 
 
 class Inbox:
     """Decodes requests and hands them on.
 
     Args:
-        driver: gets what is the consensus's.
-        own: what the node itself answers.
-        plugins: what they answer they answer instead of the node; each request runs in a task of its own.
-        nursery: for those tasks.
+        feed: takes events for the consensus.
+        registry: who answers what.
+        nursery: for the tasks of handlers that take their time.
         features: fills the feature fields of ApiVersions answers.
         note: gets a line for people when a request cannot be read, unless there were many just before.
+        fail: told what a vital handler raised.
+        now_ms: the time.
     """
 
     def __init__(
         self,
-        driver: Driver,
-        own: Mapping[type[Request], Respond],
-        plugins: Iterable[Plugin],
+        feed: Callable[[Event], None],
+        registry: Registry,
         nursery: trio.Nursery,
         features: Callable[[ApiVersionsResponse], None],
         note: Callable[[str], None],
+        fail: Callable[[BaseException], None],
+        now_ms: Callable[[], int],
     ) -> None:
-        self._driver = driver
-        self._plugins = {kind: (plugin, handler) for plugin in plugins for kind, handler in plugin.handlers.items()}
-        self._own = {kind: respond for kind, respond in own.items() if kind not in self._plugins}
+        self._feed = feed
+        self._registry = registry
         self._nursery = nursery
         self._features = features
         self._complain = Complaints(note, trio.current_time)
-        served = {*CONSENSUS, *own, *self._plugins, ApiVersionsRequest}
-        self._versions = [
-            ApiVersionsResponse.ApiVersion(api_key=key, min_version=oldest, max_version=newest)
-            for key, oldest, newest in sorted(map(api_of, served))
-        ]
+        self._fail = fail
+        self._now_ms = now_ms
+        self._waiting = WaitingRequests()
 
     def serve(self, frame: bytes, origin: Origin, reply: Reply) -> None:
         """Take a request's frame."""
@@ -93,37 +82,105 @@ class Inbox:
         version = header.request_api_version
         ticket = Ticket(reply, version, header.correlation_id, origin.listener)
         if message is None or isinstance(message, ApiVersionsRequest):
-            self._answer_api_versions(message is not None, ticket)
+            self._answer_api_versions(message, ticket)
             return
-        kind = type(message)
-        if kind in CONSENSUS:
-            self._driver.feed(Received(ticket, message, version, origin.listener))
-        elif kind in self._own:
-            self._own[kind](message, version, ticket)
-        elif kind in self._plugins:
-            self._nursery.start_soon(self._ask_plugin, *self._plugins[kind], message, origin, ticket)
-        else:
-            self._complain("not served", f"{origin.peer} sent a {kind.__name__}, which this node does not serve")
+        handler = self._registry.find(type(message))
+        if handler is None or not handler.serves(origin.listener, version):
+            name = type(message).__name__
+            self._complain("not served", f"{origin.peer} sent a {name} v{version}, which this node does not serve")
             reply(None)
+        elif handler.priority is Priority.CONSENSUS:
+            self._feed(Received(ticket, message, version, origin.listener))
+        else:
+            self._respond(handler, message, self._context(header, origin, ticket))
 
-    def _answer_api_versions(self, is_known: bool, ticket: Ticket) -> None:
-        if not is_known:  # the answer to an unknown version is version 0 (KIP-511)
+    def dispatch(self, message: Request, context: RequestContext) -> None:
+        """Hand on a request that came inside another one; see ``Node.serve``."""
+        handler = self._registry.find(type(message))
+        if handler is None or not handler.serves(context.listener, context.version):
+            name = type(message).__name__
+            raise RefusedError(ErrorCode.UNSUPPORTED_VERSION.name, f"{name} v{context.version} is not served here")
+        if handler.priority is Priority.CONSENSUS:
+            self._feed(Received(context, message, context.version, context.listener))
+        else:
+            self._respond(handler, message, context)
+
+    def _context(self, header: RequestHeader, origin: Origin, ticket: Ticket) -> RequestContext:
+        return RequestContext(
+            header.request_api_version,
+            origin.listener,
+            origin.peer,
+            header.client_id,
+            ANONYMOUS,
+            self._now_ms(),
+            ticket.answer,
+            partial(ticket.reply, None),
+        )
+
+    def _answer_api_versions(self, request: ApiVersionsRequest | None, ticket: Ticket) -> None:
+        offers = self._registry.offers(ticket.listener)
+        if request is None:  # the answer to an unknown version is version 0, and says which there are (KIP-511)
             ticket = Ticket(ticket.reply, 0, ticket.correlation_id, ticket.listener)
-            error = ErrorCode.UNSUPPORTED_VERSION
-            ticket.answer(ApiVersionsResponse(error_code=error, api_keys=self._versions))
+            known = [each for each in offers if each.api_key == ApiKey.API_VERSIONS]
+            ticket.answer(ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=known))
             return
-        response = ApiVersionsResponse(api_keys=self._versions)
+        software = (request.client_software_name, request.client_software_version)
+        if ticket.version >= _SOFTWARE_SINCE and not all(map(_SOFTWARE_NAME.fullmatch, software)):
+            ticket.answer(ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST))
+            return
+        response = ApiVersionsResponse(api_keys=offers)
         self._features(response)
+        if ticket.version < _FEATURES_AT_0_SINCE:
+            response.supported_features = [each for each in response.supported_features if each.min_version > 0]
         ticket.answer(response)
 
-    async def _ask_plugin(
-        self, plugin: Plugin, handler: Handler, message: Request, origin: Origin, ticket: Ticket
-    ) -> None:
+    # --- handlers -----------------------------------------------------------------------------------------------------
+
+    def _respond(self, handler: RequestHandler, message: Request, context: RequestContext) -> None:
         try:
-            ticket.answer(await handler(message, ticket.version, origin))
+            response = handler.respond(message, context)
         except Exception as error:
-            ticket.reply(None)
-            if plugin.participates:
-                self._driver.fail(error)
-            else:  # the request may be to blame: the next one is answered
-                _logger.exception("plugin %s raised on a %s", plugin.name, type(message).__name__)
+            self._raised(handler, context, error)
+            return
+        if response is None:
+            return  # it answers by itself
+        if not inspect.isawaitable(response):
+            context.answer(response)
+        elif self._waiting.add(Waiting(handler, context, response)):
+            self._run_waiting()
+        else:
+            _discard(response)
+            text = f"{handler.priority.name.lower()} requests wait already: {context.peer}'s is refused"
+            self._complain("full", f"{self._waiting.waiting_max} {text}")
+            context.close()
+
+    def close(self) -> None:
+        """The node ends: what waits is not served any more."""
+        for waiting in self._waiting.drain():
+            _discard(waiting.response)
+
+    def _run_waiting(self) -> None:
+        while (waiting := self._waiting.next()) is not None:
+            self._nursery.start_soon(self._run, waiting)
+
+    async def _run(self, waiting: Waiting) -> None:
+        try:
+            waiting.context.answer(await waiting.response)
+        except Exception as error:
+            self._raised(waiting.handler, waiting.context, error)
+        finally:
+            self._waiting.done()
+            self._run_waiting()
+
+    def _raised(self, handler: RequestHandler, context: RequestContext, error: Exception) -> None:
+        with suppress(LocalError):  # it may have answered before
+            context.close()
+        if handler.is_vital:
+            self._fail(error)
+        else:  # the request may be to blame: the next one is answered
+            _logger.error("%s raised on a %s", handler.owner, handler.kind.__name__, exc_info=error)
+
+
+def _discard(response: Awaitable[Response]) -> None:
+    if inspect.iscoroutine(response):
+        response.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import fields
@@ -10,19 +11,23 @@ from typing import Any
 import trio
 
 from kraftcore.config import NodeConfig
-from kraftcore.core.files import Files, OsFiles
+from kraftcore.core.disk.files import Files, OsFiles
 from kraftcore.errors import NodeStoppedError
+from kraftcore.node.engine import Engine
 from kraftcore.node.home import open_home
 from kraftcore.node.node import Node
-from kraftcore.node.plugin import Plugin, load_plugins
+from kraftcore.node.plugin import Plugin, load_plugins, register
+from kraftcore.node.worlds import of_trio
+from kraftcore.ports.transport import Address, Origin, Reply, Serve, Transport
 from kraftcore.raft.quorum import Endpoint
-from kraftcore.state_machine import StateMachine
-from kraftcore.transports.base import Address, Origin, Reply, Transport
+from kraftcore.state_machine import StateMachine, check_state_machine
 from kraftcore.transports.tcp import Limits, TcpTransport
 
 EARLY_REQUESTS_MAX = 1000
+_logger = logging.getLogger("kraftcore.node")
 
 
+@of_trio
 @asynccontextmanager
 async def open_node(
     config: NodeConfig,
@@ -45,13 +50,15 @@ async def open_node(
         The node; it listens, and takes part in elections. No leader need be known yet: ``node.wait_leader()``.
 
     Raises:
-        LocalError: the directory is not formatted, or belongs to another node or cluster; or there is no plugin of a
-            configured name, or it does not know its settings.
+        LocalError: this is not trio; the state machine is none (``check_state_machine``); the directory is not
+            formatted, or belongs to another node or cluster; there is no plugin of a configured name, or it does not
+            know its settings.
         LockedError: another process owns the directory.
         CorruptDataError, StorageError: the directory cannot be read.
         TransportError: a listener cannot be opened.
         NodeStoppedError: the node failed while the block ran; ``__cause__`` says why.
     """
+    check_state_machine(state_machine)
     chosen = [*plugins, *load_plugins(config.plugins, config.plugin_settings)]
     disk = OsFiles() if files is None else files
     async with AsyncExitStack() as stack:
@@ -69,25 +76,26 @@ async def open_node(
         if endpoints is None:
             endpoints = await _listen(transport, config, gate)
         raised: BaseException | None = None
-        node: Node | None = None
+        engine: Engine | None = None
         async with trio.open_nursery() as nursery:
             try:
                 with trio.CancelScope() as body:
-                    node = Node(config, home, endpoints, state_machine, transport, chosen, nursery, body.cancel)
-                    node.begin()
-                    gate.open(node)
+                    engine = Engine(config, home, endpoints, state_machine, transport, chosen, nursery, body.cancel)
+                    node = Node(engine, state_machine)
+                    _begin(engine, node, chosen, nursery)
+                    gate.open(engine.inbox.serve)
                     yield node
             except BaseException as error:
                 # Raised again outside the nursery, which would wrap it in a group.
                 raised = error
-            if node is not None:
+            if engine is not None:
                 with trio.CancelScope(shield=True):
-                    await node.shut_down()
+                    await engine.shut_down()
                 gate.close()
-                node.close()
+                engine.close()
             nursery.cancel_scope.cancel()
-        if node is not None and node.error is not None:
-            raise NodeStoppedError(f"node {config.node_id} stopped: {node.error}") from node.error
+        if engine is not None and engine.error is not None:
+            raise NodeStoppedError(f"node {config.node_id} stopped: {engine.error}") from engine.error
         if raised is not None:
             raise raised
 
@@ -99,7 +107,28 @@ def tcp_transport(config: NodeConfig) -> TcpTransport:
         TransportError: the TLS files do not work.
     """
     limits: dict[str, Any] = {each.name: getattr(config, each.name) for each in fields(Limits)}
-    return TcpTransport(tls=config.tls, **limits)
+    return TcpTransport(tls=config.tls, listener_tls=config.listener_tls, **limits)
+
+
+def _begin(engine: Engine, node: Node, plugins: Sequence[Plugin], nursery: trio.Nursery) -> None:
+    for plugin in plugins:
+        register(plugin, engine.registry)
+    engine.begin()
+    for plugin in plugins:
+        nursery.start_soon(_run_plugin, plugin, node, engine)
+
+
+async def _run_plugin(plugin: Plugin, node: Node, engine: Engine) -> None:
+    try:
+        await plugin.run(node)
+    except Exception as error:
+        if engine.is_closed and isinstance(error, NodeStoppedError):
+            pass  # what it asked of the node ended with that
+        elif plugin.participates:
+            engine.fail(error)
+        else:
+            _logger.exception("plugin %s raised and is dropped", plugin.name)
+            engine.listeners.drop(plugin)
 
 
 class _Gate:
@@ -112,25 +141,25 @@ class _Gate:
     def __init__(self, *, closes_with_node: bool = False) -> None:
         self._is_quiet = closes_with_node
         self._is_over = False
-        self._node: Node | None = None
+        self._serve: Serve | None = None
         self._early: list[tuple[bytes, Origin, Reply]] | None = []
 
     def serve(self, frame: bytes, origin: Origin, reply: Reply) -> None:
-        if self._node is not None:
-            self._node.inbox.serve(frame, origin, reply)
+        if self._serve is not None:
+            self._serve(frame, origin, reply)
         elif self._early is not None and len(self._early) < EARLY_REQUESTS_MAX:
             self._early.append((frame, origin, reply))
         elif not (self._is_over and self._is_quiet):
             reply(None)
 
-    def open(self, node: Node) -> None:
+    def open(self, serve: Serve) -> None:
         early, self._early = self._early or [], None
-        self._node = node
+        self._serve = serve
         for request in early:
-            node.inbox.serve(*request)
+            serve(*request)
 
     def close(self) -> None:
-        self._node = self._early = None
+        self._serve = self._early = None
         self._is_over = True
 
 

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeAlias
 
-from kraftcore.core.struct import Struct
+from kraftcore.core.wire.struct import Struct
 from kraftcore.errors import RemoteProtocolError
+from kraftcore.ports.transport import Address, Transport
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.frames import decode_response, encode_request_parts
 from kraftcore.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kraftcore.protocol.registry import api_of
 from kraftcore.protocol.schema import Request
-from kraftcore.transports.base import Address, Transport
 
 Done: TypeAlias = Callable[[Any], None]
 """Gets the response's body, or a `Failure`."""
@@ -46,6 +46,7 @@ class _Peer:
     versions: dict[int, tuple[int, int]] | None = None
     waiting: list[_Waiting] = field(default_factory=list)
     chosen: dict[int, int] = field(default_factory=dict)  # api key -> version
+    last: bool | Failure = False  # True: it answered; a failure: why not; False: nothing came of any request yet
 
 
 class Outbox:
@@ -112,6 +113,11 @@ class Outbox:
                 done = partial(self._learned, peer)
                 self.send(host, port, ApiVersionsRequest(), timeout_ms, done, lane=lane)
 
+    def last(self, host: str, port: int) -> bool | Failure:
+        """What came of the last request to somebody: True for an answer; False if nothing came of any yet."""
+        peer = self._peers.get(Address(host, port, CONSENSUS))
+        return False if peer is None else peer.last
+
     @property
     def connections(self) -> tuple[int, int] | None:
         """Open connections (accepted, made); None if the transport does not count them."""
@@ -138,6 +144,7 @@ class Outbox:
         self._transport.request(peer.address, parts, timeout_ms, answer)
 
     def _answered(self, peer: _Peer, key: int, version: int, done: Done, frame: bytes | Failure) -> None:
+        peer.last = frame if isinstance(frame, Failure) else True
         if isinstance(frame, Failure):
             if frame is not Failure.TIMED_OUT:
                 peer.versions = None  # whoever answers next may be another process

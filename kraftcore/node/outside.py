@@ -11,13 +11,13 @@ import trio
 from outcome import Error, Outcome, Value
 
 from kraftcore.config import NodeConfig
-from kraftcore.core.files import Files
+from kraftcore.core.disk.files import Files
 from kraftcore.node.node import Node
 from kraftcore.node.opening import open_node
 from kraftcore.node.plugin import Plugin
+from kraftcore.ports.transport import Transport
 from kraftcore.raft.quorum import Endpoint
 from kraftcore.state_machine import StateMachine
-from kraftcore.transports.base import Transport
 
 
 class OutsideNode:
@@ -79,7 +79,10 @@ class Call:
         self._scope = trio.CancelScope()
 
     def start(self, calls: trio.Nursery) -> None:
-        """Begin, from within the node's loop."""
+        """Begin, from within the node's loop, or after its end."""
+        if self._node.stopped.is_set():  # there may be no loop of trio's any more
+            self._deliver(Error(self._node.stopped_error()))
+            return
         try:
             calls.start_soon(self._run)
         except RuntimeError:  # the nursery is closed

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
+from typing import ClassVar, Self
 
 from kraftcore.errors import LocalError
 from kraftcore.node.events import NodeEvent
-from kraftcore.protocol.schema import Request, Response
-from kraftcore.transports.base import Origin
-
-if TYPE_CHECKING:
-    from kraftcore.node.node import Node
+from kraftcore.node.node import Node
+from kraftcore.node.registry import Registry, RequestHandler
+from kraftcore.protocol.schema import Request
 
 GROUP = "kraftcore.plugins"
-_logger = logging.getLogger("kraftcore.node")
-
-Handler: TypeAlias = Callable[[Any, int, Origin], Awaitable[Response]]
-"""Answers a request: its body, its version, who sent it."""
 
 
 class Plugin:
@@ -60,9 +54,26 @@ class Plugin:
         """Something happened. Called from the node's own work: be quick, do not wait."""
 
     @property
-    def handlers(self) -> Mapping[type[Request], Handler]:
-        """Requests that this plugin answers, beyond those of the node itself."""
-        return {}
+    def handlers(self) -> Iterable[RequestHandler]:
+        """Requests that this plugin answers, beyond those of the node itself or in their place."""
+        return ()
+
+    @property
+    def withdrawn(self) -> Iterable[type[Request]]:
+        """Requests that the node does not answer while it has this plugin."""
+        return ()
+
+
+def register(plugin: Plugin, registry: Registry) -> None:
+    """Have a plugin's requests answered by it.
+
+    Raises:
+        LocalError: another plugin answers one of them.
+    """
+    for kind in plugin.withdrawn:
+        registry.withdraw(kind)
+    for handler in plugin.handlers:
+        registry.register(replace(handler, owner=f"plugin {plugin.name}", is_vital=plugin.participates))
 
 
 def load_plugins(names: Iterable[str], settings: Mapping[str, str] | None = None) -> list[Plugin]:
@@ -84,56 +95,3 @@ def load_plugins(names: Iterable[str], settings: Mapping[str, str] | None = None
         own = {key.partition(".")[2]: text for key, text in (settings or {}).items() if key.partition(".")[0] == name}
         plugins.append(found[name].load().configured(own))
     return plugins
-
-
-class Listeners:
-    """Hands events to whoever wants them, by the event's class."""
-
-    def __init__(self, plugins: Iterable[Plugin], fail: Callable[[BaseException], None]) -> None:
-        self._by_type: dict[type, list[tuple[Plugin | None, Callable[[NodeEvent], None]]]] = {}
-        self._fail = fail
-        for plugin in plugins:
-            for wanted in plugin.interests:
-                self._by_type.setdefault(wanted, []).append((plugin, plugin.on_event))
-
-    def wants(self, kind: type) -> bool:
-        """Whether an event of this class need be made at all."""
-        return kind in self._by_type
-
-    def subscribe(self, kinds: Iterable[type], callback: Callable[[NodeEvent], None]) -> Callable[[], None]:
-        """Call ``callback`` for every event of these classes; returns how to end that."""
-        entry = (None, callback)
-        chosen = tuple(kinds)
-        for kind in chosen:
-            self._by_type.setdefault(kind, []).append(entry)
-
-        def end() -> None:
-            for kind in chosen:
-                left = [other for other in self._by_type.get(kind, ()) if other is not entry]
-                if left:
-                    self._by_type[kind] = left
-                else:
-                    self._by_type.pop(kind, None)
-
-        return end
-
-    def tell(self, event: NodeEvent) -> None:
-        """Hand an event out."""
-        for plugin, callback in tuple(self._by_type.get(type(event), ())):
-            try:
-                callback(event)
-            except Exception as error:
-                if plugin is None or plugin.participates:
-                    self._fail(error)
-                else:
-                    _logger.exception("plugin %s raised on %s and is dropped", plugin.name, type(event).__name__)
-                    self.drop(plugin)
-
-    def drop(self, plugin: Plugin) -> None:
-        """Never call this plugin again."""
-        for kind in list(self._by_type):
-            left = [entry for entry in self._by_type[kind] if entry[0] is not plugin]
-            if left:
-                self._by_type[kind] = left
-            else:
-                del self._by_type[kind]

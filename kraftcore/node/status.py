@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kraftcore.core.uuid import Uuid
+from kraftcore.executor.executor import Executor
 from kraftcore.node.home import Home
 from kraftcore.protocol.election_state import ReplicaKey
-from kraftcore.raft.quorum import VoterSet
-from kraftcore.raft.replica import Replica
+from kraftcore.raft.quorum import Endpoint, VoterSet
 from kraftcore.raft.roles import Role
 
 
@@ -54,6 +54,16 @@ class Status:
         replicas: on a leader, everybody who fetches from it; elsewhere empty.
         snapshots: (end offset, epoch) of its snapshots, oldest first.
         bytes_in_flight: of proposals pending or uncommitted.
+        leader_endpoints: where the leader listens, as far as known.
+        listeners: where this node listens, as others are told.
+        is_voter: whether this node is in the voter set in force.
+        voted_key: whom it voted for in this epoch, or None.
+        changes_voters: whether it leads, and a voter change is not committed yet.
+        last_epoch: of the log's last record; 0 without any.
+        log_bytes: size of the log's segments.
+        snapshot_bytes: size of the latest snapshot; 0 without one.
+        sessions: clients remembered for their retries.
+        connections: open ones (accepted, made); None if the transport does not count.
     """
 
     node_id: int
@@ -72,12 +82,23 @@ class Status:
     replicas: tuple[ReplicaStatus, ...]
     snapshots: tuple[tuple[int, int], ...]
     bytes_in_flight: int
+    leader_endpoints: tuple[Endpoint, ...]
+    listeners: tuple[Endpoint, ...]
+    is_voter: bool
+    voted_key: ReplicaKey | None
+    changes_voters: bool
+    last_epoch: int
+    log_bytes: int
+    snapshot_bytes: int
+    sessions: int
+    connections: tuple[int, int] | None
 
 
-def describe(replica: Replica, home: Home, applied_offset: int, bytes_in_flight: int) -> Status:
+def describe(executor: Executor, home: Home, connections: tuple[int, int] | None) -> Status:
     """Gather a node's status."""
-    log = home.log
+    log, store, replica = home.log, home.store, executor.replica
     end = log.log_end_offset
+    snapshots = tuple((found.end_offset, found.epoch) for found in store.ids)
     replicas = tuple(
         ReplicaStatus(
             seen.key,
@@ -90,20 +111,30 @@ def describe(replica: Replica, home: Home, applied_offset: int, bytes_in_flight:
         for seen in replica.progress
     )
     return Status(
-        home.key.id,
-        home.key.directory_id,
-        home.cluster_id,
-        replica.role,
-        replica.epoch,
-        replica.leader_id,
-        replica.voters,
-        replica.kraft_version,
-        log.log_start_offset,
-        end,
-        log.flushed_offset,
-        replica.high_watermark,
-        applied_offset,
-        replicas,
-        tuple((found.end_offset, found.epoch) for found in home.store.ids),
-        bytes_in_flight,
+        node_id=home.key.id,
+        directory_id=home.key.directory_id,
+        cluster_id=home.cluster_id,
+        role=replica.role,
+        epoch=replica.epoch,
+        leader_id=replica.leader_id,
+        voters=replica.voters,
+        kraft_version=replica.kraft_version,
+        log_start_offset=log.log_start_offset,
+        log_end_offset=end,
+        flushed_offset=log.flushed_offset,
+        high_watermark=replica.high_watermark,
+        applied_offset=executor.applier.offset,
+        replicas=replicas,
+        snapshots=snapshots,
+        bytes_in_flight=executor.queue.bytes_in_flight,
+        leader_endpoints=replica.leader_endpoints,
+        listeners=replica.listeners,
+        is_voter=replica.is_voter,
+        voted_key=replica.voted_key,
+        changes_voters=replica.changes_voters,
+        last_epoch=replica.last_epoch,
+        log_bytes=log.size_in_bytes,
+        snapshot_bytes=store.size(snapshots[-1]) if snapshots else 0,
+        sessions=len(executor.applier.sessions),
+        connections=connections,
     )

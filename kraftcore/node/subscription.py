@@ -10,7 +10,7 @@ from weakref import WeakMethod
 import trio
 
 from kraftcore.node.events import Measured, Missed, NodeEvent, Stopped
-from kraftcore.node.plugin import Listeners
+from kraftcore.node.listeners import Listeners
 
 _ALL = frozenset(get_args(NodeEvent)) - {Measured, Missed}
 

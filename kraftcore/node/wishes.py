@@ -3,25 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from kraftcore.errors import KraftError, RefusedError
-from kraftcore.node.proposals import Proposal
+from kraftcore.errors import KraftError, NotLeaderError, OutcomeUnknownError, RefusedError
+from kraftcore.node.waiting import TaskProposal
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.registry import api_of
 from kraftcore.protocol.schema import Request
-from kraftcore.raft.events import Event, Outcome, Received
-
-if TYPE_CHECKING:
-    from kraftcore.node.node import Node
+from kraftcore.raft.events import Event, Outcome, Received, Transfer, Upgrade
+from kraftcore.raft.quorum import Endpoint
 
 
 class Wishes:
-    """Feeds them to the replica and waits for what becomes of them; the node's end ends them."""
+    """Feeds them to the replica and waits for what becomes of them; the node's end ends them.
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
-        self._open: set[Proposal] = set()
+    Args:
+        feed: takes events for the consensus.
+        check_running: raises if the node stops or has stopped.
+        not_leader: makes the error of a replica that does not lead.
+        endpoints: the node's own.
+    """
+
+    def __init__(
+        self,
+        feed: Callable[[Event], None],
+        check_running: Callable[[], None],
+        not_leader: Callable[[str], NotLeaderError],
+        endpoints: tuple[Endpoint, ...],
+    ) -> None:
+        self._feed = feed
+        self._check_running = check_running
+        self._not_leader = not_leader
+        self._listener = endpoints[0].name if endpoints else ""
+        self._open: set[TaskProposal] = set()
 
     async def ask(self, make: Callable[[Callable[[Outcome], None]], Event]) -> Outcome:
         """Feed an event of the node's own.
@@ -33,33 +47,84 @@ class Wishes:
             NotLeaderError: only a leader can do it.
             RefusedError: it was refused.
         """
-        outcome: Outcome = await self._await(lambda future: make(future.succeed))
+        self._check_running()
+        outcome: Outcome = await self.wait(lambda future: self._feed(make(future.succeed)))
         if outcome.error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
-            raise self._node.not_leader(outcome.message)
+            raise self._not_leader(outcome.message)
         if outcome.error is not ErrorCode.NONE:
             raise RefusedError(outcome.error.name, outcome.message)
         return outcome
 
-    async def request(self, request: Request) -> None:
-        """Have the replica answer a request as if somebody had sent it.
+    async def transfer(self, voter_id: int) -> None:
+        """Hand leadership to a voter; see ``Node.transfer_leadership``."""
+        await self.ask(lambda done: Transfer(done, voter_id))
+
+    async def change(self, request: Request, is_made: Callable[[], bool]) -> None:
+        """Have the replica answer a request for a change as if somebody had sent it.
+
+        Args:
+            request: it.
+            is_made: whether the change is in this replica's log, committed or not.
 
         Raises:
             NotLeaderError, RefusedError: by the answer's error.
+            OutcomeUnknownError: the change was appended, and the leadership or the time ended before it was committed.
         """
-        listener = self._node.endpoints[0].name if self._node.endpoints else ""
+        self._check_running()
         version = api_of(type(request)).max_version
-        response = await self._await(lambda future: Received(LocalTicket(future.succeed), request, version, listener))
+        was_made = is_made()
+        appended = False
+
+        def begin(future: TaskProposal) -> None:
+            def answered(response: Any) -> None:
+                nonlocal appended  # now, before another leader's log takes the place of this one
+                appended = not was_made and is_made()
+                future.succeed(response)
+
+            self._feed(Received(LocalTicket(answered), request, version, self._listener))
+
+        response = await self.wait(begin)
+        if appended and response.error_code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.REQUEST_TIMED_OUT):
+            raise _unknown(ErrorCode.of(response.error_code))
         if response.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-            raise self._node.not_leader()
+            raise self._not_leader("")
         if response.error_code != ErrorCode.NONE:
             raise RefusedError(ErrorCode.of(response.error_code).name, response.error_message or "")
 
-    async def _await(self, make: Callable[[Proposal], Event]) -> Any:
-        self._node.check_running()
-        future = Proposal(None, 0, False)
+    async def upgrade(self, level: int, kraft_version: Callable[[], int]) -> Outcome:
+        """Raise kraft.version.
+
+        Args:
+            level: the new one.
+            kraft_version: the one in this replica's log, committed or not.
+
+        Raises:
+            NotLeaderError, RefusedError, OutcomeUnknownError: see ``change``.
+        """
+        before = kraft_version()
+        appended = False
+
+        def make(done: Callable[[Outcome], None]) -> Event:
+            def ended(outcome: Outcome) -> None:
+                nonlocal appended
+                appended = kraft_version() == level != before
+                done(outcome)
+
+            return Upgrade(ended, level)
+
+        try:
+            return await self.ask(make)
+        except NotLeaderError:
+            if appended:
+                raise _unknown(ErrorCode.NOT_LEADER_OR_FOLLOWER) from None
+            raise
+
+    async def wait(self, begin: Callable[[TaskProposal], None]) -> Any:
+        """Begin something that ends a future, and wait for that, or for the node's end."""
+        future = TaskProposal(None, 0, False)
         self._open.add(future)
         try:
-            self._node.feed(make(future))
+            begin(future)
             return await future.wait()
         finally:
             self._open.discard(future)
@@ -77,3 +142,11 @@ class LocalTicket:
 
     def __init__(self, done: Callable[[Any], None]) -> None:
         self.answer = done
+
+
+def _unknown(error: ErrorCode) -> OutcomeUnknownError:
+    why = "this node lost its leadership" if error is ErrorCode.NOT_LEADER_OR_FOLLOWER else "the time ended"
+    return OutcomeUnknownError(
+        f"the change is in the log, and {why} before it was committed: it may be made or not; the quorum's next leader "
+        "tells (`kraftcore quorum describe --status`)"
+    )

@@ -6,9 +6,9 @@ import os
 import time
 from datetime import UTC, datetime
 
-from kraftcore.core.files import Files
+from kraftcore.core.disk.files import Files
 from kraftcore.core.log import Log
-from kraftcore.core.log_config import LogConfig
+from kraftcore.core.log.config import LogConfig
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import LocalError
 from kraftcore.node.home import Home
@@ -69,4 +69,4 @@ def open_mirror(files: Files, directory: str, cluster_id: str | None, topic: str
     except BaseException:
         locks.release()
         raise
-    return Home(NAMELESS, known or cluster_id or "", log, store, quorum_state, locks)
+    return Home(NAMELESS, known or cluster_id or "", log, store, quorum_state, locks, files, directory)

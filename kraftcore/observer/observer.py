@@ -13,25 +13,26 @@ import trio
 
 from kraftcore import __version__
 from kraftcore.core.log import Log
-from kraftcore.core.struct import Struct
 from kraftcore.core.uuid import METADATA_TOPIC_ID
+from kraftcore.core.wire.struct import Struct
 from kraftcore.errors import LocalError, NodeStoppedError, StorageError
+from kraftcore.executor.driver import Driver, Ports
 from kraftcore.node.clock import Clock
-from kraftcore.node.driver import Aftermath, Driver
 from kraftcore.node.home import Home
 from kraftcore.node.outbox import OTHERS, Outbox
+from kraftcore.node.shell import Shell
 from kraftcore.observer.keeping import Keeper
 from kraftcore.observer.streams import Batches, Records
+from kraftcore.ports.transport import Transport
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.fetch import FetchResponse
 from kraftcore.protocol.messages.fetch_snapshot import FetchSnapshotResponse
 from kraftcore.protocol.schema import Request
 from kraftcore.raft.cleaning import CleaningConfig
-from kraftcore.raft.events import RaftConfig, Tick
+from kraftcore.raft.events import Effects, RaftConfig, Tick
 from kraftcore.raft.quorum import VoterSet
 from kraftcore.raft.replica import Replica
-from kraftcore.storage.snapshot_batches import verify_snapshot
-from kraftcore.transports.base import Transport
+from kraftcore.storage.snapshot_batches import verify_and_close
 
 _logger = logging.getLogger("kraftcore.observer")
 
@@ -91,6 +92,7 @@ class Observer:
         self.directory = directory
         self.cluster_id = home.cluster_id
         self.topic = config.topic
+        self._request_timeout_ms = config.request_timeout_ms
         self._is_metadata = config.topic_id == METADATA_TOPIC_ID
         self._home = home
         self._log: Log = home.log
@@ -101,28 +103,22 @@ class Observer:
             home.store,
             random.Random(int.from_bytes(os.urandom(16))),
             home.quorum_state.read(),
-            verify_snapshot=_verify,
+            verify_snapshot=verify_and_close,
         )
         self._clock = Clock()
         self._outbox = Outbox(transport, "kraftcore-observer", __version__, self._note, self._look)
-        self._driver = Driver(
-            self._replica,
-            home.log,
-            home.quorum_state,
-            self._outbox,
-            self._clock,
-            INLINE_FLUSH_BYTES,
-            self._settle,
-            self._fail,
+        self._shell = Shell(
+            home.log, home.quorum_state, self._outbox, self._clock, INLINE_FLUSH_BYTES, self._fail, self._look_around
         )
+        self._shell.drive(_Follower(self._replica, home.log, self._shell, self._note))
         self._keeper = Keeper(
-            self._replica.state,
-            self._driver,
+            self._replica,
+            self._shell,
             home.log,
             home.store,
             self._ask,
             cleaning,
-            _verify,
+            verify_and_close,
             self._clock.now_ms,
         )
         self._leader_high_watermark: int | None = None
@@ -195,15 +191,14 @@ class Observer:
     @property
     def progress(self) -> Progress:
         """How far the observer is, at this moment."""
-        state = self._replica.state
-        on_its_way = getattr(state.role, "snapshot", None)
+        position = self._replica.snapshot_position
         return Progress(
             self._log.log_start_offset,
             self._log.log_end_offset,
             self.high_watermark,
             self._leader_high_watermark,
-            None if on_its_way is None else on_its_way.position,
-            None if on_its_way is None else self._snapshot_size,
+            position,
+            None if position is None else self._snapshot_size,
             self._replica.leader_id,
             self._replica.epoch,
         )
@@ -217,9 +212,9 @@ class Observer:
 
     def begin(self, nursery: trio.Nursery) -> None:
         """Follow the quorum, until the nursery is cancelled."""
-        nursery.start_soon(self._driver.run_timer)
+        nursery.start_soon(self._shell.run_timer)
         nursery.start_soon(self._keeper.run)
-        self._driver.feed(Tick())
+        self._shell.feed(Tick())
 
     async def _ask(self, host: str, port: int, request: Request, min_version: int) -> Any:
         done = trio.Event()
@@ -229,9 +224,7 @@ class Observer:
             answers.append(answer)
             done.set()
 
-        self._outbox.send(
-            host, port, request, self._replica.state.config.request_timeout_ms, answered, min_version, OTHERS
-        )
+        self._outbox.send(host, port, request, self._request_timeout_ms, answered, min_version, OTHERS)
         await done.wait()
         return answers[0]
 
@@ -239,7 +232,7 @@ class Observer:
         """Every answer, before the replica gets it."""
         if isinstance(answer, FetchResponse):
             if answer.error_code == ErrorCode.INCONSISTENT_CLUSTER_ID:
-                self._driver.fail(
+                self._shell.fail(
                     LocalError(f"{self.directory} mirrors cluster {self.cluster_id}, and this is another cluster")
                 )
             for topic in answer.responses:
@@ -250,10 +243,7 @@ class Observer:
         elif isinstance(answer, FetchSnapshotResponse):
             self._snapshot_size = next((part.size for topic in answer.topics for part in topic.partitions), None)
 
-    def _settle(self, aftermath: Aftermath) -> None:
-        for effects in aftermath.news or ():
-            for text in effects.notes:
-                self._note(text)
+    def _look_around(self) -> None:
         if self._waiting:
             self._waiting.unpark_all()
 
@@ -271,19 +261,27 @@ class Observer:
 
     async def close(self) -> None:
         """Make the mirror durable and close it."""
-        self._driver.stopped = True
+        self._shell.driver.stop()
         self._closed = True
         self._waiting.unpark_all()
         with trio.move_on_after(_FLUSH_PATIENCE_S):
-            while self._driver.flusher.is_running:
+            while self._shell.flusher.is_running:
                 await trio.sleep(_POLL_S)
-        self._driver.flusher.close()
+        self._shell.flusher.close()
         try:
             self._home.close()
         except (LocalError, StorageError) as error:
             self.error = self.error or error
 
 
-def _verify(reader: Any) -> None:
-    with reader:
-        verify_snapshot(reader)
+class _Follower(Driver):
+    """A driver without a state machine."""
+
+    def __init__(self, replica: Replica, log: Log, ports: Ports, note: Callable[[str], None]) -> None:
+        super().__init__(replica, log, ports)
+        self._note = note
+
+    def _settle(self, unsettled: list[Effects]) -> None:
+        for effects in unsettled:
+            for text in effects.notes:
+                self._note(text)

@@ -12,15 +12,15 @@ import trio
 from kraftcore import admin
 from kraftcore.admin import Timing
 from kraftcore.config.addresses import parse_address
-from kraftcore.core.files import Files, OsFiles
+from kraftcore.core.disk.files import Files, OsFiles
 from kraftcore.core.uuid import METADATA_TOPIC_ID, Uuid
 from kraftcore.errors import LocalError, NodeStoppedError, StorageError, UnreachableError, UnsupportedVersionError
 from kraftcore.node.home import Home
 from kraftcore.observer.home import NAMELESS, open_mirror, saved_cluster_id
 from kraftcore.observer.observer import Observer
+from kraftcore.ports.transport import Address, Transport
 from kraftcore.raft.cleaning import CleaningConfig
 from kraftcore.raft.events import RaftConfig
-from kraftcore.transports.base import Address, Transport
 from kraftcore.transports.tcp import TcpTransport, TlsSettings
 
 

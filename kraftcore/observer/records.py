@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kraftcore.core.batch import Record, RecordBatch
-from kraftcore.core.struct import Struct
+from kraftcore.core.wire.struct import Struct
 from kraftcore.errors import CorruptDataError, RemoteProtocolError
 from kraftcore.protocol.control import decode_control_record
 from kraftcore.protocol.metadata import decode_metadata_record

@@ -279,16 +279,35 @@ def check_dependencies(levels: Mapping[str, int]) -> None:
     Raises:
         LocalError: an unknown feature or level, or a dependency that is not met, in Kafka's words.
     """
-    metadata_level = levels.get(METADATA_VERSION, 0)
-    for name, level in levels.items():
-        needs = dependencies(name, level)
-        if name != METADATA_VERSION and level >= 1 and metadata_level < MINIMUM_METADATA_VERSION:
-            least = MINIMUM_METADATA_VERSION
-            raise LocalError(
-                f"{name} could not be set to {level} because it depends on metadata.version={least:d} ({least.text})"
-            )
-        for needed, least_level in needs.items():
-            if levels.get(needed, 0) < least_level:
-                raise LocalError(
-                    f"{name} could not be set to {level} because it depends on {needed} level {least_level}"
-                )
+    for name in levels:
+        check_dependencies_of(name, levels)
+
+
+def check_dependencies_of(name: str, levels: Mapping[str, int]) -> None:
+    """Check that the level of one feature fits to those of the others.
+
+    Args:
+        name: the feature.
+        levels: level by feature name, metadata.version and this one among them.
+
+    Raises:
+        LocalError: an unknown feature or level, or a dependency that is not met, in Kafka's words.
+    """
+    level = levels[name]
+    needs = dependencies(name, level)
+    least = MINIMUM_METADATA_VERSION
+    if name != METADATA_VERSION and level >= 1 and levels.get(METADATA_VERSION, 0) < least:
+        raise LocalError(
+            f"{name} could not be set to {level} because it depends on metadata.version={least:d} ({least.text})"
+        )
+    for needed, least_level in needs.items():
+        if levels.get(needed, 0) < least_level:
+            raise LocalError(f"{name} could not be set to {level} because it depends on {needed} level {least_level}")
+
+
+def supported_levels() -> dict[str, tuple[int, int]]:
+    """Lowest and highest level of each feature that this release supports, metadata.version first."""
+    return {
+        METADATA_VERSION: (int(MINIMUM_METADATA_VERSION), LATEST_PRODUCTION_LEVEL),
+        **{each.name: (0, each.max_level) for each in FEATURES},
+    }

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple, TypeVar
 
-from kraftcore.core.struct import Field, Struct
 from kraftcore.core.uuid import Uuid
+from kraftcore.core.wire.struct import Field, Struct
 from kraftcore.errors import LocalError
 from kraftcore.protocol.schema import Message, Span
 

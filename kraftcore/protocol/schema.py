@@ -21,9 +21,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypedDict, TypeVar, Unpack, cast, dataclass_transform, overload
 
-from kraftcore.core.struct import Field, lay_out
-from kraftcore.core.struct import Struct as CoreStruct
 from kraftcore.core.uuid import Uuid
+from kraftcore.core.wire.struct import Field, lay_out
+from kraftcore.core.wire.struct import Struct as CoreStruct
 
 T = TypeVar("T", bound="Struct")
 E = TypeVar("E")

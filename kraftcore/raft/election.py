@@ -15,6 +15,10 @@ failover. Silent for a fetch timeout: a replica that does not know yet that it w
 end its following; in Kafka 4.3.1 it refuses for ever, and the one that needs its pre-vote cannot win. A reluctant voter
 goes on following for longer.
 
+A replica that is no voter by its own log stands when a voter whose log is behind asks for its vote (`Cause.NEEDED`):
+without that a quorum can be dead for ever with every node healthy. Source: Ongaro's dissertation, 4.2.2, which lets
+every server stand that is not in its latest configuration; here it waits until it is asked.
+
 A vote is in the quorum-state file before the answer leaves (effects order); pre-votes are never stored. Membership of
 either side is not checked (KIP-853 "Leader election"). The leader of an epoch is whoever won it; that two claim the
 same epoch is a contradiction that is refused and noted, never followed.
@@ -24,9 +28,6 @@ Sources: KIP-595, KIP-853, KIP-996.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from kraftcore.core.watermark import Watermark
 from kraftcore.protocol.election_state import EPOCH_MAX, ReplicaKey
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.failure import Failure
@@ -34,6 +35,7 @@ from kraftcore.protocol.messages.begin_quorum_epoch import BeginQuorumEpochReque
 from kraftcore.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
 from kraftcore.protocol.messages.vote import VoteRequest, VoteResponse
 from kraftcore.raft import partition
+from kraftcore.raft.duties import Duties
 from kraftcore.raft.events import Destination, Received
 from kraftcore.raft.quorum import Endpoint, Tally, preferred_candidates
 from kraftcore.raft.roles import (
@@ -45,9 +47,7 @@ from kraftcore.raft.roles import (
     Resigned,
     Unattached,
 )
-
-if TYPE_CHECKING:
-    from kraftcore.raft.replica import Replica
+from kraftcore.raft.watermark import Watermark
 
 FAILOVER_STEP_MS = 50  # between two followers that notice a dead leader; several round trips, far below a timeout
 
@@ -55,7 +55,7 @@ FAILOVER_STEP_MS = 50  # between two followers that notice a dead leader; severa
 class Election:
     """Everything about who leads."""
 
-    def __init__(self, replica: Replica) -> None:
+    def __init__(self, replica: Duties) -> None:
         self._replica = replica
         self._state = replica.state
 
@@ -100,8 +100,7 @@ class Election:
             elif isinstance(state.role, Unattached):
                 state.role.leader_id = leader_id
             return
-        self._replica.leave_role(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        state.become(self._follower(leader_id, endpoints), Cause.LEADER_FOUND, epoch)
+        self._replica.become(self._follower(leader_id, endpoints), Cause.LEADER_FOUND, epoch)
 
     def unattach(self, epoch: int, leader_id: int | None = None) -> None:
         """Enter a higher epoch without a leader to follow."""
@@ -116,8 +115,7 @@ class Election:
             deadline = None
         if deadline is None:
             deadline = state.random_election_deadline()
-        self._replica.leave_role(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        state.become(Unattached(deadline if state.is_voter else None, leader_id), Cause.HIGHER_EPOCH, epoch)
+        self._replica.become(Unattached(deadline if state.is_voter else None, leader_id), Cause.HIGHER_EPOCH, epoch)
 
     def _follower(self, leader_id: int, endpoints: tuple[Endpoint, ...]) -> Follower:
         state = self._state
@@ -126,7 +124,8 @@ class Election:
 
     def _own_tally(self) -> Tally:
         tally = Tally(self._state.voters)
-        tally.record(self._state.config.key.id, granted=True)
+        if self._state.is_voter:
+            tally.record(self._state.config.key.id, granted=True)
         return tally
 
     def become_prospective(self, cause: Cause) -> None:
@@ -141,9 +140,8 @@ class Election:
             gone = gone or role.leader_gone
         elif isinstance(role, Unattached):
             leader_id = role.leader_id
-        self._replica.leave_role(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         deadline = state.random_election_deadline()
-        state.become(Prospective(self._own_tally(), deadline, leader_id, endpoints, gone), cause)
+        self._replica.become(Prospective(self._own_tally(), deadline, leader_id, endpoints, gone), cause)
         self._count_votes()
 
     def _lose_pre_vote(self, role: Prospective) -> None:
@@ -151,10 +149,10 @@ class Election:
         if role.leader_id is not None and role.leader_endpoints:
             follower = self._follower(role.leader_id, role.leader_endpoints)
             follower.leader_gone = role.leader_gone
-            state.become(follower, Cause.PRE_VOTE_LOST)
+            self._replica.become(follower, Cause.PRE_VOTE_LOST)
         else:
             deadline = state.random_election_deadline()
-            state.become(Unattached(deadline if state.is_voter else None, role.leader_id), Cause.PRE_VOTE_LOST)
+            self._replica.become(Unattached(deadline if state.is_voter else None, role.leader_id), Cause.PRE_VOTE_LOST)
 
     def _become_candidate(self, role: Prospective) -> None:
         state = self._state
@@ -163,7 +161,7 @@ class Election:
             return
         tally = self._own_tally()
         deadline = state.random_election_deadline()
-        state.become(Candidate(tally, deadline), Cause.PRE_VOTE_WON, state.epoch + 1, vote=state.config.key)
+        self._replica.become(Candidate(tally, deadline), Cause.PRE_VOTE_WON, state.epoch + 1, vote=state.config.key)
         self._count_votes()
 
     def _out_of_epochs(self) -> bool:
@@ -179,7 +177,7 @@ class Election:
         deadline = None if state.voters.is_only_voter(state.config.key) else self.check_quorum_deadline()
         leader = Leader(start, Watermark(start, state.voters.ids), deadline)
         leader.begin_due_ms = dict.fromkeys(state.voters.ids - {state.config.key.id}, state.now_ms)
-        state.become(leader, Cause.VOTE_WON)
+        self._replica.become(leader, Cause.VOTE_WON)
         self._replica.replication.open_epoch(leader, sorted(role.tally.granted))
 
     def check_quorum_deadline(self) -> int:
@@ -197,9 +195,8 @@ class Election:
         preferred = preferred_candidates(state.voters, me, role.watermark.voters())
         if first is not None:
             preferred = (first, *(key for key in preferred if key != first))
-        self._replica.leave_role(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         deadline = state.random_election_deadline()
-        state.become(Resigned(deadline, preferred, set(state.voters.ids - {me})), cause)
+        self._replica.become(Resigned(deadline, preferred, set(state.voters.ids - {me})), cause)
 
     # --- due work, role by role ---------------------------------------------------------------------------------------
 
@@ -216,7 +213,9 @@ class Election:
     def advance_nominee(self, role: Prospective | Candidate) -> int | None:
         """Ask the voters that have not answered, while winning is possible; give up when the timer ran out."""
         state = self._state
-        if role.election_deadline_ms <= state.now_ms and not (state.shutting_down and isinstance(role, Candidate)):
+        if state.shutting_down:
+            return None
+        if role.election_deadline_ms <= state.now_ms:
             if isinstance(role, Prospective):
                 self._lose_pre_vote(role)
             else:
@@ -247,7 +246,7 @@ class Election:
             role.election_deadline_ms = state.random_election_deadline()
         elif role.election_deadline_ms <= state.now_ms and not state.shutting_down:
             deadline = state.random_election_deadline() if state.is_voter else None
-            state.become(Unattached(deadline), Cause.ELECTION_TIMEOUT, state.epoch + 1)
+            self._replica.become(Unattached(deadline), Cause.ELECTION_TIMEOUT, state.epoch + 1)
             return deadline
         due = role.election_deadline_ms if not state.shutting_down else None
         for voter in state.voters:
@@ -303,7 +302,7 @@ class Election:
             if asked.pre_vote
             else asked.last_offset_epoch >= asked.replica_epoch
         )
-        granted = False
+        granted = up_to_date = False
         if asked.last_offset < 0 or asked.last_offset_epoch < 0 or illegal:
             error = ErrorCode.INVALID_REQUEST
         elif asked.replica_epoch < state.epoch:
@@ -322,6 +321,26 @@ class Election:
                 if granted and not asked.pre_vote:
                     self._vote_for(candidate)
         state.reply(received.ticket, partition.vote_response(state, received, error, granted))
+        if error is ErrorCode.NONE and not up_to_date and request.voter_id >= 0:
+            self._stand_if_needed()
+
+    def _stand_if_needed(self) -> None:
+        """A voter cannot win without us, because our log is ahead of its, and by our log we are no voter: stand.
+
+        We may have been removed by a record that is not committed, or made a voter by one that we do not have. Not
+        counting ourselves we need a majority of the voters that our log names, as every candidate does.
+        """
+        state = self._state
+        role = state.role
+        if state.is_voter or state.shutting_down or not state.config.can_become_voter or not len(state.voters):
+            return
+        if state.config.key.id in state.voters.ids:
+            return  # with another directory; votes and offsets are counted by id
+        if isinstance(role, Unattached) or (isinstance(role, Follower) and self._is_silent(role)):
+            state.note_seldom(
+                f"runs for leader though {state.voters} are the voters: one of them lacks records that are here"
+            )
+            self.become_prospective(Cause.NEEDED)
 
     def _may_grant(self, candidate: ReplicaKey, up_to_date: bool, pre_vote: bool) -> bool:
         state = self._state
@@ -329,16 +348,18 @@ class Election:
         if isinstance(role, Leader):
             return False
         if pre_vote:
-            if isinstance(role, Follower):
-                lasts = not state.is_voter or state.config.reluctant
-                silent = lasts and role.fetch_deadline_ms <= state.now_ms
-                return up_to_date and (not role.has_fetched or role.leader_gone or silent)
-            return up_to_date
+            return up_to_date and (not isinstance(role, Follower) or self._is_silent(role))
         if not isinstance(role, Unattached | Prospective):
             return False
         if state.voted_key is not None:
             return state.voted_key.matches(candidate)
         return role.leader_id is None and up_to_date
+
+    def _is_silent(self, role: Follower) -> bool:
+        """Whether its leader has not answered a Fetch yet, is gone, or has not answered for a fetch timeout."""
+        state = self._state
+        lasts = not state.is_voter or state.config.reluctant  # a voter that is not would not follow any more
+        return not role.has_fetched or role.leader_gone or (lasts and role.fetch_deadline_ms <= state.now_ms)
 
     def _vote_for(self, candidate: ReplicaKey) -> None:
         state = self._state
@@ -395,7 +416,7 @@ class Election:
         if told.leader_id < 0:
             return ErrorCode.INVALID_REQUEST
         endpoints = tuple(Endpoint(item.name, item.host, item.port) for item in request.leader_endpoints)
-        met = self._replica.meet_leader(told.leader_epoch, told.leader_id, endpoints)
+        met = self._replica.meet_leader(told.leader_epoch, told.leader_id, endpoints, by_itself=True)
         return ErrorCode.NONE if met else ErrorCode.INVALID_REQUEST
 
     def _reply_to_leader(
@@ -423,6 +444,8 @@ class Election:
 
     def _count_votes(self) -> None:
         role = self._state.role
+        if self._state.shutting_down:
+            return
         if isinstance(role, Prospective):
             if role.tally.won:
                 self._become_candidate(role)

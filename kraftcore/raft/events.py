@@ -13,7 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
-from kraftcore.core.struct import Struct
+from kraftcore.core.wire.struct import Struct
+from kraftcore.errors import LocalError
 from kraftcore.protocol.election_state import ElectionState, ReplicaKey
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.failure import Failure
@@ -54,15 +55,17 @@ class Failed:
 
 
 class Propose(NamedTuple):
-    """Append one batch, if this replica leads.
+    """Append one batch, if this replica leads, or several that belong together.
 
     Attributes:
-        ticket: comes back in ``Effects.proposed`` with the offset, or the reason why not.
+        ticket: comes back in ``Effects.outcomes`` with the first record's offset, or the reason why not.
         batch: built by ``core.batch``; the log takes the buffer over and stamps offset and epoch in place.
+        more: batches that follow directly; all are appended, or none.
     """
 
     ticket: Any
     batch: bytearray
+    more: tuple[bytearray, ...] = ()
 
 
 class Flushed(NamedTuple):
@@ -220,7 +223,8 @@ class Effects:
 
     1. Save ``election_state``, durably. Nothing below may be seen by anyone before that.
     2. ``sends`` and ``replies``: to the network, in any order.
-    3. ``flush``: make the log durable to its end, without waiting; then `Flushed`. A follower's acknowledgement is
+    3. ``flush``: make the log durable to its end, without waiting; then `Flushed`. One flush may serve several events
+       that are handled one right after the other. A follower's acknowledgement is
        its next Fetch, which it sends on `Flushed`; a leader counts its own log end on `Flushed`. So the disks work in
        parallel.
     4. ``restore``: the log was replaced by this snapshot: load it into the state machine before applying anything else.
@@ -249,12 +253,14 @@ class Effects:
 class RaftConfig:
     """How a replica takes part; names and defaults are Kafka's.
 
+    Times are in milliseconds. Without an election, fetch or request timeout no role would last and no answer count.
+
     Attributes:
         cluster_id: compared with every request that names one; None: unknown, only for nameless observers.
         key: id and directory id; an id of -1 makes a nameless observer.
         listeners: own endpoints, the default listener first.
         static_voters: ``controller.quorum.voters``; in force while the log and snapshots name no voters.
-        bootstrap_servers: asked for the leader while it is unknown.
+        bootstrap_servers: asked for the leader while it is unknown; without any, the voters in force are.
         can_become_voter: whether it has the controller role.
         auto_join: ``controller.quorum.auto.join.enable``.
         reluctant: votes and acknowledges, but leads only while no other voter can; see ``leadership``.
@@ -264,6 +270,9 @@ class RaftConfig:
         high_watermark_linger_ms: a Fetch that lacks nothing but the latest high watermark is answered after this; 0: at
             once, as Kafka does.
         fast_failover: start a pre-vote when the leader's connection is refused or reset.
+
+    Raises:
+        LocalError: one of those three timeouts is below 1.
     """
 
     cluster_id: str | None
@@ -288,3 +297,8 @@ class RaftConfig:
     max_supported_version: int = 1
     high_watermark_linger_ms: int = 0
     fast_failover: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("election_timeout_ms", "fetch_timeout_ms", "request_timeout_ms"):
+            if getattr(self, name) < 1:
+                raise LocalError(f"{name} is {getattr(self, name)}, it must be at least 1")

@@ -4,7 +4,9 @@
 sends BeginQuorumEpoch to the voters and waits until a majority, itself included, has answered in its epoch: those
 answers were given after the read began, so no later leader existed before it. The read may go on once everything
 below the high watermark at that moment is applied. Reads that arrive meanwhile share the next round. Any KRaft
-replica can answer, Kafka's too.
+replica can answer, Kafka's too. The majority is one of the voter set in force, which may change while a round lasts:
+any two sets that follow each other share a voter in every pair of majorities, and the earlier one's change was
+committed by a majority that was still in this epoch.
 Source: Raft 6.4, with BeginQuorumEpoch in place of the heartbeat.
 
 **Transfer.** The leader takes no more proposals, waits until the chosen voter has everything, and resigns with that
@@ -20,19 +22,17 @@ Source: ours; safe because only timing differs, and when a leader resigns.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.begin_quorum_epoch import BeginQuorumEpochResponse
 from kraftcore.protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse, ReplicaState
 from kraftcore.raft import partition
+from kraftcore.raft.duties import Duties
 from kraftcore.raft.events import Barrier, Received, Transfer
 from kraftcore.raft.roles import Cause, Leader, PendingBarrier, PendingTransfer
 from kraftcore.raft.state import InFlight
-
-if TYPE_CHECKING:
-    from kraftcore.raft.replica import Replica
 
 UNKNOWN = -1
 # An observer that has not fetched for this long is forgotten. Source: Kafka 4.3.1 LeaderState.
@@ -45,7 +45,7 @@ HAND_OVER_AGAIN = 30
 class Leadership:
     """Barriers, transfer and DescribeQuorum."""
 
-    def __init__(self, replica: Replica) -> None:
+    def __init__(self, replica: Duties) -> None:
         self._replica = replica
         self._state = replica.state
         self._handed_over_ms: dict[ReplicaKey, int] = {}
@@ -112,6 +112,11 @@ class Leadership:
         role = self._state.role
         if isinstance(role, Leader) and role.barrier is not None:
             role.barrier.asked = {voter: asked for voter, asked in role.barrier.asked.items() if asked != request_id}
+
+    def voters_changed(self, role: Leader) -> None:
+        """Another voter set is in force: those who answered the round may be a majority of it."""
+        if role.barrier is not None:
+            self._confirm(role, role.barrier)
 
     def _confirm(self, role: Leader, barrier: PendingBarrier) -> None:
         state = self._state
@@ -194,33 +199,38 @@ class Leadership:
     # --- DescribeQuorum -----------------------------------------------------------------------------------------------
 
     def on_describe_quorum(self, received: Received, request: DescribeQuorumRequest) -> None:
-        """Who votes, who watches, how far everyone is."""
+        """Who votes, who watches, how far everyone is. Of any other partition: each that was asked for, unknown."""
         state = self._state
-        topic_type = DescribeQuorumResponse.TopicData
-        topics = request.topics
-        name = topics[0].topic_name if topics else state.config.topic
-        fields: dict[str, Any] = {"partition_index": partition.PARTITION}
         role = state.role
+        topic_type = DescribeQuorumResponse.TopicData
+        if not partition.names_our_partition(state, request.topics):
+            unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            topics = [
+                topic_type(
+                    topic_name=topic.topic_name,
+                    partitions=[_undescribed(asked.partition_index, unknown, received) for asked in topic.partitions],
+                )
+                for topic in request.topics
+            ]
+            state.reply(received.ticket, DescribeQuorumResponse(topics=topics))
+            return
         nodes: list[Any] = []
-        if not partition.names_our_partition(state, topics):
-            fields["error_code"] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        elif not isinstance(role, Leader):
-            fields["error_code"] = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        else:
+        if isinstance(role, Leader):
             value = role.watermark.value
-            fields |= {
-                "leader_id": state.config.key.id,
-                "leader_epoch": state.epoch,
-                "high_watermark": UNKNOWN if value is None else value,
-                "current_voters": [self._described(role, voter.key, received.version) for voter in state.voters],
-                "observers": [self._described(role, key, received.version) for key in self._observers(role)],
-            }
-            nodes = self._nodes() if received.version >= 2 else []
-        if received.version >= 2:
-            fields["error_message"] = fields.get("error_code", ErrorCode.NONE).message
-        described = topic_type.PartitionData(**fields)
-        response = DescribeQuorumResponse(topics=[topic_type(topic_name=name, partitions=[described])], nodes=nodes)
-        state.reply(received.ticket, response)
+            described = topic_type.PartitionData(
+                partition_index=partition.PARTITION,
+                leader_id=state.config.key.id,
+                leader_epoch=state.epoch,
+                high_watermark=UNKNOWN if value is None else value,
+                current_voters=[self._described(role, voter.key, received.version) for voter in state.voters],
+                observers=[self._described(role, key, received.version) for key in self._observers(role)],
+            )
+            if received.version >= 2:
+                nodes = self._nodes()
+        else:
+            described = _undescribed(partition.PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER, received)
+        topic = topic_type(topic_name=state.config.topic, partitions=[described])
+        state.reply(received.ticket, DescribeQuorumResponse(topics=[topic], nodes=nodes))
 
     def _observers(self, role: Leader) -> list[ReplicaKey]:
         state = self._state
@@ -261,3 +271,10 @@ class Leadership:
             )
             for voter in self._state.voters
         ]
+
+
+def _undescribed(index: int, error: ErrorCode, received: Received) -> DescribeQuorumResponse.TopicData.PartitionData:
+    described = DescribeQuorumResponse.TopicData.PartitionData(partition_index=index, error_code=error)
+    if received.version >= 2:
+        described.error_message = error.message
+    return described

@@ -14,10 +14,8 @@ Kafka 4.3.1. Unlike Kafka, AddRaftVoter's TimeoutMs is honoured.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from kraftcore.core.struct import Struct
 from kraftcore.core.uuid import ZERO_UUID
+from kraftcore.core.wire.struct import Struct
 from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.failure import Failure
@@ -26,16 +24,24 @@ from kraftcore.protocol.messages.api_versions import ApiVersionsRequest, ApiVers
 from kraftcore.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from kraftcore.protocol.messages.update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
 from kraftcore.raft import partition, records
-from kraftcore.raft.events import Received, Upgrade
+from kraftcore.raft.duties import Duties
+from kraftcore.raft.events import Destination, Received, Upgrade
 from kraftcore.raft.quorum import Endpoint, VersionRange, Voter, VoterSet
 from kraftcore.raft.roles import Cause, Follower, Leader, VoterChange
-
-if TYPE_CHECKING:
-    from kraftcore.raft.replica import Replica
 
 # A voter to be added must have fetched within this time to count as caught up. Source: Kafka 4.3.1 LeaderState.
 CAUGHT_UP_WITHIN_MS = 3_600_000
 KRAFT_VERSION = "kraft.version"
+# Answers to UpdateRaftVoter that need nobody's attention: taken, not needed, or to be sent again.
+_UPDATE_EXPECTED = (
+    ErrorCode.NONE,
+    ErrorCode.UNSUPPORTED_VERSION,
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.UNKNOWN_LEADER_EPOCH,
+    ErrorCode.BROKER_NOT_AVAILABLE,
+)
 
 
 class Refusal(Exception):
@@ -50,7 +56,7 @@ class Refusal(Exception):
 class Membership:
     """Everything about the voter set and kraft.version."""
 
-    def __init__(self, replica: Replica) -> None:
+    def __init__(self, replica: Duties) -> None:
         self._replica = replica
         self._state = replica.state
 
@@ -111,12 +117,14 @@ class Membership:
                 raise Refusal(
                     ErrorCode.VOTER_NOT_FOUND, f"Cannot remove voter {key} from the set of voters {state.voters}"
                 )
+            left = state.voters.without(key)
+            self._need_majority(role, left, key)
         except Refusal as refusal:
             state.reply(received.ticket, _refused(RemoveRaftVoterResponse, refusal))
             return
         deadline = state.now_ms + state.config.request_timeout_ms
         role.change = VoterChange("remove", received.ticket, key, deadline)
-        role.change.offset = self._append_voters(role, state.voters.without(key))
+        role.change.offset = self._append_voters(role, left)
 
     def on_update(self, received: Received, request: UpdateRaftVoterRequest) -> None:
         """UpdateRaftVoter: a voter tells its endpoints and versions; answered without waiting for the commit."""
@@ -197,6 +205,23 @@ class Membership:
             text = f"{waiting} voters to commit the latest voter change at {offset} with HWM {value}"
             raise Refusal(ErrorCode.REQUEST_TIMED_OUT, text)
 
+    def _need_majority(self, role: Leader, left: VoterSet, key: ReplicaKey) -> None:
+        """A set counts from its record on: one whose majority is away could not commit it, nor elect a leader."""
+        state = self._state
+        since = state.now_ms - state.config.fetch_timeout_ms * 3 // 2
+        here = [
+            voter
+            for voter in left.keys
+            if voter == state.config.key or ((seen := role.replicas.get(voter)) and seen.last_fetch_ms >= since)
+        ]
+        if len(here) < left.majority:
+            text = (
+                f"Cannot remove voter {key} now: of the voters {sorted(left.ids)} that would be left, "
+                f"{sorted(each.id for each in here)} have fetched in the last {state.now_ms - since} ms, and "
+                f"{left.majority} are needed to commit it. Remove voters that are down first"
+            )
+            raise Refusal(ErrorCode.REQUEST_TIMED_OUT, text)
+
     def _uncommitted_voters(self, role: Leader) -> bool:
         latest = self._state.voter_sets.latest_offset
         value = role.watermark.value
@@ -272,6 +297,7 @@ class Membership:
         others = state.voters.ids - {state.config.key.id}
         role.begin_due_ms = {voter_id: role.begin_due_ms.get(voter_id, state.now_ms) for voter_id in others}
         self._replica.replication.voters_in_force(role)
+        self._replica.leadership.voters_changed(role)
 
     def committed(self, role: Leader, high_watermark: int) -> None:
         """The high watermark moved: changes below it are done."""
@@ -316,7 +342,7 @@ class Membership:
     # --- kraft.version ------------------------------------------------------------------------------------------------
 
     def upgrade(self, event: Upgrade) -> None:
-        """Raise kraft.version from 0 to 1 while running; answered when committed.
+        """Raise kraft.version from 0 to 1 while running; answered when committed, whichever leader wrote it.
 
         Every voter of the static set must have told this leader its directory, endpoints and versions.
         """
@@ -326,10 +352,7 @@ class Membership:
             state.finish(event.ticket, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return
         if event.level == state.version:
-            if role.upgrade is None or event.validate_only:
-                state.finish(event.ticket, ErrorCode.NONE)
-            else:
-                role.upgrade[1].append(event.ticket)
+            self._upgraded(role, event)
             return
         known = role.updated_voters or self.voters_with_own_entry()
         why = self._why_no_upgrade(role, event.level, known)
@@ -340,6 +363,16 @@ class Membership:
         else:
             entries = [records.kraft_version(event.level), records.kraft_voters(known)]
             role.upgrade = (self._replica.replication.append_control(role, entries) + 1, [event.ticket])
+
+    def _upgraded(self, role: Leader, event: Upgrade) -> None:
+        """The log says so already; an earlier leader's record counts once it is committed, like one of ours."""
+        written_at = self._state.versions.latest_offset
+        if written_at is None or written_at < (self._state.high_watermark or 0) or event.validate_only:
+            self._state.finish(event.ticket, ErrorCode.NONE)
+        elif role.upgrade is None:
+            role.upgrade = (written_at, [event.ticket])
+        else:
+            role.upgrade[1].append(event.ticket)
 
     def _why_no_upgrade(self, role: Leader, level: int, known: VoterSet) -> str:
         old, new = (f"KRAFT_VERSION_{version}" for version in (self._state.version, level))
@@ -391,13 +424,25 @@ class Membership:
             return partition.add_voter_request(state, self.own_entry())
         return None
 
-    def on_update_answer(self, response: UpdateRaftVoterResponse) -> None:
-        """The leader took our entry, or is too old to need it."""
+    def on_update_answer(self, source: Destination, response: UpdateRaftVoterResponse) -> None:
+        """The leader took our entry, or is too old to need it; the next period tries again if it has to."""
         role = self._state.role
+        code = ErrorCode.of(response.error_code)
+        if code not in _UPDATE_EXPECTED:
+            text = f"UpdateRaftVoter to {source.host}:{source.port} is refused: {code.name}"
+            self._state.note_seldom(f"{text}; the entry among the voters stays as it is")
         done = response.error_code in (ErrorCode.NONE, ErrorCode.UNSUPPORTED_VERSION)
         if done and isinstance(role, Follower):
             role.leader_updated = True
             role.fetch_deadline_ms = self._state.now_ms + self._state.config.fetch_timeout_ms
+
+    def on_join_failed(self, failure: Failure) -> None:
+        """Auto-join could not be asked for."""
+        if failure is Failure.UNSUPPORTED_VERSION:
+            self._state.note_seldom(
+                f"cannot join by itself: the leader does not speak AddRaftVoter {partition.JOIN_MIN_VERSION}; "
+                "add this node with `kraftcore quorum add-controller`, or upgrade the leader"
+            )
 
     def on_join_answer(self, name: str, response: AddRaftVoterResponse | RemoveRaftVoterResponse) -> None:
         """Auto-join was answered; the next period tries again if it has to."""
@@ -409,7 +454,7 @@ class Membership:
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
         )
         if response.error_code not in expected:
-            self._state.note(f"{name}: {ErrorCode.of(response.error_code).name}: {response.error_message}")
+            self._state.note_seldom(f"{name}: {ErrorCode.of(response.error_code).name}: {response.error_message}")
 
 
 def _refused(

@@ -51,15 +51,22 @@ class VersionRange:
 class Voter:
     """One entry of a voter set.
 
+    Entries are equal if they name the same listeners, in any order: Kafka 4.3.1 writes them in that of a hash map
+    (``raft.Endpoints``).
+
     Attributes:
         key: replica key; the directory id is unknown for static voters.
-        endpoints: where it listens, its default listener first.
+        endpoints: where it listens.
         supported: the kraft.version levels it supports.
     """
 
     key: ReplicaKey
-    endpoints: tuple[Endpoint, ...] = ()
+    endpoints: tuple[Endpoint, ...] = field(default=(), compare=False)
     supported: VersionRange = VersionRange()
+    _listeners: frozenset[Endpoint] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_listeners", frozenset(self.endpoints))
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kraftcore.core.struct import Struct
+from kraftcore.core.wire.struct import Struct
 from kraftcore.errors import InvariantError
-from kraftcore.protocol.election_state import ElectionState
+from kraftcore.protocol.election_state import ElectionState, ReplicaKey
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
@@ -32,7 +32,7 @@ from kraftcore.protocol.messages.fetch_snapshot import FetchSnapshotRequest, Fet
 from kraftcore.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from kraftcore.protocol.messages.update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
 from kraftcore.protocol.messages.vote import VoteRequest, VoteResponse
-from kraftcore.raft import partition
+from kraftcore.raft import invariants, partition
 from kraftcore.raft.election import Election
 from kraftcore.raft.events import (
     Answered,
@@ -65,12 +65,11 @@ from kraftcore.raft.roles import (
     Prospective,
     Resigned,
     Role,
+    RoleState,
     Unattached,
 )
 from kraftcore.raft.snapshots import Snapshots
 from kraftcore.raft.state import InFlight, ReplicaState
-
-NOTE_AGAIN_MS = 60_000  # a peer that refuses us is asked several times a second
 
 
 class Replica:
@@ -105,7 +104,6 @@ class Replica:
         self.leadership = Leadership(self)
         self._saved_leader_id = saved.leader_id
         self._started = False
-        self._noted_ms: dict[str, int] = {}
         self._requests: dict[type[Struct], Callable[[Received, Any], None]] = {
             VoteRequest: self.election.on_vote,
             BeginQuorumEpochRequest: self.election.on_begin_quorum_epoch,
@@ -160,9 +158,19 @@ class Replica:
         return self.state.epoch
 
     @property
+    def node_id(self) -> int:
+        """This replica's id; -1 for a nameless observer."""
+        return self.state.config.key.id
+
+    @property
     def leader_id(self) -> int | None:
         """The leader of this epoch, or None while unknown."""
         return self.state.leader_id
+
+    @property
+    def leader_endpoints(self) -> tuple[Endpoint, ...]:
+        """Where the known leader listens, or nothing."""
+        return self.state.leader_endpoints
 
     @property
     def high_watermark(self) -> int | None:
@@ -180,6 +188,42 @@ class Replica:
         return self.state.version
 
     @property
+    def listeners(self) -> tuple[Endpoint, ...]:
+        """Where this replica listens, as others are told."""
+        return self.state.config.listeners
+
+    @property
+    def voted_key(self) -> ReplicaKey | None:
+        """Whom this replica voted for in this epoch, itself included."""
+        return self.state.config.key if self.role in (Role.LEADER, Role.CANDIDATE) else self.state.voted_key
+
+    @property
+    def is_voter(self) -> bool:
+        """Whether it is in the voter set in force."""
+        return self.state.is_voter
+
+    @property
+    def last_epoch(self) -> int:
+        """Epoch of the last record, in the log or in a snapshot; 0 without any."""
+        return self.state.last_epoch
+
+    @property
+    def changes_voters(self) -> bool:
+        """Whether this replica leads, and a voter change is not committed yet."""
+        role = self.state.role
+        return isinstance(role, Leader) and role.change is not None
+
+    @property
+    def snapshot_position(self) -> int | None:
+        """How many bytes of a snapshot were received that is on its way; None: none is."""
+        role = self.state.role
+        return role.snapshot.position if isinstance(role, Follower) and role.snapshot is not None else None
+
+    def voters_at(self, end_offset: int) -> tuple[int, VoterSet]:
+        """kraft.version and voter set in force below ``end_offset``: what a snapshot up to there must name."""
+        return self.state.voters_at(end_offset)
+
+    @property
     def is_leaving(self) -> bool:
         """Whether a leader that shuts down still has voters to tell, who would else wait for their fetch timeout."""
         return self.state.shutting_down and self.election.has_voters_to_tell
@@ -189,6 +233,14 @@ class Replica:
         """What a leader knows of the replicas that fetch from it; empty elsewhere."""
         role = self.state.role
         return tuple(role.replicas.values()) if isinstance(role, Leader) else ()
+
+    def check_invariants(self) -> None:
+        """Compare this replica's state with itself and its log; for tests, between two events.
+
+        Raises:
+            InvariantError: something does not hold: a bug.
+        """
+        invariants.check(self.state)
 
     # --- in and out ---------------------------------------------------------------------------------------------------
 
@@ -302,6 +354,8 @@ class Replica:
             self.election.on_vote_failed(event.failure)
         elif isinstance(request.message, BeginQuorumEpochRequest):
             self.leadership.on_begin_quorum_epoch_failed(event.request_id)
+        elif isinstance(request.message, AddRaftVoterRequest):
+            self.membership.on_join_failed(event.failure)
         elif isinstance(request.message, EndQuorumEpochRequest):
             self.election.on_end_quorum_epoch_failed(request.destination)
         role = state.role
@@ -319,21 +373,22 @@ class Replica:
             answer = partition.Answer(response.error_code, leader.leader_id, leader.leader_epoch)
             if not self._meet(answer, endpoints, source):
                 return
-        self.membership.on_update_answer(response)
+        self.membership.on_update_answer(source, response)
 
     def _on_shutdown(self, event: Shutdown) -> None:
         self.state.shutting_down = True
         self.election.resign(Cause.STEP_DOWN)
 
-    def leave_role(self, error: ErrorCode) -> None:
-        """The present role ends: whoever waits on it is answered."""
-        role = self.state.role
-        if isinstance(role, Leader):
-            self.replication.fail_parked(role, error)
-            self.membership.abandon(role, error)
-            self.leadership.abandon(role, error)
-        elif isinstance(role, Follower):
-            self.snapshots.drop(role)
+    def become(self, role: RoleState, cause: Cause, epoch: int | None = None, vote: ReplicaKey | None = None) -> None:
+        """Change the role, then answer whoever waited on the old one; as ``ReplicaState.become``."""
+        old = self.state.role
+        self.state.become(role, cause, epoch, vote)
+        if isinstance(old, Leader):
+            self.replication.fail_parked(old)
+            self.membership.abandon(old, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            self.leadership.abandon(old, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        elif isinstance(old, Follower):
+            self.snapshots.drop(old)
 
     # --- epochs -------------------------------------------------------------------------------------------------------
 
@@ -348,8 +403,17 @@ class Replica:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.BROKER_NOT_AVAILABLE if state.shutting_down else ErrorCode.NONE
 
-    def meet_leader(self, epoch: int, leader_id: int, endpoints: tuple[Endpoint, ...]) -> bool:
-        """Somebody says who leads an epoch that is not below ours; False if that contradicts what we know."""
+    def meet_leader(
+        self, epoch: int, leader_id: int, endpoints: tuple[Endpoint, ...], *, by_itself: bool = False
+    ) -> bool:
+        """Somebody says who leads an epoch that is not below ours; False if that contradicts what we know.
+
+        Args:
+            epoch: that leader's.
+            leader_id: who it is.
+            endpoints: where it listens, as far as the message says so.
+            by_itself: the leader says it.
+        """
         state = self.state
         if leader_id == state.config.key.id:
             if epoch == state.epoch and state.leader_id == leader_id:
@@ -360,19 +424,27 @@ class Replica:
         if epoch == state.epoch and known is not None and known != leader_id:
             state.note(f"refused a message that calls {leader_id} the leader of epoch {epoch}: it is {known}")
             return False
+        role = state.role
+        if isinstance(role, Follower | Prospective) and epoch == state.epoch and role.leader_id is not None:
+            self._relocate(role, role.leader_id, endpoints, by_itself)
+            return True
         if not endpoints:
             entry = state.voters.get(leader_id)
             endpoints = entry.endpoints if entry is not None else ()
-        role = state.role
-        if isinstance(role, Follower):
-            news = epoch > state.epoch or len(endpoints) > len(role.leader_endpoints)
-        elif isinstance(role, Prospective):
-            news = epoch > state.epoch or role.leader_id is None
-        else:
-            news = True
-        if news:
-            self.election.follow(epoch, leader_id, endpoints)
+        self.election.follow(epoch, leader_id, endpoints)
         return True
+
+    def _relocate(
+        self, role: Follower | Prospective, leader_id: int, endpoints: tuple[Endpoint, ...], by_itself: bool
+    ) -> None:
+        """Take over where the known leader listens; from others only while it cannot be reached where we think."""
+        state = self.state
+        told = state.destination(leader_id, endpoints)
+        known = state.destination(leader_id, role.leader_endpoints)
+        if told is None or (told == known and len(endpoints) <= len(role.leader_endpoints)):
+            return
+        if told == known or by_itself or known is None or state.is_backing_off(known):
+            role.leader_endpoints = endpoints
 
     def meet_answer(self, answer: partition.Answer, node_endpoints: Sequence[Any], source: Destination) -> bool:
         """Compare an answer's epoch and leader with ours; True if the answer itself still matters."""
@@ -440,9 +512,7 @@ class Replica:
         if code is ErrorCode.INCONSISTENT_CLUSTER_ID:
             why += f": this node belongs to cluster {state.config.cluster_id}, the other one does not"
         text = f"{type(response).__name__} from {source.host}:{source.port} is refused: {why}"
-        if self._noted_ms.get(text, -NOTE_AGAIN_MS) <= state.now_ms - NOTE_AGAIN_MS:
-            self._noted_ms[text] = state.now_ms
-            state.note(text)
+        state.note_seldom(text)
         state.back_off(source)
 
 

@@ -16,20 +16,17 @@ Sources: KIP-595, KIP-853 "High watermark"; check order and answers as Kafka 4.3
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from kraftcore.core.batch import RecordBatch, iter_batches
 from kraftcore.errors import ClosedError, CorruptBatchError, LocalError
 from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.fetch import FetchRequest, FetchResponse
 from kraftcore.raft import partition, records
+from kraftcore.raft.duties import Duties
 from kraftcore.raft.events import Destination, Propose, Received
+from kraftcore.raft.quorum import VoterSet
 from kraftcore.raft.roles import Follower, Leader, ParkedFetch, Progress, Unattached
-from kraftcore.raft.state import InFlight, ReplicaState
-
-if TYPE_CHECKING:
-    from kraftcore.raft.replica import Replica
+from kraftcore.raft.state import InFlight
 
 REPLICAS_MAX = 1000  # whose progress a leader remembers
 
@@ -37,11 +34,12 @@ REPLICAS_MAX = 1000  # whose progress a leader remembers
 class Replication:
     """Everything about getting records from the leader to everyone else."""
 
-    def __init__(self, replica: Replica) -> None:
+    def __init__(self, replica: Duties) -> None:
         self._replica = replica
         self._state = replica.state
         self._ask_again_ms = 0
-        self._bootstrap_servers = _bootstrap_servers(replica.state)
+        self._servers: list[Destination] = []
+        self._servers_of: VoterSet | None = None
 
     # --- the leader appends -------------------------------------------------------------------------------------------
 
@@ -75,14 +73,17 @@ class Replication:
             state.finish(event.ticket, ErrorCode.NOT_LEADER_OR_FOLLOWER, message="leadership is being handed over")
         else:
             try:
-                if RecordBatch(event.batch, verify=False).is_control:
-                    raise LocalError("control batches are written by the consensus alone")
+                for batch in (event.batch, *event.more):
+                    if RecordBatch(batch, verify=False).is_control:
+                        raise LocalError("control batches are written by the consensus alone")
                 offset = self._append(role, event.batch)
             except ClosedError:
                 raise
             except (LocalError, CorruptBatchError) as error:
                 state.finish(event.ticket, ErrorCode.INVALID_RECORD, message=str(error))
             else:
+                for batch in event.more:
+                    self._append(role, batch)
                 state.finish(event.ticket, ErrorCode.NONE, offset)
 
     def _append(self, role: Leader, batch: bytearray, *, is_control: bool = False) -> int:
@@ -93,15 +94,17 @@ class Replication:
             self._replica.membership.voters_changed(role)
         state.out.flush = True
         # Before our own flush is done: the followers' disks shall work at the same time as ours.
-        role.parked = [parked for parked in role.parked if not self._answer_if_enough(role, parked)]
-        if not role.parked:
-            role.news_due_ms = None  # they know; whoever fetches next gets these records, and the news with them
+        for parked in role.parked:
+            self._answer(role, parked)
+        role.parked = []
+        role.news_due_ms = None  # they know; whoever fetches next gets these records, and the news with them
         return offset
 
     def flushed(self, offset: int) -> None:
         """Count what is durable here; anybody else may fetch on, or ask for votes."""
-        role = self._state.role
-        if isinstance(role, Leader) and role.watermark.update(self._state.config.key.id, offset):
+        state = self._state
+        role = state.role
+        if isinstance(role, Leader) and state.is_voter and role.watermark.update(state.config.key.id, offset):
             self._high_watermark_moved(role)
 
     # --- the leader answers -------------------------------------------------------------------------------------------
@@ -140,8 +143,8 @@ class Replication:
         parked = ParkedFetch(
             received.ticket,
             key,
+            asked.current_leader_epoch,
             asked.fetch_offset,
-            max(request.min_bytes, 1),
             max(request.max_bytes, 0),
             state.now_ms + request.max_wait_ms,
             received.version,
@@ -150,9 +153,11 @@ class Replication:
         known = role.watermark.value
         behind = known is not None and asked.high_watermark < known
         linger_ms = state.config.high_watermark_linger_ms
-        if request.max_wait_ms == 0 or (behind and not linger_ms):
+        # Whatever is at hand is an answer: MinBytes is ignored, as in Kafka 4.3.1.
+        has_news = state.log.log_end_offset > asked.fetch_offset
+        if has_news or request.max_wait_ms == 0 or (behind and not linger_ms):
             self._answer(role, parked)
-        elif not self._answer_if_enough(role, parked):
+        else:
             role.parked.append(parked)
             if behind and role.news_due_ms is None:
                 role.news_due_ms = state.now_ms + linger_ms
@@ -209,6 +214,8 @@ class Replication:
     def heard_from(self, role: Leader, voter_id: int) -> None:
         """A voter fetches: it needs no BeginQuorumEpoch, and counts for check-quorum."""
         state = self._state
+        if voter_id == state.config.key.id:
+            return  # whoever sends our own key does not make us two voters
         role.begin_due_ms[voter_id] = state.now_ms + state.config.fetch_timeout_ms // 2
         if role.check_quorum_deadline_ms is None:
             return
@@ -217,16 +224,6 @@ class Replication:
         if present >= state.voters.majority:
             role.heard.clear()
             role.check_quorum_deadline_ms = self._replica.election.check_quorum_deadline()
-
-    def _answer_if_enough(self, role: Leader, parked: ParkedFetch) -> bool:
-        state = self._state
-        if state.log.log_end_offset <= parked.fetch_offset:
-            return False
-        data = state.log.read(parked.fetch_offset, parked.max_bytes)
-        if len(data) < min(parked.min_bytes, parked.max_bytes):
-            return False
-        state.reply(parked.ticket, partition.fetch_records(state, parked, role, data))
-        return True
 
     def _answer(self, role: Leader, parked: ParkedFetch) -> None:
         state = self._state
@@ -254,10 +251,11 @@ class Replication:
         role.parked = waiting
         return due
 
-    def fail_parked(self, role: Leader, error: ErrorCode) -> None:
-        """The leader leads no more."""
+    def fail_parked(self, role: Leader) -> None:
+        """A leader that leads no more answers the Fetches it held, with the epoch and the leader known now."""
         for parked in role.parked:
             received = Received(parked.ticket, FetchRequest(), parked.version, parked.listener)
+            error = self._replica.check_leader_only(parked.epoch)
             self._state.reply(parked.ticket, partition.fetch_error(self._state, received, error))
         role.parked = []
 
@@ -326,14 +324,29 @@ class Replication:
     def _fetching(self, leader: Destination | None = None) -> bool:
         epoch = self._state.epoch
         for request in self._state.in_flight.values():
-            fits = request.epoch == epoch and (leader is None or request.destination.node_id == leader.node_id)
+            fits = request.epoch == epoch and (leader is None or request.destination == leader)
             if fits and partition.is_fetch(request.message):
                 return True
         return False
 
+    def _bootstrap_servers(self) -> list[Destination]:
+        """Who is asked for the leader: the servers of the configuration; without any, the voters our log names last."""
+        state = self._state
+        if self._servers_of is not state.voters:
+            config = state.config
+            servers = [Destination(None, host, port) for host, port in config.bootstrap_servers]
+            if not servers:
+                others = [voter for voter in state.voters if voter.key.id != config.key.id]
+                found = [state.destination(voter.key.id, voter.endpoints) for voter in others]
+                servers = [to._replace(node_id=None) for to in found if to is not None]
+            own = {(endpoint.host, endpoint.port) for endpoint in config.listeners}
+            self._servers = [server for server in servers if (server.host, server.port) not in own]
+            self._servers_of = state.voters
+        return self._servers
+
     def _fetch_from_bootstrap(self) -> int | None:
         state = self._state
-        servers = self._bootstrap_servers
+        servers = self._bootstrap_servers()
         if not servers or self._fetching():
             return None
         if self._ask_again_ms > state.now_ms:
@@ -430,14 +443,3 @@ class Replication:
             return False
         state.forget_history_from(log.truncate_to(offset))
         return True
-
-
-def _bootstrap_servers(state: ReplicaState) -> list[Destination]:
-    config = state.config
-    servers = [Destination(None, host, port) for host, port in config.bootstrap_servers]
-    if not servers:
-        others = [voter for voter in config.static_voters if voter.key.id != config.key.id]
-        found = [state.destination(voter.key.id, voter.endpoints) for voter in others]
-        servers = [server for server in found if server is not None]
-    own = {(endpoint.host, endpoint.port) for endpoint in config.listeners}
-    return [server for server in servers if (server.host, server.port) not in own]

@@ -7,8 +7,8 @@ Rules of this file:
 * `TRANSITIONS` is the whole truth about changes of role: a (role, cause) that is not in it is a bug and raises. One
   function, ``ReplicaState.become``, changes the role.
 * A higher epoch always wins: it is settled in ``replica.py`` before any role looks at a message.
-* Being an observer is not a role: it is any replica outside the voter set in force, and only ever Unattached or
-  Follower.
+* Being an observer is not a role: it is any replica outside the voter set in force. It is Unattached or Follower,
+  unless a voter needs it for an election (``Cause.NEEDED``), or it led when it was removed.
 
 Sources: KIP-595 (roles), KIP-996 (Prospective), KIP-853 (observers, removal); Kafka 4.3.1 QuorumState.
 """
@@ -20,9 +20,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, ClassVar, TypeAlias
 
-from kraftcore.core.watermark import Watermark
 from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.raft.quorum import Endpoint, Tally, VoterSet
+from kraftcore.raft.watermark import Watermark
 
 
 class Role(Enum):
@@ -44,6 +44,7 @@ class Cause(Enum):
     ELECTION_TIMEOUT = "the election timer ran out"
     FETCH_TIMEOUT = "the fetch timer ran out"
     LEADER_UNREACHABLE = "the leader's process refused or reset the connection"
+    NEEDED = "not a voter by its own log, and a voter whose log is behind asked for its vote"
     PRE_VOTE_WON = "a majority would grant its vote, or a voter does not know pre-votes"
     PRE_VOTE_LOST = "a majority would not grant its vote, or did not say in time"
     VOTE_WON = "a majority granted its vote"
@@ -57,6 +58,8 @@ TRANSITIONS: Mapping[tuple[Role, Cause], frozenset[Role]] = {
     # Leader and Resigned led this epoch themselves: only a higher epoch has another leader, found in the same step.
     **{(role, Cause.LEADER_FOUND): frozenset({_F}) for role in Role},
     (_U, Cause.ELECTION_TIMEOUT): frozenset({_P}),
+    (_U, Cause.NEEDED): frozenset({_P}),
+    (_F, Cause.NEEDED): frozenset({_P}),
     (_F, Cause.FETCH_TIMEOUT): frozenset({_P}),
     (_F, Cause.LEADER_UNREACHABLE): frozenset({_P}),
     (_P, Cause.PRE_VOTE_WON): frozenset({_C}),
@@ -183,8 +186,8 @@ class ParkedFetch:
     Attributes:
         ticket: of the request.
         key: of the replica.
+        epoch: the leader epoch it named.
         fetch_offset: news are records from here on.
-        min_bytes: how many bytes of them it waits for.
         max_bytes: how many at most, but at least one batch.
         deadline_ms: when it is answered anyway.
         version: api version.
@@ -193,8 +196,8 @@ class ParkedFetch:
 
     ticket: Any
     key: ReplicaKey
+    epoch: int
     fetch_offset: int
-    min_bytes: int
     max_bytes: int
     deadline_ms: int
     version: int
@@ -272,7 +275,8 @@ class Leader:
         parked: fetches waiting.
         news_due_ms: when they are answered because of the high watermark alone.
         change: the voter change in flight.
-        upgrade: offset of a kraft.version record not yet committed, and the tickets that wait for it.
+        upgrade: offset of a kraft.version record not yet committed, this leader's or an earlier one's, and the tickets
+            that wait for it.
         updated_voters: kraft.version 0: what voters told with UpdateRaftVoter.
         barrier: the confirmation round under way, and the next one's reads.
         transfer: see `PendingTransfer`.

@@ -5,6 +5,9 @@ copies it in chunks; when it is whole and durable, the log is replaced by it: it
 sets, kraft.version and high watermark. A replica that is interrupted starts over (after a restart) or goes on at its
 position (same leader).
 
+A snapshot that turns out to be damaged is fetched again after a pause that doubles up to half a fetch timeout: the
+leader may have another one by then.
+
 The 0-0 checkpoint is never served: its voters reach everyone through the first leader's log.
 
 Sources: KIP-630, KIP-853; Kafka 4.3.1 for check order. Kafka 4.3.1 cannot serialise a partition-level error here and
@@ -13,27 +16,26 @@ answers UNKNOWN_SERVER_ERROR at top level instead: a follower takes that for SNA
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from kraftcore.errors import KraftError, StorageError
 from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
 from kraftcore.raft import partition
-from kraftcore.raft.events import Received, SnapshotWritten
+from kraftcore.raft.duties import Duties
+from kraftcore.raft.events import Destination, Received, SnapshotWritten
 from kraftcore.raft.roles import Follower, Leader, SnapshotFetch
 from kraftcore.raft.state import InFlight
 
-if TYPE_CHECKING:
-    from kraftcore.raft.replica import Replica
+MAX_DOUBLINGS = 20  # of the pause after a damaged snapshot, which the fetch timeout bounds
 
 
 class Snapshots:
     """Everything about snapshots that other replicas see."""
 
-    def __init__(self, replica: Replica) -> None:
+    def __init__(self, replica: Duties) -> None:
         self._replica = replica
         self._state = replica.state
+        self._damaged = 0  # snapshots received in a row that were of no use
 
     # --- the leader's side --------------------------------------------------------------------------------------------
 
@@ -121,7 +123,7 @@ class Snapshots:
         answer = partition.fetch_snapshot_answer(state, response)
         if answer is None:
             if response.error_code == ErrorCode.UNKNOWN_SERVER_ERROR and isinstance(state.role, Follower):
-                self.drop(state.role)
+                self._give_up(state.role, source)
             else:
                 self._replica.refuse_answer(source, response)
             return
@@ -134,31 +136,30 @@ class Snapshots:
         gone = (ErrorCode.SNAPSHOT_NOT_FOUND, ErrorCode.POSITION_OUT_OF_RANGE)
         told = (answer.snapshot_id.end_offset, answer.snapshot_id.epoch)
         if answer.error_code in gone or (answer.error_code == ErrorCode.NONE and min(told) < 0):
-            self.drop(role)
+            self._give_up(role, source)
             self._replica.replication.fetched_well(role)
             return
         if answer.error_code != ErrorCode.NONE:
             self._replica.refuse_answer(source, response, answer)
             return
-        if told != (fetch.end_offset, fetch.epoch) or answer.position != fetch.position:
-            state.note(f"refused a chunk of snapshot {told} at {answer.position}: not the one asked for")
-            self.drop(role)
-            return
         data = answer.unaligned_records or b""
+        if told != (fetch.end_offset, fetch.epoch) or answer.position != fetch.position or not data:
+            state.note(f"refused {len(data)} bytes of snapshot {told} at {answer.position}: not what was asked for")
+            self._give_up(role, source)
+            return
         try:
             fetch.part.append(data, position=fetch.position)
         except StorageError as error:
             state.note(f"cannot write snapshot {fetch.end_offset}-{fetch.epoch}: {error}")
-            state.back_off(source)
-            self.drop(role)
+            self._give_up(role, source)
             return
         fetch.position += len(data)
         self._replica.replication.fetched_well(role)
         if fetch.position >= answer.size:
             role.snapshot = None
-            self._complete(fetch)
+            self._complete(fetch, source)
 
-    def _complete(self, fetch: SnapshotFetch) -> None:
+    def _complete(self, fetch: SnapshotFetch, source: Destination) -> None:
         state = self._state
         snapshot_id = (fetch.end_offset, fetch.epoch)
         try:
@@ -167,7 +168,11 @@ class Snapshots:
         except KraftError as error:
             state.note(f"snapshot {fetch.end_offset}-{fetch.epoch} is of no use: {error}")
             fetch.part.close()
+            self._damaged += 1
+            pause_ms = state.config.retry_backoff_ms << min(self._damaged, MAX_DOUBLINGS)
+            state.back_off(source, min(pause_ms, state.config.fetch_timeout_ms // 2))
             return
+        self._damaged = 0
         self._install(snapshot_id)
 
     def _install(self, snapshot_id: tuple[int, int]) -> None:
@@ -177,8 +182,13 @@ class Snapshots:
         state.out.restore = snapshot_id
         self._replica.replication.raise_high_watermark(snapshot_id[0])
 
+    def _give_up(self, role: Follower, source: Destination) -> None:
+        """What came is of no use: back to Fetch, a moment later."""
+        self._state.back_off(source)
+        self.drop(role)
+
     def drop(self, role: Follower) -> None:
-        """Give the snapshot up and go back to Fetch."""
+        """Drop the part and go back to Fetch."""
         if role.snapshot is not None:
             role.snapshot.part.close()
             role.snapshot = None

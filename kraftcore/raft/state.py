@@ -7,14 +7,13 @@ state.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from kraftcore.core.batch import RecordBatch
-from kraftcore.core.epochs import OffsetAndEpoch
-from kraftcore.core.history import BOOTSTRAP_OFFSET, History
-from kraftcore.core.struct import Struct
+from kraftcore.core.log.epochs import OffsetAndEpoch
+from kraftcore.core.wire.struct import Struct
 from kraftcore.errors import InvariantError
 from kraftcore.protocol.election_state import ElectionState, ReplicaKey
 from kraftcore.protocol.error_codes import ErrorCode
@@ -27,10 +26,13 @@ from kraftcore.raft.events import (
     Reply,
     Send,
 )
+from kraftcore.raft.history import BOOTSTRAP_OFFSET, History
 from kraftcore.raft.ports import LogPort, RandomPort, SnapshotPort
 from kraftcore.raft.quorum import Endpoint, VoterSet
 from kraftcore.raft.records import control_batches, first_batch, voter_changes
 from kraftcore.raft.roles import TRANSITIONS, Cause, Follower, Leader, Prospective, Role, RoleState, Unattached
+
+NOTE_AGAIN_MS = 60_000  # a peer that refuses us is asked several times a second
 
 _Role = TypeVar("_Role", bound=RoleState)
 
@@ -85,6 +87,7 @@ class ReplicaState:
         self._backing_off: dict[Destination, int] = {}
         self._voters_checked: VoterSet | None = None
         self._is_voter = False
+        self._noted_ms: dict[str, int] = {}
         self._announced: Leadership | None = None
         self._announced_role: RoleState | None = None
 
@@ -332,9 +335,15 @@ class ReplicaState:
             self._backing_off.pop(request.destination, None)
         return request
 
-    def back_off(self, destination: Destination) -> None:
-        """Leave a peer alone for a moment."""
-        self._backing_off[destination] = self.now_ms + self.config.retry_backoff_ms
+    def requests_wrong(self) -> Iterator[str]:
+        """What does not hold of the requests in flight, for `invariants`."""
+        for to, request_id in self._busy.items():
+            if request_id not in self.in_flight:
+                yield f"waits for request {request_id} to {to}, which has ended"
+
+    def back_off(self, destination: Destination, pause_ms: int | None = None) -> None:
+        """Leave a peer alone for a moment; ``pause_ms``: None for the usual one."""
+        self._backing_off[destination] = self.now_ms + (self.config.retry_backoff_ms if pause_ms is None else pause_ms)
 
     def reply(self, ticket: Any, message: Struct) -> None:
         """Answer a received request."""
@@ -348,6 +357,12 @@ class ReplicaState:
     def note(self, text: str) -> None:
         """Leave a line for the operator."""
         self.out.notes.append(text)
+
+    def note_seldom(self, text: str) -> None:
+        """Leave a line for the operator, once a minute while it repeats."""
+        if self._noted_ms.get(text, -NOTE_AGAIN_MS) <= self.now_ms - NOTE_AGAIN_MS:
+            self._noted_ms[text] = self.now_ms
+            self.note(text)
 
     def destination(self, node_id: int, endpoints: Sequence[Endpoint]) -> Destination | None:
         """Where to reach a node: its endpoint for our default listener's name."""

@@ -11,7 +11,7 @@ import errno
 import os
 from collections.abc import Callable, Iterable
 
-from kraftcore.core.files import Files
+from kraftcore.core.disk.files import Files
 from kraftcore.errors import LocalError, StorageError
 from kraftcore.protocol.data.voters_record import VotersRecord
 from kraftcore.storage.snapshot_batches import BatchSequence, SnapshotReader, SnapshotWriter

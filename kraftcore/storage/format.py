@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from types import MappingProxyType
 
-from kraftcore.core.files import Files
+from kraftcore.core.disk.files import Files
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import LocalError
 from kraftcore.protocol.control import voter
@@ -35,6 +35,7 @@ from kraftcore.protocol.metadata import encode_metadata_record
 from kraftcore.protocol.records.feature_level_record import FeatureLevelRecord
 from kraftcore.protocol.records.user_scram_credential_record import UserScramCredentialRecord
 from kraftcore.storage.bootstrap import write_bootstrap_checkpoint, write_initial_voters
+from kraftcore.storage.log_mark import remove_log_mark
 from kraftcore.storage.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
 from kraftcore.storage.snapshots import BOOTSTRAP_SNAPSHOT_ID, SnapshotStore
 
@@ -304,6 +305,7 @@ def format_directory(
     directory_id = own.directory_id if own is not None else _unused_id(set(used), randbytes)
     properties = MetaProperties(plan.cluster_id, plan.node_id, directory_id)
     files.make_folder(folder)
+    remove_log_mark(files, folder)
     values = [encode_metadata_record(record, 0) for record in plan.records]
     write_bootstrap_checkpoint(files, folder, values, clock_ms)
     if metadata and plan.voters is not None:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from types import TracebackType
 
-from kraftcore.core.files import FileLock, Files
+from kraftcore.core.disk.files import FileLock, Files
 from kraftcore.errors import LockedError
 
 LOCK_FILE = ".lock"

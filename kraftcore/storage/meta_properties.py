@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from kraftcore.core.files import Files
+from kraftcore.core.disk.files import Files
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import CorruptDataError, KraftError, LocalError, StorageError
 from kraftcore.storage.properties import format_properties, parse_properties
@@ -155,7 +155,12 @@ class NodeFolders:
         return next((found.node_id for found in self.properties.values() if found.node_id is not None), None)
 
     def verify(
-        self, *, cluster_id: str | None = None, node_id: int | None = None, require_version_0: bool = False
+        self,
+        *,
+        cluster_id: str | None = None,
+        node_id: int | None = None,
+        require_version_0: bool = False,
+        require_formatted: bool = False,
     ) -> None:
         """Check what must hold before a node may start.
 
@@ -166,6 +171,7 @@ class NodeFolders:
             cluster_id: what it must be; None: what the first folder says.
             node_id: what it must be; None: what the first folder says.
             require_version_0: refuse version 1 (a ZooKeeper-based broker).
+            require_formatted: refuse folders without the file.
 
         Raises:
             LocalError: the first rule that does not hold, with the folders and what to do.
@@ -174,6 +180,11 @@ class NodeFolders:
             looked = ", ".join([*self.unformatted, *self.failed]) or "no folder"
             what = "format the folders first (kraftcore storage format)"
             raise LocalError(f"no readable meta.properties in {looked}: {what}")
+        if require_formatted and self.unformatted:
+            raise LocalError(
+                f"{', '.join(self.unformatted)} is not formatted: format it (kraftcore storage format "
+                "--ignore-formatted), or take it out of log.dirs"
+            )
         cluster_id = self.cluster_id if cluster_id is None else cluster_id
         node_id = self.node_id if node_id is None else node_id
         owners: dict[Uuid, str] = {}

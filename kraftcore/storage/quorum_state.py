@@ -9,12 +9,12 @@ from __future__ import annotations
 import errno
 import json
 
-from kraftcore.core.files import Files
+from kraftcore.core.disk.files import Files
+from kraftcore.core.log.recovery import QUORUM_STATE as QUORUM_STATE
 from kraftcore.core.uuid import ZERO_UUID, Uuid
 from kraftcore.errors import CorruptDataError, LocalError, StorageError
 from kraftcore.protocol.election_state import ElectionState, ReplicaKey
 
-QUORUM_STATE = "quorum-state"
 _NONE_ID = -1  # no leader known, no vote given
 
 _BYTES_MAX = 1 << 20  # a sane file has a few hundred bytes

@@ -38,6 +38,9 @@ _MECHANISMS = {
     "SCRAM-SHA-512": _Mechanism(2, "SCRAM_SHA_512", "sha512"),
 }
 
+DIGESTS = {each.number: each.digest for each in _MECHANISMS.values()}
+"""Hash function by the mechanism's number in records and requests."""
+
 
 def parse_scram(text: str, randbytes: Callable[[int], bytes] = os.urandom) -> UserScramCredentialRecord:
     """Make a record of ``SCRAM-SHA-256=[name=alice,password=secret]``.
@@ -80,15 +83,27 @@ def parse_scram(text: str, randbytes: Callable[[int], bytes] = os.urandom) -> Us
         salt = _random_salt(randbytes)
     if salted is None:
         salted = hashlib.pbkdf2_hmac(mechanism.digest, (password or "").encode(), salt, iterations)
-    client_key = hmac.digest(salted, b"Client Key", mechanism.digest)
+    stored_key, server_key = derive_keys(mechanism.number, salted)
     return UserScramCredentialRecord(
         name=name,
         mechanism=mechanism.number,
         salt=salt,
-        stored_key=hashlib.new(mechanism.digest, client_key).digest(),
-        server_key=hmac.digest(salted, b"Server Key", mechanism.digest),
+        stored_key=stored_key,
+        server_key=server_key,
         iterations=iterations,
     )
+
+
+def derive_keys(mechanism: int, salted_password: bytes) -> tuple[bytes, bytes]:
+    """The stored key and the server key that follow from a salted password (RFC 5802, section 3).
+
+    Args:
+        mechanism: one of ``DIGESTS``.
+        salted_password: hashed as often as the credential says.
+    """
+    digest = DIGESTS[mechanism]
+    client_key = hmac.digest(salted_password, b"Client Key", digest)
+    return hashlib.new(digest, client_key).digest(), hmac.digest(salted_password, b"Server Key", digest)
 
 
 def _split(text: str) -> tuple[_Mechanism, dict[str, str]]:

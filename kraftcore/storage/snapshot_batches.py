@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from kraftcore.core.batch import RecordBatch, build_batch, build_records_batch, validate_batch
-from kraftcore.core.files import File
+from kraftcore.core.disk.files import File
 from kraftcore.errors import (
     ClosedError,
     CorruptBatchError,
@@ -94,15 +94,17 @@ class SnapshotWriter:
             if full is not None:
                 self._write(full)
 
-    def append_numbered(self, value: bytes, timestamp_ms: int, producer_id: int, sequence: int) -> None:
-        """Add a data record as a batch of its own, with a producer's id and sequence in its header.
+    def append_numbered(
+        self, value: bytes, timestamp_ms: int, producer_id: int, sequence: int, producer_epoch: int = 0
+    ) -> None:
+        """Add a data record as a batch of its own, with a producer's id, sequence and epoch in its header.
 
         Raises:
             LocalError, StorageError: see ``append``.
         """
         if self.raw.is_frozen:
             raise ClosedError(f"snapshot {self.raw.id.file_name} is frozen")
-        for batch in self._batches.add_numbered(value, timestamp_ms, producer_id, sequence):
+        for batch in self._batches.add_numbered(value, timestamp_ms, producer_id, sequence, producer_epoch):
             self._write(batch)
 
     def freeze(self, now_ms: int) -> None:
@@ -176,7 +178,9 @@ class BatchSequence:
         self._bytes += size
         return full
 
-    def add_numbered(self, value: bytes, timestamp_ms: int, producer_id: int, sequence: int) -> Iterator[bytearray]:
+    def add_numbered(
+        self, value: bytes, timestamp_ms: int, producer_id: int, sequence: int, producer_epoch: int
+    ) -> Iterator[bytearray]:
         """A producer's batch, after what was gathered before it."""
         if self._values:
             yield self._flush()
@@ -186,7 +190,7 @@ class BatchSequence:
             base_offset=self._next_offset,
             leader_epoch=self._epoch,
             producer_id=producer_id,
-            producer_epoch=0,
+            producer_epoch=producer_epoch,
             base_sequence=sequence,
         )
         self._next_offset += 1
@@ -351,3 +355,9 @@ def _batch_bytes(data: bytes, at: int) -> int:
     if at + _LENGTH_END > len(data):
         return _LENGTH_END
     return max(int.from_bytes(data[at + 8 : at + _LENGTH_END], signed=True), 0) + _LENGTH_END
+
+
+def verify_and_close(raw: RawSnapshotReader) -> None:
+    """As `verify_snapshot`, for a reader that nobody needs afterwards."""
+    with raw:
+        verify_snapshot(raw)

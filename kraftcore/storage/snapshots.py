@@ -14,7 +14,7 @@ from typing import NamedTuple, Self
 
 from sortedcontainers import SortedDict
 
-from kraftcore.core.files import File, Files
+from kraftcore.core.disk.files import File, Files
 from kraftcore.errors import ClosedError, LocalError
 
 SUFFIX = ".checkpoint"
@@ -119,6 +119,11 @@ class SnapshotStore:
                 leftovers = True
         if leftovers:
             files.sync_folder(folder)
+
+    @property
+    def files(self) -> Files:
+        """Where the folder is."""
+        return self._files
 
     @property
     def ids(self) -> tuple[SnapshotId, ...]:

@@ -14,8 +14,8 @@ from typing import Any, Generic, Literal, Self, TypeAlias, TypeVar
 import trio
 
 from kraftcore.config import NodeConfig
-from kraftcore.core.files import Files, OsFiles
-from kraftcore.core.simdisk import SimulatedDisk
+from kraftcore.core.disk.files import Files, OsFiles
+from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import KraftError, LocalError, NodeStoppedError
 from kraftcore.node import Node, open_node
@@ -345,7 +345,7 @@ class Cluster(Generic[Machine]):
                 if leader is not None:
                     with trio.move_on_after(leader.config.request_timeout_ms / 1000):
                         with suppress(KraftError):
-                            await leader.local_barrier()
+                            await leader.read_barrier(forward=False)
                             if leader is self.leader:
                                 return leader
                 await trio.sleep(_POLL_S)

@@ -57,3 +57,5 @@ class _Sink:
 
     def append(self, values: Iterable[bytes]) -> None:
         self.values.extend(values)
+
+    append_later = append

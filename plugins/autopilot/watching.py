@@ -17,9 +17,9 @@ from kraftcore.admin import AdminClient, ClusterDescription, QuorumDescription, 
 from kraftcore.config.addresses import parse_address
 from kraftcore.errors import KraftError
 from kraftcore.plugins.autopilot.model import Replica, State
+from kraftcore.ports.transport import Address
 from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.raft.quorum import Endpoint
-from kraftcore.transports.base import Address
 
 PATIENCE_S = 2  # with one node
 Place = tuple[str, int]

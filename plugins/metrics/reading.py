@@ -9,7 +9,6 @@ from kraftcore.node.node import Node
 from kraftcore.node.status import Status
 from kraftcore.plugins.metrics.latency import LatencyReading
 from kraftcore.raft.leadership import OBSERVER_TIMEOUT_MS
-from kraftcore.raft.replica import Replica
 from kraftcore.raft.roles import Role
 
 
@@ -92,25 +91,22 @@ def read_node(
         commits, elections, rates, counts: what was observed of it.
     """
     status = node.status()
-    replica = node.replica
     leads = status.role is Role.LEADER
-    voted_id, voted_directory_id = _vote(node)
-    store = replica.state.snapshots
-    snapshots = status.snapshots
+    voted = status.voted_key
     return Reading(
         status=status,
-        state=_state(replica),
-        voted_id=voted_id,
-        voted_directory_id=voted_directory_id,
-        last_epoch=replica.state.last_epoch,
+        state=_state(status),
+        voted_id=-1 if voted is None else voted.id,
+        voted_directory_id=str(ZERO_UUID if voted is None else voted.directory_id),
+        last_epoch=status.last_epoch,
         observers=_observers(status, node.now_ms()) if leads else None,
-        changes_voters=getattr(replica.state.role, "change", None) is not None if leads else None,
+        changes_voters=status.changes_voters if leads else None,
         offline_voters=_offline(node, status, leading_since_ms) if leads else None,
         ignores_static_voters=bool(node.config.voters) and status.kraft_version > 0,
-        log_bytes=replica.state.log.size_in_bytes,
-        snapshot_bytes=store.size(snapshots[-1]) if snapshots else 0,
-        sessions=len(node.applier.sessions),
-        connections=node.outbox.connections,
+        log_bytes=status.log_bytes,
+        snapshot_bytes=status.snapshot_bytes,
+        sessions=status.sessions,
+        connections=status.connections,
         bytes_in_flight_max=node.config.max_bytes_in_flight,
         now_ms=node.now_ms(),
         commits=commits,
@@ -120,23 +116,16 @@ def read_node(
     )
 
 
-def _state(replica: Replica) -> str:
+def _state(status: Status) -> str:
     """Source: Kafka 4.3.1 KafkaRaftMetrics; a resigned leader shows as unattached."""
-    role = replica.role
+    role = status.role
     if role is Role.FOLLOWER:
-        return "follower" if replica.state.is_voter else "observer"
+        return "follower" if status.is_voter else "observer"
     if role is Role.RESIGNED:
         return "unattached"
-    if role in (Role.UNATTACHED, Role.PROSPECTIVE) and replica.state.voted_key is not None:
+    if role in (Role.UNATTACHED, Role.PROSPECTIVE) and status.voted_key is not None:
         return f"{role.value}-voted"
     return str(role.value)
-
-
-def _vote(node: Node) -> tuple[int, str]:
-    if node.replica.role in (Role.LEADER, Role.CANDIDATE):
-        return node.key.id, str(node.key.directory_id)
-    voted = node.replica.state.voted_key
-    return (-1, str(ZERO_UUID)) if voted is None else (voted.id, str(voted.directory_id))
 
 
 def _observers(status: Status, now_ms: int) -> int:

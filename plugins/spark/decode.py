@@ -9,11 +9,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kraftcore.core.batch_headers import batch_headers
 from kraftcore.core.columns import ColumnReader, Damage
-from kraftcore.core.record_types import record_types
-from kraftcore.core.text import to_json_text
-from kraftcore.core.typed import RecordColumns
+from kraftcore.core.columns.headers import batch_headers
+from kraftcore.core.columns.record_types import record_types
+from kraftcore.core.columns.typed import RecordColumns
+from kraftcore.core.wire.text import to_json_text
 from kraftcore.errors import CorruptDataError, RemoteProtocolError
 from kraftcore.plugins.spark.contents import holds_metadata
 from kraftcore.plugins.spark.filters import Filters

@@ -2,8 +2,9 @@
 
 Tasks only gather rows; whoever commits the write appends them, in the order of the tasks, so that a task that is
 tried again appends nothing. Each batch is numbered: its client is named by the query and the batch's place within the
-epoch, its sequence is made of the epoch. The nodes remember what a client's last batch was (``kraftcore.node``,
-sessions), so a batch that is sent again after a lost answer, a new leader or a restart is in the log once.
+epoch, and Spark's epoch is the client's, in which it has one batch. The nodes remember what a client's last batch was
+(``kraftcore.node``, sessions), so a batch that is sent again after a lost answer, a new leader or a restart is in the
+log once.
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ if TYPE_CHECKING:
     from kraftcore.plugins.spark.source import Settings
 
 BATCH_ROWS = 512
-"""Records of one batch; also the sequence numbers that an epoch takes."""
+"""Records of one batch, at most."""
 BATCH_BYTES = 1 << 20
-_EPOCHS = (1 << 31) // BATCH_ROWS
+_EPOCHS = 1 << 15
+"""Of a client: they are 16 bits, signed."""
 _QUERY_ID = "sql.streaming.queryId"
 
 
@@ -139,7 +141,7 @@ def append(place: Place, name: str, epoch: int, values: list[bytes]) -> None:
     import trio
 
     from kraftcore import admin
-    from kraftcore.node.sessions import producer_id_of
+    from kraftcore.executor.sessions import producer_id_of
 
     async def run() -> None:
         async with admin.connect(
@@ -152,7 +154,7 @@ def append(place: Place, name: str, epoch: int, values: list[bytes]) -> None:
             turn, number = divmod(epoch, _EPOCHS)
             for place_in_epoch, part in enumerate(batches(values)):
                 client_id = producer_id_of(f"{name}/{turn}/{place_in_epoch}")
-                await client.append(part, client_id=client_id, sequence=number * BATCH_ROWS)
+                await client.append(part, client_id=client_id, client_epoch=number, sequence=0)
 
     try:
         trio.run(run)

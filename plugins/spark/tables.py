@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import LongType, StructField, StructType
 
-from kraftcore.core.files import OsFiles
+from kraftcore.core.disk.files import OsFiles
 from kraftcore.errors import CorruptDataError, LocalError, StorageError
 from kraftcore.plugins.spark.folders import HadoopFolder, LocalFolder, is_local
 from kraftcore.plugins.spark.views import RECORD_TYPES, typed_schema, view_schema

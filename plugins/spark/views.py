@@ -9,8 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from kraftcore.core.record_types import CONTROL_BASE
-from kraftcore.core.typed import RecordColumns
+from kraftcore.core.columns.record_types import CONTROL_BASE
+from kraftcore.core.columns.typed import RecordColumns
 from kraftcore.errors import LocalError
 from kraftcore.protocol.control import CONTROL_BODIES, ControlRecordType
 from kraftcore.protocol.registry import MetadataRecordType, record_class
@@ -93,7 +93,7 @@ class RecordType:
     Attributes:
         name: Kafka's name, for example ``PARTITION_CHANGE_RECORD`` or ``LEADER_CHANGE``.
         view: in lower case and short: ``partition_change``, ``leader_change``.
-        code: as ``kraftcore.core.record_types`` gives it.
+        code: as ``kraftcore.core.columns.record_types`` gives it.
     """
 
     name: str

@@ -21,6 +21,7 @@ from kraftcore.errors import (
     UnsupportedVersionError,
     WireError,
 )
+from kraftcore.ports.transport import Address
 from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.failure import Failure
@@ -28,11 +29,11 @@ from kraftcore.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddR
 from kraftcore.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kraftcore.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from kraftcore.protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse, ReplicaState
+from kraftcore.protocol.messages.produce import ProduceRequest, ProduceResponse
 from kraftcore.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from kraftcore.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 from kraftcore.protocol.registry import ApiKey
 from kraftcore.raft.quorum import Endpoint
-from kraftcore.transports.base import Address
 
 DIRECTORY = Uuid(bytes(range(16)))
 AT = [Endpoint("CONTROLLER", "h", 1)]
@@ -223,6 +224,109 @@ def test_a_removed_voter_whose_answer_got_lost(nodes: list[ScriptedNode], happen
 
     run(nodes, work)
     assert not answers
+
+
+NOT_LEADER, IN_FLIGHT = 6, 7
+ADD = (AddRaftVoterRequest, AddRaftVoterResponse, 126, "add_voter", (4, DIRECTORY, AT))
+REMOVE = (RemoveRaftVoterRequest, RemoveRaftVoterResponse, 127, "remove_voter", (4, DIRECTORY))
+
+
+@pytest.mark.parametrize("change", [ADD, REMOVE], ids=["add", "remove"])
+@pytest.mark.parametrize(
+    "before",
+    [[NOT_LEADER], [Failure.RESET, IN_FLIGHT], [Failure.TIMED_OUT, IN_FLIGHT, IN_FLIGHT], [NOT_LEADER, IN_FLIGHT]],
+    ids=["leader lost", "reset", "no answer", "leader lost, not committed yet"],
+)
+def test_a_change_that_was_made_is_no_failure(nodes: list[ScriptedNode], change, before: list[object]) -> None:
+    """Whatever came before: once nothing is in flight, the voters tell."""
+    kind, answer, settled, name, arguments = change
+    script = [*before, settled]
+
+    def respond(_: object):
+        found = script.pop(0)
+        return found if isinstance(found, Failure) else answer(error_code=found, error_message="as scripted")
+
+    nodes[1].scripts[kind] = respond
+    voters = (ReplicaKey(4, DIRECTORY),) if change is ADD else ()
+    nodes[1].scripts[DescribeQuorumRequest] = lambda _: quorum_answer(2, voters=voters)
+    run(nodes, lambda client: getattr(client, name)(*arguments))
+    assert not script
+
+
+@pytest.mark.parametrize("change", [ADD, REMOVE], ids=["add", "remove"])
+@pytest.mark.parametrize("happened", [True, False])
+def test_a_change_that_is_not_committed_in_time(nodes: list[ScriptedNode], change, happened: bool) -> None:
+    """The leader gives up waiting; that the voters in force are changed says that it was appended."""
+    kind, answer, settled, name, arguments = change
+    script = [IN_FLIGHT, IN_FLIGHT, settled] if happened else [IN_FLIGHT]
+    nodes[1].scripts[kind] = lambda _: answer(error_code=script.pop(0), error_message="as scripted")
+    is_voter = happened is (change is ADD)
+    voters = (ReplicaKey(4, DIRECTORY),) if is_voter else ()
+    nodes[1].scripts[DescribeQuorumRequest] = lambda _: quorum_answer(2, voters=voters)
+
+    async def work(client: AdminClient) -> None:
+        if happened:
+            await getattr(client, name)(*arguments)
+        else:
+            with pytest.raises(RefusedError, match="REQUEST_TIMED_OUT: as scripted"):
+                await getattr(client, name)(*arguments)
+
+    run(nodes, work)
+    assert not script
+
+
+@pytest.mark.parametrize("change", [ADD, REMOVE], ids=["add", "remove"])
+@pytest.mark.parametrize("first", [Failure.RESET, NOT_LEADER])
+def test_a_change_of_which_nobody_learns_what_became(nodes: list[ScriptedNode], change, first: object) -> None:
+    kind, answer, _, name, arguments = change
+    script = [first]
+
+    def respond(_: object):
+        found = script.pop() if script else IN_FLIGHT
+        return found if isinstance(found, Failure) else answer(error_code=found, error_message="as scripted")
+
+    nodes[1].scripts[kind] = respond
+
+    async def work(client: AdminClient) -> None:
+        began = trio.current_time()
+        with pytest.raises(UnreachableError) as error:
+            await getattr(client, name)(*arguments)
+        assert error.value.outcome_unknown
+        assert trio.current_time() - began == pytest.approx(5, abs=1)
+
+    run(nodes, work)
+
+
+def test_a_change_whose_leader_goes_before_the_voters_are_known(nodes: list[ScriptedNode]) -> None:
+    def late(_: object) -> AddRaftVoterResponse:
+        for node in nodes:
+            node.is_up = False
+        return AddRaftVoterResponse(error_code=IN_FLIGHT, error_message="as scripted")
+
+    nodes[1].scripts[AddRaftVoterRequest] = late
+
+    async def work(client: AdminClient) -> None:
+        with pytest.raises(UnreachableError) as error:
+            await client.add_voter(4, DIRECTORY, AT)
+        assert error.value.outcome_unknown
+
+    run(nodes, work)
+
+
+def test_what_a_leader_could_not_finish_may_have_happened(nodes: list[ScriptedNode]) -> None:
+    parts = ProduceResponse.TopicProduceResponse
+    late = parts.PartitionProduceResponse(index=0, error_code=7, base_offset=-1)
+    nodes[1].versions[0] = (13, 13)
+    nodes[1].scripts[ProduceRequest] = lambda _: ProduceResponse(responses=[parts(partition_responses=[late])])
+    nodes[1].scripts[UpdateFeaturesRequest] = lambda _: UpdateFeaturesResponse(error_code=41)
+
+    async def work(client: AdminClient) -> None:
+        for call in (client.append([b"a"], client_id=1, sequence=0), client.update_features({"kraft.version": 1})):
+            with pytest.raises(UnreachableError) as error:
+                await call
+            assert error.value.outcome_unknown
+
+    run(nodes, work)
 
 
 @pytest.mark.parametrize("code", [126, 7, 35, 104])

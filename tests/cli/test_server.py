@@ -103,7 +103,7 @@ def write_file(folder: Path, node_id: int, port: int, servers: list[int], more: 
     file = folder / f"c{node_id}.properties"
     file.write_text(
         f"process.roles=controller\nnode.id={node_id}\ncontroller.listener.names=CONTROLLER\n"
-        f"listeners=CONTROLLER://127.0.0.1:{port}\nlog.dirs={folder}/d{node_id}\nnum.partitions=3\n"
+        f"listeners=CONTROLLER://127.0.0.1:{port}\nlog.dirs={folder}/d{node_id}\nnum.network.threads=3\n"
         f"controller.quorum.bootstrap.servers={','.join(f'127.0.0.1:{each}' for each in servers)}\n{more}"
     )
     return file
@@ -123,7 +123,7 @@ def alone(tmp_path: Path) -> Path:
 
 def test_a_server_says_what_happens_and_stops_when_told(alone: Path, start: Callable[..., Server]) -> None:
     server = start(alone)
-    assert server.wait("ignored")["properties"] == ["num.partitions"]
+    assert server.wait("ignored")["properties"] == ["num.network.threads"]
     started = server.wait("started")
     assert (started["nodeId"], started["clusterId"], started["pid"]) == (1, "abc", server.process.pid)
     assert started["listeners"] == started["advertisedListeners"]
@@ -310,5 +310,5 @@ def test_text_is_one_line_an_event(alone: Path) -> None:
         process.wait()
         process.stdout.close()
     assert all(re.match(r"\d{4}-\d\d-\d\dT[\d:.]+Z [a-z]+ \w+=", line) for line in lines)
-    assert lines[0].split()[1:] == ["ignored", 'properties=["num.partitions"]']
+    assert lines[0].split()[1:] == ["ignored", 'properties=["num.network.threads"]']
     assert lines[-1].split()[1:] == ["stopped", "error=null"]

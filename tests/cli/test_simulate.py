@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from kraftcore.cli import cli
-from kraftcore.transports.simulation.planted import FAULTS
+from kraftcore.simulation.planted import FAULTS
 
 
 def run(*arguments):

@@ -14,9 +14,9 @@ from kraftcore.config import ConfigError, NodeConfig, TlsConfig
 from kraftcore.config.settings import FLAGS, KEYS, NUMBERS
 from kraftcore.core.uuid import ZERO_UUID, Uuid
 from kraftcore.node.opening import tcp_transport
+from kraftcore.ports.transport import Address
 from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.raft.quorum import Endpoint, static_voters
-from kraftcore.transports.base import Address
 from kraftcore.transports.tcp import Limits
 
 # The simulator and Kafka do without it.
@@ -215,6 +215,14 @@ def test_tls_settings() -> None:
     config = TlsConfig(certificate="c.pem", key_password="secret", client_auth="required")
     assert "secret" not in repr(config)
     assert "secret" not in repr(make(tls=config))
+    two = ["A://h:1", "B://h:2"]
+    assert make(listeners=two, listener_tls={"b": config}).tls_of("B") == config
+    assert make(listeners=two, tls=config, listener_tls={"B": None}).tls_of("B") is None
+    assert make(listeners=two, tls=config).tls_of("B") == config
+    assert "C is none of the listeners, which are A, B" in refused(listeners=two, listener_tls={"C": config})
+    for wrong in (None, [config], {"B": "node.pem"}):
+        assert "by the name of a listener" in refused(listeners=two, listener_tls=wrong)
+    assert "A is the first listener" in refused(listeners=two, listener_tls={"A": config})
     with pytest.raises(ConfigError, match="did you mean required"):
         TlsConfig(certificate="c.pem", client_auth="require")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=re.escape("tls.certificate (ssl.keystore.location) is missing")):

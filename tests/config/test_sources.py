@@ -11,8 +11,8 @@ from kraftcore.config import ConfigError, NodeConfig, TlsConfig
 from kraftcore.config.settings import FLAGS, KEYS, NUMBERS
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import CorruptDataError, StorageError
+from kraftcore.ports.transport import Address
 from kraftcore.raft.quorum import Endpoint
-from kraftcore.transports.base import Address
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 BASE = """\
@@ -103,6 +103,21 @@ def test_who_wins(load: Any) -> None:
     assert (config.election_timeout_ms, config.fetch_timeout_ms) == (6, 900)
     config = load(text, listeners=["X://[::1]:1"], directory="/other", create="standalone")
     assert (config.listeners, config.directory) == ((Endpoint("X", "::1", 1),), "/other")
+
+
+def test_several_directories(load: Any) -> None:
+    """The metadata directory is the node's; the others are looked at when it starts."""
+    base = BASE.replace("log.dirs=/data\n", "")
+    found = load(base + "log.dirs=/a, /b/,/a/,/c\n")
+    assert (found.directory, found.log_directories) == ("/a", ("/b", "/c"))
+    found = load(base + "log.dirs=/a,/b\nmetadata.log.dir=/b/\n")
+    assert (found.directory, found.log_directories) == ("/b/", ("/a",))
+    found = load(base + "log.dirs=/a,/b\n", directory="/elsewhere")
+    assert (found.directory, found.log_directories) == ("/elsewhere", ("/b",))
+    found = NodeConfig.from_environment(
+        environment={"KRAFTCORE_NODE_ID": "1", "KRAFTCORE_LOG_DIRS": "/a,/b"}, listeners=["h:1"]
+    )
+    assert (found.directory, found.log_directories) == ("/a", ("/b",))
 
 
 def test_little_is_needed(load: Any) -> None:
@@ -201,8 +216,20 @@ def test_tls(load: Any) -> None:
     broker = BASE.replace("roles=controller", "roles=broker").replace("listeners=CONTROLLER", "listeners=PLAINTEXT")
     assert load(broker + PEM).tls == TlsConfig(certificate="/c.pem")
     two = BASE.replace("names=CONTROLLER", "names=CONTROLLER,B").replace("listeners=", "listeners=B://127.0.0.1:1,")
-    with pytest.raises(ConfigError, match="must all be SSL or all PLAINTEXT"):
-        load(two + PEM)
+    assert load(broker.replace("names=CONTROLLER", "names=CONTROLLER,B") + PEM).listener_tls == {}
+    mixed = load(two + PEM)
+    assert (mixed.tls, mixed.listener_tls) == (TlsConfig(certificate="/c.pem"), {"B": None})
+    text = "ssl.keystore.type=PEM\nlistener.security.protocol.map=CONTROLLER:PLAINTEXT,B:SSL\n"
+    other = load(two + text + "listener.name.b.ssl.keystore.location=/b.pem\n")
+    assert (other.tls, other.listener_tls) == (None, {"B": TlsConfig(certificate="/b.pem")})
+    assert (other.tls_of("CONTROLLER"), other.tls_of("B")) == (None, TlsConfig(certificate="/b.pem"))
+    with pytest.raises(ConfigError, match="ssl.keystore.location is missing"):
+        load(two + text)
+    both = load(
+        two + PEM.replace("CONTROLLER:SSL", "CONTROLLER:SSL,B:SSL") + "listener.name.b.ssl.client.auth=required\n"
+    )
+    assert both.tls == TlsConfig(certificate="/c.pem")
+    assert both.listener_tls == {"B": TlsConfig(certificate="/c.pem", client_auth="required")}
 
 
 ENVIRONMENT = {

@@ -40,6 +40,34 @@ def test_kraft_version_is_a_supported_and_finalized_feature(solo):
     assert b["FinalizedFeaturesEpoch"] >= 0
 
 
+def test_features_that_can_be_off_are_hidden_from_older_clients(solo):
+    """KIP-1022: supported features whose minimum is 0 are left out before version 4; finalized ones are all there."""
+    old, new = (call(solo.port, API_VERSIONS, version, SOFTWARE) for version in (3, 4))
+    assert [each["Name"] for each in old["SupportedFeatures"]] == [
+        each["Name"] for each in new["SupportedFeatures"] if each["MinVersion"] > 0
+    ]
+    assert "kraft.version" not in {each["Name"] for each in old["SupportedFeatures"]}
+    assert {"Name": "kraft.version", "MaxVersionLevel": 1, "MinVersionLevel": 1} in old["FinalizedFeatures"]
+    assert old["FinalizedFeatures"] == new["FinalizedFeatures"]
+
+
+NO_NAMES = ["", " ", "-a", "a-", ".1", "1.", "a b", "a_b", "a+b", "a\n", "caf\u00e9"]
+NAMES = ["a", "1", "a-b", "librdkafka-1.x", "A.9"]
+
+
+@pytest.mark.parametrize("version", [3, 4])
+@pytest.mark.parametrize("field", list(SOFTWARE))
+def test_software_that_has_no_name(solo, field, version):
+    """KIP-511: names and versions are letters and digits, '-' and '.' between them; the connection stays open."""
+    with Client(solo.port) as c:
+        for text in NO_NAMES:
+            refused = c.call(API_VERSIONS, version, SOFTWARE | {field: text})
+            assert codec.err(refused["ErrorCode"]) == "INVALID_REQUEST", text
+            assert refused["ApiKeys"] == []
+        for text in NAMES:
+            assert c.call(API_VERSIONS, version, SOFTWARE | {field: text})["ErrorCode"] == 0, text
+
+
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_old_fixed_layout(solo, version):
     """Versions 0-2 use the non-flexible layout and list the same APIs as version 3."""
@@ -58,7 +86,7 @@ def test_unknown_api_versions_version(solo):
         )
         got, b = codec.parse_response(API_VERSIONS, 0, c.recv())
     assert got == 77 and codec.err(b["ErrorCode"]) == "UNSUPPORTED_VERSION"
-    assert ranges(b)[18] == (0, 4)
+    assert ranges(b) == {18: (0, 4)}
 
 
 def test_pipelined_requests_are_answered_in_order(solo):

@@ -3,9 +3,9 @@
 import time
 
 import pytest
-from conformance import codec
-from conformance.codec import FETCH, err
-from conformance.peers import Follower, call, fetch, first, quorum_info
+from conformance import codec, scenes
+from conformance.codec import FETCH, VOTE, err
+from conformance.peers import Follower, call, fetch, first, quorum_info, vote
 from conformance.scenes import in_background
 from conformance.target import new_uuid, until
 
@@ -143,3 +143,29 @@ def test_long_poll_waits_for_data(solo):
     t = time.monotonic()
     p = ask(solo, q["LeaderEpoch"], end, q["LeaderEpoch"], wait=0)
     assert not p["Records"] and time.monotonic() - t < 1.4
+
+
+def test_min_bytes_is_ignored(solo):
+    """Any record at hand is an answer, however many bytes were asked for."""
+    q = quorum_info(solo.port)
+    p = ask(solo, q["LeaderEpoch"], 0, 0, wait=60_000, min_bytes=8 << 20)
+    assert p["ErrorCode"] == 0 and p["Records"] == solo.log_bytes()
+
+
+def test_a_held_fetch_learns_the_epoch_that_deposed_the_leader(ws):
+    """A leader that meets a higher epoch answers the Fetches it holds: they are fenced, and told the new epoch."""
+    with scenes.Quorum(ws, props=scenes.FAST) as q:
+        q.elected()
+        scenes.settled(q.node)
+        info = quorum_info(q.port)
+        epoch, end = q.epoch, info["HighWatermark"]
+        directory = new_uuid()
+        held = in_background(
+            ask, q.node, epoch, end, q.node.batches()[-1].epoch, replica=61, directory=directory, wait=15_000
+        )
+        until("the Fetch is held", lambda: 61 in {o["ReplicaId"] for o in quorum_info(q.port)["Observers"]})
+        q.pause()
+        call(q.port, VOTE, 2, vote(epoch + 7, 2, epoch + 6, end + 100, candidate_dir=q.peers[2].directory))
+        p = held.result()
+        assert err(p["ErrorCode"]) == "FENCED_LEADER_EPOCH" and not p["Records"]
+        assert p["CurrentLeader"]["LeaderEpoch"] >= epoch + 7  # by then it may have run again

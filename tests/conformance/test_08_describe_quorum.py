@@ -2,7 +2,8 @@
 
 import time
 
-from conformance.codec import DESCRIBE_QUORUM
+import pytest
+from conformance.codec import DESCRIBE_QUORUM, err
 from conformance.peers import Follower, call, describe, first, quorum_info
 from conformance.target import new_uuid, until
 
@@ -54,3 +55,20 @@ def test_version_0(solo):
     assert set(b) <= {"ErrorCode", "Topics", "_tags"}
     for v in first(b)["CurrentVoters"]:
         assert set(v) == {"ReplicaId", "LogEndOffset"}
+
+
+@pytest.mark.parametrize("version", [0, 2])
+def test_what_is_not_the_metadata_partition_is_echoed(solo, version):
+    """Another partition, another topic, or several: each that was asked for is answered by itself."""
+    topic = "__cluster_metadata"
+    for asked in ({topic: [1]}, {"other": [0]}, {"other": [3, 7], topic: [0]}, {topic: [0, 1]}):
+        topics = [{"TopicName": t, "Partitions": [{"PartitionIndex": i} for i in ps]} for t, ps in asked.items()]
+        b = call(solo.port, DESCRIBE_QUORUM, version, {"Topics": topics})
+        assert b["ErrorCode"] == 0
+        assert {t["TopicName"]: [p["PartitionIndex"] for p in t["Partitions"]] for t in b["Topics"]} == asked
+        parts = [p for t in b["Topics"] for p in t["Partitions"]]
+        assert {err(p["ErrorCode"]) for p in parts} == {"UNKNOWN_TOPIC_OR_PARTITION"}
+        assert {p["LeaderId"] for p in parts} == {0} and not any(p["CurrentVoters"] for p in parts)
+        assert not b.get("Nodes")
+        if version >= 2:
+            assert {p["ErrorMessage"] for p in parts} == {"This server does not host this topic-partition."}

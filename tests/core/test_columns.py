@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from kraftcore.core.batch import Compression, build_batch, build_records_batch, iter_batches, stamp_batch
 from kraftcore.core.columns import COLUMNS, ColumnReader, DecodedColumns, arrow_schema, decode_columns
-from kraftcore.core.record_types import BAD_FRAME, CONTROL_BASE, record_types
+from kraftcore.core.columns.record_types import BAD_FRAME, CONTROL_BASE, record_types
 from kraftcore.errors import CorruptBatchError, LocalError, MissingDependencyError
 
 Row = dict[str, Any]

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from kraftcore.core.batch import RecordBatch, build_batch, build_records_batch, iter_batches, validate_batch
 from kraftcore.core.batch import validate_batches as validate_all
-from kraftcore.core.compression import Compression, compress, decompress
+from kraftcore.core.batch.compression import Compression, compress, decompress
 from kraftcore.errors import CorruptBatchError, LocalError
 
 CODECS = [codec for codec in Compression if codec]

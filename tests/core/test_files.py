@@ -12,8 +12,8 @@ from random import Random
 
 import pytest
 
-from kraftcore.core.files import File, Files, OsFiles
-from kraftcore.core.simdisk import SimulatedDisk
+from kraftcore.core.disk.files import File, Files, OsFiles
+from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.errors import ClosedError, LocalError, LockedError, StorageError
 
 Make = Callable[[], Files]

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kraftcore.core.history import BOOTSTRAP_OFFSET, History
 from kraftcore.errors import LocalError
+from kraftcore.raft.history import BOOTSTRAP_OFFSET, History
 
 
 class NaiveHistory:

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from log_model import FOLDER, TINY, contents
 
 from kraftcore.core.batch import build_batch, build_records_batch, iter_batches
-from kraftcore.core.epochs import LeaderEpochs
+from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.log import AppendInfo, Log
-from kraftcore.core.log_config import LogConfig
-from kraftcore.core.simdisk import SimulatedDisk
+from kraftcore.core.log.config import LogConfig
+from kraftcore.core.log.epochs import LeaderEpochs
 from kraftcore.errors import ClosedError, CorruptBatchError, CorruptDataError, LocalError
 
 
@@ -432,6 +432,12 @@ def test_logs_come_from_open_only() -> None:
         lambda: raw.truncate_to(0),
         lambda: raw.append_as_follower(b"", 0),
         lambda: raw.tail_base_offset,
+        lambda: raw.size_in_bytes,
+        raw.segment_list,
+        lambda: raw.offset_for_timestamp(0),
+        raw.control_offsets,
+        lambda: raw.roll(0),
+        lambda: raw.delete_expired(0),
     ):
         with pytest.raises(ClosedError):
             action()

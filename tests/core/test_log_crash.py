@@ -12,8 +12,8 @@ import pytest
 from log_model import FOLDER, TINY, Model, Work, contents
 
 from kraftcore.core.batch import build_batch, iter_batches
+from kraftcore.core.disk.simulated import CRASH_MODES, SimulatedDisk
 from kraftcore.core.log import Log
-from kraftcore.core.simdisk import CRASH_MODES, SimulatedDisk
 
 SEEDS = int(os.environ.get("KRAFTCORE_CRASH_SEEDS", "3"))
 STEPS = 45

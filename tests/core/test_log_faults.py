@@ -14,10 +14,10 @@ import pytest
 from log_model import FOLDER, TINY, Model, Work, contents
 
 from kraftcore.core.batch import build_batch
-from kraftcore.core.files import OsFiles
+from kraftcore.core.disk.files import OsFiles
+from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.log import Log
-from kraftcore.core.log_config import LogConfig
-from kraftcore.core.simdisk import SimulatedDisk
+from kraftcore.core.log.config import LogConfig
 from kraftcore.errors import ClosedError, CorruptDataError, LocalError, StorageError
 
 STEPS = 30

@@ -9,11 +9,11 @@ from random import Random
 import pytest
 
 from kraftcore.core.batch import iter_batches
-from kraftcore.core.files import OsFiles
-from kraftcore.core.listing import LISTING_NAME
+from kraftcore.core.disk.files import OsFiles
+from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.log import Log
-from kraftcore.core.log_config import LogConfig
-from kraftcore.core.simdisk import SimulatedDisk
+from kraftcore.core.log.config import LogConfig
+from kraftcore.core.log.listing import LISTING_NAME
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 # Node folder, and the offsets at which Kafka was stopped and started again.

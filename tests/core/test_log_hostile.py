@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from log_model import FOLDER, TINY, contents
 
 from kraftcore.core.batch import build_batch, iter_batches
-from kraftcore.core.epochs import LeaderEpochs
-from kraftcore.core.listing import Listing, SegmentEntry
+from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.log import Log
-from kraftcore.core.log_config import LogConfig
-from kraftcore.core.recovery import decode_metadata
-from kraftcore.core.simdisk import SimulatedDisk
+from kraftcore.core.log.config import LogConfig
+from kraftcore.core.log.epochs import LeaderEpochs
+from kraftcore.core.log.listing import Listing, SegmentEntry
+from kraftcore.core.log.recovery import decode_metadata
 from kraftcore.errors import CorruptDataError, LocalError
 
 ROUNDS = int(os.environ.get("KRAFTCORE_HOSTILE_ROUNDS", "80"))
@@ -181,6 +181,23 @@ def test_all_segments_missing_is_a_loss() -> None:
             disk.unlink(f"{FOLDER}/{name}")
     with pytest.raises(CorruptDataError, match="all segments are missing"):
         Log.open(disk, FOLDER, TINY, now_ms=0)
+
+
+@pytest.mark.parametrize(("missing", "is_covered"), [(0, True), (1, False)])
+def test_all_segments_may_be_missing_that_a_snapshot_covers(missing: int, is_covered: bool) -> None:
+    disk, batches = filled(True)
+    end = sum(batch.count for data in batches for batch in iter_batches(data))
+    for name in disk.list_folder(FOLDER):
+        if name.endswith(".log"):
+            disk.unlink(f"{FOLDER}/{name}")
+    disk.open(f"{FOLDER}/{end - missing:020d}-0000000009.checkpoint", create=True).close()
+    if is_covered:
+        log = Log.open(disk, FOLDER, TINY, now_ms=0)
+        assert log.log_end_offset == 0
+        assert "a snapshot holds all" in " ".join(log.recovery_actions)
+    else:
+        with pytest.raises(CorruptDataError, match="all segments are missing"):
+            Log.open(disk, FOLDER, TINY, now_ms=0)
 
 
 def test_an_append_behind_our_back_is_noticed() -> None:

@@ -9,10 +9,10 @@ from random import Random
 import pytest
 from log_model import TINY, Work
 
-from kraftcore.core.files import OsFiles
+from kraftcore.core.disk.files import OsFiles
+from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.log import Log
-from kraftcore.core.log_config import LogConfig
-from kraftcore.core.simdisk import SimulatedDisk
+from kraftcore.core.log.config import LogConfig
 
 SEEDS = int(os.environ.get("KRAFTCORE_LOG_SEEDS", "30"))
 

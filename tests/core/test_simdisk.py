@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from kraftcore.core.simdisk import CRASH_MODES, SimulatedDisk
+from kraftcore.core.disk.simulated import CRASH_MODES, SimulatedDisk
 from kraftcore.errors import LocalError, StorageError
 
 OLD = b"o" * 1024

@@ -12,7 +12,7 @@ from dump_cases import random_struct
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kraftcore.core.text import java_double, to_json_text
+from kraftcore.core.wire.text import java_double, to_json_text
 from kraftcore.protocol.json_form import to_json_dict
 from kraftcore.protocol.registry import MetadataRecordType, record_class
 

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kraftcore.core.batch import iter_batches
-from kraftcore.core.batch_headers import batch_headers
 from kraftcore.core.columns import ColumnReader
-from kraftcore.core.record_types import BAD_FRAME, CONTROL_BASE, record_types
-from kraftcore.core.typed import RecordColumns
+from kraftcore.core.columns.headers import batch_headers
+from kraftcore.core.columns.record_types import BAD_FRAME, CONTROL_BASE, record_types
+from kraftcore.core.columns.typed import RecordColumns
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import LocalError, RemoteProtocolError
 from kraftcore.protocol.control import CONTROL_BODIES, decode_control_record
@@ -185,7 +185,7 @@ def test_columns_that_records_leave_out_catch_up():
 STARVED = """
 import resource
 import pyarrow as pa
-from kraftcore.core.typed import RecordColumns
+from kraftcore.core.columns.typed import RecordColumns
 from kraftcore.core.uuid import Uuid
 from kraftcore.protocol.metadata import encode_metadata_record
 from kraftcore.protocol.records.partition_record import PartitionRecord

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kraftcore.core.watermark import Watermark
 from kraftcore.errors import LocalError
+from kraftcore.raft.watermark import Watermark
 
 
 class NaiveWatermark:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -141,7 +142,7 @@ def example(name: str):
 
 def test_every_example_is_run_here():
     names = re.findall(r'@example\("([^"]+)"\)', Path(__file__).read_text())
-    assert sorted(names) == sorted(path.name for path in EXAMPLES.glob("*.py"))
+    assert sorted(set(names)) == sorted(path.name for path in EXAMPLES.glob("*.py"))
 
 
 @example("embed.py")
@@ -239,6 +240,26 @@ def test_web_service(group):
     assert errors == []  # requests wait for the next leader
     assert [left[0].get("busy-1"), left[1].get("busy-0")] == ["19", "19"]
     assert left[0].leader() != leader + 1
+    for program in programs:
+        if program is not programs[leader]:
+            program.interrupt()
+
+
+@example("web_service.py")
+def test_a_web_service_ends_with_its_node(group):
+    """A file that may not grow: what a full disk looks like to one process."""
+    http = free_ports(3)
+    programs = [group.start(number, http + number - 1) for number in (1, 2, 3)]
+    ask = [HttpClient(http + index) for index in range(3)]
+    for each in ask:
+        until(each.leader)
+    leader = until(ask[0].leader) - 1
+    resource.prlimit(programs[leader].process.pid, resource.RLIMIT_FSIZE, (100_000, 100_000))
+    left = ask[leader - 1]
+    for number in range(20):
+        left.put(f"key-{number}", "x" * 10_000)  # answered by whoever leads then
+    programs[leader].process.wait(PATIENCE_S)
+    assert left.get("key-19") == "x" * 10_000
     for program in programs:
         if program is not programs[leader]:
             program.interrupt()

@@ -15,9 +15,9 @@ from faults.rounds import Broken, Round, run_round
 from programs import output_of
 
 from kraftcore.core.batch import build_batch
-from kraftcore.core.files import OsFiles
+from kraftcore.core.disk.files import OsFiles
 from kraftcore.core.log import Log
-from kraftcore.core.log_config import LogConfig
+from kraftcore.core.log.config import LogConfig
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from project import ROOT
+from project import ROOT, sources
 
 import kraftcore.testing
 from kraftcore.core.batch import build_batch, iter_batches
@@ -24,6 +24,10 @@ def run_tests(names: dict[str, object], *fixtures: object) -> int:
     for test in tests:
         test(*fixtures)
     return len(tests)
+
+
+def test_metadata():
+    examples("metadata.md", {})
 
 
 def test_embedding(kraft_run):
@@ -57,3 +61,10 @@ def test_testing_your_application(kraft_run, kraft_cluster):
 def test_transports(capsys):
     assert run_tests(examples("transports.md", {})) == 1
     assert "rules hold: " in capsys.readouterr().out
+
+
+def test_every_logger_is_documented():
+    page = (ROOT / "docs" / "operating.md").read_text()
+    text = "".join(path.read_text() for path in sources(".py") if "tests" not in path.parts)
+    found = set(re.findall(r'getLogger\("(kraftcore[^"]*)"\)', text)) - {"kraftcore"}
+    assert found == set(re.findall(r"^\| `(kraftcore\.[a-z.]+)` \|", page, flags=re.MULTILINE))

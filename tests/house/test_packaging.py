@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
+import re
 import subprocess
 import sys
 from importlib.metadata import version
@@ -46,3 +48,25 @@ def test_version_is_the_installed_one():
 
 def test_types_are_published():
     assert (ROOT / "kraftcore" / "py.typed").exists()
+
+
+# Come with a dependency, or load only where their package is: what an extra brings.
+NOT_DECLARED = {"outcome"}  # with trio
+NEEDS_AN_EXTRA = {"kraftcore.testing.pytest_plugin"}
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in sources(".py") if not path.is_relative_to(ROOT / "plugins")], ids=module_name
+)
+def test_an_install_without_extras_can_import_everything_but_plugins(path):
+    requirements = pyproject()["project"]["dependencies"]
+    allowed = {re.split(r"[^\w]", each)[0] for each in requirements} | NOT_DECLARED | {"kraftcore"}
+    if module_name(path) in NEEDS_AN_EXTRA:
+        return
+    for node in ast.parse(path.read_text()).body:  # not within functions, nor for type checkers
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom) and not node.level:
+            names = [node.module or ""]
+        for name in names:
+            top = name.partition(".")[0]
+            assert top in allowed or top in sys.stdlib_module_names, f"{module_name(path)} imports {name}"

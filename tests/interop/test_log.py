@@ -11,9 +11,9 @@ from kafka_tools import KafkaTools
 from sample_batches import samples
 
 from kraftcore.core.batch import Compression, build_batch, build_records_batch, iter_batches
-from kraftcore.core.files import OsFiles
+from kraftcore.core.disk.files import OsFiles
 from kraftcore.core.log import Log
-from kraftcore.core.log_config import LogConfig
+from kraftcore.core.log.config import LogConfig
 from kraftcore.protocol import control
 from kraftcore.storage.snapshots import SnapshotId, SnapshotStore
 

@@ -11,7 +11,10 @@ from pathlib import Path
 import pytest
 from kafka_lab import HOST, KafkaLab, KafkaNode, free_port, new_uuid, wait_for
 from kafka_tools import KafkaTools
-from partition_files import check_equal
+from partition_files import batches, check_equal
+
+from kraftcore.core.batch import RecordBatch
+from kraftcore.raft.records import voter_changes
 
 RELUCTANT = {"kraftcore_reluctant": "true"}
 AUTO_JOIN = {"controller_quorum_auto_join_enable": "true"}
@@ -142,6 +145,31 @@ def test_a_voter_of_ours(pair: KafkaLab) -> None:
     end = wait_commits(pair)
     ours.stop()
     check_equal(map(log_of, (one, two, ours)), end)
+
+
+def test_several_listeners_under_a_kafka_leader(pair: KafkaLab) -> None:
+    """Kafka writes a voter's listeners in the order of their hashes: a voter of ours knows its entry all the same."""
+    names = ("CONTROLLER", "SECOND", "THIRD", "FOURTH")
+    where = ",".join(f"{name}://{HOST}:{free_port()}" for name in names)
+    ours = pair.kraftcore(
+        9,
+        **RELUCTANT,
+        listeners=where,
+        advertised_listeners=where,
+        controller_listener_names=",".join(names),
+        listener_security_protocol_map=",".join(f"{name}:PLAINTEXT" for name in names),
+        controller_quorum_fetch_timeout_ms=1000,
+    )
+    ours.port = int(where.split(",")[0].rpartition(":")[2])
+    ours.format("--no-initial-controllers").start().wait_listening()
+    add(pair, ours)
+    before = wait_commits(pair)
+    wait_for("ten idle records", lambda: wait_commits(pair) >= before + 10)
+    found = (RecordBatch(data) for at, data in batches(log_of(ours)).items() if at >= before)
+    changes = [change for batch in found if batch.is_control for change in voter_changes(batch)]
+    assert changes == []
+    remove(pair, key(ours))
+    ours.stop()
 
 
 def nothing_commits_without(lab: KafkaLab, node: KafkaNode) -> bool:

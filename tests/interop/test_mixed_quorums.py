@@ -24,7 +24,7 @@ from partition_files import check_equal, log_end
 from project import ROOT
 
 from kraftcore.core.batch import iter_batches
-from kraftcore.core.files import OsFiles
+from kraftcore.core.disk.files import OsFiles
 from kraftcore.core.uuid import ZERO_UUID, Uuid
 from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.raft.quorum import Endpoint, VersionRange, Voter, VoterSet

@@ -146,6 +146,16 @@ def test_features_prints_the_same(lab: KafkaLab, ours: Ours, route: list[str], a
     same(lab.tool("features", *route, *arguments), ours("features", *route, *arguments))
 
 
+@pytest.mark.parametrize("flags", [[], ["--dry-run"]], ids=" ".join)
+@pytest.mark.parametrize("verb", ["upgrade", "downgrade"])
+def test_a_release_is_taken_the_same(lab: KafkaLab, ours: Ours, route: list[str], verb: str, flags: list[str]) -> None:
+    """The servers are controllers, so every feature of the release is one of theirs."""
+    command = [*route, verb, "--release-version", "4.3", *flags]
+    theirs = succeeded(lab.tool("features", *command))
+    assert f"metadata.version {'can be' if flags else 'was'} {verb}d to 30." in theirs.out
+    same(theirs, ours("features", *command))
+
+
 def test_features_of_an_observer_print_the_same(lab: KafkaLab, ours: Ours) -> None:
     """Of nodes that do not vote the leader knows, as long as the log is not cluster metadata."""
     leader = lab.nodes[describe(lab).leader_id]

@@ -13,7 +13,9 @@ from kraftcore.admin import UpgradeType
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import NodeStoppedError, RefusedError
 from kraftcore.node.plugin import Plugin
+from kraftcore.node.registry import ANONYMOUS, RequestContext, RequestHandler
 from kraftcore.protocol.failure import Failure
+from kraftcore.protocol.messages.controller_registration import ControllerRegistrationRequest
 from kraftcore.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from kraftcore.protocol.messages.update_features import UpdateFeaturesRequest
 from kraftcore.protocol.registry import ApiKey
@@ -137,7 +139,12 @@ def test_an_update_without_an_upgrade_type():
                         answers.append(message)
                         done.set()
 
-                nodes[0].inbox._own[UpdateFeaturesRequest](UpdateFeaturesRequest(feature_updates=[update]), 0, Ticket())
+                request = UpdateFeaturesRequest(feature_updates=[update])
+                handler = nodes[0]._engine.registry.find(UpdateFeaturesRequest)
+                context = RequestContext(0, "CONTROLLER", "somebody", None, ANONYMOUS, 0, Ticket().answer, done.set)
+                response = handler.respond(request, context)
+                if response is not None:
+                    context.answer(response)
                 await done.wait()
             assert [each.error_code for each in answers] == [0, 95, 95]
             assert [each.feature for each in answers[0].results] == ["kraft.version"]
@@ -168,6 +175,45 @@ def test_a_static_quorum_is_upgraded():
                         await trio.sleep(0.05)
             assert (await client.describe_features()).features["kraft.version"].finalized == 1
             assert all(voter.key.has_directory for voter in (await client.describe_quorum()).voters)
+
+    run(main)
+
+
+@pytest.mark.parametrize(
+    ("claimed", "reason"),
+    [
+        ({}, "Controller 9 does not support this feature."),
+        ({"kraft.version": (0, 0)}, "Controller 9 does not support this feature."),
+        ({"kraft.version": (2, 3)}, "Controller 9 only supports versions 2-3"),
+        ({"kraft.version": (0, 1)}, None),
+    ],
+)
+def test_observers_that_registered_must_support_a_level(claimed, reason):
+    """KIP-853: kraft.version rises only if the observers can follow. The words are those of Kafka's QuorumFeatures."""
+
+    async def main():
+        lab = Lab(create=None, voters="1@n1:9093", auto_join=False, bootstrap_servers=(), **QUICK)
+        lab.format_static(1)
+        async with lab.node(1) as node, client_of(lab, 1) as client:
+            await node.read_barrier()
+            kind = ControllerRegistrationRequest
+            request = kind(
+                controller_id=9,
+                features=[
+                    kind.Feature(name=name, min_supported_version=low, max_supported_version=high)
+                    for name, (low, high) in claimed.items()
+                ],
+            )
+            assert (await node.ask("n1", 9093, request, 5_000)).error_code == 0
+            for validate_only in (True, False):
+                if reason is None:
+                    await client.update_features({"kraft.version": 1}, validate_only=validate_only)
+                    continue
+                with pytest.raises(admin.FeatureUpdateError) as error:
+                    await client.update_features({"kraft.version": 1}, validate_only=validate_only)
+                assert error.value.message == f"{PREFIX}1 for feature kraft.version. {reason}"
+            finalized = (await client.describe_features()).features["kraft.version"].finalized
+            assert finalized == (1 if reason is None else 0)
 
     run(main)
 
@@ -226,12 +272,12 @@ def test_a_plugin_may_know_better():
     class Controller(Plugin):
         name = "controller"
 
-        async def describe(self, request, version, origin):
+        async def describe(self, request, context):
             return DescribeClusterResponse(cluster_id="of the plugin", endpoint_type=request.endpoint_type)
 
         @property
         def handlers(self):
-            return {DescribeClusterRequest: self.describe}
+            return (RequestHandler(DescribeClusterRequest, self.describe),)
 
     async def main():
         lab = Lab(**QUICK)
@@ -249,12 +295,12 @@ def test_a_handler_that_raises(participates):
     class Clumsy(Plugin):
         name = "clumsy"
 
-        async def describe(self, request, version, origin):
+        async def describe(self, request, context):
             raise ValueError("cannot describe that")
 
         @property
         def handlers(self):
-            return {DescribeClusterRequest: self.describe}
+            return (RequestHandler(DescribeClusterRequest, self.describe),)
 
     Clumsy.participates = participates
 
@@ -279,14 +325,14 @@ def test_a_question_that_waits_does_not_hold_up_replication():
     class Slow(Plugin):
         name = "slow"
 
-        async def describe(self, request, version, origin):
+        async def describe(self, request, context):
             asked.set()
             await answered.wait()
             return DescribeClusterResponse(cluster_id=CLUSTER_ID)
 
         @property
         def handlers(self):
-            return {DescribeClusterRequest: self.describe}
+            return (RequestHandler(DescribeClusterRequest, self.describe),)
 
     async def main():
         lab = Lab(**QUICK)
@@ -304,7 +350,7 @@ def test_what_is_offered():
     async def main():
         lab = Lab(**QUICK)
         async with lab.node(1) as node:
-            offered = {each.api_key for each in node.inbox._versions}
+            offered = {each.api_key for each in node._engine.registry.offers("CONTROLLER")}
             assert {ApiKey.DESCRIBE_CLUSTER, ApiKey.UPDATE_FEATURES, ApiKey.DESCRIBE_QUORUM} <= offered
             assert {ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER, ApiKey.UPDATE_RAFT_VOTER} <= offered
 

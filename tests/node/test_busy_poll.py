@@ -10,9 +10,9 @@ import pytest
 import trio
 from nodes import Lab, run
 
+from kraftcore.executor.proposals import Group, Proposal, ProposalQueue
 from kraftcore.node import busy_poll as module
 from kraftcore.node.busy_poll import BusyPoll
-from kraftcore.node.proposals import Group, Proposal, ProposalQueue
 
 LONG_US = 10**9  # nothing here takes so long
 
@@ -39,10 +39,18 @@ class Sleeps(trio.abc.Instrument):
             await trio.sleep(0.005)
 
 
-def queue_with(count: int) -> ProposalQueue:
-    queue = ProposalQueue(1 << 20, 1 << 20)
+class Batches(ProposalQueue):
+    """What is on its way, without an executor."""
+
+    @property
+    def on_its_way(self):
+        return self.groups[0] if self.groups else None
+
+
+def queue_with(count: int) -> Batches:
+    queue = Batches(1 << 20, 1 << 20)
     for offset in range(count):
-        queue.appended(Group([Proposal(b"x", 1, False)], 1, 0.0), offset, 1)
+        queue.appended(Group([Proposal(b"x", 1, False)], 1), offset, 1)
     return queue
 
 
@@ -52,7 +60,7 @@ async def turns(count: int) -> None:
 
 
 @asynccontextmanager
-async def polling(queue: ProposalQueue) -> AsyncIterator[BusyPoll]:
+async def polling(queue: Batches) -> AsyncIterator[BusyPoll]:
     """Its task waits for a first occasion."""
     poll = BusyPoll(queue, LONG_US)
     async with trio.open_nursery() as nursery:
@@ -126,14 +134,14 @@ def test_one_that_was_in_time_ends_the_restraint(monkeypatch):
             monkeypatch.undo()
             poll.wake()  # passed over: the first was in vain
             queue.settle(0, 1)
-            queue.appended(Group([Proposal(b"x", 1, False)], 1, 0.0), 1, 1)
+            queue.appended(Group([Proposal(b"x", 1, False)], 1), 1, 1)
             poll.wake()
             await turns(3)
             queue.settle(1, 1)
             await turns(3)
             sleeps = Sleeps()
             trio.lowlevel.add_instrument(sleeps)
-            queue.appended(Group([Proposal(b"x", 1, False)], 1, 0.0), 2, 1)
+            queue.appended(Group([Proposal(b"x", 1, False)], 1), 2, 1)
             poll.wake()
             assert await sleeps.none()
 

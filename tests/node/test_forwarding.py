@@ -7,13 +7,13 @@ from functools import partial
 import pytest
 import trio
 from machines import Values
+from nodes import Lab, run
 
 from kraftcore.core.batch import build_batch
-from kraftcore.core.compression import Compression
+from kraftcore.core.batch.compression import Compression
 from kraftcore.errors import NodeStoppedError
-from kraftcore.node.forwarding import LeaderSide
 from kraftcore.node.plugin import Plugin
-from kraftcore.node.proposals import ProposalQueue
+from kraftcore.node.registry import ANONYMOUS, RequestContext, RequestHandler
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from kraftcore.protocol.messages.produce import ProduceRequest, ProduceResponse
@@ -91,17 +91,20 @@ def test_answers_to_something_else_are_none(kraft_run):
     class Confused(Plugin):
         asked = 0
 
-        async def produce(self, request, version, origin):
+        async def produce(self, request, context):
             Confused.asked += 1
             return ProduceResponse()
 
-        async def list_offsets(self, request, version, origin):
+        async def list_offsets(self, request, context):
             Confused.asked += 1
             return ListOffsetsResponse()
 
         @property
         def handlers(self):
-            return {ProduceRequest: self.produce, ListOffsetsRequest: self.list_offsets}
+            return (
+                RequestHandler(ProduceRequest, self.produce),
+                RequestHandler(ListOffsetsRequest, self.list_offsets),
+            )
 
     async def main():
         async with Cluster(3, Values, plugins=lambda: [Confused()]) as cluster:
@@ -125,13 +128,8 @@ def test_a_stopped_node_sends_producers_elsewhere(kraft_run):
         data = ProduceRequest.TopicProduceData
         part = data.PartitionProduceData(index=0, records=bytes(build_batch([b"x"], timestamp_ms=1)))
         request = ProduceRequest(acks=-1, topic_data=[data(name=leader.config.topic, partition_data=[part])])
-        answers = []
-
-        class Ticket:
-            answer = answers.append
-
-        LeaderSide(leader, ProposalQueue(1 << 20, 1 << 20)).on_produce(request, 9, Ticket)
-        (answer,) = answers
+        context = RequestContext(9, "CONTROLLER", "somebody", None, ANONYMOUS, 0, print, print)
+        answer = leader._engine.registry.find(ProduceRequest).respond(request, context)
         assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     kraft_run(main)
@@ -183,3 +181,30 @@ def test_a_leader_with_too_much_in_flight_says_so_to_followers(kraft_run):
             assert len(cluster.machine(leader).values) == 200
 
     kraft_run(main)
+
+
+def test_the_leader_is_reached_by_its_listener_of_our_first_ones_name():
+    """Listeners may speak different protocols; connections are made with that of the first one (KIP-853)."""
+
+    async def main():
+        lab = Lab(election_timeout_ms=100)
+        both = {number: [f"A://n{number}:9093", f"B://n{number}:9095"] for number in (1, 2)}
+        first = {"listeners": both[1], "advertised_listeners": both[1]}
+        second = {"listeners": both[2][::-1], "advertised_listeners": both[2], "bootstrap_servers": ["n1:9095"]}
+        async with lab.node(1, **first) as leader, lab.node(2, **second) as follower:
+            with trio.fail_after(60):
+                await leader.wait_leader()
+                while len(leader.status().voters) < 2:
+                    await trio.sleep(0.01)
+                await leader.transfer_leadership(2)
+                while not follower.is_leader:
+                    await trio.sleep(0.01)
+                await follower.transfer_leadership(1)
+                while not leader.is_leader or follower.status().leader_id != 1:
+                    await trio.sleep(0.01)
+                while len(follower.status().leader_endpoints) < 2:
+                    await trio.sleep(0.01)
+                assert str(follower.leader_endpoint) == "B://n1:9095"
+                assert (await follower.append(b"x", forward=True)).offset
+
+    run(main)

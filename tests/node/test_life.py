@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import errno
+import threading
 
 import pytest
 import trio
 from nodes import Lab, Values, run
 
 from kraftcore.core.uuid import Uuid
-from kraftcore.errors import LocalError, LockedError, NodeStoppedError, RefusedError, StorageError
+from kraftcore.errors import LocalError, LockedError, NodeStoppedError, RefusedError, StateMachineError, StorageError
 from kraftcore.node import open_node
 from kraftcore.node.events import (
     Committed,
@@ -22,7 +23,8 @@ from kraftcore.node.events import (
     Stopped,
     VotersChanged,
 )
-from kraftcore.node.plugin import Listeners, Plugin
+from kraftcore.node.listeners import Listeners
+from kraftcore.node.plugin import Plugin
 from kraftcore.node.subscription import Subscription
 from kraftcore.raft.roles import Role
 
@@ -96,6 +98,23 @@ def test_snapshots_bring_a_newcomer_up_to_date():
     run(main)
 
 
+def test_a_snapshot_that_is_due_when_another_is_written_follows_it():
+    """Nothing is applied any more that would have reminded the node of it."""
+
+    async def main():
+        lab = Lab(snapshot_bytes=1)
+        async with lab.node(1) as node:
+            await node.wait_leader()
+            for number in range(50):
+                await node.append(b"value %d" % number)
+            end = node.status().applied_offset
+            with trio.fail_after(60):
+                while node.status().snapshots[-1][0] < end:
+                    await trio.sleep(0.01)
+
+    run(main)
+
+
 def test_a_machine_that_raises_stops_the_node_and_nothing_is_lost():
     async def main():
         lab = Lab()
@@ -105,7 +124,7 @@ def test_a_machine_that_raises_stops_the_node_and_nothing_is_lost():
                 await node.append(b"good")
                 waiting = node.append_nowait(b"raise")
                 await trio.sleep_forever()
-        assert isinstance(caught.value.__cause__, ValueError)
+        assert isinstance(caught.value.__cause__, StateMachineError)
         with pytest.raises(NodeStoppedError):
             waiting.result()
 
@@ -169,7 +188,7 @@ def test_a_leader_that_leaves_hands_over():
         async with lab.quorum() as (first, second, third):
             await first.append(b"a")
             epoch = first.status().epoch
-            await first.shut_down()
+            await first._engine.shut_down()
             assert not first.is_leader
             while not (second.is_leader or third.is_leader):
                 await trio.sleep(0.005)
@@ -234,6 +253,42 @@ def test_events_tell_what_happens():
         assert seen[-1] == Stopped(None)
         assert isinstance((await anext(few)), Missed)
         assert isinstance((await anext(few)), Committed)
+
+    run(main)
+
+
+def test_records_of_a_snapshot_that_are_read_later():
+    """From a frozen copy, by another thread; an error there means that there is no snapshot."""
+
+    class Later(Values):
+        def snapshot(self, sink) -> None:
+            sink.append([b"first"])
+            sink.append_later(self._read(list(self.values)))
+
+        def _read(self, values):
+            threads.append(threading.current_thread())
+            yield from values
+
+    threads: list[threading.Thread] = []
+
+    async def main():
+        lab, machine = Lab(), Later()
+        async with lab.node(1, machine=lambda: machine) as node:
+            await node.wait_leader()
+            await node.append(b"a")
+            end_offset, _ = await node.snapshot_now()
+            assert threads
+            assert threading.main_thread() not in threads
+            await node.append(b"b")
+            machine.values[0] = b""
+            with pytest.raises(LocalError, match="may not be empty"):
+                await node.snapshot_now()
+            assert node.status().snapshots[-1][0] == end_offset
+        again = Values()
+        async with lab.node(1, machine=lambda: again) as node:
+            await node.wait_leader()
+            await node.wait_applied(node.high_watermark)
+            assert again.values == [b"first", b"a", b"b"]
 
     run(main)
 

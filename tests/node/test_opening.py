@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 from nodes import Lab, run
 
 from kraftcore.node import opening
 from kraftcore.node.events import Noted
-from kraftcore.node.node import Node
-from kraftcore.transports.base import Origin
+from kraftcore.ports.transport import Origin
 
 ORIGIN = Origin("CONTROLLER", "somebody")
 
 
-class FakeNode:
+class FakeInbox:
     def __init__(self) -> None:
-        self.inbox = self
         self.served: list[bytes] = []
 
     def serve(self, frame: bytes, origin: Origin, reply: Any) -> None:
@@ -25,26 +23,26 @@ class FakeNode:
 
 def test_early_requests_wait_and_late_ones_break_the_connection(monkeypatch):
     monkeypatch.setattr(opening, "EARLY_REQUESTS_MAX", 2)
-    gate, node, broken = opening._Gate(), FakeNode(), []
+    gate, inbox, broken = opening._Gate(), FakeInbox(), []
     for frame in (b"1", b"2", b"3"):
         gate.serve(frame, ORIGIN, lambda answer, frame=frame: broken.append(frame))
     assert broken == [b"3"]  # more than may wait
-    gate.open(cast(Node, node))
+    gate.open(inbox.serve)
     gate.serve(b"4", ORIGIN, broken.append)
-    assert node.served == [b"1", b"2", b"4"]
+    assert inbox.served == [b"1", b"2", b"4"]
     gate.close()
     gate.serve(b"5", ORIGIN, broken.append)
     assert broken == [b"3", None]
-    assert node.served == [b"1", b"2", b"4"]
+    assert inbox.served == [b"1", b"2", b"4"]
 
 
 def test_late_requests_of_a_transport_that_ends_with_its_node_go_nowhere():
     """Its connections break anyway, and a log line that blames the peer would be wrong."""
-    gate, node, broken = opening._Gate(closes_with_node=True), FakeNode(), []
-    gate.open(cast(Node, node))
+    gate, inbox, broken = opening._Gate(closes_with_node=True), FakeInbox(), []
+    gate.open(inbox.serve)
     gate.close()
     gate.serve(b"1", ORIGIN, broken.append)
-    assert broken == node.served == []
+    assert broken == inbox.served == []
 
 
 def test_a_flood_of_nonsense_leaves_a_few_lines(caplog):
@@ -56,7 +54,7 @@ def test_a_flood_of_nonsense_leaves_a_few_lines(caplog):
             await node.wait_leader()
             events, replies = node.events(Noted), []
             for number in range(200):
-                node.inbox.serve(b"\x7f" * 12, Origin("CONTROLLER", f"10.0.0.{number}:9"), replies.append)
+                node._engine.inbox.serve(b"\x7f" * 12, Origin("CONTROLLER", f"10.0.0.{number}:9"), replies.append)
             assert replies == [None] * 200
             events.close()
             assert len([event async for event in events]) == 5

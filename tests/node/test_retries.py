@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
-
 import pytest
 import trio
-from nodes import Lab, run
+from nodes import Lab, outside, run, values_in_log
 
-from kraftcore import Node, admin
-from kraftcore.admin import Timing
-from kraftcore.core.batch import iter_batches
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import LocalError, RefusedError
 
@@ -46,29 +41,6 @@ def test_retries_in_flight_together_are_applied_once():
             assert lab.machines[1].values == [b"a"]
 
     run(main)
-
-
-@asynccontextmanager
-async def outside(lab: Lab):
-    """A client that is no node."""
-    async with (
-        lab.network.transport("outside") as transport,
-        admin.connect(
-            bootstrap_controllers=["n1:9093", "n2:9093", "n3:9093"], transport=transport, timing=Timing(10_000, 1_000)
-        ) as client,
-    ):
-        yield client
-
-
-def values_in_log(node: Node) -> list[bytes]:
-    found = b""
-    while data := node.read(0 if not found else last_end(found)):
-        found += data
-    return [bytes(value) for batch in iter_batches(found) if not batch.is_control for value in batch.values()]
-
-
-def last_end(data: bytes) -> int:
-    return list(iter_batches(data))[-1].next_offset
 
 
 def test_an_append_from_outside_is_in_the_log_once_however_often_it_is_sent():
@@ -140,7 +112,7 @@ def test_a_client_unheard_of_is_forgotten_by_the_log_s_time():
         lab = Lab(session_expiry_ms=1)
         async with lab.node(1) as node:
             await node.wait_leader()
-            await node.append(b"a", client_id="me", sequence=0)
+            await node.append(b"a", client_id="me", sequence=5)
             await trio.sleep(0.01)
             await node.append(b"time passes")
             await node.append(b"a", client_id="me", sequence=0)

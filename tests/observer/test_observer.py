@@ -15,7 +15,7 @@ from nodes import Lab, Values, run
 from kraftcore import observe
 from kraftcore.admin import Timing
 from kraftcore.core.batch import RecordBatch
-from kraftcore.core.simdisk import SimulatedDisk
+from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.errors import CorruptDataError, LocalError, LockedError, NodeStoppedError, StorageError, UnreachableError
 from kraftcore.node import Node
 from kraftcore.observer import Observer, Snapshot
@@ -58,7 +58,7 @@ def log_of(disk: SimulatedDisk, directory: str) -> bytes:
 
 
 def nobody_noticed(leader: Node) -> None:
-    assert {seen.key.id for seen in leader.replica.progress} <= {1, 2, 3}
+    assert {seen.key.id for seen in leader.status().replicas} <= {1, 2, 3}
 
 
 def test_an_observer_mirrors_the_log_and_hands_out_what_is_committed():
@@ -72,7 +72,7 @@ def test_an_observer_mirrors_the_log_and_hands_out_what_is_committed():
             assert await values(observer, 1, appended.offset) == [b"5"]
             await observer.caught_up()
             nobody_noticed(leader)
-            assert observer.voters == leader.replica.voters
+            assert observer.voters == leader.status().voters
             assert observer.progress.leader_id == 1
         assert log_of(disk, "/mirror") == log_of(lab.disks[1], "/data")
 
@@ -201,7 +201,7 @@ def test_snapshots_that_the_quorum_writes_are_copied_and_bound_the_mirror():
                 assert await values(observer, 4) == [b"0", b"1", b"2", b"3"]
             async with watch(lab, disk) as observer:
                 assert await values(observer, 4) == [b"0", b"1", b"2", b"3"]
-                assert observer.voters == leader.replica.voters
+                assert observer.voters == leader.status().voters
 
     run(main)
 

@@ -18,9 +18,9 @@ from kio.schema.errors import ErrorCode as KioErrorCode
 from kio.serial import entity_reader, entity_writer
 from messages import classes, versions, within
 
-from kraftcore.core.struct import Field
 from kraftcore.core.uuid import Uuid
 from kraftcore.core.wire import decode, encode
+from kraftcore.core.wire.struct import Field
 from kraftcore.protocol.data.headers import RequestHeader, ResponseHeader
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.lazy import module_of

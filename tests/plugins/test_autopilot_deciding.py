@@ -147,7 +147,8 @@ def quorums(draw: st.DrawFn) -> State:
         for _ in range(draw(st.integers(0, 4)))
     )
     taken = {voter.key for voter in voters}
-    return State(draw(st.integers(1, count)), True, voters, tuple(each for each in observers if each.key not in taken))
+    others = {each.key: each for each in observers if each.key not in taken}  # a leader knows each replica key once
+    return State(draw(st.integers(1, count)), True, voters, tuple(others.values()))
 
 
 policies = st.builds(

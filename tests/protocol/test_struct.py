@@ -8,8 +8,8 @@ import pickle
 
 import pytest
 
-from kraftcore.core.struct import Field
 from kraftcore.core.wire import decode, encode
+from kraftcore.core.wire.struct import Field
 from kraftcore.errors import LocalError
 from kraftcore.protocol.messages.fetch import FetchRequest, FetchResponse
 from kraftcore.protocol.messages.vote import VoteRequest

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 from scenario import Stage, directory
+from scenario_node import Ticket
 
 from kraftcore.core.batch import build_batch
-from kraftcore.errors import ClosedError, InvariantError
+from kraftcore.errors import ClosedError, InvariantError, LocalError
 from kraftcore.protocol.election_state import ElectionState, ReplicaKey
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.failure import Failure
@@ -38,7 +39,7 @@ def asked(node, kind):
 
 def told(stage, node, event):
     stage.lines = []
-    stage.handle(node, event)
+    node.handle(event)
     return "\n".join(stage.lines)
 
 
@@ -56,7 +57,7 @@ def test_an_answer_counts_once():
     stage = staged()
     node = stage.nodes[2]
     number = asked(node, FetchRequest)
-    stage.handle(node, events.Answered(number, fetched()))
+    node.handle(events.Answered(number, fetched()))
     assert told(stage, node, events.Answered(number, fetched())) == ""
     assert told(stage, node, events.Failed(number, Failure.REFUSED)) == ""
 
@@ -65,9 +66,9 @@ def test_what_is_no_message_of_the_consensus_is_a_mistake_of_the_driver():
     stage = staged()
     node = stage.nodes[2]
     with pytest.raises(InvariantError, match="ApiVersionsRequest is no request of the consensus"):
-        stage.handle(node, events.Received(None, ApiVersionsRequest(), 4, LISTENER))
+        node.replica.handle(events.Received(None, ApiVersionsRequest(), 4, LISTENER), stage.now)
     with pytest.raises(InvariantError, match="ApiVersionsRequest is no answer of the consensus"):
-        stage.handle(node, events.Answered(asked(node, FetchRequest), ApiVersionsRequest()))
+        node.replica.handle(events.Answered(asked(node, FetchRequest), ApiVersionsRequest()), stage.now)
 
 
 def test_records_of_a_later_epoch_are_left_out():
@@ -119,7 +120,7 @@ def test_a_voter_that_answers_unsupported_version_is_not_asked_for_pre_votes():
     stage = staged("add-nodes 3", "campaign 1")
     node = stage.nodes[1]
     number = asked(node, VoteRequest)
-    stage.handle(node, events.Answered(number, VoteResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)))
+    node.handle(events.Answered(number, VoteResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)))
     assert node.replica.role.value == "candidate"
     assert node.replica.epoch == 1
 
@@ -135,7 +136,7 @@ def test_a_vote_for_something_else_is_noted():
 def test_quorum_requests_name_our_partition(kind):
     stage = staged()
     assert "error_code=42" in told(
-        stage, stage.nodes[2], events.Received((0, 0, 1, 1), kind(cluster_id="c"), 1, LISTENER)
+        stage, stage.nodes[2], events.Received(Ticket(stage.nodes[2], 0, 0, 1, 1), kind(cluster_id="c"), 1, LISTENER)
     )
 
 
@@ -157,7 +158,7 @@ def test_a_leader_that_shuts_down_leaves_once_every_voter_has_heard_of_it_or_is_
     stage = staged()
     node = stage.nodes[1]
     assert not node.replica.is_leaving
-    stage.handle(node, events.Shutdown())
+    node.handle(events.Shutdown())
     out = [
         number for number, sent in node.replica.state.in_flight.items() if type(sent.message) is EndQuorumEpochRequest
     ]
@@ -166,20 +167,26 @@ def test_a_leader_that_shuts_down_leaves_once_every_voter_has_heard_of_it_or_is_
     kind = EndQuorumEpochResponse.TopicData
     data = kind.PartitionData(partition_index=0, leader_id=-1, leader_epoch=node.replica.epoch)
     message = EndQuorumEpochResponse(topics=[kind(topic_name="__cluster_metadata", partitions=[data])])
-    stage.handle(node, events.Answered(out[0], message))
+    node.handle(events.Answered(out[0], message))
     assert node.replica.is_leaving
-    stage.handle(node, events.Failed(out[1], Failure.REFUSED))
+    node.handle(events.Failed(out[1], Failure.REFUSED))
     assert not node.replica.is_leaving
 
 
 def update_asked():
     stage = staged("add-nodes 3", "campaign 1", "pass 600", "crash 2", "move 2 9999", "restart 2", "pass 1500")
-    node = stage.nodes[2]
-    while not any(isinstance(sent.message, UpdateRaftVoterRequest) for sent in node.replica.state.in_flight.values()):
-        stage.run("tick 100")
-        stage.run("deliver")
-        stage.queue = [item for item in stage.queue if node.number not in item[:2] or item[5]]
-    return stage, node, asked(node, UpdateRaftVoterRequest)
+    return stage, stage.nodes[2], update_of(stage, stage.nodes[2])
+
+
+def update_of(stage, node):
+    """The number of the UpdateRaftVoter that a node sends next; it does not arrive."""
+    for _ in range(200):
+        for number, sent in node.replica.state.in_flight.items():
+            if isinstance(sent.message, UpdateRaftVoterRequest):
+                stage.queue = [item for item in stage.queue if item[0] != node.number or item[3] != number]
+                return number
+        stage.run("tick 50" if not stage.queue else "deliver n=1")
+    raise AssertionError("no UpdateRaftVoter was sent")
 
 
 def test_update_voter_answers_are_compared_with_what_is_known():
@@ -222,11 +229,11 @@ def test_a_proposal_the_log_cannot_take_is_refused():
     stage = staged()
     node = stage.nodes[1]
     for batch in (bytearray(b"x" * 100), bytearray(control_batch([kraft_version(1)], 0)), bytearray(10**8)):
-        assert "p INVALID_RECORD" in told(stage, node, events.Propose("p", batch))
+        assert "p INVALID_RECORD" in told(stage, node, events.Propose(node.wish("p"), batch))
     assert node.log.log_end_offset == 3
     node.log.close()
     with pytest.raises(ClosedError):
-        stage.handle(node, events.Propose("p", build_batch([b"x"], timestamp_ms=0)))
+        node.handle(events.Propose(node.wish("p"), build_batch([b"x"], timestamp_ms=0)))
 
 
 def test_voters_are_never_forgotten(monkeypatch):
@@ -238,16 +245,16 @@ def test_voters_are_never_forgotten(monkeypatch):
 def test_an_epoch_in_the_log_is_known_though_quorum_state_lost_it():
     stage = staged("add-nodes 3 log2=1,4", "crash 2")
     node = stage.nodes[2]
-    node.saved = ElectionState(3, leader_id=1, voted_key=ReplicaKey(1, directory(1)), kraft_version=1)
+    node.state = ElectionState(3, leader_id=1, voted_key=ReplicaKey(1, directory(1)), kraft_version=1)
     stage.run("restart 2")
     assert (node.replica.epoch, node.replica.leader_id) == (4, None)
-    assert node.saved == ElectionState(4, kraft_version=1)
+    assert node.state == ElectionState(4, kraft_version=1)
 
 
 def test_an_observer_whose_leader_died_waits_for_the_next_one():
     stage = staged("add-nodes 3 observers=1", "campaign 1", "pass 600")
     node = stage.nodes[4]
-    stage.handle(node, events.Failed(asked(node, FetchRequest), Failure.REFUSED))
+    node.handle(events.Failed(asked(node, FetchRequest), Failure.REFUSED))
     role = node.replica.state.role
     assert role.leader_gone
     stage.run("vote 4 from=2 epoch=1 last=3@1 pre=1")
@@ -261,3 +268,96 @@ def test_a_late_answer_to_api_versions_adds_nobody():
     stage.run("begin 1 leader=2 epoch=5")
     assert told(stage, node, events.Answered(number, ApiVersionsResponse())) == ""
     assert sorted(node.replica.voters.ids) == [1, 2, 3]
+
+
+# --- refusals that somebody has to know of ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "code", [ErrorCode.VOTER_NOT_FOUND, ErrorCode.INVALID_REQUEST, ErrorCode.INCONSISTENT_CLUSTER_ID]
+)
+def test_a_refused_update_is_noted_once_a_minute(code):
+    stage, node, number = update_asked()
+    lines = told(stage, node, events.Answered(number, UpdateRaftVoterResponse(error_code=code)))
+    assert f"note: UpdateRaftVoter to n1:9093 is refused: {code.name}" in lines
+    assert not node.replica.state.role.leader_updated
+    for _ in range(2):
+        event = events.Answered(update_of(stage, node), UpdateRaftVoterResponse(error_code=code))
+        assert "note" not in told(stage, node, event)
+
+
+@pytest.mark.parametrize("code", [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_LEADER_OR_FOLLOWER])
+def test_an_update_that_comes_too_early_is_nothing_to_tell(code):
+    stage, node, number = update_asked()
+    assert "note" not in told(stage, node, events.Answered(number, UpdateRaftVoterResponse(error_code=code)))
+
+
+# --- timers of no length ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["election_timeout_ms", "fetch_timeout_ms", "request_timeout_ms"])
+def test_a_timer_of_no_length_is_refused(name):
+    with pytest.raises(LocalError, match=f"{name} is 0, it must be at least 1"):
+        events.RaftConfig("c", ReplicaKey(1), **{name: 0})
+
+
+# --- a leader that listens elsewhere than its followers think ---------------------------------------------------------
+
+
+def leader_at(node):
+    """Where a node thinks that its leader listens."""
+    state = node.replica.state
+    return state.destination(1, state.leader_endpoints)
+
+
+def begin(leader_port, epoch=1):
+    kind = BeginQuorumEpochRequest
+    data = kind.TopicData.PartitionData(partition_index=0, leader_id=1, leader_epoch=epoch)
+    return kind(
+        cluster_id="c",
+        topics=[kind.TopicData(topic_name="__cluster_metadata", partitions=[data])],
+        leader_endpoints=[kind.LeaderEndpoint(name=LISTENER, host="n1", port=leader_port)],
+    )
+
+
+def moved(port):
+    """Another replica's answer to a Fetch: 1 leads, and listens there."""
+    message = fetched(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER, high_watermark=-1)
+    message.node_endpoints = [FetchResponse.NodeEndpoint(node_id=1, host="n1", port=port)]
+    return message
+
+
+def test_a_leader_that_presents_itself_elsewhere_is_asked_there():
+    stage = staged()
+    node = stage.nodes[2]
+    told(stage, node, events.Received(Ticket(node, 0, 0, 0, 1), begin(9999), 1, LISTENER))
+    assert leader_at(node).port == 9999
+    assert node.replica.role.value == "follower"
+    assert {sent.destination.port for sent in node.replica.state.in_flight.values()} == {9093, 9999}
+
+
+def test_a_leader_that_cannot_be_reached_is_looked_for_where_others_say():
+    stage = staged("add-nodes 2 observers=1", "campaign 1", "pass 600")
+    node = stage.nodes[3]
+    node.handle(events.Failed(asked(node, FetchRequest), Failure.REFUSED))
+    told(stage, node, events.Answered(asked(node, FetchRequest), moved(9999)))
+    assert leader_at(node).port == 9999
+    assert {sent.destination.port for sent in node.replica.state.in_flight.values()} == {9999}
+
+
+def test_what_others_say_of_a_leader_that_answers_does_not_count():
+    stage = staged("add-nodes 2 observers=1", "campaign 1", "pass 600")
+    node = stage.nodes[3]
+    told(stage, node, events.Answered(asked(node, FetchRequest), moved(9999)))
+    assert leader_at(node).port == 9093
+
+
+def test_a_prospective_goes_back_to_a_leader_that_moved():
+    stage = staged("add-nodes 3", "campaign 1", "pass 600", "campaign 2")
+    node = stage.nodes[2]
+    assert node.replica.role.value == "prospective"
+    told(stage, node, events.Received(Ticket(node, 0, 0, 0, 1), begin(9999), 1, LISTENER))
+    assert leader_at(node).port == 9999
+    stage.run("timeout 2")
+    assert node.replica.role.value == "follower"
+    assert leader_at(node).port == 9999

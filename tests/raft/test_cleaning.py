@@ -7,9 +7,9 @@ import random
 import pytest
 
 from kraftcore.core.batch import build_batch
+from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.log import Log
-from kraftcore.core.log_config import LogConfig
-from kraftcore.core.simdisk import SimulatedDisk
+from kraftcore.core.log.config import LogConfig
 from kraftcore.errors import CorruptDataError
 from kraftcore.raft import cleaning
 from kraftcore.raft.cleaning import Cleaner, CleaningConfig, SnapshotSchedule

@@ -6,6 +6,7 @@ import random
 
 import pytest
 from scenario import Stage, directory
+from scenario_node import Ticket
 
 from kraftcore.core.uuid import ZERO_UUID, Uuid
 from kraftcore.protocol.error_codes import ErrorCode
@@ -79,13 +80,13 @@ class Recorder(Stage):
         frame = self.queue[-1][4]
         self.keep(("request", type(send.message).__name__), lambda: decode_request(frame)[1])
 
-    def reply(self, node, reply):
-        super().reply(node, reply)
-        if reply.ticket[0]:
+    def reply(self, ticket, message):
+        super().reply(ticket, message)
+        if ticket.source:
             frame = self.queue[-1][4]
-            schema = type(reply.message).schema
-            key = ("answer", type(reply.message).__name__.removesuffix("Response"))
-            self.keep(key, lambda: decode_response(frame, schema.api_key, reply.ticket[3])[1])
+            schema = type(message).schema
+            key = ("answer", type(message).__name__.removesuffix("Response"))
+            self.keep(key, lambda: decode_response(frame, schema.api_key, ticket.version)[1])
 
 
 def recorded(version):
@@ -136,11 +137,13 @@ def test_no_message_ends_a_replica(seed, version):
             message = mutate(rng, rng.choice(stage.seen[rng.choice(asked)])())
             schema = type(message).schema
             version_asked = rng.randint(*schema.versions)
-            stage.handle(node, events.Received((0, 0, 1, schema.versions[1]), message, version_asked, "CONTROLLER"))
+            node.handle(
+                events.Received(Ticket(node, 0, 0, 1, schema.versions[1]), message, version_asked, "CONTROLLER")
+            )
         elif dice < 0.9:
             number, key = rng.choice(waiting)
-            node.sent.pop(number, None)
-            stage.handle(node, events.Answered(number, mutate(rng, rng.choice(stage.seen[key])())))
+            node.sent_requests.pop(number, None)
+            node.handle(events.Answered(number, mutate(rng, rng.choice(stage.seen[key])())))
         else:
             told = stage.run(rng.choice(["pass 300", "pass 2500", "stabilize", f"append {node.number} x", "tick 900"]))
             assert "does not come to rest" not in told  # a refusal is not asked for again at once

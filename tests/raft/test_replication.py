@@ -34,7 +34,7 @@ def test_a_leader_that_speaks_no_fetch_we_could_use_is_asked_again_later():
     node = stage.nodes[2]
     state = node.replica.state
     request_id = next(number for number, sent in state.in_flight.items() if isinstance(sent.message, FetchRequest))
-    stage.handle(node, Failed(request_id, Failure.UNSUPPORTED_VERSION))
+    node.handle(Failed(request_id, Failure.UNSUPPORTED_VERSION))
     assert node.replica.role.value == "follower"
     leader = state.destination(1, state.role.leader_endpoints)
     assert state.is_backing_off(leader)

@@ -10,11 +10,13 @@ from scenario import Stage
 
 from kraftcore.errors import InvariantError
 from kraftcore.raft.roles import TRANSITIONS, Cause, Follower, Role, Unattached, draw_transitions
-from kraftcore.transports.simulation.planted import FAULTS as PLANTED
+from kraftcore.simulation.planted import FAULTS as PLANTED
 
 # What the sources say (Kafka 4.3.1 QuorumState, KIP-996), written down independently of the table.
 ALLOWED = """
 unattached ELECTION_TIMEOUT prospective
+unattached NEEDED prospective
+follower NEEDED prospective
 follower FETCH_TIMEOUT prospective
 follower LEADER_UNREACHABLE prospective
 prospective PRE_VOTE_WON candidate

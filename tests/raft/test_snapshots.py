@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from scenario import Stage
+from scenario import FOLDER, Stage
 
 from kraftcore.core.uuid import Uuid
 from kraftcore.protocol.error_codes import ErrorCode
@@ -82,7 +82,7 @@ def test_what_is_of_no_use_is_dropped_and_fetched_anew(message):
     stage, node, request = asking()
     assert len(parts(node)) == 1
     stage.lines = []
-    stage.handle(node, events.Answered(request, message))
+    node.handle(events.Answered(request, message))
     assert parts(node) == []
     assert node.store.ids == ()
     assert node.log.log_end_offset == 0
@@ -92,9 +92,49 @@ def test_what_is_of_no_use_is_dropped_and_fetched_anew(message):
     assert sorted(node.replica.voters.ids) == [1, 2]
 
 
-def test_chunks_add_up():
+USELESS = {
+    "not found": answer(error=ErrorCode.SNAPSHOT_NOT_FOUND),
+    "no id": answer(end=-1),
+    "other epoch": answer(epoch=2),
+    "other position": answer(position=5),
+    "unknown error": answer(top=ErrorCode.UNKNOWN_SERVER_ERROR),
+    "nothing": answer(size=1000, data=b""),
+    "damaged": answer(size=10),
+}
+
+
+@pytest.mark.parametrize("message", USELESS.values(), ids=USELESS)
+def test_what_is_of_no_use_is_not_asked_for_again_at_once(message):
     stage, node, request = asking()
-    stage.handle(node, events.Answered(request, answer(size=1000)))
+    stage.lines = []
+    node.handle(events.Answered(request, message))
+    lines = list(stage.lines)
+    stage.run("stabilize")
+    assert not [line for line in lines + stage.lines if line.startswith("3 -> 1 FetchSnapshotRequest")]
+
+
+def test_a_damaged_snapshot_is_fetched_again_with_growing_pauses():
+    """The leader's copy stays damaged; once it has another one, that is taken."""
+    stage, node, _ = asking()
+    leader = stage.nodes[1]
+    (name,) = [name for name in leader.disk.list_folder(FOLDER) if name.endswith("4-0000000001.checkpoint")]
+    path = f"{FOLDER}/{name}"
+    whole = leader.disk.read_file(path)
+    leader.disk.replace_file(path, whole[:-1] + bytes([whole[-1] ^ 1]))
+    stage.lines = []
+    stage.run("pass 10000")
+    asked = [line for line in stage.lines if line.startswith("3 -> 1 FetchSnapshotRequest")]
+    assert 8 < len(asked) < 20
+    assert [line for line in stage.lines if "snapshot 4-1 is of no use" in line]
+    assert node.replica.role.value == "follower"
+    leader.disk.replace_file(path, whole)
+    stage.run("pass 1100")
+    assert node.store.ids == ((4, 1),)
+
+
+def test_chunks_add_up():
+    _stage, node, request = asking()
+    node.handle(events.Answered(request, answer(size=1000)))
     assert len(parts(node)) == 1
     (sent,) = [
         sent.message for sent in node.replica.state.in_flight.values() if isinstance(sent.message, FetchSnapshotRequest)
@@ -111,8 +151,8 @@ def test_a_leader_that_is_gone_leaves_no_part():
 
 @pytest.mark.parametrize("error", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_LEADER_EPOCH])
 def test_a_leader_that_leads_no_more_is_left_alone_for_a_moment(error):
-    stage, node, request = asking()
-    stage.handle(node, events.Answered(request, answer(error=error)))
+    _stage, node, request = asking()
+    node.handle(events.Answered(request, answer(error=error)))
     assert node.replica.role.value == "follower"
     assert node.store.ids == ()
 
@@ -121,7 +161,7 @@ def test_a_full_disk_is_noted_and_tried_again():
     stage, node, request = asking()
     node.disk.capacity = node.disk.used_bytes
     stage.lines = []
-    stage.handle(node, events.Answered(request, answer(size=1000)))
+    node.handle(events.Answered(request, answer(size=1000)))
     assert any("cannot write snapshot" in line for line in stage.lines)
     assert parts(node) == []
     node.disk.capacity = None
@@ -150,7 +190,7 @@ def test_an_impossible_snapshot_is_refused():
 def test_an_unexpected_error_is_noted_and_the_chunk_asked_for_again(message):
     stage, node, request = asking()
     stage.lines = []
-    stage.handle(node, events.Answered(request, message))
+    node.handle(events.Answered(request, message))
     assert any("FetchSnapshotResponse from n1:9093 is refused" in line for line in stage.lines)
     assert len(parts(node)) == 1
     stage.run("pass 300")
@@ -161,7 +201,7 @@ def test_a_chunk_that_nobody_waits_for_is_ignored():
     stage, node, request = asking()
     node.replica.snapshots.drop(node.replica.state.role)
     stage.lines = []
-    stage.handle(node, events.Answered(request, answer()))
+    node.handle(events.Answered(request, answer()))
     assert node.store.ids == ()
     assert not any("note" in line for line in stage.lines)
 

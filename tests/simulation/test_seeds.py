@@ -12,12 +12,11 @@ from pathlib import Path
 import pytest
 from project import ROOT
 
-from kraftcore import raft
-from kraftcore.transports import simulation
-from kraftcore.transports.simulation.options import FAULTS, LATER, draw_options
-from kraftcore.transports.simulation.planted import FAULTS as PLANTED
-from kraftcore.transports.simulation.runs import run_seed, shortest_failure
-from kraftcore.transports.simulation.timeline import Timeline
+from kraftcore import raft, simulation
+from kraftcore.simulation.options import FAULTS, LATER, draw_options
+from kraftcore.simulation.planted import FAULTS as PLANTED
+from kraftcore.simulation.runs import run_seed, shortest_failure
+from kraftcore.simulation.timeline import Timeline
 
 KEPT_FAULTS = tuple(fault for fault in FAULTS if fault not in LATER)  # what seeds drew when those below were found
 # Each once broke a rule: a bug of the replica, or a check that was too strict.
@@ -115,12 +114,24 @@ def test_options_only_draw_allowed_faults():
     assert {options.kraft_version for options in drawn} == {0, 1}
     assert {options.high_watermark_linger_ms for options in drawn} > {0, 1}
     assert {options.reluctant_hosts for options in drawn} == {0, 1, 2}
+    assert {options.gathers for options in drawn} == {False, True}
+    assert min(options.apply_bytes for options in drawn) == 1
+    assert {options.retries > 0 for options in drawn} == {options.decisions > 0 for options in drawn} == {False, True}
 
 
 def test_a_kept_seed_draws_what_it_did_before_more_was_drawn():
     for seed in range(50):
         drawn = draw_options(seed, 5, 1, FAULTS)
-        assert draw_options(seed, 5, 1, KEPT_FAULTS) == replace(drawn, high_watermark_linger_ms=0, reluctant_hosts=0)
+        later = {
+            "high_watermark_linger_ms": 0,
+            "reluctant_hosts": 0,
+            "gathers": False,
+            "max_batch_bytes": 1 << 20,
+            "apply_bytes": 1 << 20,
+            "retries": 0.0,
+            "decisions": 0.0,
+        }
+        assert draw_options(seed, 5, 1, KEPT_FAULTS) == replace(drawn, **later)
 
 
 @pytest.mark.parametrize("name", ["votes-twice", "stale-log-elected", "majority-off-by-one", "appended-twice"])

@@ -19,7 +19,7 @@ from metadata_replay import printed_log, replay
 from spark_parts import LIMIT_S, SMALL, batches_of, copy_as
 
 from kraftcore.core.batch import build_batch
-from kraftcore.core.files import OsFiles
+from kraftcore.core.disk.files import OsFiles
 from kraftcore.errors import CorruptDataError, LocalError, LockedError, MissingDependencyError, StorageError
 from kraftcore.plugins import spark as kraft
 from kraftcore.plugins.spark import gold

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kraftcore.core.simdisk import SimulatedDisk
+from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import LocalError, StorageError
 from kraftcore.protocol.features import LATEST_PRODUCTION, METADATA_VERSION, MetadataVersion

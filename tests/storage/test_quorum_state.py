@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kraftcore.core.files import OsFiles
-from kraftcore.core.simdisk import SimulatedDisk
+from kraftcore.core.disk.files import OsFiles
+from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import CorruptDataError, LocalError, StorageError
 from kraftcore.protocol.election_state import ElectionState, ReplicaKey

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kraftcore.core.batch import build_batch, build_records_batch, iter_batches
-from kraftcore.core.files import OsFiles
-from kraftcore.core.simdisk import SimulatedDisk
+from kraftcore.core.disk.files import OsFiles
+from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import ClosedError, CorruptBatchError, CorruptDataError, LocalError, StorageError
 from kraftcore.protocol.control import decode_control_record, encode_control_key, snapshot_header, voter

@@ -311,8 +311,8 @@ class KafkaLab:
         return self.add(KafkaNode, node_id, **properties)
 
     def kraftcore(self, node_id: int, **properties: Any) -> KraftcoreNode:
-        """A kraftcore node with the controller role, not yet formatted or started."""
-        return self.add(KraftcoreNode, node_id, **properties)
+        """A kraftcore node with the controller role that takes appends, too; not yet formatted or started."""
+        return self.add(KraftcoreNode, node_id, **{"kraftcore_offers_log": "true", **properties})
 
     def broker(self, node_id: int, **properties: Any) -> KafkaNode:
         """A broker, not yet formatted or started."""

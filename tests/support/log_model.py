@@ -8,9 +8,9 @@ from random import Random
 from typing import ClassVar, NamedTuple
 
 from kraftcore.core.batch import build_batch, build_records_batch, iter_batches
-from kraftcore.core.files import Files
+from kraftcore.core.disk.files import Files
 from kraftcore.core.log import Log
-from kraftcore.core.log_config import LogConfig
+from kraftcore.core.log.config import LogConfig
 
 FOLDER = "/disk/topic-0"
 TINY = LogConfig(

@@ -11,8 +11,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 import kraftcore.protocol
-from kraftcore.core.struct import Field
 from kraftcore.core.uuid import Uuid
+from kraftcore.core.wire.struct import Field
 from kraftcore.protocol.schema import Message, Struct
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"

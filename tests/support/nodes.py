@@ -10,8 +10,11 @@ from typing import Any
 
 import trio
 
+from kraftcore import admin
+from kraftcore.admin import AdminClient, Timing
 from kraftcore.config import NodeConfig
-from kraftcore.core.simdisk import SimulatedDisk
+from kraftcore.core.batch import iter_batches
+from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.uuid import Uuid
 from kraftcore.node import Node, open_node
 from kraftcore.protocol.election_state import ReplicaKey
@@ -132,6 +135,29 @@ class Lab:
             write_initial_voters(store, voter_entries(voters), lambda: 1_700_000_000_000)
             properties = MetaProperties(CLUSTER_ID, number, key.directory_id)
             write_meta_properties(disk, "/data", properties, datetime.now(UTC))
+
+
+@asynccontextmanager
+async def outside(lab: Lab) -> AsyncIterator[AdminClient]:
+    """A client that is no node."""
+    async with (
+        lab.network.transport("outside") as transport,
+        admin.connect(
+            bootstrap_controllers=["n1:9093", "n2:9093", "n3:9093"], transport=transport, timing=Timing(10_000, 1_000)
+        ) as client,
+    ):
+        yield client
+
+
+def values_in_log(node: Node) -> list[bytes]:
+    found = b""
+    while data := node.read(0 if not found else last_end(found)):
+        found += data
+    return [bytes(value) for batch in iter_batches(found) if not batch.is_control for value in batch.values()]
+
+
+def last_end(data: bytes) -> int:
+    return list(iter_batches(data))[-1].next_offset
 
 
 def run(main, *args: Any, limit_s: float = 20) -> None:

@@ -2,9 +2,11 @@
 
 Commands (words; ``key=value`` options in any order):
 
-    add-nodes COUNT [version=0|1] [observers=N] [reluctant=ID,ID] [stranger=ID] [logID=EPOCHS] [hidden=ID]    start
+    add-nodes COUNT [version=0|1] [observers=N] [reluctant=ID,ID] [stranger=ID] [logID=EPOCHS] [hidden=ID]
+              [also=LISTENER] [bootstrap=0]    start
                                  a quorum; a log may hold a batch per epoch named; the entry of the hidden voter has no
-                                 endpoint for the others' listener; the stranger belongs to another cluster
+                                 endpoint for the others' listener; the stranger belongs to another cluster; ``also``
+                                 names a second listener, which update-voter puts first; bootstrap=0: no servers named
     tick MS                      let time pass for everyone, timer by timer; nothing sent arrives
     pass MS                      let time pass, and everything arrive and be flushed at once
     timeout ID                   let exactly this node's next timer run out
@@ -20,7 +22,7 @@ Commands (words; ``key=value`` options in any order):
     isolate ID | join ID         cut all links of a node; mend them
     stabilize                    deliver and flush until nothing moves, without time passing
     quietly COMMAND...           carry it out and leave its transcript away: it is told elsewhere
-    add-voter|remove-voter|update-voter LEADER VOTER [dir=OTHER] [ack=0]
+    add-voter|remove-voter|update-voter LEADER VOTER [dir=OTHER] [ack=0] [also=LISTENER]
     vote TO from=ID epoch=N last=OFFSET@EPOCH [pre=1] [voter=ID] [dir=ID|new|zero] [cluster=X]
     begin TO leader=ID epoch=N [voter=ID] [dir=...] [cluster=X] [endpoint=0] | end TO leader=ID epoch=N [v=0]
     fetch TO from=ID epoch=N at=OFFSET@EPOCH [wait=MS] [min=BYTES] [hw=OFFSET]
@@ -32,13 +34,13 @@ Commands (words; ``key=value`` options in any order):
 from __future__ import annotations
 
 import dataclasses
-import random
 from pathlib import Path
+
+from scenario_node import FOLDER, Node, Ticket, directory, second
 
 from kraftcore.core.batch import build_batch, iter_batches
 from kraftcore.core.log import Log
-from kraftcore.core.log_config import LogConfig
-from kraftcore.core.simdisk import SimulatedDisk
+from kraftcore.core.log.config import LogConfig
 from kraftcore.core.uuid import METADATA_TOPIC_ID, ZERO_UUID, Uuid
 from kraftcore.protocol.election_state import ElectionState, ReplicaKey
 from kraftcore.protocol.error_codes import ErrorCode
@@ -57,64 +59,12 @@ from kraftcore.protocol.messages.vote import VoteRequest
 from kraftcore.raft import events
 from kraftcore.raft.quorum import Endpoint, VersionRange, Voter, VoterSet, static_voters
 from kraftcore.raft.records import voter_changes, voter_entries
-from kraftcore.raft.replica import Replica
-from kraftcore.storage.snapshot_batches import SnapshotWriter, verify_snapshot
+from kraftcore.simulation.timeline import summary
+from kraftcore.storage.snapshot_batches import SnapshotWriter
 from kraftcore.storage.snapshots import SnapshotId, SnapshotStore
-from kraftcore.transports.simulation.timeline import summary
 
-FOLDER = "/n/__cluster_metadata-0"
 NOWHERE = -1  # where no node listens
 OUTSIDE = 0  # whoever sends the raw requests of a scenario
-
-
-class Fixed:
-    """No randomness: the random part of a timeout is 100 ms times the node's id, every choice is the first."""
-
-    def __init__(self, number):
-        self.number = number
-
-    def randrange(self, stop):
-        return min(100 * self.number, stop - 1)
-
-    def choice(self, values):
-        return values[0]
-
-
-def directory(number: int) -> Uuid:
-    return Uuid(bytes(15) + bytes([number + 16]))
-
-
-class Node:
-    def __init__(self, number: int, config: events.RaftConfig) -> None:
-        self.number = number
-        self.config = config
-        self.disk = SimulatedDisk(random.Random(number))
-        self.disk.make_folder(FOLDER)
-        self.saved = None
-        self.up = False
-        self.hold_flush = False
-        self.flush_wanted = False
-        self.sent: dict[int, tuple[int, int]] = {}
-        self.life = 0
-        self.supports = "0-1"
-
-    def open(self, now: int) -> None:
-        self.log = Log.open(self.disk, FOLDER, LogConfig(), now_ms=now)
-        self.store = SnapshotStore(self.disk, FOLDER, randbytes=random.Random(1).randbytes)
-        self.replica = Replica(
-            self.config, self.log, self.store, Fixed(self.number), self.saved, verify_snapshot=_verify
-        )
-        self.deadline = None
-        self.flush_wanted = False
-        self.sent = {}
-        self.life += 1
-        self.is_new = True
-        self.up = True
-
-
-def _verify(reader) -> None:
-    with reader:
-        verify_snapshot(reader)
 
 
 class Stage:
@@ -143,55 +93,21 @@ class Stage:
 
     # --- carrying effects out
 
-    def handle(self, node: Node, event) -> None:
-        before = (node.replica.role, node.replica.epoch, node.replica.leader_id)
-        effects = node.replica.handle(event, self.now)
-        me = node.number
-        after = (node.replica.role, node.replica.epoch, node.replica.leader_id)
-        if after != before or node.is_new:
-            node.is_new = False
-            self.say(f"{me}: {after[0].value} epoch={after[1]} leader={'-' if after[2] is None else after[2]}")
-        if effects.election_state is not None:
-            node.saved = effects.election_state
-            vote = node.saved.voted_key
-            leader = node.saved.leader_id
-            vote_text, leader_text = "-" if vote is None else vote.id, "-" if leader is None else leader
-            self.say(f"{me}: saved epoch={node.saved.epoch} vote={vote_text} leader={leader_text}")
-        for send in effects.sends:
-            self.send(node, send)
-        for reply in effects.replies:
-            self.reply(node, reply)
-        if effects.flush:
-            node.flush_wanted = True
-            self.say(f"{me}: flush to {node.log.log_end_offset}")
-        if effects.restore is not None:
-            self.say(f"{me}: restore snapshot {effects.restore[0]}-{effects.restore[1]}")
-        if effects.high_watermark is not None:
-            self.say(f"{me}: high watermark {effects.high_watermark}")
-        for outcome in effects.outcomes:
-            words = f" {outcome.message}" if outcome.message else ""
-            self.say(f"{me}: {outcome.ticket} {outcome.error.name} offset={outcome.offset}{words}")
-        if effects.voters is not None:
-            self.say(f"{me}: voters {sorted(effects.voters.ids)}")
-        for note in effects.notes:
-            self.say(f"{me}: note: {note}")
-        node.deadline = effects.deadline_ms
-
     def send(self, node: Node, send) -> None:
         hosts = {other.config.listeners[0].host: n for n, other in self.nodes.items()}
         target = hosts.get(send.destination.host, NOWHERE)
         schema = type(send.message).schema
-        node.sent[send.request_id] = (schema.api_key, schema.versions[1], target, self.now + send.timeout_ms)
+        node.sent_requests[send.request_id] = (schema.api_key, schema.versions[1], target, self.now + send.timeout_ms)
         frame = encode_request(send.message, schema.versions[1], send.request_id)
         self.say(f"{node.number} -> {target} {summary(send.message)}")
         self.queue.append((node.number, target, node.life, send.request_id, frame, False))
 
-    def reply(self, node: Node, reply) -> None:
-        source, life, correlation, version = reply.ticket
-        self.say(f"{node.number} -> {source or 'outside'} {summary(reply.message)}{_words(reply.message)}")
-        frame = encode_response(reply.message, version, correlation)
+    def reply(self, ticket: Ticket, message) -> None:
+        number, source = ticket.node.number, ticket.source
+        self.say(f"{number} -> {source or 'outside'} {summary(message)}{_words(message)}")
+        frame = encode_response(message, ticket.version, ticket.correlation)
         if source != OUTSIDE:
-            self.queue.append((node.number, source, life, correlation, frame, True))
+            self.queue.append((number, source, ticket.life, ticket.correlation, frame, True))
 
     def arrive(self, item: tuple) -> None:
         source, target, life, correlation, frame, is_answer = item
@@ -202,17 +118,17 @@ class Stage:
         if is_answer:
             if life != node.life:
                 return
-            if correlation not in node.sent:
+            if correlation not in node.sent_requests:
                 return
-            api_key, version, *_ = node.sent.pop(correlation)
-            self.handle(node, events.Answered(correlation, decode_response(frame, api_key, version)[1]))
+            api_key, version, *_ = node.sent_requests.pop(correlation)
+            node.handle(events.Answered(correlation, decode_response(frame, api_key, version)[1]))
             return
         header, message = decode_request(frame)
-        ticket = (source, life, correlation, header.request_api_version)
+        ticket = Ticket(node, source, life, correlation, header.request_api_version)
         if isinstance(message, ApiVersionsRequest):
-            self.reply(node, events.Reply(ticket, _api_versions(node.supports)))
+            ticket.answer(_api_versions(node.supports))
         else:
-            self.handle(node, events.Received(ticket, message, header.request_api_version, "CONTROLLER"))
+            node.handle(events.Received(ticket, message, header.request_api_version, "CONTROLLER"))
 
     def ask(self, to: str, message, version: int | None = None) -> None:
         self.correlation += 1
@@ -223,26 +139,40 @@ class Stage:
     # --- set up
 
     def do_add_nodes(
-        self, count, version="1", observers="0", auto_join="0", reluctant="", stranger="", hidden="0", **logs
+        self,
+        count,
+        version="1",
+        observers="0",
+        auto_join="0",
+        reluctant="",
+        stranger="",
+        hidden="0",
+        also="",
+        bootstrap="1",
+        **logs,
     ):
         total = int(count) + int(observers)
         endpoints = {n: Endpoint("CONTROLLER", f"n{n}", 9093) for n in range(1, total + 1)}
         keys = {n: ReplicaKey(n, directory(n)) for n in endpoints}
         named = {n: e._replace(name="OTHER") if str(n) == hidden else e for n, e in endpoints.items()}
-        voters = VoterSet(tuple(Voter(keys[n], (named[n],), VersionRange(0, 1)) for n in range(1, int(count) + 1)))
+        voters = VoterSet(
+            tuple(Voter(keys[n], (named[n], *second(n, also)), VersionRange(0, 1)) for n in range(1, int(count) + 1))
+        )
         static = static_voters((n, endpoints[n]) for n in range(1, int(count) + 1))
         for n in endpoints:
             config = events.RaftConfig(
                 cluster_id="other" if str(n) == stranger else "c",
                 key=keys[n],
-                listeners=(endpoints[n],),
+                listeners=(endpoints[n], *second(n, also)),
                 static_voters=static if version == "0" else VoterSet(),
-                bootstrap_servers=tuple((e.host, e.port) for m, e in endpoints.items() if m <= int(count)),
+                bootstrap_servers=tuple(
+                    (e.host, e.port) for m, e in endpoints.items() if m <= int(count) and bootstrap == "1"
+                ),
                 auto_join=auto_join == "1",
                 reluctant=str(n) in reluctant.split(","),
                 topic_id=METADATA_TOPIC_ID,
             )
-            node = self.nodes[n] = Node(n, config)
+            node = self.nodes[n] = Node(self, n, config)
             if version == "1" and n <= int(count):
                 with SnapshotWriter(
                     SnapshotStore(node.disk, FOLDER).create(SnapshotId(0, 0)),
@@ -256,10 +186,10 @@ class Stage:
                 for at, epoch in enumerate(epochs):
                     log.append_as_leader(build_batch([b"%d@%d" % (at, epoch)], timestamp_ms=0), epoch, 0)
                 log.flush()
-            node.saved = ElectionState(epoch=max(epochs, default=0))
+            node.state = ElectionState(epoch=max(epochs, default=0))
         for node in self.nodes.values():
             node.open(self.now)
-            self.handle(node, events.Tick())
+            node.handle(events.Tick())
 
     # --- time, messages, disks
 
@@ -273,11 +203,11 @@ class Stage:
                 break
             if late[0] <= at:
                 self.now = max(self.now, late[0])
-                del self.nodes[late[1]].sent[late[2]]
-                self.handle(self.nodes[late[1]], events.Failed(late[2], Failure.TIMED_OUT))
+                del self.nodes[late[1]].sent_requests[late[2]]
+                self.nodes[late[1]].handle(events.Failed(late[2], Failure.TIMED_OUT))
                 continue
             self.now = max(self.now, at)
-            self.handle(self.nodes[number], events.Tick())
+            self.nodes[number].handle(events.Tick())
             if self.nodes[number].deadline is not None and self.nodes[number].deadline <= self.now:
                 self.now += 1
         self.now = end
@@ -285,7 +215,7 @@ class Stage:
     def requests(self):
         for n, node in self.nodes.items():
             if node.up:
-                for request_id, (*_, deadline) in node.sent.items():
+                for request_id, (*_, deadline) in node.sent_requests.items():
                     yield deadline, n, request_id
 
     def do_pass(self, ms):
@@ -303,7 +233,7 @@ class Stage:
         node = self.nodes[int(number)]
         if node.deadline is not None:
             self.now = max(self.now, node.deadline)
-        self.handle(node, events.Tick())
+        node.handle(events.Tick())
 
     def do_campaign(self, number):
         node = self.nodes[int(number)]
@@ -333,14 +263,15 @@ class Stage:
         self.pick(link, None)
         source, target = (int(end) for end in link.split("->"))
         node = self.nodes[source]
-        for request_id in [number for number, sent in node.sent.items() if sent[2] == target]:
-            del node.sent[request_id]
-            self.handle(node, events.Failed(request_id, Failure[why]))
+        for request_id in [number for number, sent in node.sent_requests.items() if sent[2] == target]:
+            del node.sent_requests[request_id]
+            node.handle(events.Failed(request_id, Failure[why]))
 
     def do_flush(self, number):
         node = self.nodes[int(number)]
         node.flush_wanted = False
-        self.handle(node, events.Flushed(node.log.flush()))
+        node.executor.flushed(self.now, node.log.flush())
+        node.executor.check_invariants()
 
     def do_hold_flush(self, number):
         self.nodes[int(number)].hold_flush = True
@@ -373,7 +304,7 @@ class Stage:
         node = self.nodes[int(number)]
         key = ReplicaKey(node.number, directory(100))
         config = dataclasses.replace(node.config, key=key)
-        self.nodes[node.number] = new = Node(node.number, config)
+        self.nodes[node.number] = new = Node(self, node.number, config)
         new.life = node.life
 
     def do_move(self, number, port):
@@ -387,7 +318,7 @@ class Stage:
     def do_restart(self, number):
         node = self.nodes[int(number)]
         node.open(self.now)
-        self.handle(node, events.Tick())
+        node.handle(events.Tick())
 
     def do_isolate(self, number):
         self.cut.add(int(number))
@@ -398,37 +329,34 @@ class Stage:
     # --- wishes
 
     def do_append(self, number, *values):
+        node = self.nodes[int(number)]
         batch = build_batch([value.encode() for value in values], timestamp_ms=0)
-        self.handle(self.nodes[int(number)], events.Propose("append", batch))
+        node.handle(events.Propose(node.wish("append"), batch))
 
     def do_transfer(self, number, target):
-        self.handle(self.nodes[int(number)], events.Transfer("transfer", int(target)))
+        node = self.nodes[int(number)]
+        node.handle(events.Transfer(node.wish("transfer"), int(target)))
 
     def do_barrier(self, number):
-        self.handle(self.nodes[int(number)], events.Barrier("barrier"))
+        node = self.nodes[int(number)]
+        node.handle(events.Barrier(node.wish("barrier")))
 
     def do_upgrade(self, number, level="1", validate="0"):
-        self.handle(self.nodes[int(number)], events.Upgrade("upgrade", int(level), validate == "1"))
+        node = self.nodes[int(number)]
+        node.handle(events.Upgrade(node.wish("upgrade"), int(level), validate == "1"))
 
     def do_resign(self, number):
-        self.handle(self.nodes[int(number)], events.Resign())
+        self.nodes[int(number)].handle(events.Resign())
 
     def do_shutdown(self, number):
-        self.handle(self.nodes[int(number)], events.Shutdown())
+        self.nodes[int(number)].handle(events.Shutdown())
 
     def do_snapshot(self, number):
         node = self.nodes[int(number)]
-        end = node.replica.high_watermark
-        epoch = node.log.epoch_at(end - 1)
-        version, voters = node.replica.state.voters_at(end)
-        entries = voter_entries(voters) if version else None
-        with SnapshotWriter(
-            node.store.create(SnapshotId(end, epoch)), now_ms=0, kraft_version=version, voters=entries
-        ) as writer:
-            writer.append([b"state"], 0)
-            writer.freeze(0)
-        node.log.delete_below(end, self.now)
-        self.handle(node, events.SnapshotWritten(end, epoch))
+        contents = node.executor.gather_snapshot(self.now)
+        contents.write(node.store)
+        node.log.delete_below(contents.end_offset, self.now)
+        node.executor.snapshot_written(self.now, contents)
 
     def key_of(self, voter: str, where: str | None) -> tuple[int, Uuid]:
         if where == "zero":
@@ -452,9 +380,10 @@ class Stage:
         number, directory_id = self.key_of(voter, where)
         self.ask(leader, RemoveRaftVoterRequest(cluster_id=cluster, voter_id=number, voter_directory_id=directory_id))
 
-    def do_update_voter(self, leader, voter, epoch, where=None, cluster="c", port="9093", low="0", high="1"):
+    def do_update_voter(self, leader, voter, epoch, where=None, cluster="c", port="9093", low="0", high="1", also=""):
         number, directory_id = self.key_of(voter, where)
-        listeners = [UpdateRaftVoterRequest.Listener(name="CONTROLLER", host=f"n{number}", port=int(port))]
+        endpoints = (*second(number, also), Endpoint("CONTROLLER", f"n{number}", int(port)))
+        listeners = [UpdateRaftVoterRequest.Listener(name=e.name, host=e.host, port=e.port) for e in endpoints]
         feature = UpdateRaftVoterRequest.KRaftVersionFeature(
             min_supported_version=int(low), max_supported_version=int(high)
         )
@@ -615,10 +544,10 @@ def _words(message) -> str:
     return f"{name} {text!r}" if text else name
 
 
-def run_file(path: Path) -> str:
-    """The file's commands with the transcripts they really give."""
+def run_file(path: Path, make_stage=Stage) -> str:
+    """The file's commands with the transcripts they really give on a new stage."""
     out: list[str] = []
-    stage = Stage()
+    stage = make_stage()
     for block in path.read_text().rstrip("\n").split("\n\n"):
         lines = block.split("\n")
         comments = [line for line in lines if line.startswith("#")]

@@ -8,13 +8,13 @@ from typing import Any, Self
 
 import trio
 
+from kraftcore.ports.transport import Address, Answer, Parts
 from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.frames import decode_request, encode_response
 from kraftcore.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kraftcore.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from kraftcore.protocol.registry import ApiKey, apis_on, request_class
 from kraftcore.protocol.schema import Request, Response
-from kraftcore.transports.base import Address, Answer, Parts
 
 Script = Callable[[Any], Response | Failure]
 Silence = Failure.TIMED_OUT

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -40,7 +40,7 @@ class ServerQuorum:
             file.write_text(
                 f"process.roles=controller\nnode.id={number}\ncontroller.listener.names=CONTROLLER\n"
                 f"listeners=CONTROLLER://127.0.0.1:{port}\nlog.dirs={folder}/d{number}\n"
-                f"controller.quorum.bootstrap.servers={','.join(self.addresses)}\n"
+                f"controller.quorum.bootstrap.servers={','.join(self.addresses)}\nkraftcore.offers.log=true\n"
             )
             format_ = ["storage", "format", "-c", str(file), "-t", self.cluster_id, "--initial-controllers", voters]
             assert main(format_) == 0
@@ -56,6 +56,18 @@ class ServerQuorum:
         process = self._processes.pop(number)
         process.kill()
         process.wait()
+
+    def stop(self, number: int) -> None:
+        """SIGTERM, as an operator would; it must end well."""
+        process = self._processes.pop(number)
+        process.terminate()
+        assert process.wait(_PATIENCE_S) == 0
+
+    def rewrite(self, number: int, properties: Mapping[str, str]) -> None:
+        """Replace properties in a node's file; they count from its next start on."""
+        file = self._files[number]
+        known = dict(line.split("=", 1) for line in file.read_text().splitlines())
+        file.write_text("".join(f"{key}={value}\n" for key, value in {**known, **properties}.items()))
 
     def leader(self) -> int:
         """Who leads, once somebody does."""
@@ -78,6 +90,22 @@ class ServerQuorum:
             await client.append(values, client_id=client_id, sequence=sequence)
 
         self._call(ask)
+
+    def add(self, number: int) -> None:
+        """Make a node that watches a voter."""
+        deadline = time.monotonic() + 2 * _PATIENCE_S
+        command = ["quorum", "--bootstrap-controller", ",".join(self.addresses), "--command-config"]
+        while main([*command, str(self._files[number]), "add-controller"]):
+            assert time.monotonic() < deadline, f"node {number} does not become a voter"
+            time.sleep(0.2)
+
+    def voters(self) -> set[int]:
+        """Who votes."""
+
+        async def ask(client: AdminClient) -> set[int]:
+            return {voter.key.id for voter in (await client.describe_quorum()).voters}
+
+        return self._call(ask)
 
     def _call(self, ask):
         async def run():

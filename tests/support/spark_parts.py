@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kraftcore.core.batch_headers import batch_headers
+from kraftcore.core.columns.headers import batch_headers
 
 LIMIT_S = 170
 # Small data on a cold JVM: what would make large data fast only makes this slow.

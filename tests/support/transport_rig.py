@@ -10,8 +10,8 @@ from typing import Any
 
 import trio
 
+from kraftcore.ports.transport import Address, Origin, Reply, Transport
 from kraftcore.protocol.failure import Failure
-from kraftcore.transports.base import Address, Origin, Reply, Transport
 
 LOOPBACK = Address("127.0.0.1", 0)
 

@@ -10,8 +10,8 @@ import trio
 from transport_rig import in_trio
 
 from kraftcore.errors import TransportError
+from kraftcore.ports.transport import Address
 from kraftcore.protocol.failure import Failure
-from kraftcore.transports.base import Address
 from kraftcore.transports.conformance import TransportConformanceError, check_transport
 from kraftcore.transports.memory import MemoryNetwork, network
 from kraftcore.transports.tcp import TcpTransport

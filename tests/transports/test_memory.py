@@ -9,8 +9,8 @@ import trio
 from transport_rig import LOOPBACK, Asked, ask, echo, in_trio, request_frame
 
 from kraftcore.errors import LocalError, TransportError
+from kraftcore.ports.transport import Address
 from kraftcore.protocol.failure import Failure
-from kraftcore.transports.base import Address
 from kraftcore.transports.memory import MemoryNetwork
 
 

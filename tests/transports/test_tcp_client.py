@@ -13,8 +13,8 @@ import trio
 from transport_rig import LOOPBACK, Asked, ask, echo, eof, free_port, in_trio, request_frame, until
 
 from kraftcore.errors import LocalError
+from kraftcore.ports.transport import Address
 from kraftcore.protocol.failure import Failure
-from kraftcore.transports.base import Address
 from kraftcore.transports.tcp import TcpTransport, client, dial
 
 

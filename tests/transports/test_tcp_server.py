@@ -14,8 +14,8 @@ import trio
 from transport_rig import LOOPBACK, Asked, ask, echo, eof, in_trio, request_frame, until
 
 from kraftcore.errors import LocalError, TransportError
+from kraftcore.ports.transport import Address
 from kraftcore.protocol.failure import Failure
-from kraftcore.transports.base import Address
 from kraftcore.transports.tcp import TcpTransport
 
 MIB = 2**20
@@ -74,10 +74,10 @@ async def test_garbage_breaks_its_own_connection_only(kind):
 
 @in_trio
 async def test_what_the_node_refuses_is_broken():
+    """The node says why, if there is something to say."""
     async with serving(lambda frame, origin, reply: reply(None)) as (_, at, lines, client):
         assert await ask(client, at) is Failure.RESET
-    assert len(lines) == 1
-    assert "no Kafka request" in lines[0]
+    assert lines == []
 
 
 @in_trio

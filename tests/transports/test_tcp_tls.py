@@ -13,12 +13,13 @@ from cryptography.x509 import load_pem_x509_certificate
 from transport_rig import LOOPBACK, Asked, ask, echo, eof, in_trio, request_frame, until
 
 from kraftcore.errors import LocalError, TransportError
+from kraftcore.ports.transport import Address
 from kraftcore.protocol.failure import Failure
-from kraftcore.transports.base import Address
 from kraftcore.transports.tcp import TcpTransport, TlsFiles
 from kraftcore.transports.tcp.tls import TlsContexts
 
 ANYWHERE = Address("localhost", 0)
+END = "-----END CERTIFICATE-----\n"
 
 
 @contextlib.asynccontextmanager
@@ -296,3 +297,57 @@ async def test_long_frames_cross(certificates):
     async with serving(tls) as (_, at, _, _), TcpTransport(tls=tls) as client:
         asked = [Asked(client, at, long) for _ in range(8)]
         assert {await one.result() for one in asked} == {long}
+
+
+@in_trio
+async def test_listeners_of_one_transport_that_differ(certificates, tmp_path):
+    """A plain one beside an encrypted one; each speaks its own protocol only."""
+    lines, listeners = [], []
+
+    def serve(frame, origin, reply):
+        listeners.append(origin.listener)
+        echo(frame, origin, reply)
+
+    secure = certificates.files("server")
+    trusting = TlsFiles(ca=certificates.ca)
+    async with (
+        TcpTransport(listener_tls={"SECURE": secure}, log=lines.append) as plain_first,
+        TcpTransport(tls=secure, listener_tls={"PLAIN": None}, log=lines.append) as secure_first,
+    ):
+        for server in (plain_first, secure_first):
+            plain_at = await server.listen("PLAIN", ANYWHERE, serve)
+            secure_at = await server.listen("SECURE", ANYWHERE, serve)
+            assert await ask_with(None, plain_at, b"x") == b"x"
+            assert await ask_with(trusting, secure_at, b"y") == b"y"
+            assert await ask_with(trusting, plain_at) in {Failure.OTHER, Failure.RESET}
+            assert await ask_with(None, secure_at) in {Failure.OTHER, Failure.RESET}
+        # What it connects to itself is as its default says.
+        assert await ask(secure_first, secure_at, b"z") == b"z"
+        assert await ask(plain_first, plain_at, b"z") == b"z"
+    assert listeners == ["PLAIN", "SECURE"] * 2 + ["SECURE", "PLAIN"]
+
+
+@in_trio
+async def test_certificates_of_several_listeners_are_read_again_all_or_none(certificates, tmp_path):
+    copies = [tmp_path / "a.pem", tmp_path / "b.pem"]
+    first, second = (Path(certificates.issue(name, "localhost")).read_bytes() for name in ("first", "second"))
+    for copy in copies:
+        copy.write_bytes(first)
+    files = [TlsFiles(str(copy), None, certificates.ca) for copy in copies]
+
+    async def shown(at):
+        return ssl.PEM_cert_to_DER_cert(await trio.to_thread.run_sync(ssl.get_server_certificate, tuple(at[:2])))
+
+    def der(pem):
+        return ssl.PEM_cert_to_DER_cert(pem[pem.index(b"-----BEGIN CERT") :].decode().partition("-----END")[0] + END)
+
+    async with TcpTransport(tls=files[0], listener_tls={"B": files[1]}, log=lambda line: None) as server:
+        places = [await server.listen(name, LOOPBACK, echo) for name in ("A", "B")]
+        copies[0].write_bytes(second)
+        copies[1].write_text("no certificate")
+        with pytest.raises(TransportError, match="b.pem"):
+            server.reload_tls()
+        assert [await shown(at) for at in places] == [der(first)] * 2
+        copies[1].write_bytes(second)
+        server.reload_tls()
+        assert [await shown(at) for at in places] == [der(second)] * 2

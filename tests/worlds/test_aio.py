@@ -12,7 +12,14 @@ from nodes import Lab, Values
 from programs import output_of
 
 from kraftcore import aio
-from kraftcore.errors import LocalError, LockedError, NodeStoppedError, NotLeaderError, OverloadedError
+from kraftcore.errors import (
+    LocalError,
+    LockedError,
+    NodeStoppedError,
+    NotLeaderError,
+    OverloadedError,
+    StateMachineError,
+)
 from kraftcore.node.events import LeaderChanged, RoleChanged
 from kraftcore.plugins import recipes
 from kraftcore.raft.roles import Role
@@ -186,7 +193,7 @@ def test_a_node_that_fails_cancels_its_block():
                 with pytest.raises(NodeStoppedError):
                     await node.append(b"raise")
                 await asyncio.sleep(LIMIT_S)
-        assert isinstance(caught.value.__cause__, ValueError)
+        assert isinstance(caught.value.__cause__, StateMachineError)
         with pytest.raises(NodeStoppedError, match="does not like this"):
             await task
         with pytest.raises(NodeStoppedError):

@@ -14,7 +14,7 @@ from nodes import Lab, Values
 from programs import output_of
 
 from kraftcore import blocking
-from kraftcore.errors import LocalError, NodeStoppedError, OverloadedError
+from kraftcore.errors import LocalError, NodeStoppedError, OverloadedError, StateMachineError
 from kraftcore.node.events import Committed, RoleChanged
 from kraftcore.plugins import recipes
 from kraftcore.raft.roles import Role
@@ -179,7 +179,7 @@ def test_a_node_that_fails_ends_every_call():
         until(lambda: node.is_stopped)
         with pytest.raises(NodeStoppedError):
             node.append(b"a")
-    assert isinstance(caught.value.__cause__, ValueError)
+    assert isinstance(caught.value.__cause__, StateMachineError)
     with opened(Lab()) as node:
         node.stop()
         until(lambda: node.is_stopped)

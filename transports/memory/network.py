@@ -15,9 +15,9 @@ from typing import Any, Self
 import trio
 
 from kraftcore.errors import LocalError, TransportError
+from kraftcore.ports.exchange import Responses, answer_after_end
+from kraftcore.ports.transport import Address, Answer, Origin, Parts, Serve
 from kraftcore.protocol.failure import Failure
-from kraftcore.transports.base import Address, Answer, Origin, Parts, Serve
-from kraftcore.transports.exchange import Responses, answer_after_end
 
 _unpack_id = Struct(">i").unpack_from
 _FIRST_FREE_PORT = 49152

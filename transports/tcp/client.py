@@ -10,8 +10,8 @@ from struct import Struct
 import trio
 
 from kraftcore.errors import LocalError
+from kraftcore.ports.transport import Address, Answer, Parts
 from kraftcore.protocol.failure import Failure
-from kraftcore.transports.base import Address, Answer, Parts
 from kraftcore.transports.tcp.connection import Connection, Shared
 from kraftcore.transports.tcp.dial import DialError, Resolve, dial
 from kraftcore.transports.tcp.tls import TlsContexts, TlsPipe

@@ -23,9 +23,9 @@ import trio
 from trio.lowlevel import notify_closing, wait_readable, wait_writable
 
 from kraftcore.errors import LocalError
+from kraftcore.ports.complaints import Complaints
+from kraftcore.ports.transport import Parts
 from kraftcore.protocol.failure import Failure
-from kraftcore.transports.base import Parts
-from kraftcore.transports.complaints import Complaints
 from kraftcore.transports.tcp.limits import Limits
 from kraftcore.transports.tcp.tls import TlsPipe
 from kraftcore.transports.tcp.watch import Watch

@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 
 import trio
 
+from kraftcore.ports.transport import Address
 from kraftcore.protocol.failure import Failure
-from kraftcore.transports.base import Address
 
 Target: TypeAlias = tuple[int, tuple[Any, ...]]
 """Address family and the address as ``socket.connect`` takes it."""

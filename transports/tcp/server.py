@@ -11,9 +11,9 @@ from typing import Any
 import trio
 
 from kraftcore.errors import LocalError, TransportError
+from kraftcore.ports.exchange import Responses
+from kraftcore.ports.transport import Address, Origin, Parts, Serve
 from kraftcore.protocol.failure import Failure
-from kraftcore.transports.base import Address, Origin, Parts, Serve
-from kraftcore.transports.exchange import Responses
 from kraftcore.transports.tcp.connection import Connection, Shared
 from kraftcore.transports.tcp.dial import NOT_FROM_HERE, tune
 from kraftcore.transports.tcp.tls import TlsContexts
@@ -88,7 +88,7 @@ class ServerConnection(Connection):
             self.on_drained()
 
     def _refuse_request(self) -> None:
-        self.break_(Failure.OTHER, "what it sends is no Kafka request", "garbage")
+        self.break_(Failure.OTHER, "a request of its was refused")  # whoever refused it has said why
 
     def must_pause(self) -> bool:
         """Whether it has enough unanswered requests and untaken responses for now."""

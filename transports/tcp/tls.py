@@ -77,6 +77,18 @@ class TlsContexts:
         Raises:
             TransportError: see the class.
         """
+        self.use(self.load())
+
+    def use(self, loaded: tuple[ssl.SSLContext, ssl.SSLContext]) -> None:
+        """Take what ``load`` returned, for connections made from now on."""
+        self._client, self._server = loaded
+
+    def load(self) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+        """Read the files, use them not yet.
+
+        Raises:
+            TransportError: see the class.
+        """
         client = self._context(ssl.PROTOCOL_TLS_CLIENT, ssl.CERT_REQUIRED)
         client.check_hostname = self._settings.check_host_name
         verify = _CLIENT_AUTH.get(self._settings.client_auth)
@@ -85,7 +97,7 @@ class TlsContexts:
                 f"TLS setting client_auth: {self._settings.client_auth!r} is none of {', '.join(_CLIENT_AUTH)}"
             )
         server = self._context(ssl.PROTOCOL_TLS_SERVER, verify)
-        self._client, self._server = client, server
+        return client, server
 
     def _context(self, protocol: int, verify: ssl.VerifyMode) -> ssl.SSLContext:
         settings = self._settings

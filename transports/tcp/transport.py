@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from contextlib import ExitStack
 from math import inf
 from struct import Struct
@@ -12,10 +13,10 @@ from typing import Self
 import trio
 
 from kraftcore.errors import LocalError
+from kraftcore.ports.complaints import Complaints, Log
+from kraftcore.ports.exchange import answer_after_end
+from kraftcore.ports.transport import Address, Answer, Parts, Serve
 from kraftcore.protocol.failure import Failure
-from kraftcore.transports.base import Address, Answer, Parts, Serve
-from kraftcore.transports.complaints import Complaints, Log
-from kraftcore.transports.exchange import answer_after_end
 from kraftcore.transports.tcp.client import Peer, Pending
 from kraftcore.transports.tcp.connection import Shared
 from kraftcore.transports.tcp.dial import Resolve, resolve_name
@@ -39,8 +40,9 @@ class TcpTransport:
     background task, in an ExceptionGroup.
 
     Args:
-        tls: files, as ``TlsFiles`` or any object with its attributes; None: no TLS. For listeners and connections
-            alike.
+        tls: files, as ``TlsFiles`` or any object with its attributes; None: no TLS. For connections that are made, and
+            for listeners that are not in ``listener_tls``.
+        listener_tls: the same by the name of a listener.
         resolve: finds the addresses behind a name.
         log: takes a line about a peer that misbehaves or cannot be reached; default: a warning of the logger
             ``kraftcore.transports.tcp``. Rate-limited.
@@ -55,11 +57,14 @@ class TcpTransport:
         self,
         *,
         tls: TlsSettings | None = None,
+        listener_tls: Mapping[str, TlsSettings | None] | None = None,
         resolve: Resolve = resolve_name,
         log: Log | None = None,
         **limits: int,
     ) -> None:
         self._tls = None if tls is None else TlsContexts(tls)
+        others = (listener_tls or {}).items()
+        self._listener_tls = {name: None if each is None else TlsContexts(each) for name, each in others}
         self._limits = Limits(**limits)
         self._resolve = resolve
         self._log = log
@@ -95,11 +100,12 @@ class TcpTransport:
     async def listen(self, listener: str, address: Address, serve: Serve) -> Address:
         """See ``base.Transport``. A name is bound on all its addresses; an empty host means every interface."""
         self._check_open()
-        if self._tls is not None:
-            self._tls.check_server()
+        tls = self._listener_tls.get(listener, self._tls)
+        if tls is not None:
+            tls.check_server()
         sockets, port = await bind(address)
         self._check_open()
-        one = Listener(listener, serve, sockets, self._tls)
+        one = Listener(listener, serve, sockets, tls)
         self._listeners.append(one)
         for sock in sockets:
             self._nursery.start_soon(self._server.accept, one, sock)
@@ -146,15 +152,18 @@ class TcpTransport:
         return accepted, len(self._shared.connections) - accepted
 
     def reload_tls(self) -> None:
-        """Read the TLS files again; connections there are stay as they are.
+        """Read the TLS files again, of all listeners; connections there are stay as they are.
 
         Raises:
-            TransportError: the files do not work; the old ones stay in use.
+            TransportError: one of the files does not work; the old ones all stay in use.
             LocalError: this transport uses no TLS.
         """
-        if self._tls is None:
+        used = [each for each in (self._tls, *self._listener_tls.values()) if each is not None]
+        if not used:
             raise LocalError("this transport uses no TLS")
-        self._tls.reload()
+        loaded = [each.load() for each in used]
+        for contexts, found in zip(used, loaded, strict=True):
+            contexts.use(found)
 
     def _check_open(self) -> None:
         if not self._is_open:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from kraftcore.cli.demo.stream import Acknowledged
 from kraftcore.core.batch import RecordBatch, iter_batches
-from kraftcore.core.files import OsFiles
+from kraftcore.core.disk.files import OsFiles
 from kraftcore.core.log import Log
 
 _READ_BYTES = 4 << 20

@@ -16,13 +16,13 @@ from typing import Any
 import trio
 
 from kraftcore.config import NodeConfig
-from kraftcore.core.files import OsFiles
+from kraftcore.core.disk.files import OsFiles
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import KraftError
 from kraftcore.node.home import format_home
+from kraftcore.ports.transport import Address
 from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.raft.quorum import VersionRange, Voter, VoterSet
-from kraftcore.transports.base import Address
 
 HOST = "127.0.0.1"
 STOP_S = 8.0

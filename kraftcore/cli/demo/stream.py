@@ -19,12 +19,12 @@ from kraftcore import __version__
 from kraftcore.cli.demo.processes import DemoError, Member, Members
 from kraftcore.core.uuid import METADATA_TOPIC_ID
 from kraftcore.node.outbox import Outbox
+from kraftcore.ports.transport import Address, Transport
 from kraftcore.protocol.appending import append_answer, append_request
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.messages.produce import ProduceRequest
 from kraftcore.protocol.schema import Request
-from kraftcore.transports.base import Address, Transport
 
 TIMEOUT_MS = 5000
 _LANES = 8

@@ -7,8 +7,11 @@ public class Interop {
         PrintStream out = System.out;
         System.setOut(System.err);
         switch (args[0]) {
+            case "config-keys" -> ConfigKeys.print(out);
+            case "check-configs" -> ConfigKeys.check(Path.of(args[1]), out);
             case "write-batches" -> Batches.write(Path.of(args[1]), Path.of(args[2]));
             case "read-batches" -> Batches.read(Path.of(args[1]), out);
+            case "play-image" -> Images.play(Path.of(args[1]), out);
             case "describe-log" -> RaftLog.describe(Path.of(args[1]), Integer.parseInt(args[2]), out);
             case "fill-log" -> RaftLog.fill(
                 Path.of(args[1]), Integer.parseInt(args[2]), Integer.parseInt(args[3]), Integer.parseInt(args[4]),

@@ -55,7 +55,7 @@ class Client:
         self._rng = rng
         self._outcomes = outcomes
         self._streams: dict[int, trio.SocketStream] = {}
-        self._sequence = 0
+        self._client_id, self._sequence = number, 0
         self._seen: dict[str, Any] = {}
 
     async def run(self) -> None:
@@ -87,7 +87,10 @@ class Client:
             self._sequence += 1
             outcomes.numbered.add(number)
         with outcomes.recorder.operation(name, *arguments, process=self.number) as found:
-            answer = await self._until_known([number, self.number, sequence, ask, list(arguments)])
+            answer = await self._until_known([number, self._client_id, sequence, ask, list(arguments)])
+            if numbered and (answer is None or "done" not in answer):
+                # Its number may be used or not, so that nobody knows the next one: go on as another client.
+                self._client_id, self._sequence = rng.getrandbits(62), 0
             if answer is not None and "done" in answer:
                 outcomes.acknowledged.add(number)
             if answer is not None and "ok" in answer:

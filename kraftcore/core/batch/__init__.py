@@ -1,0 +1,30 @@
+"""Record batches, version 2: build, stamp, validate, iterate; compression.
+
+Compiled callers take what they need from the modules: `header` (the 61 bytes), `record`, `check`, `build`.
+"""
+
+from kraftcore.core.batch.build import build_batch, build_records_batch
+from kraftcore.core.batch.check import BatchTotals, validate_batches
+from kraftcore.core.batch.compression import Compression
+from kraftcore.core.batch.record import Record
+from kraftcore.core.batch.record_batch import (
+    RecordBatch,
+    TimestampType,
+    iter_batches,
+    stamp_batch,
+    validate_batch,
+)
+
+__all__ = [
+    "BatchTotals",
+    "Compression",
+    "Record",
+    "RecordBatch",
+    "TimestampType",
+    "build_batch",
+    "build_records_batch",
+    "iter_batches",
+    "stamp_batch",
+    "validate_batch",
+    "validate_batches",
+]

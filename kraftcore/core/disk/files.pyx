@@ -1,0 +1,589 @@
+"""The file operations that the log and the storage layer use, and their implementation on the operating system.
+
+``Files`` is the interface, ``OsFiles`` the real thing, ``SimulatedDisk`` (beside it) one that
+forgets and fails on purpose. Callers cannot tell them apart. Rules that hold for all:
+
+* Every failure is a ``StorageError`` with errno, text and path.
+* Interrupted calls (EINTR) are repeated, short transfers continued.
+* A sync that failed is never repeated: the kernel may have dropped the dirty pages and would report success. The
+  ``File`` then refuses everything but ``close``.
+* Durability of a name (after create, rename, unlink) needs ``sync_folder``; durability of bytes needs ``File.sync``.
+"""
+
+import os
+import stat as _stat
+from typing import NamedTuple
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.errno cimport EACCES, EAGAIN, EINTR, EIO, ENOENT, errno
+from libc.stdint cimport int64_t, uint8_t
+
+from kraftcore.errors import ClosedError, LocalError, LockedError, StorageError
+
+cdef extern from *:
+    """
+    #include <errno.h>
+    #include <fcntl.h>
+    #include <string.h>
+    #include <sys/stat.h>
+    #include <unistd.h>
+
+    static int kraft_sync(int fd, int whole) {
+    #ifdef __APPLE__
+        int result = fcntl(fd, F_FULLFSYNC);  /* fsync alone leaves the bytes in the drive's cache */
+        if (result == 0 || (errno != ENOTSUP && errno != EINVAL))
+            return result;
+        return fsync(fd);
+    #else
+        return whole ? fsync(fd) : fdatasync(fd);
+    #endif
+    }
+
+    static void kraft_write_out(int fd) {
+    #ifdef SYNC_FILE_RANGE_WRITE
+        (void)sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE);  /* an error is told by the next sync */
+    #else
+        (void)fd;
+    #endif
+    }
+
+    static int64_t kraft_size(int fd) {
+        struct stat info;
+        return fstat(fd, &info) == 0 ? (int64_t)info.st_size : -1;
+    }
+
+    /* The lock that Java's FileChannel.tryLock conflicts with: a record lock over the whole file. Where the system has
+       them, of the kind that belongs to the open file, so that closing another descriptor does not drop it. */
+    static int kraft_lock(int fd) {
+        struct flock lock;
+        memset(&lock, 0, sizeof(lock));
+        lock.l_type = F_WRLCK;
+        lock.l_whence = SEEK_SET;
+    #ifdef F_OFD_SETLK
+        return fcntl(fd, F_OFD_SETLK, &lock);
+    #else
+        return fcntl(fd, F_SETLK, &lock);
+    #endif
+    }
+    """
+    int kraft_sync(int fd, int whole) noexcept nogil
+    void kraft_write_out(int fd) noexcept nogil
+    int64_t kraft_size(int fd) noexcept nogil
+    int kraft_lock(int fd) noexcept nogil
+
+cdef extern from "unistd.h" nogil:
+    ssize_t c_pread "pread"(int fd, void *target, size_t size, int64_t position)
+    ssize_t c_pwrite "pwrite"(int fd, const void *data, size_t size, int64_t position)
+    int c_ftruncate "ftruncate"(int fd, int64_t size)
+    int c_close "close"(int fd)
+
+cdef enum:
+    TRANSFER_BYTES = 1 << 30  # the most that one system call is asked to move
+
+
+class FileStat(NamedTuple):
+    """What ``Files.stat`` tells of a path.
+
+    Attributes:
+        size: bytes; 0 for a folder.
+        mtime_ns: last modification, nanoseconds since 1970.
+        read_only: no write permission is set on the file.
+        is_folder: a folder, not a file.
+    """
+
+    size: int
+    mtime_ns: int
+    read_only: bool
+    is_folder: bool
+
+
+cdef class File:
+    """One open file. Reads and writes name their position; there is no cursor.
+
+    Safe for one thread that reads and writes while another one syncs: closing waits with the real close until running
+    transfers are over.
+
+    Attributes:
+        path: the name it was opened under; a rename does not change it.
+        closed: whether ``close`` was called.
+    """
+
+    def __cinit__(self):
+        self.closed = True  # until an open succeeds
+
+    cdef int64_t pread(self, uint8_t *target, int64_t size, int64_t position) except -1:
+        raise NotImplementedError
+
+    cdef int pwrite(self, const uint8_t *data, int64_t size, int64_t position) except -1:
+        raise NotImplementedError
+
+    cdef int64_t length(self) except -1:
+        raise NotImplementedError
+
+    cdef int resize(self, int64_t size) except -1:
+        raise NotImplementedError
+
+    cdef int write_out(self) except -1:
+        return 0  # only a hint
+
+    cdef int flush(self, bint whole) except -1:
+        raise NotImplementedError
+
+    cdef int release(self) except -1:
+        raise NotImplementedError
+
+    cdef int refuse(self) except -1:
+        if self.closed:
+            raise ClosedError(f"{self.path}: the file is closed")
+        if self.failure is not None:
+            raise ClosedError(f"{self.path}: refused after a failed sync ({self.failure}): reopen and recover")
+        return 0
+
+    def read_at(self, int64_t position, int64_t size):
+        """Read up to ``size`` bytes from ``position``.
+
+        Returns:
+            The bytes; fewer than asked only at the end of the file.
+        Raises:
+            LocalError: a negative position or size; ClosedError when closed or failed.
+            StorageError: the system refused.
+        """
+        cdef int64_t left, count
+        cdef bytes data
+        if position < 0 or size < 0:
+            raise LocalError(f"{self.path}: cannot read {size} bytes at {position}: both must be at least 0")
+        left = self.length() - position
+        size = max(min(size, left), 0)
+        data = PyBytes_FromStringAndSize(NULL, size)
+        count = self.pread(<uint8_t *>PyBytes_AS_STRING(data), size, position) if size else 0
+        return data if count == size else data[:count]
+
+    def write_at(self, int64_t position, const uint8_t[::1] data not None):
+        """Write all of ``data`` at ``position``, growing the file as needed; a gap reads as zeros.
+
+        Raises:
+            LocalError: a negative position; ClosedError when closed or failed.
+            StorageError: the system refused; a part may have been written.
+        """
+        if position < 0:
+            raise LocalError(f"{self.path}: cannot write at {position}: it must be at least 0")
+        if data.shape[0] == 0:
+            self.refuse()
+        else:
+            self.pwrite(&data[0], data.shape[0], position)
+
+    def size(self):
+        """Size in bytes."""
+        return self.length()
+
+    def truncate(self, int64_t size):
+        """Cut the file to ``size`` bytes, or grow it with zeros.
+
+        Raises:
+            LocalError: a negative size; ClosedError when closed or failed.
+            StorageError: the system refused.
+        """
+        if size < 0:
+            raise LocalError(f"{self.path}: cannot be made {size} bytes long: it must be at least 0")
+        self.resize(size)
+
+    def sync(self, *, bint whole=False):
+        """Wait until everything written so far is durable. Releases the GIL.
+
+        Args:
+            whole: also times and permissions, not only data and size.
+        Raises:
+            StorageError: the sync failed; what was written since the last good one may be lost, and the file refuses
+                everything but ``close`` from now on.
+        """
+        self.flush(whole)
+
+    def close(self):
+        """Release the file. Idempotent. Does not sync."""
+        if not self.closed:
+            self.closed = True
+            self.release()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+cdef class Files:
+    """The interface. Paths are ``str``, slash-separated; folders are never removed."""
+
+    def open(self, str path not None, *, bint create=False, bint exclusive=False, bint truncate=False,
+             bint read_only=False, int mode=0o644):
+        """Open a file for reading and writing, or for reading only.
+
+        Args:
+            path: the file.
+            create: make it if it is missing.
+            exclusive: with ``create``: fail with EEXIST when it is there.
+            truncate: empty it.
+            read_only: no writing.
+            mode: permissions of a new file, before the umask.
+        Raises:
+            StorageError: ENOENT, EEXIST, EACCES, EISDIR, ...
+        """
+        raise NotImplementedError
+
+    def rename(self, str source not None, str target not None):
+        """Rename atomically, replacing ``target``. Durable after ``sync_folder``."""
+        raise NotImplementedError
+
+    def unlink(self, str path not None):
+        """Remove a file. Durable after ``sync_folder``.
+
+        Raises:
+            StorageError: ENOENT when it is missing.
+        """
+        raise NotImplementedError
+
+    def list_folder(self, str path not None):
+        """Names in a folder, sorted.
+
+        Raises:
+            StorageError: ENOENT when it is missing.
+        """
+        raise NotImplementedError
+
+    def exists(self, str path not None):
+        """Whether a file or folder has this name."""
+        raise NotImplementedError
+
+    def stat(self, str path not None):
+        """A ``FileStat``.
+
+        Raises:
+            StorageError: ENOENT when it is missing.
+        """
+        raise NotImplementedError
+
+    def make_folder(self, str path not None):
+        """Make a folder and its parents, durably. An existing one is fine."""
+        raise NotImplementedError
+
+    def sync_folder(self, str path not None):
+        """Wait until the names made, changed and removed in this folder are durable."""
+        raise NotImplementedError
+
+    def set_read_only(self, str path not None):
+        """Take all write permissions away (0644 becomes 0444, 0600 becomes 0400), as Kafka freezes snapshots."""
+        raise NotImplementedError
+
+    def lock(self, str path not None):
+        """Take an exclusive lock on a file, made if missing, without waiting. A Kafka process respects and holds the
+        same lock.
+
+        Returns:
+            A ``FileLock``.
+        Raises:
+            LockedError: another process or another object of this process has it.
+        """
+        raise NotImplementedError
+
+    def read_file(self, str path not None):
+        """The whole content of a file.
+
+        Raises:
+            StorageError: ENOENT when it is missing.
+        """
+        cdef File file = self.open(path, read_only=True)
+        try:
+            return file.read_at(0, file.length())
+        finally:
+            file.close()
+
+    def replace_file(self, str path not None, data):
+        """Replace a file's content so that a crash leaves the old or the new one: write ``path`` + ``.tmp``, sync,
+        rename, sync the folder.
+
+        Raises:
+            StorageError: nothing or everything was replaced; the ``.tmp`` file may be left over.
+        """
+        cdef str part = path + ".tmp"
+        cdef File file = self.open(part, create=True, truncate=True)
+        try:
+            file.write_at(0, data)
+            file.flush(True)
+        finally:
+            file.close()
+        self.rename(part, path)
+        self.sync_folder(os.path.dirname(path) or ".")
+
+
+class FileLock:
+    """A lock that is held until ``release``.
+
+    Attributes:
+        path: the locked file.
+    """
+
+    def __init__(self, path, release):
+        self.path = path
+        self._release = release
+
+    def release(self):
+        """Give the lock back and remove the file, as Kafka does at a clean stop. Idempotent."""
+        release, self._release = self._release, None
+        if release is not None:
+            release()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.release()
+
+
+def _failure(int code, str path):
+    return StorageError(code, os.strerror(code), path)
+
+
+cdef object _os_call(function, path, more=()):
+    try:
+        return function(path, *more)
+    except OSError as error:
+        raise StorageError(error.errno or EIO, error.strerror or str(error), path) from None
+    except ValueError as error:  # a NUL in the path, a lone surrogate
+        raise StorageError(ENOENT, str(error), path) from None
+
+
+cdef class OsFile(File):
+    """An open file of the operating system."""
+
+    cdef int fd
+    cdef int busy           # transfers that run without the GIL: the descriptor must outlive them
+
+    def __cinit__(self):
+        self.fd = -1
+
+    def __init__(self):
+        raise LocalError("open files through OsFiles().open")
+
+    def __dealloc__(self):
+        if self.fd >= 0:
+            c_close(self.fd)
+
+    cdef int end_transfer(self) except -1:
+        self.busy -= 1
+        if self.closed and self.busy == 0:
+            self.release()
+        return 0
+
+    cdef int64_t pread(self, uint8_t *target, int64_t size, int64_t position) except -1:
+        cdef int64_t done = 0
+        cdef int code = 0
+        if self.closed or self.failure is not None:
+            self.refuse()
+        if size < GIL_BYTES:
+            code = read_all(self.fd, target, size, position, &done)
+        else:
+            self.busy += 1
+            with nogil:
+                code = read_all(self.fd, target, size, position, &done)
+            self.end_transfer()
+        if code:
+            raise _failure(code, self.path)
+        return done
+
+    cdef int pwrite(self, const uint8_t *data, int64_t size, int64_t position) except -1:
+        cdef int code
+        if self.closed or self.failure is not None:
+            self.refuse()
+        if size < GIL_BYTES:
+            code = write_all(self.fd, data, size, position)
+        else:
+            self.busy += 1
+            with nogil:
+                code = write_all(self.fd, data, size, position)
+            self.end_transfer()
+        if code:
+            raise _failure(code, self.path)
+        return 0
+
+    cdef int64_t length(self) except -1:
+        cdef int64_t size
+        if self.closed or self.failure is not None:
+            self.refuse()
+        size = kraft_size(self.fd)
+        if size < 0:
+            raise _failure(errno, self.path)
+        return size
+
+    cdef int resize(self, int64_t size) except -1:
+        self.refuse()
+        while c_ftruncate(self.fd, size) < 0:
+            if errno != EINTR:
+                raise _failure(errno, self.path)
+        return 0
+
+    cdef int write_out(self) except -1:
+        if not self.closed and self.failure is None:
+            self.busy += 1
+            with nogil:
+                kraft_write_out(self.fd)
+            self.end_transfer()
+        return 0
+
+    cdef int flush(self, bint whole) except -1:
+        cdef int code = 0
+        self.refuse()
+        self.busy += 1
+        with nogil:
+            while kraft_sync(self.fd, whole) < 0:
+                if errno != EINTR:
+                    code = errno
+                    break
+        if code:
+            self.failure = _failure(code, self.path)
+        self.end_transfer()
+        if code:
+            raise self.failure
+        return 0
+
+    cdef int release(self) except -1:
+        cdef int fd = self.fd
+        if self.busy or fd < 0:
+            return 0
+        self.fd = -1
+        if c_close(fd) < 0 and errno != EINTR:  # after EINTR the descriptor is gone all the same (Linux)
+            raise _failure(errno, self.path)
+        return 0
+
+
+cdef int read_all(int fd, uint8_t *target, int64_t size, int64_t position, int64_t *done) noexcept nogil:
+    cdef ssize_t count
+    done[0] = 0
+    while done[0] < size:
+        count = c_pread(fd, target + done[0], <size_t>min(size - done[0], <int64_t>TRANSFER_BYTES), position + done[0])
+        if count == 0:
+            return 0
+        if count > 0:
+            done[0] += count
+        elif errno != EINTR:
+            return errno
+    return 0
+
+
+cdef int write_all(int fd, const uint8_t *data, int64_t size, int64_t position) noexcept nogil:
+    cdef ssize_t count
+    while size > 0:
+        count = c_pwrite(fd, data, <size_t>min(size, <int64_t>TRANSFER_BYTES), position)
+        if count > 0:
+            data += count
+            position += count
+            size -= count
+        elif count == 0:
+            return EIO
+        elif errno != EINTR:
+            return errno
+    return 0
+
+
+# (device, inode) of the locks of this process: where locks belong to the process, the system would not tell.
+_held = set()
+
+
+class OsFiles(Files):
+    """The files of the operating system."""
+
+    __slots__ = ()
+
+    def open(self, path, *, create=False, exclusive=False, truncate=False, read_only=False, mode=0o644):
+        cdef OsFile file = OsFile.__new__(OsFile)
+        flags = os.O_CLOEXEC | (os.O_RDONLY if read_only else os.O_RDWR)
+        if create:
+            flags |= os.O_CREAT | (os.O_EXCL if exclusive else 0)
+        if truncate:
+            flags |= os.O_TRUNC
+        file.path = path
+        file.fd = _os_call(os.open, path, (flags, mode))
+        file.closed = False
+        return file
+
+    def rename(self, source, target):
+        _os_call(os.replace, source, (target,))
+
+    def unlink(self, path):
+        _os_call(os.unlink, path)
+
+    def list_folder(self, path):
+        return sorted(_os_call(os.listdir, path))
+
+    def exists(self, path):
+        return os.path.exists(path)
+
+    def stat(self, path):
+        info = _os_call(os.stat, path)
+        folder = _stat.S_ISDIR(info.st_mode)
+        return FileStat(0 if folder else info.st_size, info.st_mtime_ns, not info.st_mode & 0o222, folder)
+
+    def make_folder(self, path):
+        missing = []
+        while path and not os.path.isdir(path):
+            missing.append(path)
+            path = os.path.dirname(path)
+        for name in reversed(missing):
+            try:
+                _os_call(os.mkdir, name)
+            except StorageError:
+                if not os.path.isdir(name):
+                    raise
+            self.sync_folder(os.path.dirname(name) or ".")
+
+    def sync_folder(self, path):
+        cdef OsFile folder = OsFile.__new__(OsFile)
+        folder.path = path
+        folder.fd = _os_call(os.open, path, (os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY,))
+        folder.closed = False
+        try:
+            folder.flush(True)
+        finally:
+            folder.close()
+
+    def set_read_only(self, path):
+        info = _os_call(os.stat, path)
+        _os_call(os.chmod, path, (_stat.S_IMODE(info.st_mode) & ~0o222,))
+
+    def lock(self, path):
+        cdef int fd
+        while True:
+            # The look before the open matters: closing a second descriptor could drop a process-wide lock.
+            if os.path.exists(path):
+                info = _os_call(os.stat, path)
+                if (info.st_dev, info.st_ino) in _held:
+                    raise LockedError(
+                        f"{path}: this process holds the lock already: close the other user of the folder"
+                    )
+            fd = _os_call(os.open, path, (os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644))
+            if kraft_lock(fd) < 0:
+                code = errno
+                os.close(fd)
+                if code in (EACCES, EAGAIN):
+                    raise LockedError(f"{path}: another process holds the lock: stop it, or use another directory")
+                raise _failure(code, path)
+            info = os.fstat(fd)
+            try:
+                now = os.stat(path)
+            except FileNotFoundError:
+                now = None
+            if now is not None and (now.st_dev, now.st_ino) == (info.st_dev, info.st_ino):
+                break
+            os.close(fd)  # the last holder removed the file between our open and our lock
+        key = (info.st_dev, info.st_ino)
+        _held.add(key)
+
+        def release(descriptor=fd):
+            try:
+                os.unlink(path)
+            except FileNotFoundError:
+                pass
+            finally:
+                _held.discard(key)
+                os.close(descriptor)
+
+        return FileLock(path, release)

@@ -1,0 +1,699 @@
+"""The log: an ordered, durable sequence of record batches in a folder that Kafka opens too.
+
+    offsets   log_start_offset          flushed_offset        log_end_offset
+                    |  segment | segment | ... | active segment |
+                                                  |--- tail ----|      recent batches, also in memory
+
+Appends reach the page cache; ``flush`` makes them durable, and is the only thing that may run in a second thread
+while this one goes on appending and reading. Everything that removes or replaces files wants no flush in flight.
+
+After a failed write or sync the log takes no appends: what the page cache still shows may never reach the disk. Close
+it, open it again, and what was durable is there. Reads then end where the last successful flush ended.
+
+Differences from Kafka, on purpose: a clean stop is remembered (see ``kraftcore.core.log.listing``), so a start reads
+nothing again; damage in what was durable is an error instead of a silent cut; names are made durable when a segment
+begins and before anything that must not outlive them; a truncation is durable when it returns; offsets are
+contiguous, always.
+"""
+
+cimport cython
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
+from cpython.bytes cimport (
+    PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE,
+)
+from cpython.memoryview cimport PyMemoryView_FromObject
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from kraftcore.core.batch.check cimport check_batch, corrupt_batch
+from kraftcore.core.disk.files cimport GIL_BYTES, Files
+from kraftcore.core.batch.header cimport BATCH_OK, BATCH_SHORT, BatchFault, BatchHeader, read_header, stamp_header
+from kraftcore.core.batch.record cimport FaultPlace
+from kraftcore.core.log.segment cimport Segment
+from kraftcore.core.log.segments cimport Segments
+from kraftcore.core.log.tail cimport Tail
+
+from kraftcore.core.log.append_info import AppendInfo
+from kraftcore.core.log.epochs import CHECKPOINT_NAME, OffsetAndEpoch
+from kraftcore.core.log.config import LogConfig
+from kraftcore.core.log.recovery import recover_log
+from kraftcore.errors import ClosedError, CorruptBatchError, InvariantError, LocalError, StorageError
+
+cdef enum:
+    TAIL_CHUNK = 16384           # received batches enter the tail in pieces of about this size: short walks
+
+__all__ = ["Log"]
+
+cdef int64_t OFFSET_MAX = 0x7FFFFFFFFFFFFFFF
+
+
+@cython.final
+cdef class Log:
+    """A log in one folder. Made by ``Log.open``.
+
+    Attributes:
+        folder: where it is.
+        config: its ``LogConfig``.
+        recovery_actions: what opening repaired or removed, one sentence each; empty after a clean stop.
+        log_start_offset: the first offset that can be read.
+        log_end_offset: one past the last record: what comes next.
+        flushed_offset: everything below it is durable.
+        closed: whether ``close`` was called.
+    """
+
+    def __cinit__(self):
+        self.closed = True  # until an open succeeds
+
+    def __init__(self):
+        raise LocalError("open a log with Log.open(files, folder, config, now_ms=...)")
+
+    @staticmethod
+    def open(Files files not None, str folder not None, config=None, *, int64_t now_ms, bint repair=False):
+        """Open the log in a folder, or make one. The caller holds the lock on the directory.
+
+        After a clean stop nothing but the listing and the checkpoints is read. Otherwise the segments that changed
+        since they were listed are verified batch by batch, a torn tail is cut and indexes are rebuilt.
+
+        Args:
+            files: ``OsFiles()`` or a ``SimulatedDisk``.
+            folder: of the partition, for example ``/var/lib/kraft/__cluster_metadata-0``.
+            config: a ``LogConfig``; None for the defaults.
+            now_ms: current time.
+            repair: cut the log where durable records are damaged, instead of failing.
+        Raises:
+            DamagedLogError: durable records are gone or damaged.
+            CorruptDataError: ``partition.metadata`` is damaged.
+            LocalError: the folder belongs to another topic.
+            StorageError: the disk failed.
+        """
+        cdef Log log = Log.__new__(Log)
+        config = LogConfig() if config is None else config
+        found = recover_log(files, folder, config, now_ms, repair=repair)
+        log.files, log.folder, log.config = files, folder, config
+        log.segments = Segments(files, folder, config, found)
+        log.segment_bytes, log.segment_ms = config.segment_bytes, config.segment_ms
+        log.max_batch_bytes = config.max_batch_bytes
+        log.now_ms = now_ms
+        log.epochs = found.epochs
+        log.recovery_actions = found.actions
+        log.log_start_offset = log.segments.bases[0]
+        log.log_end_offset = log.flushed_offset = log.segments.active.next_offset
+        log.epoch = -1 if log.epochs.latest is None else log.epochs.latest
+        log.tail = Tail(config.tail_bytes, log.log_end_offset)
+        log.closed = False
+        return log
+
+    # ---- state
+
+    cdef int ready(self) except -1:
+        if self.closed:
+            raise ClosedError(f"{self.folder}: the log is closed")
+        if self.failure is not None:
+            text = f"{self.folder}: the log refuses changes since {self.failure}: close and reopen it"
+            raise ClosedError(text) from self.failure
+        return 0
+
+    cdef int settled(self) except -1:
+        self.ready()
+        if self.segments.flushing:
+            raise LocalError(f"{self.folder}: a flush is running, or a removal: wait for it")
+        return 0
+
+    cdef int fail(self, error) except -1:
+        if self.failure is None:
+            self.failure = error
+        self.segments.freeze()
+        return 0
+
+    def _guarded(self, action, *arguments):
+        # For rare changes of several steps: half done is not to be built upon.
+        try:
+            return action(*arguments)
+        except BaseException as error:
+            self.fail(error)
+            raise
+
+    def _removing(self, action, *arguments):
+        # A flush that began now would take the old end for flushed.
+        self.segments.flushing = True
+        try:
+            return self._guarded(action, *arguments)
+        finally:
+            self.segments.flushing = False
+
+    cdef int begin_writing(self) except -1:
+        self._guarded(self.segments.begin_writing, self.flushed_offset)
+        return 0
+
+    cdef int start_epoch(self, int32_t epoch, int64_t offset) except -1:
+        if self.epochs.assign(epoch, offset):
+            self._write_epochs()
+            self.epoch = epoch
+        return 0
+
+    def _write_epochs(self):
+        self._guarded(self.files.replace_file, f"{self.folder}/{CHECKPOINT_NAME}", self.epochs.encode())
+
+    cdef bint has_room(self, int64_t size, const BatchHeader *header) except -1:
+        # For so many bytes, of which this is the last batch.
+        return self.segments.active.has_room(
+            size, header.last_offset, header.max_timestamp, self.now_ms, self.segment_bytes, self.segment_ms
+        )
+
+    cdef int roll_active(self) except -1:
+        if self.segments.active.size:
+            self._guarded(self.segments.roll, self.log_end_offset, self.now_ms)
+        return 0
+
+    # ---- append
+
+    def append_as_leader(self, bytearray batch not None, int32_t leader_epoch, int64_t now_ms):
+        """Append one batch of our own; its offsets and epoch are stamped in place.
+
+        Args:
+            batch: exactly one batch, as ``build_batch`` makes it. The log keeps it: never change it again.
+                Its checksum is not verified (it does not cover what is stamped).
+            leader_epoch: ours; not below the log's newest epoch.
+            now_ms: current time.
+        Returns:
+            The offset of its first record.
+        Raises:
+            LocalError: not exactly one batch, too large, or a past epoch; ClosedError when the log refuses changes.
+            StorageError: the write failed; nothing was appended, and nothing can be until the log is opened again.
+        """
+        cdef uint8_t *p = <uint8_t *>PyByteArray_AS_STRING(batch)
+        cdef int64_t size = PyByteArray_GET_SIZE(batch), base = self.log_end_offset
+        cdef BatchHeader header
+        cdef BatchFault fault = read_header(p, size, &header)
+        if (
+            self.closed or self.failure is not None or fault != BATCH_OK or header.size != size or header.count < 1
+            or header.count - 1 != header.last_offset_delta or leader_epoch < self.epoch or leader_epoch < 0
+            or size > self.max_batch_bytes or size > self.segment_bytes or base > OFFSET_MAX - header.count
+        ):
+            self.ready()
+            self._refuse_batch(fault, size, leader_epoch)
+        self.now_ms = now_ms
+        header.base_offset, header.last_offset = base, base + header.last_offset_delta
+        header.leader_epoch = leader_epoch
+        if self.segments.pristine:
+            self.begin_writing()
+        if leader_epoch != self.epoch:
+            self.start_epoch(leader_epoch, base)
+        if not self.has_room(size, &header):
+            self.roll_active()
+        # Other threads ran while files were changed, and run during a long write: the buffer must be what it was.
+        p = <uint8_t *>PyByteArray_AS_STRING(batch)
+        if PyByteArray_GET_SIZE(batch) != size:
+            raise LocalError(f"{self.folder}: the batch was resized by another thread while it was appended")
+        held = PyMemoryView_FromObject(batch) if size >= GIL_BYTES else None
+        stamp_header(p, base, leader_epoch)
+        try:
+            self.segments.active.write(p, size)
+            self.segments.active.note(&header)
+        except BaseException as error:
+            self._undo_write(error)
+            raise
+        del held
+        self.log_end_offset = header.last_offset + 1
+        self.tail.push(batch, 0, size, base, header.last_offset + 1, True)
+        return base
+
+    def _refuse_batch(self, int fault, int64_t size, leader_epoch):
+        if 0 <= leader_epoch < self.epoch:
+            raise LocalError(f"{self.folder}: leader epoch {leader_epoch} is over, the log is at {self.epoch}")
+        if leader_epoch < 0:
+            raise LocalError(f"{self.folder}: leader epoch {leader_epoch}: it must be at least 0")
+        if fault == BATCH_OK and size > min(self.max_batch_bytes, self.segment_bytes):
+            raise LocalError(
+                f"{self.folder}: the batch has {size} bytes, more than max_batch_bytes {self.max_batch_bytes} or "
+                f"segment_bytes {self.segment_bytes} allow"
+            )
+        raise LocalError(f"{self.folder}: {size} bytes that are not exactly one batch of one or more records")
+
+    def _undo_write(self, error):
+        # The batch may be there in part; the next start would cut it. Without it the folder is in order at once.
+        try:
+            if self.segments.active.attached:
+                self.segments.active.log.resize(self.segments.active.size)
+        except StorageError:
+            pass  # the first error is the one to tell
+        finally:
+            self.fail(error)
+            # Batches of the run that were taken over are on disk, but not in the tail.
+            if self.tail.next_offset != self.log_end_offset:
+                self.tail.reset(self.log_end_offset)
+
+    def append_as_follower(self, data not None, int64_t now_ms, *, max_epoch=None):
+        """Append batches exactly as a leader sent them. All of them are verified before the first is taken over.
+
+        Args:
+            data: bytes-like: whole batches. A partial one at the end is ignored, as a Fetch response may end in one.
+            now_ms: current time.
+            max_epoch: batches of a later leader epoch, and all after them, are left out (KAFKA-18723); None: no limit.
+        Returns:
+            An ``AppendInfo``.
+        Raises:
+            CorruptBatchError: not a whole batch at the start, or damaged, not continuing the log, epochs that fall,
+                larger than a segment. Nothing was appended.
+            ClosedError: the log refuses changes.
+            StorageError: a write failed; whole batches before it may have been appended. Nothing more can be until the
+                log is opened again.
+        """
+        cdef bytes owner = data if PyBytes_CheckExact(data) else bytes(data)
+        cdef const uint8_t *p = <const uint8_t *>PyBytes_AS_STRING(owner)
+        cdef int64_t available = PyBytes_GET_SIZE(owner), size = 0, batches = 0, base = self.log_end_offset
+        cdef int64_t next_offset = base
+        cdef int32_t epoch = self.epoch
+        cdef int64_t epoch_limit = 0x7FFFFFFF if max_epoch is None else max_epoch
+        cdef BatchHeader header
+        cdef BatchFault fault = BATCH_OK
+        cdef FaultPlace place
+        self.ready()
+        while size < available:
+            fault = read_header(p + size, available - size, &header)
+            if fault == BATCH_SHORT or (fault == BATCH_OK and header.leader_epoch > epoch_limit):
+                break
+            fault = check_batch(p + size, available - size, True, &header, &place)
+            if fault != BATCH_OK:
+                raise corrupt_batch(fault, p + size, available - size, size, &place)
+            if (
+                header.base_offset != next_offset or header.last_offset == OFFSET_MAX
+                or header.leader_epoch < epoch or header.leader_epoch < 0 or header.count < 1
+                or header.count - 1 != header.last_offset_delta or header.size > self.segment_bytes
+            ):
+                self.refuse_received(size, &header, next_offset, epoch)
+            next_offset = header.last_offset + 1
+            epoch = header.leader_epoch
+            size += header.size
+            batches += 1
+        if batches == 0:
+            if available and fault != BATCH_SHORT:
+                return AppendInfo(base, base - 1, 0, 0)
+            raise CorruptBatchError(f"{self.folder}: {available} bytes that do not hold one whole batch", position=0)
+        self.now_ms = now_ms
+        if self.segments.pristine:
+            self.begin_writing()
+        if size < available:
+            owner = owner[:size]  # the tail keeps it: without what was left out
+        self._append_verified(owner, size)
+        return AppendInfo(base, next_offset - 1, batches, size)
+
+    cdef int refuse_received(self, int64_t position, const BatchHeader *header, int64_t expected,
+                             int32_t epoch) except -1:
+        if header.base_offset != expected or header.last_offset == OFFSET_MAX:
+            reason = f"the batch starts at offset {header.base_offset}, the log continues at {expected}"
+        elif header.leader_epoch < epoch or header.leader_epoch < 0:
+            reason = f"leader epoch {header.leader_epoch} after epoch {epoch}"
+        elif header.size > self.segment_bytes:
+            reason = f"{header.size} bytes are more than segment_bytes {self.segment_bytes} allow: raise it"
+        else:
+            reason = f"{header.count} records, but last offset delta {header.last_offset_delta}"
+        raise CorruptBatchError(f"{self.folder}: received batch refused: {reason}", position=position)
+
+    def _append_verified(self, bytes owner, int64_t size):
+        # Runs of batches that share a segment, an epoch and a piece of the tail; one write each.
+        cdef const uint8_t *p = <const uint8_t *>PyBytes_AS_STRING(owner)
+        cdef BatchHeader header
+        cdef int64_t start = 0, end = 0, batches = 0
+        while end < size:
+            read_header(p + end, size - end, &header)
+            if header.leader_epoch != self.epoch:
+                self.append_run(owner, p, start, end - start, batches)
+                start, batches = end, 0
+                self.start_epoch(header.leader_epoch, header.base_offset)
+            if end - start >= TAIL_CHUNK or not self.has_room(end - start + header.size, &header):
+                self.append_run(owner, p, start, end - start, batches)
+                start, batches = end, 0
+                if not self.has_room(header.size, &header):
+                    self.roll_active()
+            end += header.size
+            batches += 1
+        self.append_run(owner, p, start, end - start, batches)
+
+    cdef int append_run(self, object owner, const uint8_t *p, int64_t start, int64_t size, int64_t batches) except -1:
+        cdef BatchHeader header
+        cdef int64_t at = start, base = self.log_end_offset
+        if size == 0:
+            return 0
+        try:
+            self.segments.active.write(p + start, size)
+            while at < start + size:
+                read_header(p + at, start + size - at, &header)
+                self.segments.active.note(&header)
+                at += header.size
+                self.log_end_offset = header.last_offset + 1
+        except BaseException as error:
+            self._undo_write(error)
+            raise
+        if PyBytes_GET_SIZE(owner) > self.tail.bytes_max // 4:
+            # A piece of it would keep all of it in memory.
+            owner, start = PyBytes_FromStringAndSize(<const char *>p + start, size), 0
+        self.tail.push(owner, start, size, base, self.log_end_offset, batches == 1)
+        return 0
+
+    # ---- read
+
+    def read(self, int64_t offset, int64_t max_bytes, *, up_to=None, bint at_least_one=True):
+        """Read whole batches, from memory where possible.
+
+        One call does not go past the end of a segment on disk, so less than asked is no sign of the log's end. Nor
+        does it return more than a segment may hold: a follower of Kafka 4.3.1 whose segments are as large appends all
+        of an answer to one segment, and ends if it does not fit (UnifiedLog.append).
+
+        Args:
+            offset: of the first record wanted; the first batch returned holds it.
+            max_bytes: how much to return at most; more than ``segment_bytes`` counts as that.
+            up_to: only batches that lie wholly below this offset, for example the high watermark; None: all.
+            at_least_one: the first batch even if it alone is larger than ``max_bytes``.
+        Returns:
+            Whole batches; ``b""`` at the end, at ``up_to``, or when none fits.
+        Raises:
+            LocalError: ``offset`` is below the log's start or above its end, or ``max_bytes`` negative.
+            CorruptDataError: the stored batch is damaged.
+            StorageError: the disk failed.
+        """
+        cdef int64_t bound = self.log_end_offset, limit
+        cdef bytes data
+        if self.closed or offset < self.log_start_offset or offset > bound or max_bytes < 0:
+            self._refuse_read(offset, max_bytes)
+        if self.sync_failed:
+            bound = self.flushed_offset
+        if up_to is not None:
+            limit = up_to
+            bound = min(bound, limit)
+        if offset >= bound:
+            return b""
+        max_bytes = min(max_bytes, self.segment_bytes)
+        if offset >= self.tail.base_offset:
+            data = self.tail.read(offset, max_bytes, bound, at_least_one)
+            if data is not None:
+                return data
+        return self.segments.at(offset).read(offset, max_bytes, bound, at_least_one)
+
+    def _refuse_read(self, offset, max_bytes):
+        if self.closed:
+            raise ClosedError(f"{self.folder}: the log is closed")
+        if max_bytes < 0:
+            raise LocalError(f"{self.folder}: max_bytes is {max_bytes}: it must be at least 0")
+        raise LocalError(
+            f"{self.folder}: offset {offset} is out of range, the log holds {self.log_start_offset} to "
+            f"{self.log_end_offset - 1}"
+        )
+
+    def offset_for_timestamp(self, int64_t timestamp):
+        """Base offset of the first batch whose largest timestamp (ms) is at or above ``timestamp``, or None."""
+        cdef Segment segment
+        if self.closed:
+            self._refuse_read(0, 0)
+        for segment in self.segments.all:
+            if segment.max_timestamp >= timestamp and segment.next_offset > self.log_start_offset:
+                if segment is not self.segments.active and segment.log is None:
+                    self.segments.keep_reader(segment)
+                found = segment.find_timestamp(timestamp, self.log_start_offset)
+                if found is not None:
+                    return max(found, self.log_start_offset)
+        return None
+
+    # ---- epochs
+
+    @property
+    def last_epoch(self):
+        """The newest leader epoch, or None while the log knows none (then the latest snapshot tells, or 0)."""
+        return None if self.epoch < 0 else self.epoch
+
+    def epoch_entries(self):
+        """Where each leader epoch begins: ``EpochEntry``, oldest first."""
+        return self.epochs.entries()
+
+    def epoch_at(self, int64_t offset):
+        """The leader epoch of the record at ``offset``; None when that is below the oldest epoch known."""
+        return self.epochs.epoch_at(offset)
+
+    def end_offset_for_epoch(self, int32_t epoch):
+        """Where the largest epoch at or below ``epoch`` ends: the question of KIP-595's log divergence.
+
+        Returns:
+            ``OffsetAndEpoch``: its exclusive end, and the epoch. Below the oldest epoch known: where that one starts,
+            and ``epoch`` itself (the caller compares with its oldest snapshot). Above the newest: the log's end and
+            the newest epoch, 0 when there is none. Raises:
+            LocalError: a negative epoch.
+        """
+        if epoch < 0:
+            raise LocalError(f"epoch {epoch}: it must be at least 0")
+        found = self.epochs.end_offset_for(epoch, self.log_end_offset)
+        return OffsetAndEpoch(self.log_end_offset, max(self.epoch, 0)) if found is None else found
+
+    def assign_epoch_start_offset(self, int32_t epoch, int64_t offset):
+        """Note that ``epoch`` begins at ``offset``, before its first batch: what a new leader does at its log's end.
+
+        Raises:
+            LocalError: negative, below the newest epoch, or not at the log's end; ClosedError when the log refuses
+            changes.
+            StorageError: the checkpoint could not be written.
+        """
+        self.ready()
+        if epoch < self.epoch or epoch < 0 or offset != self.log_end_offset:
+            raise LocalError(
+                f"{self.folder}: epoch {epoch} cannot start at {offset}: the log is at epoch {self.epoch} and ends at "
+                f"{self.log_end_offset}"
+            )
+        if epoch != self.epoch:
+            self.start_epoch(epoch, offset)
+
+    # ---- durability
+
+    def roll(self, int64_t now_ms):
+        """Begin a new segment, unless the active one is empty; raises as ``flush`` does."""
+        self.ready()
+        self.now_ms = now_ms
+        self.begin_writing()
+        self.roll_active()
+
+    def write_out(self):
+        """Have the system begin to write what was appended, if that is much: waits for nothing, makes nothing durable.
+
+        A ``flush`` a moment later has less to wait for. Only a hint, and only on Linux; what fails, that flush tells.
+        """
+        if not self.closed and self.failure is None:
+            self.segments.active.write_out()
+
+    def flush(self):
+        """Make everything appended so far durable. May run in another thread; one flush at a time.
+
+        Returns:
+            ``flushed_offset``.
+        Raises:
+            LocalError: a flush or a removal is running; ClosedError when the log refuses changes.
+            StorageError: a sync failed: what was not durable before may be lost, and the log refuses changes from now
+            on.
+        """
+        cdef int64_t target = self.log_end_offset
+        cdef Segments segments = self.segments
+        cdef Segment active
+        self.settled()
+        active = segments.active
+        if target == self.flushed_offset and not segments.unsynced:
+            return self.flushed_offset
+        segments.flushing = True
+        try:
+            segments.sync_sealed()
+            if self.failure is not None:
+                self.ready()  # an append failed meanwhile: the segment is frozen, what it holds was not synced
+            if active.sealed:
+                active.sync()  # a roll is under way in the other thread, which has not listed it as unsynced yet
+            else:
+                active.flush()
+            self.flushed_offset = target
+            segments.list_synced(target)
+        except BaseException as error:
+            self.sync_failed = True
+            self.fail(error)
+            raise
+        finally:
+            segments.flushing = False
+        return self.flushed_offset
+
+    # ---- truncate and delete
+
+    def truncate_to(self, int64_t offset):
+        """Remove everything at and above ``offset``; durable when it returns.
+
+        The caller keeps it above the high watermark.
+
+        A batch that holds ``offset`` goes as a whole: the log then ends where it began.
+
+        Returns: The log's new end. Unchanged when ``offset`` is at or above it, except that epochs without records
+            are dropped. Raises:
+            LocalError: below the log's start, or a flush is running; ClosedError when the log refuses changes.
+            StorageError: the disk failed; the log refuses changes from now on.
+        """
+        self.settled()
+        if offset < self.log_start_offset:
+            raise LocalError(
+                f"{self.folder}: cannot truncate to {offset}, below the log's start {self.log_start_offset}"
+            )
+        if offset < self.log_end_offset:
+            self.log_end_offset = self._removing(self.segments.truncate, offset, self.now_ms)
+            self.flushed_offset = min(self.flushed_offset, self.log_end_offset)
+            self.log_start_offset = min(self.log_start_offset, self.log_end_offset)  # it may lie within a batch
+            self.tail.cut(self.log_end_offset)
+        if self.epochs.truncate_end(self.log_end_offset):
+            if self.epochs.latest is None and self.log_end_offset > self.log_start_offset:
+                # The checkpoint began above what is left (it does after a restart): the last batch tells its epoch.
+                self.epochs.assign(self._last_batch_epoch(), self.log_start_offset)
+            self._write_epochs()
+            self.epoch = -1 if self.epochs.latest is None else self.epochs.latest
+        return self.log_end_offset
+
+    def _last_batch_epoch(self):
+        cdef Segment segment = self.segments.active
+        if segment.size == 0:
+            segment = self.segments.all[len(self.segments.all) - 2]
+        return segment.last_epoch
+
+    def truncate_fully_to(self, int64_t offset):
+        """Remove everything and start anew at ``offset``, after a snapshot up to there was installed.
+
+        Durable when it returns.
+
+        Raises:
+            LocalError: below the log's start, or a flush is running; ClosedError when the log refuses changes.
+            StorageError: the disk failed; the log refuses changes from now on.
+        """
+        self.settled()
+        if offset < self.log_start_offset:
+            raise LocalError(f"{self.folder}: cannot start at {offset}, below the log's start {self.log_start_offset}")
+        self._removing(self.segments.start_at, offset, self.now_ms)
+        self.log_start_offset = self.log_end_offset = self.flushed_offset = offset
+        self.tail.reset(offset)
+        self.epochs.clear()
+        self._write_epochs()
+        self.epoch = -1
+
+    def delete_below(self, int64_t offset, int64_t now_ms):
+        """Raise the log's start, and remove the segments that lie wholly below it: after a snapshot up to there exists.
+
+        Files are renamed to ``.deleted`` now and unlinked by ``delete_expired`` later. After a restart the log starts
+        at its first segment again, as in Kafka.
+
+        Returns:
+            How many segments went.
+        Raises:
+            LocalError: above what is flushed, or a flush is running; ClosedError when the log refuses changes.
+            StorageError: the disk failed; the log refuses changes from now on.
+        """
+        self.settled()
+        self.now_ms = now_ms
+        if offset > self.flushed_offset:
+            raise LocalError(f"{self.folder}: cannot delete below {offset}: only {self.flushed_offset} is flushed")
+        if offset <= self.log_start_offset:
+            return 0
+        count = self._removing(self.segments.drop_below, offset, self.flushed_offset, now_ms)
+        self.log_start_offset = offset
+        if self.epochs.truncate_start(offset):
+            self._write_epochs()
+        return count
+
+    def delete_expired(self, int64_t now_ms):
+        """Unlink the ``.deleted`` files whose delay is over.
+
+        Returns:
+            How many files went.
+        Raises:
+            StorageError: the disk failed; the file is tried again next time.
+        """
+        if self.closed:
+            self.ready()
+        return self.segments.unlink_expired(now_ms)
+
+    # ---- end
+
+    def close(self):
+        """Flush, trim the indexes, remember that the stop was clean, release the files. Idempotent.
+
+        After a failure it only releases the files; the next start recovers.
+
+        Raises:
+            LocalError: a flush is running.
+            StorageError: the disk failed; the files are released all the same.
+        """
+        if self.closed:
+            return
+        if self.failure is None:
+            self.settled()
+        try:
+            if self.failure is None and not self.segments.pristine:
+                self.flush()
+                self._guarded(self.segments.finish, self.log_end_offset)
+        finally:
+            self.closed = True
+            self.tail.reset(self.log_end_offset)
+            self.segments.release()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    # ---- look inside
+
+    @property
+    def size_in_bytes(self):
+        """Bytes of all batches."""
+        if self.segments is None:
+            self.ready()
+        return sum([segment.size for segment in self.segments.all])
+
+    @property
+    def tail_base_offset(self):
+        """The first offset that is served from memory."""
+        if self.tail is None:
+            self.ready()
+        return self.tail.base_offset
+
+    def segment_list(self):
+        """The ``Segment`` objects, oldest first, for a look inside; they belong to the log."""
+        if self.segments is None:
+            self.ready()
+        return list(self.segments.all)
+
+    def control_offsets(self):
+        """Where the control batches are: leader changes, voter sets and the like. Reads nothing from disk.
+
+        Returns:
+            The base offset of each control batch that begins at or above ``log_start_offset``, ascending.
+        Raises:
+            ClosedError: the log is closed.
+        """
+        cdef int64_t offset, end = self.flushed_offset if self.sync_failed else self.log_end_offset
+        cdef Segment segment
+        cdef list result = []
+        if self.closed:
+            self.ready()
+        for segment in self.segments.all:
+            for offset in segment.control_offsets:
+                if self.log_start_offset <= offset < end:
+                    result.append(offset)
+        return result
+
+    def check_invariants(self):
+        """Verify what must always hold, reading every file. For tests.
+
+        Raises:
+            InvariantError: something does not hold.
+        """
+        if self.closed:
+            self.ready()
+        expected, problems = self.segments.check(self.failure is None)
+        if expected != self.log_end_offset:
+            problems.append(f"the segments end at {expected}, the log at {self.log_end_offset}")
+        if not self.segments.bases[0] <= self.log_start_offset <= self.log_end_offset:
+            problems.append(f"log start {self.log_start_offset}")
+        if not self.flushed_offset <= self.log_end_offset:
+            problems.append(f"flushed up to {self.flushed_offset}, beyond the end")
+        if self.tail.next_offset != self.log_end_offset or self.tail.used_bytes > max(self.tail.bytes_max, 0):
+            problems.append(f"the tail ends at {self.tail.next_offset} with {self.tail.used_bytes} bytes")
+        if self.epoch != (-1 if self.epochs.latest is None else self.epochs.latest):
+            problems.append(f"epoch {self.epoch}, checkpoint {self.epochs.latest}")
+        if problems:
+            raise InvariantError(f"{self.folder}: " + "; ".join(problems))

@@ -1,0 +1,296 @@
+"""The segments of a log on disk: find, roll, list, truncate, delete them, and what a crash must find after each.
+
+The rules of durability, in one place:
+
+* A segment's name is durable before anything is appended to the next one, so what survives has no gap.
+* The listing forgets a segment before its bytes change, and drops the segments below a new start before their files go.
+* Truncation removes newest first, one segment at a time, and syncs before it returns.
+* A sealed segment is synced, indexes and times included, before it is listed.
+
+What is committed, what is flushed, epochs and the state after a failure are the log's: it owns these segments, and
+decides what a failed call means.
+"""
+
+from bisect import bisect_right
+
+cimport cython
+from libc.stdint cimport int64_t
+
+from kraftcore.core.batch.header cimport BatchHeader
+from kraftcore.core.log.segment cimport Segment
+
+from kraftcore.core.log.listing import LISTING_NAME, Listing
+from kraftcore.core.log.recovery import DELETED_SUFFIX, SEGMENT_SUFFIXES
+
+cdef enum:
+    READERS_MAX = 8              # sealed segments kept open for reading
+
+__all__ = ["PRODUCER_SNAPSHOT", "Segments"]
+
+# Producer state without producers: version 1, CRC-32C, count 0. Kafka writes one at roll and close.
+PRODUCER_SNAPSHOT = bytes.fromhex("0001 48674bc7 00000000")
+
+
+@cython.final
+cdef class Segments:
+    """The segments that recovery found in a log's folder.
+
+    Every method may raise ``StorageError``; what it was doing is then half done, and must not be built upon.
+
+    Args:
+        files: where the folder is.
+        folder: of the log.
+        config: its ``LogConfig``.
+        found: a ``RecoveredLog``.
+    """
+
+    def __init__(self, files, folder, config, found):
+        self.files, self.folder, self.config = files, folder, config
+        self.all = found.segments
+        self.bases = [segment.base_offset for segment in found.segments]
+        self.active = found.segments[len(found.segments) - 1]
+        self.listing, self.pristine = found.listing, found.pristine
+        self.listed = len(found.segments) - 1
+        self.unsynced, self.readers, self.expiring = [], [], []
+
+    # ---- finding
+
+    cdef int keep_reader(self, Segment segment) except -1:
+        # Bounds the open files; the active segment is not counted.
+        cdef Segment oldest
+        if segment in self.readers:
+            self.readers.remove(segment)
+        self.readers.append(segment)
+        while len(self.readers) > READERS_MAX and not self.flushing:
+            oldest = self.readers.pop(0)
+            oldest.detach()
+        return 0
+
+    cdef Segment at(self, int64_t offset):
+        cdef Segment segment
+        if offset >= self.active.base_offset:
+            return self.active
+        segment = self.all[bisect_right(self.bases, offset) - 1]
+        if segment.log is None or len(self.readers) > READERS_MAX:
+            self.keep_reader(segment)
+        return segment
+
+    # ---- growing
+
+    def begin_writing(self, int64_t durable_offset):
+        """From here on a crash must be noticed: the listing stops covering the active segment."""
+        if self.pristine:
+            self._write_listing(self.all[: len(self.all) - 1], None, durable_offset)
+            self.pristine = False
+
+    def roll(self, int64_t next_offset, int64_t now_ms):
+        """Seal the active segment and begin another at ``next_offset``."""
+        cdef Segment old = self.active, new = Segment(self.files, self.folder, next_offset, self.config, now_ms)
+        old.seal()
+        self._write_producer_snapshot(next_offset, False)
+        new.create()
+        # A segment's name must never outlive that of the one before it, so names become durable one by one.
+        self.files.sync_folder(self.folder)
+        new.attach()
+        self.unsynced.append(old)
+        self.keep_reader(old)
+        self.all.append(new)
+        self.bases.append(new.base_offset)
+        self.active = new
+
+    def _write_producer_snapshot(self, int64_t end_offset, bint durable):
+        with self.files.open(f"{self.folder}/{end_offset:020d}.snapshot", create=True, truncate=True) as file:
+            file.write_at(0, PRODUCER_SNAPSHOT)
+            if durable:
+                file.sync()
+
+    def _write_listing(self, segments, start_offset, int64_t durable_offset):
+        listing = Listing(self.bases[0] if start_offset is None else start_offset, durable_offset)
+        known = self.listing.segments
+        for segment in segments:
+            if segment.synced:
+                base = segment.base_offset
+                listing.segments[base] = known[base] if base in known else segment.entry()
+        self.files.replace_file(f"{self.folder}/{LISTING_NAME}", listing.encode())
+        self.listing = listing
+
+    # ---- durability
+
+    def sync_sealed(self):
+        """Sync what was sealed before the call.
+
+        Not what is sealed meanwhile: a writer that rolls faster than the disk syncs would never let this end.
+        """
+        cdef Segment segment
+        for segment in list(self.unsynced):
+            segment.sync()
+            self.unsynced.remove(segment)
+            if segment not in self.readers:
+                self.readers.append(segment)  # its files are closed by the thread that reads
+
+    def list_synced(self, int64_t durable_offset):
+        """Write the listing if there are segments that it could cover and does not."""
+        sealed = [segment for segment in self.all if segment.synced]
+        if len(sealed) != self.listed:
+            self.listed = len(sealed)
+            self._write_listing(sealed, None, durable_offset)
+
+    # ---- truncating and deleting
+
+    def truncate(self, int64_t offset, int64_t now_ms):
+        """Remove everything at and above ``offset``, the batch that holds it as a whole; durable when it returns.
+
+        Returns:
+            The offset that comes next.
+        """
+        cdef int64_t kept = bisect_right(self.bases, offset) - 1
+        cdef Segment segment = self.all[kept]
+        cdef BatchHeader header
+        if segment.find(offset, &header) >= 0:
+            offset = header.base_offset  # its batch goes as a whole
+        self.pristine = False
+        # First of all the listing forgets what is about to change: contents of the same size must not pass for the old.
+        self._write_listing(self.all[:kept], None, min(offset, self.listing.durable_offset))
+        self.listed = len(self.listing.segments)
+        self._drop_newest(kept + 1, now_ms)
+        self._forget(segment)
+        self.active = segment
+        return segment.truncate(offset)
+
+    def start_at(self, int64_t offset, int64_t now_ms):
+        """Remove everything and begin anew with an empty segment at ``offset``; durable when it returns."""
+        cdef Segment new
+        self.pristine = False
+        first = self.bases[0]
+        self._write_listing([], None, min(first, self.listing.durable_offset))
+        # A prefix of the old log at any time, until the listing makes the new start the rule.
+        self._drop_newest(max(bisect_right(self.bases, offset - 1), 1), now_ms)
+        if first == offset:
+            new = self.all[0]
+            self._forget(new)
+            new.truncate(offset)
+        else:
+            self._write_listing([], offset, offset)
+            for segment in self.all:
+                self._retire(segment, now_ms)
+            new = Segment(self.files, self.folder, offset, self.config, now_ms)
+            new.create()
+            self.files.sync_folder(self.folder)
+            new.attach()
+        self.all, self.bases, self.active = [new], [offset], new
+        self.listed = 0
+
+    def drop_below(self, int64_t offset, int64_t durable_offset, int64_t now_ms):
+        """Remove the segments that lie wholly below ``offset``.
+
+        Returns:
+            How many went.
+        """
+        self.begin_writing(durable_offset)
+        if offset == self.active.next_offset and self.active.size:
+            self.roll(offset, now_ms)
+            self.sync_sealed()
+        kept = bisect_right(self.bases, offset) - 1
+        if kept:
+            # The listing goes first: whichever of the renames survive a crash, the next start completes them.
+            self._write_listing(self.all[kept : len(self.all) - 1], self.bases[kept], durable_offset)
+            for segment in self.all[:kept]:
+                self._retire(segment, now_ms)
+            del self.all[:kept], self.bases[:kept]
+            self.files.sync_folder(self.folder)
+            self.listed = len(self.listing.segments)
+        return kept
+
+    def _drop_newest(self, int64_t kept, int64_t now_ms):
+        # One by one, newest first, each durable: whatever a crash leaves has no gap.
+        while len(self.all) > kept:
+            self._retire(self.all.pop(), now_ms)
+            self.bases.pop()
+            self.files.sync_folder(self.folder)
+
+    def _forget(self, Segment segment):
+        for group in (self.readers, self.unsynced):
+            if segment in group:
+                group.remove(segment)
+
+    def _retire(self, Segment segment, int64_t now_ms):
+        self._forget(segment)
+        segment.drop()
+        for suffix in SEGMENT_SUFFIXES:
+            path = segment.path + suffix
+            if self.files.exists(path):
+                self.files.rename(path, path + DELETED_SUFFIX)
+                self.expiring.append((now_ms + self.config.file_delete_delay_ms, path + DELETED_SUFFIX))
+
+    def unlink_expired(self, int64_t now_ms):
+        """Unlink the ``.deleted`` files whose delay is over; returns how many."""
+        cdef int64_t count = 0
+        while self.expiring and self.expiring[0][0] <= now_ms:
+            path = self.expiring[0][1]
+            if self.files.exists(path):
+                self.files.unlink(path)
+            self.expiring.pop(0)
+            count += 1
+        return count
+
+    # ---- end
+
+    def finish(self, int64_t end_offset):
+        """After a flush: trim the indexes, and list all segments, the active one included."""
+        self.active.seal()
+        self.active.sync()
+        self._write_producer_snapshot(end_offset, True)
+        self.files.sync_folder(self.folder)
+        self._write_listing(self.all, None, end_offset)
+
+    def freeze(self):
+        """After a failed write or sync: what is not durable stays as it is."""
+        cdef Segment segment
+        for segment in (self.active, *self.unsynced):
+            segment.freeze()
+
+    def release(self):
+        """Close all files."""
+        cdef Segment segment
+        for segment in self.all:
+            segment.detach()
+
+    # ---- look inside
+
+    def check(self, bint sizes):
+        """Read every file and compare it with what is known of it.
+
+        Args:
+            sizes: whether the files must have the sizes known; not so after a failed write.
+        Returns:
+            Where the segments end, and a sentence for each thing that does not hold.
+        """
+        cdef Segment segment
+        cdef BatchHeader header
+        cdef list problems = []
+        expected = self.bases[0]
+        for segment in self.all:
+            if segment.base_offset != expected:
+                problems.append(f"segment {segment.base_offset} should start at {expected}")
+            expected = segment.next_offset
+            if segment.gone or segment.sealed != (segment is not self.active):
+                problems.append(f"segment {segment.base_offset}: gone {segment.gone}, sealed {segment.sealed}")
+            if sizes and self.files.stat(segment.path + ".log").size != max(segment.size, segment.file_end):
+                problems.append(f"segment {segment.base_offset}: size differs from the file's")
+            last = -1
+            for offset, position in segment.index_entries():
+                if offset <= last or segment.find(offset, &header) != position or header.last_offset != offset:
+                    problems.append(f"segment {segment.base_offset}: index entry {offset} -> {position}")
+                last = offset
+            if segment.control_offsets != segment.find_control():
+                problems.append(f"segment {segment.base_offset}: control batches {segment.control_offsets}")
+            last_time = (-1, -1)
+            for entry in segment.time_index_entries():
+                if entry[0] <= last_time[0] or entry[1] <= last_time[1] or segment.find(entry[1], &header) < 0 or (
+                    header.max_timestamp != entry[0]
+                ):
+                    problems.append(f"segment {segment.base_offset}: time index entry {entry}")
+                last_time = entry
+            if segment is not self.active:
+                self.keep_reader(segment)
+        return expected, problems

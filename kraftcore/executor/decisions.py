@@ -1,0 +1,195 @@
+"""Records that depend on where they will stand in the log.
+
+A decision is asked for its records when they are about to be appended: it learns the offset that the first will get and
+the leader epoch. Decisions are made one after the other, in order of arrival; the records of many share a batch, those
+of one are never parted, unless it says that they may be. So whoever decides may run ahead of what is committed: each
+decision sees all earlier ones, and nothing comes between.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from kraftcore.core.batch import build_batch
+from kraftcore.errors import InvariantError, KraftError, LocalError
+from kraftcore.executor.proposals import BATCH_OVERHEAD, GROUP_BYTES, RECORD_OVERHEAD
+
+_AT_ONCE = 512  # pending: more would not make a batch cheaper, only later
+
+
+class Decision:
+    """Base class of what ``Executor.decide`` takes. The methods are called in the executor's own work: do not wait.
+
+    Exactly one of ``committed`` and ``failed`` ends it.
+
+    Attributes:
+        may_split: the records may lie in several batches, one right after the other; they then carry what makes them
+            one for readers, such as the markers of a metadata transaction (KIP-868).
+    """
+
+    may_split = False
+
+    def decide(self, next_offset: int, leader_epoch: int) -> Sequence[bytes]:
+        """Return the records to append, none of them empty.
+
+        No records means that only what was decided before is to be waited for. Raising refuses: nothing is appended of
+        this decision, and ``failed`` gets the error.
+
+        Args:
+            next_offset: what the first record's offset will be.
+            leader_epoch: the epoch they are appended in.
+        """
+        raise NotImplementedError
+
+    def appended(self, offset: int) -> None:
+        """The records are in the log, the first at ``offset``; not committed yet."""
+
+    def committed(self) -> None:
+        """They, and everything before them, are committed and applied here."""
+
+    def failed(self, error: Exception) -> None:
+        """They are not, or nobody knows.
+
+        Args:
+            error: `NotLeaderError`: nothing was appended, though ``decide`` may have been called;
+                `OutcomeUnknownError`: leadership was lost before the outcome was known; `LocalError`: the records do
+                not fit; `NodeStoppedError`; or what ``decide`` raised.
+        """
+
+
+class Decided:
+    """Decisions whose records are to be appended in one go.
+
+    Attributes:
+        offset: what the first record's offset will be.
+        batches: to append, all or none.
+        ends: each decision with its first offset and the one after its last record, in order.
+    """
+
+    def __init__(self, offset: int) -> None:
+        self.offset = offset
+        self.batches: list[bytearray] = []
+        self.ends: list[tuple[int, int, Decision]] = []
+
+
+class DecisionQueue:
+    """Decisions that wait to be made, and made ones that wait to be committed.
+
+    Args:
+        max_batch_bytes: no batch is larger.
+    """
+
+    def __init__(self, max_batch_bytes: int) -> None:
+        self._room = max_batch_bytes - BATCH_OVERHEAD
+        self._gathered = min(self._room, GROUP_BYTES)
+        self.pending: deque[Decision] = deque()
+        self.appended: deque[tuple[int, Decision]] = deque()  # end offset, decision
+        self._proposed: list[Decided] = []  # given to the consensus, which has not said yet what became of them
+
+    @property
+    def is_time(self) -> bool:
+        """Whether so many wait that they should not wait for more."""
+        return len(self.pending) >= _AT_ONCE
+
+    def decide(self, next_offset: int, leader_epoch: int, now_ms: int) -> Decided:
+        """Make what is pending into batches."""
+        decided = Decided(next_offset)
+        offset = next_offset
+        values: list[bytes] = []
+        size = 0
+
+        def close() -> None:
+            nonlocal size
+            if values:
+                decided.batches.append(build_batch(values, timestamp_ms=now_ms))
+                values.clear()
+            size = 0
+
+        for _ in range(len(self.pending)):
+            decision = self.pending.popleft()
+            try:
+                records = decision.decide(offset, leader_epoch)
+                sizes = [len(record) + RECORD_OVERHEAD for record in records]
+                self._check(decision, records, sizes)
+            except Exception as error:
+                decision.failed(error)
+                continue
+            total = sum(sizes)
+            if size + total > self._gathered:
+                close()
+            for record, one in zip(records, sizes, strict=True):
+                if size + one > self._room:  # only of one that may be split
+                    close()
+                values.append(record)
+                size += one
+            decided.ends.append((offset, offset + len(records), decision))
+            offset += len(records)
+        close()
+        self._proposed.append(decided)
+        return decided
+
+    def _check(self, decision: Decision, records: Sequence[bytes], sizes: list[int]) -> None:
+        if not all(records):
+            raise LocalError("a record may not be empty")
+        largest = max(sizes, default=0) if decision.may_split else sum(sizes)
+        if largest > self._room:
+            raise LocalError(
+                f"{largest} bytes do not fit a batch of {self._room + BATCH_OVERHEAD}: decide less at once"
+            )
+
+    def took(self, decided: Decided) -> None:
+        """The batches are in the log."""
+        self._proposed.remove(decided)
+        for offset, end, decision in decided.ends:
+            self.appended.append((end, decision))
+            decision.appended(offset)
+
+    def refused(self, decided: Decided, make_error: Callable[[], KraftError]) -> None:
+        """The batches were not appended."""
+        self._proposed.remove(decided)
+        for _, _, decision in decided.ends:
+            decision.failed(make_error())
+
+    def applied(self, offset: int) -> None:
+        """Everything below ``offset`` is committed and applied."""
+        appended = self.appended
+        while appended and appended[0][0] <= offset:
+            appended.popleft()[1].committed()
+
+    def fail_pending(self, make_error: Callable[[], KraftError]) -> None:
+        """Nothing of what is pending was appended, and nothing will be."""
+        pending, self.pending = self.pending, deque()
+        for decision in pending:
+            decision.failed(make_error())
+
+    def fail_appended(self, make_error: Callable[[], KraftError]) -> None:
+        """What was appended has an unknown outcome."""
+        appended, self.appended = self.appended, deque()
+        for _, decision in appended:
+            decision.failed(make_error())
+
+    def end(self, make_error: Callable[[], KraftError]) -> None:
+        """The node ended, and with it everything that waits here."""
+        self.fail_pending(make_error)
+        for decided in list(self._proposed):
+            self.refused(decided, make_error)
+        self.fail_appended(make_error)
+
+    def check_invariants(self, applied: int, end: int) -> None:
+        """Look for contradictions.
+
+        Args:
+            applied: everything below this offset is applied.
+            end: where the log ends.
+
+        Raises:
+            InvariantError: there is one, a bug.
+        """
+        at = applied
+        for offset, _ in self.appended:
+            if offset < at or offset > end or offset == applied:
+                raise InvariantError(
+                    f"a decision up to {offset} is waited for; {applied} is applied, the log ends at {end}"
+                )
+            at = offset

@@ -1,0 +1,194 @@
+"""Feeds a replica, and carries out what it wants, in the order that `Effects` states.
+
+Rules of this file:
+
+* ``handle`` is a plain call, made by whoever has news. It never runs inside itself: events that come up meanwhile wait
+  until the present one is carried out.
+* Election state, requests and answers are carried out event by event. One flush follows the last event at hand. What
+  concerns the application (restore, apply, outcomes, news) comes after that, again event by event: acknowledging to
+  peers goes before applying.
+* Whatever raises ends the driver: it takes nothing more, and the error is the caller's.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from typing import Protocol
+
+from kraftcore.errors import InvariantError
+from kraftcore.protocol.election_state import ElectionState
+from kraftcore.raft.events import Effects, Event, Flushed, Send
+from kraftcore.raft.ports import LogPort
+from kraftcore.raft.replica import Replica
+
+
+class Ports(Protocol):
+    """What a driver asks of disk and network. Received requests' tickets have a method ``answer(message)``."""
+
+    def save(self, state: ElectionState) -> None:
+        """Make epoch and vote durable before returning.
+
+        Raises:
+            StorageError: they are not.
+        """
+        ...
+
+    def send(self, send: Send) -> None:
+        """Send a request; ``handle`` gets its `Answered` or `Failed` later, exactly one of them, never before this
+        returned.
+        """
+        ...
+
+    def begin_flush(self) -> None:
+        """``flush`` follows soon: the disk may begin to write."""
+        ...
+
+    def flush(self) -> None:
+        """Make the log durable to its present end; ``handle`` gets `Flushed`, at once or later."""
+        ...
+
+
+class Probe:
+    """Watches a driver between any two steps; for tests, recordings and the simulator. What it raises ends the driver.
+
+    An event's steps: handling, the replica, handled, save, saved, sends and answers, sent. Each may be left as it is.
+    """
+
+    def handling(self, event: Event, now_ms: int) -> None:
+        """The replica is about to take an event."""
+
+    def handled(self, event: Event, effects: Effects) -> None:
+        """The replica took an event; nothing of its effects is carried out."""
+
+    def saved(self, effects: Effects) -> None:
+        """Epoch and vote are durable; requests and answers are about to be seen by others."""
+
+    def sent(self, effects: Effects) -> None:
+        """Requests and answers are out."""
+
+    def cleaning(self, now_ms: int) -> None:
+        """What newer snapshots made superfluous is about to be deleted."""
+
+
+class Driver(ABC):
+    """See the module text. Subclasses say what effects mean to the application.
+
+    Args:
+        replica: what is driven.
+        log: its log.
+        ports: disk and network.
+        probe: watches.
+
+    Attributes:
+        due_ms: call ``handle`` with a `Tick` when the clock reaches it; None: no timer runs.
+        now_ms: the latest time told; never falls.
+        stopped: it takes nothing more.
+        is_busy: whether it is in the middle of something: what is handed in now waits.
+    """
+
+    def __init__(self, replica: Replica, log: LogPort, ports: Ports, probe: Probe | None = None) -> None:
+        self.replica = replica
+        self.log = log
+        self.due_ms: int | None = None
+        self.now_ms = 0
+        self.stopped = False
+        self._save = ports.save
+        self._send = ports.send
+        self._begin_flush = ports.begin_flush
+        self._flush = ports.flush
+        self._probe = probe
+        self._queue: deque[Event] = deque()
+        self._unsettled: list[Effects] = []
+        self.is_busy = False
+        self._flush_due = False
+        self._flush_asked = 0  # below it the log is durable, or will be when the flush that was asked for ends
+
+    def handle(self, now_ms: int, *events: Event) -> None:
+        """Take events in; when it returns all that follows from them is done, unless it was called from within.
+
+        Args:
+            now_ms: milliseconds since 1970.
+            events: in order; none: only what was left to settle.
+
+        Raises:
+            Exception: whatever the replica, a port or the application raised; the driver has stopped.
+        """
+        if self.stopped:
+            return
+        queue = self._queue
+        queue.extend(events)
+        if self.is_busy:
+            return
+        self.is_busy = True
+        if now_ms > self.now_ms:
+            self.now_ms = now_ms
+        try:
+            while True:
+                while queue:
+                    self._step(queue.popleft())
+                    if self._flush_due and not queue:
+                        self._flush_due = False
+                        self._flush_asked = self.log.log_end_offset
+                        self._flush()
+                unsettled, self._unsettled = self._unsettled, []
+                self._settle(unsettled)
+                if not queue:
+                    break
+        except BaseException:
+            self.stop()
+            raise
+        finally:
+            self.is_busy = False
+
+    def flushed(self, now_ms: int, offset: int) -> None:
+        """The log is durable below ``offset``."""
+        self.handle(now_ms, Flushed(offset))
+
+    def stop(self) -> None:
+        """Take nothing more."""
+        self.stopped = True
+        self._queue.clear()
+
+    def _step(self, event: Event) -> None:
+        probe = self._probe
+        if probe is not None:
+            probe.handling(event, self.now_ms)
+        effects = self.replica.handle(event, self.now_ms)
+        if probe is not None:
+            probe.handled(event, effects)
+        if effects.election_state is not None:
+            self._save(effects.election_state)
+        if probe is not None:
+            probe.saved(effects)
+        for send in effects.sends:
+            self._send(send)
+        for reply in effects.replies:
+            reply.ticket.answer(reply.message)
+        if probe is not None:
+            probe.sent(effects)
+        if effects.flush:
+            self._flush_due = True
+            self._begin_flush()
+        self._unsettled.append(effects)
+        self.due_ms = effects.deadline_ms
+
+    @abstractmethod
+    def _settle(self, unsettled: list[Effects]) -> None:
+        """Carry out what effects left to do for the application, in order."""
+
+    def check_invariants(self) -> None:
+        """Look for contradictions; call it between two calls of ``handle``.
+
+        Raises:
+            InvariantError: there is one, a bug.
+        """
+        self.replica.check_invariants()
+        durable = max(self.log.flushed_offset, self._flush_asked)
+        if self.log.log_end_offset > durable:
+            raise InvariantError(
+                f"the log ends at {self.log.log_end_offset}, it is or will be durable below {durable}: no flush was "
+                "asked for"
+            )
+        if self.is_busy or self._queue or self._unsettled:
+            raise InvariantError(f"{len(self._queue)} events and {len(self._unsettled)} effects are left over")

@@ -1,0 +1,513 @@
+"""A replica with a state machine: what is proposed becomes records, what is committed is applied, callers are told.
+
+Rules of this file:
+
+* Everything pending becomes a batch as soon as nothing is on its way to being committed, or it is worth a batch by
+  itself. No timer decides. Of many callers that one commit woke together, the first must not go alone: it waits for a
+  *turn*, which whoever runs the executor gives it when the others have run, too.
+* What is committed is applied in pieces of `APPLY_BYTES`; the rest waits for a turn, so that others get theirs.
+* A leader that loses its epoch does not wait to learn what became of its records: it says that it does not know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kraftcore.errors import (
+    InvariantError,
+    KraftError,
+    NotLeaderError,
+    OutcomeUnknownError,
+    OverloadedError,
+    RefusedError,
+)
+from kraftcore.executor.applier import Applier
+from kraftcore.executor.decisions import Decided, Decision, DecisionQueue
+from kraftcore.executor.driver import Driver, Ports, Probe
+from kraftcore.executor.numbering import Asked
+from kraftcore.executor.proposals import RECORD_OVERHEAD, AppendedMany, Group, Proposal, ProposalQueue
+from kraftcore.executor.snapshotting import SnapshotContents
+from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.raft.cleaning import Cleaner, CleaningConfig, SnapshotSchedule
+from kraftcore.raft.events import Effects, Leadership, Outcome, Propose, SnapshotWritten
+from kraftcore.raft.ports import LogPort
+from kraftcore.raft.quorum import VoterSet
+from kraftcore.raft.replica import Replica
+from kraftcore.raft.roles import Role
+from kraftcore.state_machine import StateMachine
+from kraftcore.storage.snapshot_batches import SnapshotReader
+from kraftcore.storage.snapshots import SnapshotStore
+
+APPLY_BYTES = 4 << 20  # applied in one go; then everybody else gets a turn
+ENOUGH_BYTES = 128 * 1024  # pending: more would not make a batch cheaper, only later
+
+
+class Listener:
+    """What an executor tells whoever runs it, in order; every method may be left as it is, doing nothing.
+
+    Called in the executor's own work: do not wait. What is handed to the executor from here waits for its turn.
+    """
+
+    def appending(self, group: Group) -> None:
+        """A batch is about to be appended."""
+
+    def settled(self, group: Group) -> None:
+        """A batch appended here is committed and applied."""
+
+    def restored(self, end_offset: int, epoch: int) -> None:
+        """The state machine was loaded from this snapshot: everything below its end is applied."""
+
+    def applied(self, offset: int) -> None:
+        """Records were applied; everything below ``offset`` is."""
+
+    def snapshot_due(self) -> None:
+        """A snapshot should be written; see ``Executor.gather_snapshot``. Told again until one was gathered."""
+
+    def committed(self, high_watermark: int) -> None:
+        """Everything below is committed, and applied but for what waits for a turn."""
+
+    def leader_changed(self, found: Leadership) -> None:
+        """Who leads, as far as this replica knows."""
+
+    def leading(self, epoch: int) -> None:
+        """This replica leads, and all records of earlier epochs are committed and applied: decisions are taken."""
+
+    def leading_ended(self, epoch: int) -> None:
+        """It leads no more; called once after each ``leading``."""
+
+    def role_changed(self, role: Role, epoch: int) -> None:
+        """This replica is in another role, or in the same one in another epoch."""
+
+    def voters_changed(self, voters: VoterSet) -> None:
+        """Another voter set is in force; it may not be committed yet."""
+
+    def noted(self, text: str) -> None:
+        """A line for the operator's log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds of an executor.
+
+    Attributes:
+        max_batch_bytes: no batch of proposals is larger.
+        max_bytes_in_flight: of everything pending and uncommitted.
+        session_expiry_ms: how long a silent client is remembered; the same on every replica.
+        gathers: wait for a turn before every batch: whoever runs the executor lets time pass before it gives one.
+        apply_bytes: applied in one go.
+    """
+
+    max_batch_bytes: int
+    max_bytes_in_flight: int
+    session_expiry_ms: int
+    gathers: bool = False
+    apply_bytes: int = APPLY_BYTES
+
+
+class Executor(Driver):
+    """See the module text.
+
+    Args:
+        replica: what is driven.
+        log: its log.
+        store: its snapshots.
+        machine: gets what is committed.
+        ports: disk and network.
+        listener: is told.
+        limits: bounds.
+        cleaning: when snapshots are due, and what may go.
+        now_ms: the time.
+        probe: watches.
+
+    Attributes:
+        queue: proposals.
+        applier: what is applied.
+        high_watermark: everything below it is committed.
+        is_leader: whether this replica leads, as far as it knows.
+        leading_epoch: the epoch in which decisions are taken, or None; see ``Listener.leading``.
+        accepts: whether proposals are taken.
+        wants_batch: call ``propose`` at once: nothing is to be waited for.
+        wants_turn: call ``turn`` soon, when others have run.
+    """
+
+    def __init__(
+        self,
+        replica: Replica,
+        log: LogPort,
+        store: SnapshotStore,
+        machine: StateMachine,
+        ports: Ports,
+        listener: Listener,
+        limits: Limits,
+        cleaning: CleaningConfig,
+        now_ms: int,
+        probe: Probe | None = None,
+    ) -> None:
+        super().__init__(replica, log, ports, probe)
+        self.store = store
+        self.limits = limits
+        self.queue = ProposalQueue(limits.max_batch_bytes, limits.max_bytes_in_flight)
+        self.decisions = DecisionQueue(limits.max_batch_bytes)
+        self.asked = Asked()
+        self.applier = Applier(machine, log, self.queue, limits.session_expiry_ms, listener.settled)
+        self.schedule = SnapshotSchedule(cleaning, now_ms)
+        self.high_watermark = 0
+        self.is_leader = False
+        self.leading_epoch: int | None = None
+        self.accepts = False
+        self.wants_batch = False
+        self.wants_turn = False
+        self._gathers = limits.gathers
+        self._cleaner = Cleaner(cleaning, log, store)
+        self._listener = listener
+        self._claim: Leadership | None = None  # it leads, but earlier records may not be applied yet
+        self._role: tuple[Role, int] | None = None
+        self._refuse: Callable[[], KraftError] | None = None
+
+    # --- proposals ----------------------------------------------------------------------------------------------------
+
+    def add(self, proposal: Proposal) -> bool:
+        """Take a proposal in.
+
+        Returns:
+            Whether ``wants_batch`` or ``wants_turn`` is set because of it.
+
+        Raises:
+            NotLeaderError: this replica does not lead; nothing was appended.
+            LocalError: its records do not fit a batch.
+            SequenceError: its numbers were used for something else.
+            KraftError: what ``refuse`` was given.
+        """
+        if not self.accepts:
+            raise self.refusal()
+        if proposal.producer_id >= 0:
+            sessions = self.applier.sessions
+            known = sessions.seen(proposal.producer_id, proposal.producer_epoch, proposal.sequence, proposal.values)
+            if known is not None:
+                proposal.succeed(AppendedMany(known.offset, known.results))
+                return False
+        queue = self.queue
+        queue.add(proposal)
+        if self.wants_turn:
+            return False
+        if not queue.groups:
+            if queue.last_settled <= 1 and not self._gathers:
+                self.wants_batch = True
+            else:
+                self.wants_turn = True
+            return True
+        if queue.pending_bytes >= ENOUGH_BYTES:
+            self.wants_turn = True
+            return True
+        return False
+
+    def join(
+        self,
+        make: Callable[..., Proposal],
+        values: Sequence[bytes],
+        producer_id: int,
+        sequence: int,
+        producer_epoch: int = 0,
+        digest: bytes = b"",
+    ) -> Proposal:
+        """A proposal that somebody else asks for, perhaps not for the first time; see ``add``.
+
+        One that runs under the same numbers is joined. A numbered one is taken only if it cannot be in the log already:
+        what an earlier leader appended and this one has not applied would be appended a second time.
+
+        Args:
+            make: the class of the proposal.
+            values: its records.
+            producer_id: the client's number, or -1.
+            sequence: of the first record, or -1.
+            producer_epoch: the client's epoch.
+            digest: of the records, see ``sessions.digest_of``.
+
+        Raises:
+            OverloadedError: too much is in flight.
+            NotLeaderError, LocalError, KraftError: see ``add``.
+        """
+        key = (producer_id, producer_epoch, sequence, digest)
+        running = self.asked.find(key) if producer_id >= 0 else None
+        if running is not None:
+            return running
+        if self.queue.is_full:
+            raise OverloadedError(f"{self.queue.bytes_in_flight} bytes are in flight")
+        proposal = make(values, size_of(values), True, producer_id, sequence, producer_epoch)
+        if producer_id >= 0:
+            if not self.accepts:
+                raise self.refusal()
+            if self.leading_epoch is None:
+                raise self.not_leader("it has not applied its predecessors' records yet")
+            self.asked.add(key, proposal)
+        try:
+            self.add(proposal)
+        except KraftError:
+            self.asked.forget(key)
+            raise
+        return proposal
+
+    def decide(self, decision: Decision) -> None:
+        """Take a decision in; it is made, and its records appended, when ``propose`` or ``turn`` is called.
+
+        Raises:
+            NotLeaderError: this replica does not lead, or has not applied all records of earlier epochs.
+            KraftError: what ``refuse`` was given.
+        """
+        if not self.accepts:
+            raise self.refusal()
+        if self.leading_epoch is None:
+            raise self.not_leader("it has not applied its predecessors' records yet")
+        self.decisions.pending.append(decision)
+        if self.on_its_way is None and not self._gathers and not self.is_busy:
+            self.wants_batch = True
+        else:
+            self.wants_turn = True
+
+    @property
+    def on_its_way(self) -> object | None:
+        """Stands for the batch that will be committed next; None if nothing is on its way."""
+        if self.queue.groups:
+            return self.queue.groups[0]
+        appended = self.decisions.appended
+        return appended[0] if appended else None
+
+    def propose(self, now_ms: int) -> None:
+        """Make batches of what is pending, and append them."""
+        self.wants_batch = False
+        queue = self.queue
+        proposed = []
+        while (group := queue.next_group()) is not None:
+            batch = group.build(now_ms)
+            self._listener.appending(group)
+            proposed.append(Propose(group, batch))
+        if proposed:
+            self.handle(now_ms, *proposed)
+        if self.decisions.pending and not self.is_busy and not self.stopped:
+            self._decide(now_ms)
+
+    def _decide(self, now_ms: int) -> None:
+        # Nothing is queued: what is appended next stands at the log's end.
+        decided = self.decisions.decide(self.log.log_end_offset, self.replica.epoch, now_ms)
+        if decided.batches:
+            self.handle(now_ms, Propose(decided, decided.batches[0], tuple(decided.batches[1:])))
+        else:
+            self.decisions.took(decided)
+            self.decisions.applied(self.applier.offset)
+
+    def turn(self, now_ms: int) -> None:
+        """Go on with what waited for a turn: pending proposals and decisions, and records to apply."""
+        self.wants_turn = False
+        if self._is_time:
+            self.propose(now_ms)
+        if self.has_backlog:
+            self.handle(now_ms)
+
+    @property
+    def _is_time(self) -> bool:
+        """Whether what is pending should be a batch."""
+        queue, decisions = self.queue, self.decisions
+        if not queue.pending and not decisions.pending:
+            return False
+        return queue.pending_bytes >= ENOUGH_BYTES or decisions.is_time or self.on_its_way is None
+
+    @property
+    def has_backlog(self) -> bool:
+        """Whether committed records wait to be applied."""
+        return self.applier.offset < self.high_watermark and not self.stopped
+
+    # --- what effects mean for the application ------------------------------------------------------------------------
+
+    def _settle(self, unsettled: list[Effects]) -> None:
+        if not unsettled and self.has_backlog:
+            self._apply()
+        for effects in unsettled:
+            if effects.restore is not None:
+                self._restore(*effects.restore)
+            high_watermark = effects.high_watermark
+            if high_watermark is not None and high_watermark > self.high_watermark:
+                self.high_watermark = high_watermark
+                self._apply()
+                self._listener.committed(high_watermark)
+            for outcome in effects.outcomes:
+                self._finish(outcome)
+            if effects.leadership is not None:
+                self._led(effects.leadership)
+            if effects.voters is not None:
+                self._listener.voters_changed(effects.voters)
+            for text in effects.notes:
+                self._listener.noted(text)
+        self._notice()
+
+    def _notice(self) -> None:
+        replica = self.replica
+        role = (replica.role, replica.epoch)
+        if role != self._role:
+            self._role = role
+            self._listener.role_changed(*role)
+        if self.applier.offset < self.high_watermark or (
+            (self.queue.pending or self.decisions.pending) and self._is_time
+        ):
+            self.wants_turn = True
+
+    def _finish(self, outcome: Outcome) -> None:
+        ticket = outcome.ticket
+        if type(ticket) is Group:
+            if outcome.error is ErrorCode.NONE:
+                self.queue.appended(ticket, outcome.offset, self.replica.epoch)
+            else:
+                self.queue.refused(ticket, lambda: self._refused(outcome))
+        elif type(ticket) is Decided:
+            self._appended(ticket, outcome)
+        else:
+            ticket(outcome)
+
+    def _appended(self, decided: Decided, outcome: Outcome) -> None:
+        if outcome.error is not ErrorCode.NONE:
+            self.decisions.refused(decided, lambda: self._refused(outcome))
+            return
+        if outcome.offset != decided.offset:
+            raise InvariantError(f"records decided for offset {decided.offset} were appended at {outcome.offset}")
+        self.decisions.took(decided)
+
+    def _refused(self, outcome: Outcome) -> KraftError:
+        if outcome.error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            return self.not_leader(outcome.message)
+        return RefusedError(outcome.error.name, outcome.message)
+
+    def _apply(self) -> None:
+        applier = self.applier
+        self.schedule.applied(applier.apply(self.high_watermark, self.limits.apply_bytes))
+        self._listener.applied(applier.offset)
+        if self.schedule.is_due(self.now_ms):
+            self._listener.snapshot_due()
+        if self.decisions.appended:
+            self.decisions.applied(applier.offset)
+        claim = self._claim
+        if claim is not None and applier.offset > claim.epoch_start_offset:
+            self._claim = None
+            self.leading_epoch = claim.epoch
+            self._listener.leading(claim.epoch)
+
+    def _restore(self, end_offset: int, epoch: int) -> None:
+        with SnapshotReader(self.store.open((end_offset, epoch))) as reader:
+            self.applier.restore(reader, end_offset, epoch)
+        self.schedule.begun(self.now_ms)
+        self._listener.restored(end_offset, epoch)
+
+    def _led(self, found: Leadership) -> None:
+        queue = self.queue
+        self.is_leader = found.is_local
+        self.accepts = found.is_local and self._refuse is None
+        self._claim = found if found.is_local else None
+        ended, self.leading_epoch = self.leading_epoch, None
+        queue.fail_groups(self._unknown, found.epoch if found.is_local else None)
+        self.decisions.fail_appended(self._unknown)
+        if not found.is_local:
+            queue.fail_pending(self.not_leader)
+            self.decisions.fail_pending(self.not_leader)
+        if ended is not None:
+            self._listener.leading_ended(ended)
+        self._listener.leader_changed(found)
+
+    # --- snapshots ----------------------------------------------------------------------------------------------------
+
+    def snapshot_is_due(self, now_ms: int) -> bool:
+        """Whether to write one."""
+        return self.schedule.is_due(now_ms)
+
+    def gather_snapshot(self, now_ms: int) -> SnapshotContents | None:
+        """What a snapshot of the state machine as it is must hold; None if nothing is applied yet, or it is there.
+
+        Once it is written, hand ``snapshot_written(contents)`` in.
+        """
+        applier = self.applier
+        self.schedule.begun(now_ms)
+        if applier.offset == 0 or (applier.offset, applier.epoch) in self.store:
+            return None
+        version, voters = self.replica.voters_at(applier.offset)
+        values, sessions = applier.collect()
+        return SnapshotContents(
+            applier.offset, applier.epoch, now_ms, applier.timestamp_ms, version, voters, values, sessions
+        )
+
+    def snapshot_written(self, now_ms: int, contents: SnapshotContents) -> None:
+        """A snapshot is complete and durable."""
+        self.handle(now_ms, SnapshotWritten(contents.end_offset, contents.epoch))
+
+    def clean(self, now_ms: int) -> int:
+        """Delete what newer snapshots made superfluous; not while a flush runs. Returns how many snapshots went.
+
+        Raises:
+            StorageError: the disk failed.
+        """
+        if self._probe is not None:
+            self._probe.cleaning(now_ms)
+        return self._cleaner.clean(now_ms)
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    def refuse(self, make_error: Callable[[], KraftError]) -> None:
+        """Take no more proposals and decisions; whoever brings one gets this error."""
+        self._refuse = make_error
+        self.accepts = False
+
+    def end(self, make_error: Callable[[], KraftError]) -> None:
+        """Stop for good, and tell whoever waits."""
+        self.stop()
+        self.refuse(make_error)
+        self.queue.end(make_error)
+        self.decisions.end(make_error)
+        for proposal in list(self.applier.expected.values()):
+            proposal.fail(make_error())
+
+    def refusal(self) -> KraftError:
+        """Why proposals are not taken now."""
+        return self.not_leader() if self._refuse is None else self._refuse()
+
+    def not_leader(self, reason: str = "") -> NotLeaderError:
+        """Why only another replica can do it."""
+        if self.is_leader:
+            return NotLeaderError(None, None, reason)
+        endpoints = self.replica.leader_endpoints
+        return NotLeaderError(self.replica.leader_id, str(endpoints[0]) if endpoints else None, reason)
+
+    def _unknown(self) -> OutcomeUnknownError:
+        return OutcomeUnknownError(
+            f"node {self.replica.node_id} lost leadership before the record was known to be committed: it may be or "
+            "not; append with a client id and sequence to retry safely"
+        )
+
+    # --- checks -------------------------------------------------------------------------------------------------------
+
+    def check_invariants(self) -> None:
+        """Look for contradictions; call it between two calls of ``handle``.
+
+        Raises:
+            InvariantError: there is one, a bug.
+        """
+        super().check_invariants()
+        applied, end = self.applier.offset, self.log.log_end_offset
+        if not applied <= self.high_watermark <= end:
+            raise InvariantError(
+                f"applied {applied}, high watermark {self.high_watermark}, log end {end}: not in order"
+            )
+        known = self.replica.high_watermark
+        if known is not None and known != self.high_watermark:
+            raise InvariantError(f"the high watermark is {known} to the replica, {self.high_watermark} here")
+        leads = self.replica.role is Role.LEADER
+        if self.is_leader != leads or (self.accepts and not leads):
+            raise InvariantError(f"is_leader={self.is_leader}, accepts={self.accepts}, role {self.replica.role.value}")
+        if self.leading_epoch is not None and self.leading_epoch != self.replica.epoch:
+            raise InvariantError(f"it leads epoch {self.replica.epoch}, decisions are taken for {self.leading_epoch}")
+        if (self.queue.groups or self.decisions.appended) and not leads:
+            raise InvariantError("callers wait for records of an epoch that this replica does not lead any more")
+        self.queue.check_invariants(applied, end)
+        self.decisions.check_invariants(applied, end)
+
+
+def size_of(values: Sequence[Any]) -> int:
+    """What values take in a batch, at most."""
+    return sum(map(len, values)) + RECORD_OVERHEAD * len(values)

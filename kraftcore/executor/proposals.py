@@ -1,0 +1,352 @@
+"""From ``append`` to its result: proposals that wait, the batch they become, and who is told.
+
+Rules of this file:
+
+* A proposal is *pending* (nothing appended), then part of a *group* (one batch), which is *proposed* until the log has
+  it or refused it, then done. Each ends exactly once: with its offset and results, or with an error that says whether
+  it may be in the log. The node's end ends all of them, wherever they are.
+* Everything pending becomes one batch, except that a client's numbered proposal has a batch of its own (``sessions``).
+* A group is settled when its own batch is applied: same offset, same leader epoch. A leader that loses its epoch does
+  not wait to learn what became of its groups; it says that it does not know.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from kraftcore.core.batch import build_batch
+from kraftcore.errors import InvariantError, KraftError, LocalError, OutcomeUnknownError
+
+RECORD_OVERHEAD = 24  # at most, around a value in a batch
+BATCH_OVERHEAD = 61
+_appended = tuple.__new__  # as Appended(...), at a third of its cost
+GROUP_BYTES = 256 * 1024  # proposals are gathered up to this: followers work on one batch while the next is built
+
+
+class Appended(NamedTuple):
+    """Where one record went, and what the state machine here returned for it (None without results)."""
+
+    offset: int
+    result: Any
+
+
+class AppendedMany(NamedTuple):
+    """Where consecutive records went: the first's offset, and a result per record (or None)."""
+
+    offset: int
+    results: Sequence[Any] | None
+
+
+class Proposal:
+    """Records that go into the log together, and how that ended.
+
+    Attributes:
+        values: one value, or with ``many`` a sequence of them.
+        size: what they take in a batch, at most.
+        many: whether the result is `AppendedMany`.
+        producer_id: the client's number, or -1; see ``sessions``.
+        producer_epoch: the client's epoch.
+        sequence: of the first record, or -1.
+        done: whether it ended, well or not.
+        waiter: who is woken at the end: a function that takes the proposal. Subclasses that know tasks say otherwise.
+    """
+
+    __slots__ = (
+        "_callbacks",
+        "_error",
+        "_value",
+        "done",
+        "many",
+        "producer_epoch",
+        "producer_id",
+        "sequence",
+        "size",
+        "values",
+        "waiter",
+    )
+
+    def __init__(
+        self, values: Any, size: int, many: bool, producer_id: int = -1, sequence: int = -1, producer_epoch: int = 0
+    ) -> None:
+        self.values = values
+        self.size = size
+        self.many = many
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.sequence = sequence
+        self.done = False
+        self.waiter: Any = None
+        self._error: BaseException | None = None
+        self._callbacks: list[Callable[[Proposal], None]] | None = None
+
+    def result(self) -> Any:
+        """`Appended` or `AppendedMany`.
+
+        Raises:
+            LocalError: it has not ended.
+            KraftError: what went wrong; see ``Node.append``.
+        """
+        if not self.done:
+            raise LocalError("the proposal has not ended: wait for it")
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+    def add_done_callback(self, callback: Callable[[Proposal], None]) -> None:
+        """Call ``callback(self)`` in the executor's own work once it ended; at once if it has.
+
+        What it raises then goes to ``callback_raised``.
+        """
+        if self.done:
+            callback(self)
+        elif self._callbacks is None:
+            self._callbacks = [callback]
+        else:
+            self._callbacks.append(callback)
+
+    @staticmethod
+    def wake(waiter: Any, proposal: Proposal) -> None:
+        """Wake whoever waits; subclasses replace it."""
+        waiter(proposal)
+
+    @staticmethod
+    def callback_raised(error: Exception) -> None:
+        """A callback raised. Subclasses may say so elsewhere, so that others learn how theirs ended."""
+        raise error
+
+    def succeed(self, value: Any) -> None:
+        """It is committed and applied."""
+        if not self.done:
+            self._value = value
+            self._end()
+
+    def fail(self, error: BaseException) -> None:
+        """It is not, or nobody knows."""
+        if not self.done:
+            self._error = error
+            self._end()
+
+    def _end(self) -> None:
+        self.done = True
+        waiter = self.waiter
+        if waiter is not None:
+            self.waiter = None
+            self.wake(waiter, self)
+        if self._callbacks is not None:
+            callbacks, self._callbacks = self._callbacks, None
+            for callback in callbacks:
+                try:
+                    callback(self)
+                except Exception as error:
+                    self.callback_raised(error)
+
+
+def empty_record() -> LocalError:
+    """Why a proposal without a record, or with an empty one, is refused."""
+    return LocalError("a record may not be empty, nor may there be none: Kafka's readers refuse that")
+
+
+class Group:
+    """The proposals of one batch."""
+
+    __slots__ = ("appended_at", "count", "epoch", "offset", "proposals", "size")
+
+    def __init__(self, proposals: list[Proposal], size: int) -> None:
+        self.proposals = proposals
+        self.size = size
+        self.appended_at = 0.0  # for whoever measures
+        self.offset = -1
+        self.epoch = -1
+        self.count = 0
+
+    def build(self, now_ms: int) -> bytearray:
+        """Their batch."""
+        first = self.proposals[0]
+        if len(self.proposals) == 1:
+            values = first.values if first.many else (first.values,)
+            self.count = len(values)
+            return build_batch(
+                values,
+                timestamp_ms=now_ms,
+                producer_id=first.producer_id,
+                producer_epoch=-1 if first.producer_id < 0 else first.producer_epoch,
+                base_sequence=first.sequence,
+            )
+        gathered: list[Any] = []
+        for proposal in self.proposals:
+            if proposal.many:
+                gathered.extend(proposal.values)
+            else:
+                gathered.append(proposal.values)
+        self.count = len(gathered)
+        return build_batch(gathered, timestamp_ms=now_ms)
+
+    def succeed(self, results: Sequence[Any] | None, offset: int) -> None:
+        """The batch was applied; ``offset`` is where its records first went (not here, for a retry)."""
+        at = 0
+        for proposal in self.proposals:
+            if proposal.many:
+                count = len(proposal.values)
+                found = None if results is None else results[at : at + count]
+                proposal.succeed(AppendedMany(offset + at, found))
+                at += count
+            else:
+                proposal.succeed(_appended(Appended, (offset + at, None if results is None else results[at])))
+                at += 1
+
+    def fail(self, make_error: Callable[[], KraftError]) -> None:
+        """None of them is known to be committed. Each gets its own error, with its own traceback."""
+        for proposal in self.proposals:
+            proposal.fail(make_error())
+
+
+class ProposalQueue:
+    """What waits to be appended, and what waits to be committed.
+
+    Args:
+        max_batch_bytes: no batch is larger; a proposal that cannot fit is refused.
+        max_bytes_in_flight: bound of everything pending and uncommitted.
+    """
+
+    def __init__(self, max_batch_bytes: int, max_bytes_in_flight: int) -> None:
+        self._max_batch_bytes = max_batch_bytes
+        self.max_bytes_in_flight = max_bytes_in_flight
+        self.on_room: Callable[[], object] | None = None  # called, once, when it is not full any more
+        self.pending: deque[Proposal] = deque()
+        self._proposed: set[Group] = set()  # given to the consensus, which has not said yet what became of them
+        self.groups: deque[Group] = deque()  # in the log
+        self.bytes_in_flight = 0
+        self.pending_bytes = 0
+        self.last_settled = 0  # proposals that ended together; what comes back at once was probably waiting for them
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nobody may add to it now."""
+        return self.bytes_in_flight >= self.max_bytes_in_flight
+
+    def add(self, proposal: Proposal) -> None:
+        """Take a proposal in.
+
+        Raises:
+            LocalError: its records do not fit a batch.
+        """
+        if proposal.size + BATCH_OVERHEAD > self._max_batch_bytes:
+            raise LocalError(
+                f"{proposal.size} bytes do not fit a batch of at most {self._max_batch_bytes}: append less at once"
+            )
+        self.bytes_in_flight += proposal.size
+        self.pending_bytes += proposal.size
+        self.pending.append(proposal)
+
+    def next_group(self) -> Group | None:
+        """What goes into the next batch; None if nothing is pending."""
+        pending = self.pending
+        if not pending:
+            return None
+        first = pending.popleft()
+        chosen = [first]
+        size = first.size
+        if first.producer_id < 0:
+            limit = min(self._max_batch_bytes, GROUP_BYTES) - BATCH_OVERHEAD
+            while pending and pending[0].producer_id < 0 and size + pending[0].size <= limit:
+                size += pending[0].size
+                chosen.append(pending.popleft())
+        self.pending_bytes -= size
+        group = Group(chosen, size)
+        self._proposed.add(group)
+        return group
+
+    def appended(self, group: Group, offset: int, epoch: int) -> None:
+        """The group's batch is in the log, at this offset."""
+        self._proposed.discard(group)
+        group.offset = offset
+        group.epoch = epoch
+        self.groups.append(group)
+
+    def refused(self, group: Group, make_error: Callable[[], KraftError]) -> None:
+        """The group's batch was not appended."""
+        self._proposed.discard(group)
+        self.release(group)
+        group.fail(make_error)
+
+    def settle(self, offset: int, epoch: int) -> Group | None:
+        """The batch at ``offset`` is being applied: the group it belongs to, if it was appended here."""
+        groups = self.groups
+        while groups and groups[0].offset < offset:
+            self.release(groups[0])
+            groups.popleft().fail(lambda: OutcomeUnknownError("the log went on without the batch's own application"))
+        if not groups or groups[0].offset != offset:
+            return None
+        group = groups.popleft()
+        if group.epoch != epoch:
+            self.release(group)
+            group.fail(lambda: OutcomeUnknownError(f"another leader's records stand at offset {offset}"))
+            return None
+        self.last_settled = len(group.proposals)
+        return group
+
+    def release(self, group: Group) -> None:
+        """The group ended: there is room for others."""
+        self.forget(group.size)
+
+    def forget(self, size: int) -> None:
+        """So many bytes ended."""
+        self.bytes_in_flight -= size
+        if self.on_room is not None and not self.is_full:
+            on_room, self.on_room = self.on_room, None
+            on_room()
+
+    def fail_pending(self, make_error: Callable[[], KraftError]) -> None:
+        """Nothing of what is pending was appended, and nothing will be."""
+        pending, self.pending = self.pending, deque()
+        self.pending_bytes = 0
+        for proposal in pending:
+            self.forget(proposal.size)
+            proposal.fail(make_error())
+
+    def fail_groups(self, make_error: Callable[[], KraftError], before_epoch: int | None = None) -> None:
+        """What was appended (in epochs below ``before_epoch``) has an unknown outcome."""
+        kept: deque[Group] = deque()
+        failed: list[Group] = []
+        for group in self.groups:
+            (kept if before_epoch is not None and group.epoch >= before_epoch else failed).append(group)
+        self.groups = kept
+        for group in failed:
+            self.release(group)
+            group.fail(make_error)
+
+    def end(self, make_error: Callable[[], KraftError]) -> None:
+        """The node ended, and with it everything that waits here, for room too."""
+        self.fail_pending(make_error)
+        for group in list(self._proposed):
+            self.refused(group, make_error)
+        self.fail_groups(make_error)
+
+    def check_invariants(self, applied: int, end: int) -> None:
+        """Look for contradictions.
+
+        Args:
+            applied: everything below this offset is applied.
+            end: where the log ends.
+
+        Raises:
+            InvariantError: there is one, a bug.
+        """
+        pending = sum(proposal.size for proposal in self.pending)
+        waiting = sum(group.size for group in (*self.groups, *self._proposed))
+        if (self.pending_bytes, self.bytes_in_flight) != (pending, pending + waiting):
+            raise InvariantError(
+                f"{self.pending_bytes} bytes pending, {self.bytes_in_flight} in flight: they are {pending} and "
+                f"{pending + waiting}"
+            )
+        at = applied
+        for group in self.groups:
+            if group.offset < at:
+                raise InvariantError(f"a batch at {group.offset} is waited for, {at} is where the next one may be")
+            at = group.offset + group.count
+        if at > end and self.groups:
+            raise InvariantError(f"a batch that ends at {at} is waited for, the log ends at {end}")
+        if any(proposal.done for proposal in self.pending):
+            raise InvariantError("a proposal that ended is pending")

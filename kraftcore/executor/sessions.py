@@ -1,0 +1,231 @@
+"""Which retried proposals were applied already.
+
+A client that may retry names itself (client id) and numbers its proposals (sequence). Both travel in the header of
+the proposal's own batch, in the fields that Kafka has for idempotent producers, so every replica sees them in the log.
+
+Rules of this file, which every replica follows when it applies such a batch, so that all decide the same:
+
+* The records are numbered one by one. A batch that begins where the client's last one ended is new, and is applied; so
+  is any batch of a client that is not known, and one that begins with 0 in a later epoch of the client.
+* The client's last batch again, the same numbers and the same records, is a retry: it is not applied, and is answered
+  as it was the first time.
+* Everything else is refused and not applied: numbers used before, numbers left out, an earlier epoch.
+
+The table is part of every snapshot. A client unheard of for the expiry time, by the log's own timestamps, is
+forgotten; the same records make every replica forget the same clients.
+
+A client has one proposal in flight at a time. Source: the sessions of Raft's dissertation, 6.3; the errors of KIP-98; a
+producer's epochs as in KIP-360. Unlike Kafka, of a client's earlier batches only the last one is known as a retry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+from kraftcore.core.batch import RecordBatch, build_batch
+from kraftcore.errors import LocalError, SequenceError
+from kraftcore.protocol.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+SEQUENCE_MAX = 2**31 - 1
+_ID_MASK = 2**63 - 1
+_HEADER_BYTES = 61  # of a batch; its records follow
+_DIGEST_BYTES = 8
+
+
+@dataclass(slots=True)
+class Session:
+    """What is remembered of a client.
+
+    Attributes:
+        epoch: of its last proposal.
+        sequence: of its last record.
+        digest: of its last proposal's records; empty if it came in a snapshot without.
+        offset: where its last proposal was first appended.
+        timestamp_ms: the log's time then.
+        results: what the state machine returned for it, while this process lives.
+    """
+
+    epoch: int
+    sequence: int
+    digest: bytes
+    offset: int
+    timestamp_ms: int
+    results: Sequence[Any] | None = None
+
+
+class Sessions:
+    """The clients that numbered their proposals.
+
+    Args:
+        expiry_ms: how long a silent client is remembered, > 0; the same on every replica.
+    """
+
+    def __init__(self, expiry_ms: int) -> None:
+        self._expiry_ms = expiry_ms
+        self._by_client: dict[int, Session] = {}
+        self.now_ms = 0  # the largest timestamp applied
+
+    def __len__(self) -> int:
+        return len(self._by_client)
+
+    def find(self, producer_id: int) -> Session | None:
+        """What is known of a client, unless it is forgotten."""
+        session = self._by_client.get(producer_id)
+        if session is not None and self.now_ms - session.timestamp_ms > self._expiry_ms:
+            return None
+        return session
+
+    def pass_time(self, timestamp_ms: int) -> None:
+        """The log's time goes on; it never falls."""
+        if timestamp_ms > self.now_ms:
+            self.now_ms = timestamp_ms
+
+    def admit(self, producer_id: int, epoch: int, first: int, last: int, digest: bytes) -> Session | None:
+        """Decide on a client's proposal after everything that is applied.
+
+        Args:
+            producer_id: the client's number.
+            epoch: its epoch.
+            first: the sequence of the proposal's first record.
+            last: of the last one.
+            digest: of its records, see `digest_of`.
+
+        Returns:
+            None: apply it. Else it is a retry, and this is what was applied.
+
+        Raises:
+            SequenceError: do not apply it.
+        """
+        session = self.find(producer_id)
+        if session is None:
+            return None
+        if _is_used(session, epoch, first):
+            return _retried(session, producer_id, epoch, first, last, digest)
+        wanted = session.sequence + 1 if epoch == session.epoch else 0
+        if first != wanted:
+            text = f"left out are {wanted} to {first - 1}: begin with {wanted}"
+            raise _refusal(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, session, producer_id, epoch, first, text)
+        return None
+
+    def seen(self, producer_id: int, epoch: int, first: int, values: Sequence[bytes]) -> Session | None:
+        """Look whether a proposal has been applied, before it is appended; numbers left out are `admit`'s matter, for
+        what the client proposed before may be on its way.
+
+        Returns:
+            What was applied, if it is a retry; None if it is new, as far as is known here.
+
+        Raises:
+            SequenceError: its numbers were used for something else.
+        """
+        session = self.find(producer_id)
+        if session is None or not _is_used(session, epoch, first):
+            return None
+        return _retried(session, producer_id, epoch, first, first + len(values) - 1, digest_of_values(values))
+
+    def applied(self, batch: RecordBatch, digest: bytes, results: Sequence[Any] | None) -> None:
+        """Remember a client's batch."""
+        self._by_client[batch.producer_id] = Session(
+            batch.producer_epoch, batch.last_sequence, digest, batch.base_offset, self.now_ms, results
+        )
+
+    def entries(self) -> Iterator[tuple[int, Session]]:
+        """Every client to remember, for a snapshot; forgets the silent ones."""
+        for producer_id in sorted(self._by_client):
+            session = self.find(producer_id)
+            if session is None:
+                del self._by_client[producer_id]
+            else:
+                yield producer_id, session
+
+    def restore(self, entries: Iterator[tuple[int, Session]] | Sequence[tuple[int, Session]], now_ms: int) -> None:
+        """Forget everything, and take over a snapshot's."""
+        self._by_client = dict(entries)
+        self.now_ms = now_ms
+
+
+def digest_of(batch: Buffer) -> bytes:
+    """Stands for a batch's records; where and when they are appended, and by whom, does not change it."""
+    return blake2b(memoryview(batch)[_HEADER_BYTES:], digest_size=_DIGEST_BYTES).digest()
+
+
+def digest_of_values(values: Sequence[bytes]) -> bytes:
+    """As `digest_of`, of the batch that they will be."""
+    return digest_of(build_batch(values, timestamp_ms=0))
+
+
+def _is_used(session: Session, epoch: int, first: int) -> bool:
+    return epoch < session.epoch or (epoch == session.epoch and first <= session.sequence)
+
+
+def _retried(session: Session, producer_id: int, epoch: int, first: int, last: int, digest: bytes) -> Session:
+    if epoch < session.epoch:
+        text = f"it is in epoch {session.epoch} by now: its next one begins with {session.sequence + 1}"
+        raise _refusal(ErrorCode.INVALID_PRODUCER_EPOCH, session, producer_id, epoch, first, text)
+    if last == session.sequence and session.digest in (digest, b""):
+        return session
+    what = "other records had" if last == session.sequence else "the client has gone beyond"
+    text = f"{what} this number; its next one begins with {session.sequence + 1}"
+    raise _refusal(ErrorCode.DUPLICATE_SEQUENCE_NUMBER, session, producer_id, epoch, first, text)
+
+
+def _refusal(code: ErrorCode, session: Session, producer_id: int, epoch: int, first: int, reason: str) -> SequenceError:
+    text = (
+        f"client {producer_id} proposes with sequence {first} in epoch {epoch}; its last proposal ended with sequence "
+        f"{session.sequence} in epoch {session.epoch}, at offset {session.offset}; {reason}. Nothing was applied"
+    )
+    return SequenceError(code.name, text, session.sequence + 1 if epoch <= session.epoch else 0)
+
+
+def session_batch_value(session: Session) -> bytes:
+    """The one record of a session's batch in a snapshot: where its last proposal was appended, and its digest."""
+    return session.offset.to_bytes(8) + session.digest
+
+
+def session_of_batch(batch: RecordBatch) -> tuple[int, Session]:
+    """A session from its batch in a snapshot."""
+    value = batch.values()[0] or b""
+    offset, digest = int.from_bytes(value[:8]), value[8:]
+    session = Session(batch.producer_epoch, batch.last_sequence, digest, offset, batch.max_timestamp_ms)
+    return batch.producer_id, session
+
+
+def producer_id_of(client_id: str | int) -> int:
+    """The 63-bit number that stands for a client in the log.
+
+    Args:
+        client_id: a number in 0 to 2**63 - 1 stands for itself; a name for its BLAKE2b hash.
+
+    Raises:
+        LocalError: out of range.
+    """
+    if isinstance(client_id, str):
+        return int.from_bytes(blake2b(client_id.encode(), digest_size=8).digest()) & _ID_MASK
+    if not 0 <= client_id <= _ID_MASK:
+        raise LocalError(f"client id {client_id} is not in 0 to 2**63 - 1")
+    return client_id
+
+
+def numbering(client_id: str | int | None, sequence: int | None, count: int) -> tuple[int, int] | None:
+    """A client's number in the log, and the first of its proposal's sequence numbers; None if it gave neither.
+
+    Args:
+        client_id: see `producer_id_of`.
+        sequence: of the first record.
+        count: how many records there are.
+
+    Raises:
+        LocalError: only one of the two was given, or one is out of range.
+    """
+    if (client_id is None) != (sequence is None):
+        raise LocalError("client_id and sequence come together: give both, or neither")
+    if client_id is None or sequence is None:
+        return None
+    if not 0 <= sequence <= SEQUENCE_MAX - count:
+        raise LocalError(f"sequence {sequence} is not in 0 to {SEQUENCE_MAX - count}: take another client id")
+    return producer_id_of(client_id), sequence

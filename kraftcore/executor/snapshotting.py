@@ -1,0 +1,68 @@
+"""What goes into a snapshot of the state machine: gathered at once, written by anyone, anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from kraftcore.executor.sessions import Session, session_batch_value
+from kraftcore.raft.quorum import VoterSet
+from kraftcore.raft.records import voter_entries
+from kraftcore.storage.snapshot_batches import SnapshotWriter
+from kraftcore.storage.snapshots import SnapshotId, SnapshotStore
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotContents:
+    """A snapshot that is to be written; it holds everything below ``end_offset``.
+
+    Attributes:
+        end_offset: one after the last record in it.
+        epoch: of that record.
+        now_ms: when it was gathered.
+        last_timestamp_ms: the largest timestamp of the batch applied last.
+        version: kraft.version in force below ``end_offset``.
+        voters: likewise.
+        values: the state machine's records; to be gone through once.
+        sessions: of the clients that number their proposals.
+    """
+
+    end_offset: int
+    epoch: int
+    now_ms: int
+    last_timestamp_ms: int
+    version: int
+    voters: VoterSet
+    values: Iterable[bytes]
+    sessions: list[tuple[int, Session]]
+
+    def begin(self, store: SnapshotStore) -> SnapshotWriter:
+        """Open its file: a context manager; it becomes a snapshot when it is frozen, and vanishes otherwise.
+
+        Raises:
+            StorageError: the disk failed.
+        """
+        return SnapshotWriter(
+            store.create(SnapshotId(self.end_offset, self.epoch)),
+            now_ms=self.now_ms,
+            last_contained_log_timestamp_ms=self.last_timestamp_ms,
+            kraft_version=self.version,
+            voters=voter_entries(self.voters) if self.version else None,
+        )
+
+    def fill(self, writer: SnapshotWriter) -> None:
+        """Write everything but the end; may run in any thread."""
+        writer.append(self.values, self.now_ms)
+        for producer_id, session in self.sessions:
+            value = session_batch_value(session)
+            writer.append_numbered(value, session.timestamp_ms, producer_id, session.sequence, session.epoch)
+
+    def write(self, store: SnapshotStore) -> None:
+        """Write it whole, unless it is there.
+
+        Raises:
+            StorageError: the disk failed; there is no snapshot.
+        """
+        with self.begin(store) as writer:
+            self.fill(writer)
+            writer.freeze(self.now_ms)

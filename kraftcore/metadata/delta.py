@@ -1,0 +1,55 @@
+"""What changed in the image between two offsets, for those who follow it: brokers, observers, publishers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kraftcore.core.uuid import Uuid
+from kraftcore.metadata.acls import Acl
+from kraftcore.metadata.changes import Change, PartitionKey
+from kraftcore.metadata.cluster import Broker, Controller
+from kraftcore.metadata.configs import ConfigResource
+from kraftcore.metadata.partition import Partition
+from kraftcore.metadata.quotas import QuotaEntity
+from kraftcore.metadata.scram import ScramCredential, ScramUser
+from kraftcore.metadata.tokens import DelegationToken
+from kraftcore.metadata.topics import Topic
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """Changes by part and key; what is as it was is not in it, however often it changed.
+
+    A topic that goes takes its partitions and its configuration along: they are in here, too.
+
+    Attributes:
+        features: levels by name.
+        brokers: registrations by id.
+        controllers: registrations by id.
+        topics: by id.
+        partitions: by topic id and partition id.
+        configs: all that is set on a resource, by resource.
+        quotas: all quotas of an entity, by entity.
+        acls: by id.
+        scram: credentials by user and mechanism.
+        tokens: by id.
+        next_producer_id: if it changed.
+    """
+
+    features: Mapping[str, Change[int]]
+    brokers: Mapping[int, Change[Broker]]
+    controllers: Mapping[int, Change[Controller]]
+    topics: Mapping[Uuid, Change[Topic]]
+    partitions: Mapping[PartitionKey, Change[Partition]]
+    configs: Mapping[ConfigResource, Change[Mapping[str, str]]]
+    quotas: Mapping[QuotaEntity, Change[Mapping[str, float]]]
+    acls: Mapping[Uuid, Change[Acl]]
+    scram: Mapping[ScramUser, Change[ScramCredential]]
+    tokens: Mapping[str, Change[DelegationToken]]
+    next_producer_id: Change[int] | None
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing changed."""
+        return not any(getattr(self, name) for name in self.__slots__)

@@ -1,0 +1,16 @@
+from typing import final
+
+from kraftcore.metadata.vectors import Vectors
+
+@final
+class RowNumbers: ...
+
+@final
+class Rows:
+    def __new__(cls) -> Rows: ...
+    @property
+    def brokers(self) -> Vectors: ...
+    @property
+    def directories(self) -> Vectors: ...
+    @property
+    def memory_bytes(self) -> int: ...

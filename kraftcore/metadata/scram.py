@@ -1,0 +1,87 @@
+"""SCRAM credentials of the image (KIP-554, KIP-900)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from kraftcore.errors import MetadataRecordError
+from kraftcore.metadata.journal import Part
+from kraftcore.protocol.records.remove_user_scram_credential_record import RemoveUserScramCredentialRecord
+from kraftcore.protocol.records.user_scram_credential_record import UserScramCredentialRecord
+
+
+class ScramUser(NamedTuple):
+    """Whose credential it is, and for what.
+
+    Attributes:
+        name: the user.
+        mechanism: 1 SCRAM-SHA-256, 2 SCRAM-SHA-512.
+    """
+
+    name: str
+    mechanism: int
+
+
+@dataclass(frozen=True, slots=True)
+class ScramCredential:
+    """What is kept of a password (RFC 5802, section 3); not shown when printed.
+
+    Attributes:
+        salt: drawn for this credential.
+        stored_key: what a client's proof is held against.
+        server_key: what the server proves itself with.
+        iterations: how often the password was hashed.
+    """
+
+    salt: bytes = field(repr=False)
+    stored_key: bytes = field(repr=False)
+    server_key: bytes = field(repr=False)
+    iterations: int
+
+
+_MECHANISMS = (1, 2)
+
+
+class Scram(Part[ScramUser, ScramCredential]):
+    """Credentials by user and mechanism."""
+
+    __slots__ = ()
+
+    def on_credential(self, record: UserScramCredentialRecord) -> None:
+        """A credential is set.
+
+        Raises:
+            MetadataRecordError: no such mechanism.
+        """
+        if record.mechanism not in _MECHANISMS:
+            raise MetadataRecordError(record, f"{record.mechanism} is no SCRAM mechanism: 1 and 2 are")
+        self.put(
+            ScramUser(record.name, record.mechanism),
+            ScramCredential(record.salt, record.stored_key, record.server_key, record.iterations),
+        )
+
+    def on_remove(self, record: RemoveUserScramCredentialRecord) -> None:
+        """A credential goes.
+
+        Raises:
+            MetadataRecordError: the user has none for this mechanism.
+        """
+        user = ScramUser(record.name, record.mechanism)
+        if user not in self._items:
+            raise MetadataRecordError(record, f"user {user.name} has no credential for mechanism {user.mechanism}")
+        self.drop(user)
+
+
+def scram_records(credentials: dict[ScramUser, ScramCredential]) -> Iterator[UserScramCredentialRecord]:
+    """For a snapshot, mechanism by mechanism."""
+    for user, credential in sorted(credentials.items(), key=lambda item: item[0].mechanism):
+        yield UserScramCredentialRecord(
+            name=user.name,
+            mechanism=user.mechanism,
+            salt=credential.salt,
+            stored_key=credential.stored_key,
+            server_key=credential.server_key,
+            iterations=credential.iterations,
+        )

@@ -1,0 +1,9 @@
+from typing import final
+
+@final
+class Vectors:
+    def __new__(cls, unit: int) -> Vectors: ...
+    @property
+    def live(self) -> int: ...
+    @property
+    def memory_bytes(self) -> int: ...

@@ -1,0 +1,228 @@
+"""What a node checks in its directory before it takes part: damage is named, with its way out, or is harmless.
+
+A voter that forgot what it acknowledged, or whom it voted for, is a danger to records that others rely on. So whatever
+shows that something durable is gone stops the start with an error; docs/damage.md has each case. What is held twice,
+or is no business of the quorum, is mended here, and told in the log.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable, Iterator
+
+from kraftcore.config import NodeConfig
+from kraftcore.core.batch import RecordBatch
+from kraftcore.core.disk.files import Files
+from kraftcore.core.log import Log
+from kraftcore.core.log.listing import LISTING_NAME
+from kraftcore.core.uuid import Uuid
+from kraftcore.errors import CorruptDataError
+from kraftcore.protocol.election_state import ElectionState
+from kraftcore.raft.quorum import VoterSet
+from kraftcore.raft.records import control_batches, first_batch, voter_changes
+from kraftcore.storage.log_mark import read_log_mark
+from kraftcore.storage.meta_properties import META_PROPERTIES, NodeFolders
+from kraftcore.storage.quorum_state import QuorumStateFile
+from kraftcore.storage.snapshot_batches import verify_snapshot
+from kraftcore.storage.snapshots import SUFFIX, SnapshotId, SnapshotStore
+
+DAMAGED_SUFFIX = ".damaged"
+PAGE = "docs/damage.md"
+_logger = logging.getLogger("kraftcore.node")
+_LOG_SUFFIX = ".log"
+_ALONE = "replace this node as after a lost disk; if there is no quorum without it, restore a backup"
+_REPLACE = f"{_ALONE} ({PAGE})"
+_REPAIR = f"{_ALONE}, or see what mending would lose: kraftcore storage repair ({PAGE})"
+
+
+def check_meta_properties(files: Files, directory: str, folder: str, found: NodeFolders) -> None:
+    """A directory with a log must say whose it is.
+
+    Args:
+        files: where they are.
+        directory: the node's.
+        folder: of its log.
+        found: the ``meta.properties`` of all directories of the node.
+
+    Raises:
+        CorruptDataError: the file is missing, damaged or incomplete.
+        StorageError: it cannot be read.
+    """
+    path = os.path.join(directory, META_PROPERTIES)
+    properties = found.properties.get(directory)
+    if properties is not None and properties.cluster_id is not None and properties.node_id is not None:
+        return
+    has_log = holds_log(files, folder)
+    way = (
+        f"put it back from a backup, or have it written from the log: kraftcore storage repair --cluster-id ID ({PAGE})"
+    )
+    if properties is not None:
+        reason = "names no cluster.id or no node id"
+    elif directory in found.failed:
+        error = found.failed[directory]
+        if not isinstance(error, CorruptDataError):
+            raise error
+        reason = error.reason
+    elif has_log:
+        reason = "is missing, though this directory holds a log; formatting it again would make another node of it"
+    else:
+        return
+    if not has_log:
+        way = "there is no log here: delete it, then format the directory again (kraftcore storage format)"
+    raise CorruptDataError(f"{reason}: {way}", path=path)
+
+
+def holds_log(files: Files, folder: str) -> bool:
+    """Whether there is a log or a snapshot in a log's folder, whole or not."""
+    return any(name.endswith((_LOG_SUFFIX, SUFFIX)) for name in list_if_there(files, folder))
+
+
+def list_if_there(files: Files, folder: str) -> list[str]:
+    """The names in a folder; none if it is missing."""
+    return files.list_folder(folder) if files.exists(folder) else []
+
+
+def check_log_is_there(files: Files, config: NodeConfig, folder: str, directory_id: Uuid | None) -> bool:
+    """A directory that held a log must hold it still.
+
+    Args:
+        files: where it is.
+        config: of the node.
+        folder: of the log.
+        directory_id: of the directory; None: unknown.
+
+    Returns:
+        Whether it held one at an earlier start of kraftcore. An observer (``can_become_voter`` is False) promised
+        nothing: its log may be missing, and is fetched again; that counts as no.
+
+    Raises:
+        CorruptDataError: the folder or every segment is gone.
+    """
+    if directory_id is None or read_log_mark(files, config.directory) != directory_id:
+        return False
+    names = list_if_there(files, folder)
+    if LISTING_NAME in names or any(name.endswith(_LOG_SUFFIX) for name in names):
+        return True  # the listing knows whether segments are missing
+    if not config.can_become_voter:
+        _logger.warning("node %d: %s holds no log any more; it is fetched again", config.node_id, folder)
+        return False
+    what, way = ("holds no segment of the log any more", _REPAIR) if names else ("is missing", _REPLACE)
+    raise CorruptDataError(f"{what}; this node would forget what it acknowledged and voted: {way}", path=folder)
+
+
+def set_aside_damaged(files: Files, config: NodeConfig, log: Log, store: SnapshotStore) -> SnapshotStore:
+    """Read all snapshots; those that are damaged and hold nothing that is not elsewhere are renamed.
+
+    Args:
+        files: where they are.
+        config: of the node.
+        log: the log beside them.
+        store: the snapshots.
+
+    Returns:
+        The snapshots that are left; ``store`` itself if that is all of them.
+
+    Raises:
+        CorruptDataError: a damaged one holds what nothing else here does.
+    """
+    damaged = {}
+    for snapshot_id in store.ids:
+        try:
+            with store.open(snapshot_id) as raw:
+                verify_snapshot(raw)
+        except CorruptDataError as error:
+            damaged[snapshot_id] = error
+    if not damaged:
+        return store
+    intact = [each for each in store.ids if each not in damaged]
+    for snapshot_id, fault in damaged.items():
+        path = store.path(snapshot_id)
+        if not _is_held_elsewhere(config, log, intact, snapshot_id):
+            raise CorruptDataError(f"{fault.reason}; nothing else here holds these records: {_REPLACE}", path=path)
+        files.rename(path, path + DAMAGED_SUFFIX)
+        _logger.warning(
+            "node %d: %s; renamed to %s%s: other snapshots and the log hold all that was in it",
+            *(config.node_id, fault, os.path.basename(path), DAMAGED_SUFFIX),
+        )
+    files.sync_folder(store.folder)
+    return SnapshotStore(files, store.folder)
+
+
+def _is_held_elsewhere(config: NodeConfig, log: Log, intact: list[SnapshotId], damaged: SnapshotId) -> bool:
+    if any(each.end_offset > damaged.end_offset for each in intact):
+        return True
+    before = max((each.end_offset for each in intact), default=0)
+    if damaged.end_offset > log.log_end_offset or log.log_start_offset > before:
+        return False
+    # If only the log is left, the first voters must be in it, too, unless they are static.
+    return bool(intact or config.voters or any(voters for _, voters in _changes(control_batches(log, 0))))
+
+
+def check_no_gap(log: Log, store: SnapshotStore) -> None:
+    """What a log does not hold any more, a snapshot must.
+
+    Raises:
+        CorruptDataError: there is none, or it ends below the log's start.
+    """
+    latest = store.latest
+    end_offset = 0 if latest is None else latest.end_offset
+    if end_offset < log.log_start_offset:
+        what = f"the newest snapshot ends at {end_offset}" if end_offset else "no snapshot is there"
+        raise CorruptDataError(
+            f"the log starts at offset {log.log_start_offset}, but {what}: the records before are gone: {_REPAIR}",
+            path=log.folder,
+        )
+
+
+def check_quorum_state(
+    config: NodeConfig, log: Log, store: SnapshotStore, file: QuorumStateFile, *, had_log: bool
+) -> None:
+    """A voter must know whom it voted for.
+
+    Args:
+        config: of the node.
+        log: its log.
+        store: its snapshots.
+        file: the ``quorum-state``.
+        had_log: what ``check_log_is_there`` said: kraftcore had this log open before, and so wrote the file.
+
+    Raises:
+        CorruptDataError: the file is damaged; or it is missing, and other voters may count on this one's vote.
+    """
+    try:
+        state = file.read()
+    except CorruptDataError as error:
+        raise CorruptDataError(f"{error.reason}: {_REPAIR}", path=file.path) from None
+    is_empty = log.log_end_offset == 0 and (store.latest is None or store.latest.end_offset == 0)
+    if state is not None or is_empty or not had_log:
+        return
+    if config.can_become_voter and latest_voters(config, log, store).ids - {config.node_id}:
+        raise CorruptDataError(f"is missing: this node may have voted, and would vote again: {_REPAIR}", path=file.path)
+    _logger.warning("node %d: %s is missing; going on from the log's last epoch", config.node_id, file.path)
+
+
+def latest_voters(config: NodeConfig, log: Log, store: SnapshotStore) -> VoterSet:
+    """The voter set in force, from the newest snapshot and the log; the static one if neither names any."""
+    found = [voters for _, voters in _changes(_control(log, store)) if voters is not None]
+    return found[-1] if found else config.voters
+
+
+def state_after(log: Log, store: SnapshotStore) -> ElectionState:
+    """What to go on with when ``quorum-state`` is lost: the epoch after the last one that has records, and no vote."""
+    versions = [version for version, _ in _changes(_control(log, store)) if version is not None]
+    epoch = max(log.last_epoch or 0, store.latest.epoch if store.latest else 0)
+    return ElectionState(epoch + 1, kraft_version=max(versions, default=0))
+
+
+def _control(log: Log, store: SnapshotStore) -> Iterator[RecordBatch]:
+    latest = store.latest
+    if latest is not None:
+        yield first_batch(store, latest)
+    yield from control_batches(log, max(log.log_start_offset, latest.end_offset if latest else 0))
+
+
+def _changes(batches: Iterable[RecordBatch]) -> Iterator[tuple[int | None, VoterSet | None]]:
+    for batch in batches:
+        for _, version, voters in voter_changes(batch):
+            yield version, voters

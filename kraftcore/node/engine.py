@@ -1,0 +1,451 @@
+"""What a node does behind its face: the executor with trio around it, and everything that asks or answers others.
+
+The parts get what they need of it as functions or small protocols, never the engine itself, let alone the node.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from time import perf_counter
+from typing import Any
+
+import trio
+
+from kraftcore import __version__
+from kraftcore.config import NodeConfig
+from kraftcore.errors import KraftError, LocalError, NodeStoppedError, StorageError
+from kraftcore.executor.decisions import Decision
+from kraftcore.executor.executor import Executor, Limits, Listener
+from kraftcore.executor.proposals import Group, Proposal
+from kraftcore.node.administration import Administration
+from kraftcore.node.announcing import Announcer
+from kraftcore.node.busy_poll import BusyPoll
+from kraftcore.node.clock import Clock
+from kraftcore.node.events import (
+    Committed,
+    LeadershipEnded,
+    LeadershipReady,
+    Measured,
+    SnapshotRestored,
+    SnapshotTaken,
+    Stopped,
+)
+from kraftcore.node.forwarding import Forwarder, LeaderSide
+from kraftcore.node.home import Home
+from kraftcore.node.inbox import Inbox
+from kraftcore.node.leaderless import Leaderless
+from kraftcore.node.listeners import Extension, Listeners
+from kraftcore.node.outbox import FORWARDS, OTHERS, Outbox
+from kraftcore.node.pump import Pump
+from kraftcore.node.recorder import Recorder
+from kraftcore.node.registry import Registry
+from kraftcore.node.serving import consensus_handlers
+from kraftcore.node.shell import Shell
+from kraftcore.node.snapshotting import Snapshotting
+from kraftcore.node.status import Status, describe
+from kraftcore.node.waiting import TaskProposal, WaitingRoom
+from kraftcore.node.wishes import Wishes
+from kraftcore.ports.transport import Transport
+from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.schema import Request
+from kraftcore.raft.events import Barrier, Leadership, Shutdown, Tick
+from kraftcore.raft.quorum import Endpoint, VoterSet
+from kraftcore.raft.replica import Replica
+from kraftcore.raft.roles import Role
+from kraftcore.state_machine import StateMachine
+from kraftcore.storage.snapshot_batches import verify_and_close
+
+_logger = logging.getLogger("kraftcore.node")
+_POLL_S = 0.005
+
+
+class Engine(Listener):
+    """See the module text.
+
+    Args:
+        config: of the node.
+        home: its directory, open.
+        endpoints: where its listeners are bound.
+        machine: gets what is committed.
+        transport: carries frames.
+        plugins: who gets events.
+        nursery: for its tasks.
+        end: cancels the block around the node.
+
+    Attributes:
+        executor: decides every order.
+        registry: who answers which request.
+        inbox: takes frames.
+        administration: answers Kafka's tools.
+        error: why it failed, or None.
+        is_closed: whether every call raises `NodeStoppedError`.
+        stopped: set then.
+    """
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        home: Home,
+        endpoints: tuple[Endpoint, ...],
+        machine: StateMachine,
+        transport: Transport,
+        plugins: Sequence[Extension],
+        nursery: trio.Nursery,
+        end: Callable[[], object],
+    ) -> None:
+        self.config = config
+        self.home = home
+        self.endpoints = endpoints
+        self.listeners = Listeners(plugins, self.fail)
+        self.clock = clock = Clock()
+        self.stopped = trio.Event()
+        self.error: BaseException | None = None
+        self.is_closed = False
+        self._is_stopping = False
+        self._nursery = nursery
+        self._end = end
+        self._changed = trio.Event()
+        self._applied = trio.lowlevel.ParkingLot()
+        self._announcer = Announcer(home.key.id, self.listeners, trio.current_time)
+        self.note = self._announcer.note
+        self.outbox = Outbox(transport, f"kraftcore-{home.key.id}", __version__, self.note)
+        self._recorder: Recorder | None = None
+        self._open_executor(machine)
+        self.room = WaitingRoom(self.executor.queue)
+        self.wishes = Wishes(self.shell.feed, self.check_running, self.executor.not_leader, endpoints)
+        self._pump = Pump(self.executor, self.shell.run, config.append_linger_ms)
+        self._busy_poll = BusyPoll(self.executor, config.busy_poll_us)
+        servers = config.bootstrap_servers
+        self._leaderless = Leaderless(home.key, servers, self.outbox, self.executor.replica, self.note)
+        self._polls = self._busy_poll.pays
+        self.snapshotting = Snapshotting(self.executor, self.shell, config.cleaning_config(), clock.now_ms, self)
+        self.forwarder = Forwarder(self, config)
+        self._leaderless = Leaderless(home.key, config.bootstrap_servers, self.outbox, self.executor.replica, self.note)
+        self.administration = Administration(home.key.id, self.describe, self.executor, self.shell.feed)
+        self.registry = Registry()
+        self.inbox = Inbox(
+            self.shell.feed,
+            self.registry,
+            nursery,
+            self.administration.describe_features,
+            self.note,
+            self.fail,
+            clock.now_ms,
+        )
+        leader_side = LeaderSide(self.executor, self.look, config, self.ask_barrier)
+        for handler in (*consensus_handlers(), *self.administration.handlers, *leader_side.handlers):
+            self.registry.register(handler)
+
+    def _open_executor(self, machine: StateMachine) -> None:
+        config, home = self.config, self.home
+        self.shell = Shell(
+            home.log, home.quorum_state, self.outbox, self.clock, config.inline_flush_bytes, self.fail, self.look
+        )
+        raft_config = config.raft_config(home.key, home.cluster_id, config.advertise(self.endpoints))
+        seed = int.from_bytes(os.urandom(16))
+        if config.record_file is not None:
+            self._recorder = Recorder(config.record_file, home.log, home.store)
+            self._recorder.begin(raft_config, seed, config.cleaning_config())
+        replica = Replica(
+            raft_config,
+            home.log,
+            home.store,
+            random.Random(seed),
+            home.quorum_state.read(),
+            verify_snapshot=verify_and_close,
+        )
+        limits = Limits(
+            config.max_batch_bytes,
+            config.max_bytes_in_flight,
+            config.session_expiry_ms,
+            gathers=config.append_linger_ms > 0,
+        )
+        self.executor = Executor(
+            replica,
+            home.log,
+            home.store,
+            machine,
+            self.shell,
+            self,
+            limits,
+            config.cleaning_config(),
+            self.now_ms(),
+            self._recorder,
+        )
+        self.shell.drive(self.executor)
+
+    # --- a life -------------------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Start the tasks, then take part."""
+        start = self._nursery.start_soon
+        start(self._run, self.shell.run_timer)
+        start(self._run, self._pump.run)
+        if self._polls:
+            start(self._run, self._busy_poll.run)
+        start(self._run, self.snapshotting.run)
+        start(self._run, self._leaderless.run)
+        self.shell.feed(Tick())
+
+    async def _run(self, part: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await part()
+        except Exception as error:
+            self.fail(error)
+
+    def stop(self) -> None:
+        """Begin to stop."""
+        self._end()
+
+    def abort(self) -> None:
+        """Stop at once and tell nobody."""
+        self.executor.stop()
+        self._end()
+
+    async def shut_down(self) -> None:
+        """Leave the quorum in good order: hand leadership over if held, make the log durable."""
+        executor = self.executor
+        with trio.move_on_after(self.config.shutdown_timeout_ms / 1000):
+            if self.is_leader and not executor.stopped:
+                heir = self._heir()
+                if heir is not None:
+                    try:
+                        await self.wishes.transfer(heir)
+                    except KraftError as error:
+                        self.note(f"leadership could not be handed to {heir}: {error}")
+            self._refuse_more()
+            self.shell.feed(Shutdown())
+            while self.shell.is_busy or self.snapshotting.is_running:
+                await trio.sleep(_POLL_S)
+        self._refuse_more()
+
+    def _refuse_more(self) -> None:
+        self._is_stopping = True
+        self.executor.refuse(self.stopped_error)
+
+    def _heir(self) -> int | None:
+        replica = self.executor.replica
+        others = [seen for seen in replica.progress if seen.key != self.home.key and seen.log_end_offset is not None]
+        voters = [seen for seen in others if replica.voters.is_voter(seen.key)]
+        best = max(voters, key=lambda seen: seen.log_end_offset or 0, default=None)
+        return None if best is None else best.key.id
+
+    def close(self) -> None:
+        """Answer whoever still waits, and close the log."""
+        self.shell.flusher.close()
+        self._end_calls()
+        self.inbox.close()
+        if self._recorder is not None:
+            self._recorder.close()
+        try:
+            self.home.close()
+        except (LocalError, StorageError) as error:  # a flush that never ends, or a disk that failed
+            self.error = self.error or error
+
+    def fail(self, error: BaseException) -> None:
+        """The node cannot go on; the first reason counts."""
+        if not self.is_closed:
+            self.error = error
+            _logger.critical("node %d stops: %s", self.home.key.id, error)
+            self._end_calls()
+            self._end()
+
+    def _end_calls(self) -> None:
+        """From now on every call raises `NodeStoppedError`, and so does every one that waits, whatever for."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        self.stopped.set()
+        self.executor.end(self.stopped_error)
+        self.wishes.fail(self.stopped_error)
+        self._applied.unpark_all()
+        self._has_changed()
+        self.listeners.tell(Stopped(self.error))
+
+    def stopped_error(self) -> NodeStoppedError:
+        """What whoever still waits is told."""
+        error = NodeStoppedError(f"node {self.home.key.id} stopped: {self.error or 'it was closed'}")
+        error.__cause__ = self.error
+        return error
+
+    def check_running(self) -> None:
+        """Raise `NodeStoppedError` if the node stops or has stopped."""
+        if self.is_closed or self._is_stopping:
+            raise self.stopped_error()
+
+    def check_open(self) -> None:
+        """Raise `NodeStoppedError` if the node has stopped."""
+        if self.is_closed:
+            raise self.stopped_error()
+
+    # --- proposals and decisions --------------------------------------------------------------------------------------
+
+    def submit(self, proposal: Proposal) -> None:
+        """Put a proposal into the next batch, or make it that batch."""
+        if self.executor.add(proposal):
+            self.give()
+
+    def give(self) -> None:
+        """Give the executor the batch or the turn it wants."""
+        executor = self.executor
+        if executor.wants_batch:
+            self.shell.run(executor.propose)
+        elif executor.wants_turn:
+            self._pump.wake()
+
+    async def propose(self, proposal: TaskProposal) -> Any:
+        """Append a proposal, and wait for its end."""
+        if self.executor.queue.is_full:
+            await self.room.wait()
+        self.submit(proposal)
+        return await proposal.wait()
+
+    def decide(self, decision: Decision) -> None:
+        """Make a decision, at once or with those that are to be made soon."""
+        self.executor.decide(decision)
+        self.give()
+
+    def look(self) -> None:
+        """After the executor did something: give it the batch or the turn it wants."""
+        executor = self.executor
+        if executor.wants_batch and not executor.is_busy:
+            self.shell.run(executor.propose)
+        if executor.wants_turn:
+            self._pump.wake()
+        if self._polls and executor.on_its_way is not None:
+            self._busy_poll.wake()
+
+    # --- what the executor tells --------------------------------------------------------------------------------------
+
+    def appending(self, group: Group) -> None:
+        """See `Listener`."""
+        group.appended_at = perf_counter()
+
+    def settled(self, group: Group) -> None:
+        """See `Listener`."""
+        if self.listeners.wants(Measured):
+            self.listeners.tell(Measured(perf_counter() - group.appended_at, group.count))
+
+    def applied(self, offset: int) -> None:
+        """See `Listener`."""
+        if self._applied:
+            self._applied.unpark_all()
+
+    def snapshot_due(self) -> None:
+        """See `Listener`."""
+        self.snapshotting.wake()
+
+    def committed(self, high_watermark: int) -> None:
+        """See `Listener`."""
+        if self.listeners.wants(Committed):
+            self.listeners.tell(Committed(high_watermark))
+
+    def restored(self, end_offset: int, epoch: int) -> None:
+        """See `Listener`."""
+        self.applied(end_offset)
+        self.listeners.tell(SnapshotRestored(end_offset, epoch))
+
+    def leader_changed(self, found: Leadership) -> None:
+        """See `Listener`."""
+        if not found.is_local:
+            self.administration.forget_registered()
+        self._announcer.leader(found.leader_id, found.epoch)
+        self._has_changed()
+
+    def leading(self, epoch: int) -> None:
+        """See `Listener`."""
+        self.listeners.tell(LeadershipReady(epoch))
+
+    def leading_ended(self, epoch: int) -> None:
+        """See `Listener`."""
+        self.listeners.tell(LeadershipEnded(epoch))
+
+    def role_changed(self, role: Role, epoch: int) -> None:
+        """See `Listener`."""
+        self._announcer.role(role, epoch)
+        self._has_changed()
+
+    def voters_changed(self, voters: VoterSet) -> None:
+        """See `Listener`."""
+        self._announcer.voters(voters)
+        self._has_changed()
+
+    def noted(self, text: str) -> None:
+        """See `Listener`."""
+        self.note(text)
+
+    def snapshot_taken(self, end_offset: int, epoch: int) -> None:
+        """A snapshot was written here."""
+        self.listeners.tell(SnapshotTaken(end_offset, epoch))
+
+    def _has_changed(self) -> None:
+        changed, self._changed = self._changed, trio.Event()
+        changed.set()
+
+    # --- asking and waiting -------------------------------------------------------------------------------------------
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether it leads, as far as it knows."""
+        return self.executor.is_leader and not self.is_closed
+
+    @property
+    def leader_endpoint(self) -> Endpoint | None:
+        """Where the leader listens, as far as known: its listener of the name of our first one, if it has that.
+
+        None once the node stopped.
+        """
+        if self.is_closed:
+            return None
+        endpoints = self.executor.replica.leader_endpoints
+        name = self.config.listeners[0].name if self.config.listeners else None
+        return next((each for each in endpoints if each.name == name), endpoints[0] if endpoints else None)
+
+    def now_ms(self) -> int:
+        """The node's time, milliseconds since 1970."""
+        return self.clock.now_ms()
+
+    def describe(self) -> Status:
+        """The node at this moment."""
+        return describe(self.executor, self.home, self.outbox.connections)
+
+    async def local_barrier(self) -> int:
+        """As leader, confirm it and return the offset to apply."""
+        outcome = await self.wishes.ask(lambda done: Barrier(done))
+        return outcome.offset
+
+    def ask_barrier(self, answer: Callable[[ErrorCode, int], None]) -> None:
+        """As ``local_barrier``, for whoever is not a task."""
+        self.shell.feed(Barrier(lambda outcome: answer(outcome.error, outcome.offset)))
+
+    async def wait_applied(self, offset: int) -> None:
+        """Wait until everything below ``offset`` is applied."""
+        self.check_open()
+        while self.executor.applier.offset < offset:
+            await self._applied.park()
+            self.check_open()
+        await trio.lowlevel.checkpoint_if_cancelled()
+
+    async def wait_leader(self) -> int:
+        """Wait until a leader is known; returns its id."""
+        self.check_open()
+        replica = self.executor.replica
+        while (leader_id := replica.leader_id) is None or replica.role is Role.RESIGNED:
+            await self._changed.wait()
+            self.check_open()
+        await trio.lowlevel.checkpoint()
+        return leader_id
+
+    async def ask(self, host: str, port: int, request: Request, timeout_ms: int, lane: int = OTHERS) -> Any:
+        """Send any request to any node; returns the response, or a `Failure`."""
+        self.check_open()
+        return await self.wishes.wait(
+            lambda future: self.outbox.send(host, port, request, timeout_ms, future.succeed, lane=lane)
+        )
+
+    async def ask_leader(self, endpoint: Endpoint, request: Request) -> Any:
+        """Send what is forwarded; returns the response, or a `Failure`."""
+        return await self.ask(endpoint.host, endpoint.port, request, self.config.request_timeout_ms, FORWARDS)

@@ -1,0 +1,93 @@
+"""Says why there is no leader, as far as this node can see: how many of how many others answer it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import trio
+
+from kraftcore.node.outbox import Outbox
+from kraftcore.ports.transport import Address
+from kraftcore.protocol.election_state import ReplicaKey
+from kraftcore.protocol.failure import Failure
+from kraftcore.raft.quorum import VoterSet
+from kraftcore.raft.replica import Replica
+
+FIRST_S, LONGEST_S = 5.0, 60.0  # without a leader for so long: said again after twice as long, and so on up to a minute
+_WORDS = {
+    Failure.REFUSED: "refuses connections",
+    Failure.RESET: "broke the connection",
+    Failure.TIMED_OUT: "does not answer in time",
+    Failure.UNSUPPORTED_VERSION: "speaks no common version",
+    Failure.OTHER: "cannot be reached",
+}
+
+
+class Leaderless:
+    """Looks on while no leader is known.
+
+    Args:
+        key: the node's own.
+        bootstrap_servers: as configured.
+        outbox: knows who answers.
+        replica: knows the leader and the voters.
+        note: gets a line for the operator.
+    """
+
+    def __init__(
+        self,
+        key: ReplicaKey,
+        bootstrap_servers: Iterable[Address],
+        outbox: Outbox,
+        replica: Replica,
+        note: Callable[[str], None],
+    ) -> None:
+        self._key = key
+        self._servers = tuple(bootstrap_servers)
+        self._outbox = outbox
+        self._replica = replica
+        self._note = note
+
+    async def run(self) -> None:
+        """Look on, until cancelled."""
+        since, pause_s = trio.current_time(), FIRST_S
+        while True:
+            await trio.sleep(pause_s)
+            if self._replica.leader_id is not None:
+                since, pause_s = trio.current_time(), FIRST_S
+                continue
+            waited_s = round(trio.current_time() - since)
+            self._note(f"no leader is known, for {waited_s} s by now: {self.describe()}")
+            pause_s = min(pause_s * 2, LONGEST_S)
+
+    def describe(self) -> str:
+        """How many of how many answer, and who does not."""
+        voters = self._replica.voters
+        if voters.is_voter(self._key):
+            text = self._answers("voters", _voters_but(voters, self._key), 1)
+            return f"{text}; {voters.majority} are needed"
+        if self._servers:
+            return self._answers("bootstrap servers", {str(at): [(at.host, at.port)] for at in self._servers})
+        return self._answers("voters", _voters_but(voters, self._key))
+
+    def _answers(self, who: str, places: dict[str, list[tuple[str, int]]], itself: int = 0) -> str:
+        silent = {name: at for name, at in places.items() if not any(self._outbox.last(*each) is True for each in at)}
+        text = f"{len(places) - len(silent) + itself} of {len(places) + itself} {who} answer"
+        if itself:
+            text += ", this one included"
+        if silent:
+            text += f"; no answer from {', '.join(f'{name} ({self._why(at)})' for name, at in silent.items())}"
+        return text
+
+    def _why(self, places: list[tuple[str, int]]) -> str:
+        found = [(place, self._outbox.last(*place)) for place in places]
+        told = [f"{host}:{port} {_WORDS[last]}" for (host, port), last in found if isinstance(last, Failure)]
+        return ", ".join(told) or "not asked yet"
+
+
+def _voters_but(voters: VoterSet, key: ReplicaKey) -> dict[str, list[tuple[str, int]]]:
+    return {
+        f"voter {voter.key.id}": [(at.host, at.port) for at in voter.endpoints]
+        for voter in voters
+        if not voter.key.matches(key)
+    }

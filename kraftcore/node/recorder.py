@@ -1,0 +1,74 @@
+"""Writes a node's inputs to a file, so that its run can be had again: ``kraftcore simulate --replay FILE``."""
+
+from __future__ import annotations
+
+import json
+import os
+from base64 import b64encode
+from typing import IO, Any
+
+from kraftcore.core.log import Log
+from kraftcore.errors import StorageError
+from kraftcore.executor.driver import Probe
+from kraftcore.executor.recording import beginning, effects_lines, event_entry
+from kraftcore.raft.cleaning import CleaningConfig
+from kraftcore.raft.events import Effects, Event, RaftConfig, SnapshotWritten
+from kraftcore.storage.quorum_state import QUORUM_STATE
+from kraftcore.storage.snapshots import SnapshotStore
+
+_KEPT = (".log", ".checkpoint")
+
+
+class Recorder(Probe):
+    """Writes every event when it is handled, with what the replica wanted then.
+
+    Args:
+        path: of the file; what was there is replaced.
+        log: the replica's.
+        store: its snapshots.
+
+    Raises:
+        StorageError: the file cannot be written.
+    """
+
+    def __init__(self, path: str, log: Log, store: SnapshotStore) -> None:
+        self._path = path
+        self._log = log
+        self._store = store
+        self._entry: dict[str, Any] = {}
+        try:
+            self._file: IO[str] = open(path, "w", buffering=1, encoding="ascii")  # noqa: SIM115  # until ``close``
+        except OSError as error:
+            raise StorageError(error.errno, error.strerror, path) from error
+
+    def begin(self, config: RaftConfig, seed: int, cleaning: CleaningConfig) -> None:
+        """Write the beginning, with the log, the snapshots and the election state as they are."""
+        files, folder = self._store.files, self._store.folder
+        names = [name for name in files.list_folder(folder) if name.endswith(_KEPT) or name == QUORUM_STATE]
+        found = {name: files.read_file(os.path.join(folder, name)) for name in names}
+        self._write(beginning(config, seed, self._log.config, cleaning, found))
+
+    def handling(self, event: Event, now_ms: int) -> None:
+        """See `Probe`."""
+        self._entry = {"now_ms": now_ms, "durable": self._log.flushed_offset, **event_entry(event)}
+        if isinstance(event, SnapshotWritten):
+            with self._store.open((event.end_offset, event.epoch)) as reader:
+                self._entry["snapshot"] = b64encode(reader.read_at(0, reader.size)).decode()
+
+    def handled(self, event: Event, effects: Effects) -> None:
+        """See `Probe`."""
+        self._write(json.dumps({**self._entry, "effects": effects_lines(effects)}))
+
+    def cleaning(self, now_ms: int) -> None:
+        """See `Probe`."""
+        self._write(json.dumps({"event": "cleaning", "now_ms": now_ms, "durable": self._log.flushed_offset}))
+
+    def _write(self, line: str) -> None:
+        try:
+            self._file.write(line + "\n")
+        except OSError as error:
+            raise StorageError(error.errno, error.strerror, self._path) from error
+
+    def close(self) -> None:
+        """Nothing more is written. Idempotent."""
+        self._file.close()

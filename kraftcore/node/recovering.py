@@ -1,0 +1,167 @@
+"""A quorum whose majority of disks is lost for good: one survivor becomes the only voter.
+
+No rule of the consensus can help there: what is committed is on a majority of the voters, so the survivors cannot know
+whether they have all of it. An operator can decide to go on with what one of them has. The node must not run.
+
+``look`` says what is there, ``become_only_voter`` goes on with it: a batch at the log's end, in an epoch of its own,
+that names this node as the only voter. Everything in its log is committed by that, and everything else is lost.
+
+Source: ours; as etcd's ``--force-new-cluster``. Kafka 4.3.1 has nothing of the kind.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from random import Random
+
+from kraftcore.core.disk.files import Files
+from kraftcore.core.log import Log
+from kraftcore.errors import LocalError
+from kraftcore.protocol.election_state import EPOCH_MAX, ElectionState, ReplicaKey
+from kraftcore.raft import records
+from kraftcore.raft.events import RaftConfig
+from kraftcore.raft.quorum import Endpoint, VersionRange, Voter, VoterSet
+from kraftcore.raft.state import ReplicaState
+from kraftcore.storage.lock import lock_folders
+from kraftcore.storage.meta_properties import load_folders
+from kraftcore.storage.quorum_state import QUORUM_STATE, QuorumStateFile
+from kraftcore.storage.snapshots import SnapshotStore
+
+FOLDER = "__cluster_metadata-0"
+
+
+@dataclass(frozen=True, slots=True)
+class Survivor:
+    """What one node has left of a quorum.
+
+    Attributes:
+        key: the node's id and its directory's.
+        log_start_offset: where its log starts; what was before is in the snapshot.
+        log_end_offset: its records are those below.
+        last_epoch: leader epoch of its last record; 0 without any.
+        epoch: the leader epoch it was in.
+        snapshot: its latest one, (end offset, epoch), or None.
+        kraft_version: the level in force.
+        voters: the voter set in force.
+        voters_offset: where its log names them; -1: in the 0-0 checkpoint; None: nowhere.
+    """
+
+    key: ReplicaKey
+    log_start_offset: int
+    log_end_offset: int
+    last_epoch: int
+    epoch: int
+    snapshot: tuple[int, int] | None
+    kraft_version: int
+    voters: VoterSet
+    voters_offset: int | None
+
+    @property
+    def others(self) -> tuple[int, ...]:
+        """The voters beside this node, ascending; what they alone have would be lost."""
+        return tuple(sorted(key.id for key in self.voters.keys if key != self.key))
+
+
+def look(files: Files, directory: str, node_id: int) -> Survivor:
+    """Say what a node that does not run has left. Its log is opened, and mended as at any start.
+
+    Args:
+        files: where the directory is.
+        directory: the node's metadata directory.
+        node_id: whose it has to be.
+
+    Raises:
+        LocalError: the directory is not formatted, or another node's, or it has no log.
+        LockedError: the node runs.
+        CorruptDataError, StorageError: it cannot be read.
+    """
+    with _opened(files, directory, node_id) as (state, _, _):
+        return _survivor(state)
+
+
+def become_only_voter(files: Files, directory: str, node_id: int, endpoint: Endpoint) -> Survivor:
+    """Make a node that does not run the only voter of its quorum; durable when it returns.
+
+    Args:
+        files: where the directory is.
+        directory: the node's metadata directory.
+        node_id: whose it has to be.
+        endpoint: where it listens, if its log does not name it among the voters.
+
+    Returns:
+        What it has now.
+
+    Raises:
+        LocalError: as `look`; or the voters are static (kraft.version 0), or it is the only voter already, or there is
+            no further leader epoch.
+        LockedError, CorruptDataError, StorageError: as `look`; it can be run again.
+    """
+    with _opened(files, directory, node_id) as (state, log, quorum_file):
+        key = state.config.key
+        if state.version < 1:
+            raise LocalError(
+                f"the voters of node {node_id} are static (kraft.version 0): name the nodes that are left in "
+                "controller.quorum.voters, the same on each of them, and start them"
+            )
+        if state.voters.is_only_voter(key):
+            raise LocalError(f"node {node_id} is the only voter already: start it")
+        epoch = max(state.epoch, state.last_epoch) + 1
+        if epoch >= EPOCH_MAX:
+            raise LocalError(f"{EPOCH_MAX} is the last leader epoch there is")
+        entry = state.voters.get(key.id)
+        endpoints = (endpoint,) if entry is None else entry.endpoints
+        alone = VoterSet((Voter(key, endpoints, VersionRange(0, state.config.max_supported_version)),))
+        entries = [
+            records.leader_change(key.id, alone, [key.id]),
+            records.kraft_version(state.version),
+            records.kraft_voters(alone),
+        ]
+        # The epoch first: whatever follows, no vote of an earlier epoch counts any more.
+        quorum_file.write(ElectionState(epoch, kraft_version=state.version))
+        now_ms = time.time_ns() // 1_000_000
+        log.assign_epoch_start_offset(epoch, log.log_end_offset)
+        log.append_as_leader(records.control_batch(entries, now_ms), epoch, now_ms)
+        log.flush()
+        state.epoch = epoch
+        state.load_history()
+        return _survivor(state)
+
+
+@contextmanager
+def _opened(files: Files, directory: str, node_id: int) -> Iterator[tuple[ReplicaState, Log, QuorumStateFile]]:
+    folder = os.path.join(directory, FOLDER)
+    if not files.exists(directory) or not files.exists(folder):
+        raise LocalError(f"{directory} holds no {FOLDER}: nothing is left of a quorum there")
+    with lock_folders(files, [directory]):
+        found = load_folders(files, [directory], metadata_folder=directory)
+        found.verify(cluster_id=None, node_id=node_id)
+        directory_id = found.properties[directory].directory_id
+        if directory_id is None:
+            raise LocalError(f"{directory}: meta.properties names no directory id")
+        key = ReplicaKey(node_id, directory_id)
+        quorum_file = QuorumStateFile(files, os.path.join(folder, QUORUM_STATE))
+        with Log.open(files, folder, now_ms=time.time_ns() // 1_000_000) as log:
+            config = RaftConfig(found.cluster_id, key)
+            saved = quorum_file.read() or ElectionState()
+            state = ReplicaState(config, log, SnapshotStore(files, folder), Random(0), saved)
+            state.discard_log_behind_snapshot()
+            state.load_history()
+            yield state, log, quorum_file
+
+
+def _survivor(state: ReplicaState) -> Survivor:
+    return Survivor(
+        key=state.config.key,
+        log_start_offset=state.log.log_start_offset,
+        log_end_offset=state.log.log_end_offset,
+        last_epoch=state.last_epoch,
+        epoch=max(state.epoch, state.last_epoch),
+        snapshot=state.snapshots.latest,
+        kraft_version=state.version,
+        voters=state.voters,
+        voters_offset=state.voter_sets.latest_offset,
+    )

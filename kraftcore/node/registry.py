@@ -1,0 +1,248 @@
+"""Who answers which request: with which versions, how urgently, and what the asker must be allowed to do.
+
+Handlers of the first two priorities that answer at once do so within the reader's own call. Handlers that take their
+time (coroutines) run in tasks, so many at a time; the others wait in a queue for each priority, more urgent ones first.
+A queue is bounded: when it is full the connection of whoever asks is broken, as its next request would wait, too.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any, TypeAlias
+
+from kraftcore.errors import LocalError
+from kraftcore.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kraftcore.protocol.registry import api_of
+from kraftcore.protocol.schema import Request, Response
+
+OWN = ("node", "consensus")
+"""Owners whose requests a plugin may answer instead. The consensus's own go to the replica whatever is registered."""
+TASKS_MAX = 64
+"""Handlers that run at a time."""
+WAITING_MAX = 500
+"""Requests of a priority that wait for one; Kafka's default of ``queued.max.requests``."""
+
+
+class Priority(IntEnum):
+    """The order in which requests are served; see the module text."""
+
+    CONSENSUS = 0
+    CONTROL = 1
+    DATA = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Who asks.
+
+    Attributes:
+        kind: ``User``, as in Kafka's ``User:alice``.
+        name: the name.
+    """
+
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.name}"
+
+
+ANONYMOUS = Principal("User", "ANONYMOUS")
+"""Who comes without authentication."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What a request needs.
+
+    Attributes:
+        operation: Kafka's name of the operation, such as ``ALTER`` or ``CLUSTER_ACTION``.
+        resource: Kafka's name of the resource's type, such as ``CLUSTER`` or ``TOPIC``.
+        names: the resources that a request is about; None: the cluster as a whole.
+    """
+
+    operation: str
+    resource: str = "CLUSTER"
+    names: Callable[[Any], Iterable[str]] | None = None
+
+
+CLUSTER_ACTION = Access("CLUSTER_ACTION")
+ALTER_CLUSTER = Access("ALTER")
+DESCRIBE_CLUSTER = Access("DESCRIBE")
+
+
+@dataclass(frozen=True, slots=True)
+class RequestContext:
+    """Where a request comes from, and how to answer it.
+
+    Attributes:
+        version: of the request.
+        listener: name of the listener it came in on.
+        peer: the asker's address, for people.
+        client_id: what the asker calls itself, or None.
+        principal: who it is.
+        received_ms: when it came, milliseconds since 1970.
+        answer: takes the response, once, now or later.
+        close: in place of an answer: breaks the asker's connection.
+        is_forwarded: a broker passed the request on in an envelope (KIP-590); the principal is that of the asker.
+    """
+
+    version: int
+    listener: str
+    peer: str
+    client_id: str | None
+    principal: Principal
+    received_ms: int
+    answer: Callable[[Any], None]
+    close: Callable[[], None]
+    is_forwarded: bool = False
+
+
+Respond: TypeAlias = Callable[[Any, RequestContext], Response | Awaitable[Response] | None]
+"""Takes a request's body; returns the response, or a coroutine that does, or None: it calls ``context.answer``."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestHandler:
+    """How a kind of request is answered.
+
+    Attributes:
+        kind: the request's class.
+        respond: see `Respond`.
+        access: what the asker must be allowed to do; None: nothing.
+        priority: how urgent it is.
+        versions: (oldest, newest) that are offered; None: all that are known.
+        listeners: names of the listeners that offer it; None: all.
+        owner: what it belongs to, for messages.
+        is_vital: whether the node must stop when it raises; else only the asker's connection is broken.
+    """
+
+    kind: type[Request]
+    respond: Respond
+    access: Access | None = None
+    priority: Priority = Priority.DATA
+    versions: tuple[int, int] | None = None
+    listeners: frozenset[str] | None = None
+    owner: str = "node"
+    is_vital: bool = True
+
+    @property
+    def offered(self) -> tuple[int, int]:
+        """Versions that are offered."""
+        _, oldest, newest = api_of(self.kind)
+        if self.versions is None:
+            return oldest, newest
+        return max(oldest, self.versions[0]), min(newest, self.versions[1])
+
+    def serves(self, listener: str, version: int) -> bool:
+        """Whether a request in this version, on this listener, is answered."""
+        low, high = self.offered
+        return low <= version <= high and (self.listeners is None or listener in self.listeners)
+
+
+class Registry:
+    """All handlers of a node. ApiVersions is answered from it."""
+
+    def __init__(self) -> None:
+        self._handlers: dict[type[Request], RequestHandler] = {}
+        self._offers: dict[str, list[ApiVersionsResponse.ApiVersion]] = {}
+
+    def register(self, handler: RequestHandler) -> None:
+        """Answer a kind of request from now on. A plugin may take over what the node answers.
+
+        Raises:
+            LocalError: two plugins want the same kind.
+        """
+        before = self._handlers.get(handler.kind)
+        if before is not None and before.owner not in OWN:
+            raise LocalError(
+                f"{handler.kind.__name__} is answered by {before.owner}: {handler.owner} cannot answer it, too"
+            )
+        self._handlers[handler.kind] = handler
+        self._offers.clear()
+
+    def withdraw(self, kind: type[Request]) -> None:
+        """Answer a kind of request no more; what is not answered may be withdrawn, too."""
+        self._handlers.pop(kind, None)
+        self._offers.clear()
+
+    def find(self, kind: type[Request]) -> RequestHandler | None:
+        """Who answers a kind of request."""
+        return self._handlers.get(kind)
+
+    @property
+    def handlers(self) -> tuple[RequestHandler, ...]:
+        """All of them, by api key."""
+        return tuple(sorted(self._handlers.values(), key=lambda handler: api_of(handler.kind).key))
+
+    def offers(self, listener: str) -> list[ApiVersionsResponse.ApiVersion]:
+        """What ApiVersions says on a listener."""
+        found = self._offers.get(listener)
+        if found is None:
+            entries = [(api_of(ApiVersionsRequest).key, *api_of(ApiVersionsRequest)[1:])]
+            for handler in self._handlers.values():
+                low, high = handler.offered
+                if handler.serves(listener, high) and low <= high:
+                    entries.append((api_of(handler.kind).key, low, high))
+            kind = ApiVersionsResponse.ApiVersion
+            found = [kind(api_key=key, min_version=low, max_version=high) for key, low, high in sorted(entries)]
+            self._offers[listener] = found
+        return found
+
+
+@dataclass(slots=True)
+class Waiting:
+    """A handler's work that waits for a task."""
+
+    handler: RequestHandler
+    context: RequestContext
+    response: Awaitable[Response]
+
+
+@dataclass(slots=True)
+class WaitingRequests:
+    """Bounded queues, one for each priority; the most urgent one goes first.
+
+    Attributes:
+        tasks_max: handlers that run at a time.
+        waiting_max: requests of a priority that wait.
+        running: handlers that run.
+    """
+
+    tasks_max: int = TASKS_MAX
+    waiting_max: int = WAITING_MAX
+    running: int = 0
+    _queues: dict[Priority, deque[Waiting]] = field(
+        default_factory=lambda: {priority: deque() for priority in Priority}
+    )
+
+    def add(self, waiting: Waiting) -> bool:
+        """Take one in; False if the queue of its priority is full."""
+        queue = self._queues[waiting.handler.priority]
+        if len(queue) >= self.waiting_max:
+            return False
+        queue.append(waiting)
+        return True
+
+    def next(self) -> Waiting | None:
+        """What to run now, if anything may; ``done`` follows when it ended."""
+        if self.running < self.tasks_max:
+            for priority in Priority:
+                if self._queues[priority]:
+                    self.running += 1
+                    return self._queues[priority].popleft()
+        return None
+
+    def drain(self) -> list[Waiting]:
+        """Everything that waits, which will not run any more."""
+        found = [waiting for queue in self._queues.values() for waiting in queue]
+        for queue in self._queues.values():
+            queue.clear()
+        return found
+
+    def done(self) -> None:
+        """One that ran ended."""
+        self.running -= 1

@@ -1,0 +1,278 @@
+"""``kraftcore storage repair``: what can be done with a damaged directory when no backup is at hand, and what it costs.
+
+One damage at a time is found, shown with its remedy and with what the remedy loses, and mended if asked to. Whatever is
+taken out is renamed to ``*.damaged``, except what is cut off the end of a log. A voter that lost what it acknowledged,
+or its vote, can make others lose committed records: where other voters live, replacing the node is the better way.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+
+from kraftcore.config import NodeConfig
+from kraftcore.core.disk.files import Files, OsFiles
+from kraftcore.core.log import Log
+from kraftcore.core.log.listing import LISTING_NAME
+from kraftcore.core.log.recovery import SEGMENT_SUFFIXES
+from kraftcore.core.uuid import Uuid
+from kraftcore.errors import CorruptDataError, DamagedLogError, LocalError
+from kraftcore.node.damage import (
+    DAMAGED_SUFFIX,
+    check_log_is_there,
+    check_meta_properties,
+    check_no_gap,
+    check_quorum_state,
+    holds_log,
+    latest_voters,
+    list_if_there,
+    set_aside_damaged,
+    state_after,
+)
+from kraftcore.node.home import log_folder
+from kraftcore.protocol.election_state import ElectionState
+from kraftcore.storage.lock import lock_folders
+from kraftcore.storage.log_mark import read_log_mark
+from kraftcore.storage.meta_properties import META_PROPERTIES, MetaProperties, load_folders, write_meta_properties
+from kraftcore.storage.quorum_state import QUORUM_STATE, QuorumStateFile
+from kraftcore.storage.snapshot_batches import verify_snapshot
+from kraftcore.storage.snapshots import SnapshotStore
+
+_STEPS_MAX = 100  # each takes something away, so there are few
+
+
+@dataclass(frozen=True)
+class Damage:
+    """Something that keeps a node from starting.
+
+    Attributes:
+        what: the error that it starts with.
+        remedy: what ``mend`` does; None: nothing here can mend it.
+        loses: what is lost by that.
+        mend: does it.
+    """
+
+    what: str
+    remedy: str | None = None
+    loses: str = "nothing"
+    mend: Callable[[], None] = lambda: None
+
+
+def repair(
+    config: NodeConfig,
+    tell: Callable[[Damage], None],
+    *,
+    execute: bool = False,
+    cluster_id: str | None = None,
+    directory_id: Uuid | None = None,
+    files: Files | None = None,
+) -> bool:
+    """Look for damage in a node's directory, and mend it if asked to.
+
+    Looking does to the log what a start does: a torn tail, which was never acknowledged, is cut.
+
+    Args:
+        config: of the node; its ``create`` counts for nothing here.
+        tell: gets each damage before it is mended.
+        execute: mend; else it ends with the first one, for what lies behind shows only after it.
+        cluster_id: for a new ``meta.properties``.
+        directory_id: the same; None: the one this directory is known to have had, or the one that the voter set names.
+        files: where the directory is; None: the operating system's.
+
+    Returns:
+        Whether there is no damage any more.
+
+    Raises:
+        LocalError: there is no directory, or no node in it; or the cluster id is needed and missing.
+        LockedError: a node runs there.
+        StorageError: the disk failed.
+    """
+    disk = OsFiles() if files is None else files
+    if not disk.exists(config.directory):
+        raise LocalError(f"{config.directory} is not there")
+    with lock_folders(disk, [config.directory]):
+        work = _Repair(config, disk, cluster_id, directory_id)
+        for _ in range(_STEPS_MAX):
+            found = work.look()
+            if found is None:
+                return True
+            tell(found)
+            if not execute or found.remedy is None:
+                return False
+            found.mend()
+    raise LocalError(f"{config.directory}: the same damage shows again and again; this is beyond repair")
+
+
+class _Repair:
+    def __init__(self, config: NodeConfig, files: Files, cluster_id: str | None, directory_id: Uuid | None) -> None:
+        self.config = config
+        self.files = files
+        self.folder = log_folder(config)
+        self.cluster_id = cluster_id
+        self.directory_id = directory_id
+
+    def look(self) -> Damage | None:
+        """The first damage; what else there is may be its consequence."""
+        directory = self.config.directory
+        has_log = holds_log(self.files, self.folder)
+        found = load_folders(self.files, [directory], metadata_folder=directory)
+        try:
+            check_log_is_there(self.files, self.config, self.folder, read_log_mark(self.files, directory))
+        except CorruptDataError as error:
+            return self._no_log(error)
+        if has_log:
+            damage = self._look_at_log()
+            if damage is not None:
+                return damage
+        elif found.unformatted:
+            raise LocalError(f"{directory} is not formatted: there is nothing to repair")
+        try:
+            check_meta_properties(self.files, directory, self.folder, found)
+        except CorruptDataError as error:
+            return self._meta_properties(error) if has_log else Damage(str(error))
+        found.verify(cluster_id=self.config.cluster_id, node_id=self.config.node_id)
+        return None
+
+    def _look_at_log(self) -> Damage | None:
+        try:
+            log = self._open()
+        except DamagedLogError as error:
+            return self._damaged_log(error)
+        except CorruptDataError as error:
+            path = error.path or self.folder
+            return Damage(str(error), f"rename {os.path.basename(path)}", mend=partial(self._set_aside, [path]))
+        with log:
+            try:
+                store = set_aside_damaged(self.files, self.config, log, SnapshotStore(self.files, self.folder))
+            except CorruptDataError as error:
+                return Damage(str(error))
+            try:
+                check_no_gap(log, store)
+            except CorruptDataError as error:
+                return self._gap(error, log, store)
+            file = QuorumStateFile(self.files, os.path.join(self.folder, QUORUM_STATE))
+            try:
+                had_log = read_log_mark(self.files, self.config.directory) is not None
+                check_quorum_state(self.config, log, store, file, had_log=had_log)
+            except CorruptDataError as error:
+                state = state_after(log, store)
+                return Damage(
+                    str(error),
+                    f"write it anew: epoch {state.epoch}, the one after the last that has records, and no vote",
+                    "whom this node voted for since: be sure that no other voter ran for leader after that epoch",
+                    partial(self._quorum_state, file, state),
+                )
+        return None
+
+    def _open(self, *, cut: bool = False) -> Log:
+        now_ms = time.time_ns() // 1_000_000
+        return Log.open(self.files, self.folder, self.config.log_config(), now_ms=now_ms, repair=cut)
+
+    # --- the log ------------------------------------------------------------------------------------------------------
+
+    def _damaged_log(self, error: DamagedLogError) -> Damage:
+        segments = self._segments()
+        end_offset = self._intact_snapshot_end()
+        behind = [base for base in segments if base > error.offset]
+        if behind and behind[0] <= end_offset:
+            before = [path for base in segments if base < behind[0] for path in self._files_of(base)]
+            remedy = f"let the log begin at offset {behind[0]}: rename " + ", ".join(map(os.path.basename, before))
+            listing = os.path.join(self.folder, LISTING_NAME)
+            mend = partial(self._set_aside, [*before, listing])
+            return Damage(str(error), remedy, f"nothing: a snapshot up to {end_offset} holds these records", mend)
+        remedy = f"cut the log at offset {error.offset}"
+        if behind:
+            remedy += f", and delete {', '.join(f'{base:020d}.log' for base in behind)}"
+        first = max(error.offset, end_offset)
+        loses = f"the records from offset {first} on"
+        if error.durable_offset is not None and error.durable_offset > first:
+            loses += f", at least up to {error.durable_offset - 1}"
+        return Damage(str(error), remedy, loses, self._cut)
+
+    def _no_log(self, error: CorruptDataError) -> Damage:
+        end_offset = self._intact_snapshot_end()
+        if not end_offset:
+            return Damage(str(error))
+        remedy = f"begin an empty log behind the snapshot up to {end_offset}"
+        return Damage(str(error), remedy, f"the records from offset {end_offset} on", lambda: self._open().close())
+
+    def _cut(self) -> None:
+        self._open(cut=True).close()
+
+    def _gap(self, error: CorruptDataError, log: Log, store: SnapshotStore) -> Damage:
+        latest = store.latest
+        if latest is None or latest.end_offset == 0:
+            return Damage(str(error))
+        paths = [path for base in self._segments() for path in self._files_of(base)]
+        remedy = f"go back to the snapshot up to {latest.end_offset}: rename " + ", ".join(map(os.path.basename, paths))
+        loses = f"the records from offset {latest.end_offset} to {log.log_end_offset - 1}"
+        mend = partial(self._set_aside, [*paths, os.path.join(self.folder, LISTING_NAME)])
+        return Damage(str(error), remedy, loses, mend)
+
+    def _segments(self) -> list[int]:
+        names = list_if_there(self.files, self.folder)
+        return sorted(int(name[:20]) for name in names if name.endswith(".log") and name[:-4].isdecimal())
+
+    def _files_of(self, base: int) -> list[str]:
+        paths = (os.path.join(self.folder, f"{base:020d}{suffix}") for suffix in SEGMENT_SUFFIXES)
+        return [path for path in paths if self.files.exists(path)]
+
+    def _intact_snapshot_end(self) -> int:
+        if not self.files.exists(self.folder):
+            return 0
+        store = SnapshotStore(self.files, self.folder)
+        for snapshot_id in reversed(store.ids):
+            try:
+                with store.open(snapshot_id) as raw:
+                    verify_snapshot(raw)
+            except CorruptDataError:
+                continue
+            return snapshot_id.end_offset
+        return 0
+
+    # --- small files --------------------------------------------------------------------------------------------------
+
+    def _set_aside(self, paths: list[str]) -> None:
+        for path in paths:
+            if self.files.exists(path):
+                self.files.rename(path, path + DAMAGED_SUFFIX)
+        self.files.sync_folder(self.folder)
+
+    def _quorum_state(self, file: QuorumStateFile, state: ElectionState) -> None:
+        self._set_aside([file.path])
+        file.write(state)
+
+    def _meta_properties(self, error: CorruptDataError) -> Damage:
+        directory_id, why = self._find_directory_id()
+        cluster = self.cluster_id or "(give --cluster-id)"
+        remedy = (
+            f"write it anew: cluster.id={cluster}, node.id={self.config.node_id}, directory.id={directory_id} ({why})"
+        )
+        return Damage(str(error), remedy, mend=partial(self._write_meta_properties, directory_id))
+
+    def _find_directory_id(self) -> tuple[Uuid, str]:
+        if self.directory_id is not None:
+            return self.directory_id, "as asked for"
+        mark = read_log_mark(self.files, self.config.directory)
+        if mark is not None:
+            return mark, "what this directory had"
+        with self._open() as log:
+            voters = latest_voters(self.config, log, SnapshotStore(self.files, self.folder))
+        own = voters.get(self.config.node_id)
+        if own is not None and own.key.has_directory:
+            return own.key.directory_id, "of this node's entry among the voters: right unless its disk was replaced"
+        return Uuid.random(os.urandom), "a new one: the voter set names none"
+
+    def _write_meta_properties(self, directory_id: Uuid) -> None:
+        if self.cluster_id is None:
+            raise LocalError("meta.properties needs the quorum's cluster id: give --cluster-id (cluster_id)")
+        directory = self.config.directory
+        path = os.path.join(directory, META_PROPERTIES)
+        if self.files.exists(path):
+            self.files.rename(path, path + DAMAGED_SUFFIX)
+        properties = MetaProperties(self.cluster_id, self.config.node_id, directory_id)
+        write_meta_properties(self.files, directory, properties, datetime.now(UTC))

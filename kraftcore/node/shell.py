@@ -1,0 +1,183 @@
+"""trio around a driver: its clock and timer, its disk, its network.
+
+Rules of this file:
+
+* ``run`` is a plain call, made by whichever task has news: the reader of a connection, the timer, an append. So a
+  record needs no task switch between the socket and the log.
+* Nothing here decides an order; see `kraftcore.executor`.
+* A failed disk, a state machine that raises, a broken rule: the driver has stopped, and ``fail`` is told why, once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from math import inf
+from typing import Any, NamedTuple
+
+import trio
+
+from kraftcore.core.log import Log
+from kraftcore.core.wire.struct import Struct
+from kraftcore.executor.driver import Driver
+from kraftcore.node.clock import Clock
+from kraftcore.node.flusher import Flusher
+from kraftcore.node.outbox import Outbox
+from kraftcore.ports.transport import Reply
+from kraftcore.protocol.failure import Failure
+from kraftcore.protocol.frames import encode_response_parts
+from kraftcore.raft.events import Answered, Event, Failed, Flushed, Send, Tick
+from kraftcore.storage.quorum_state import QuorumStateFile
+
+SOON_MS = 50  # an alarm that rings within this is moved when it comes to be due later
+
+
+class Ticket(NamedTuple):
+    """Where the answer to a received request goes; ``listener`` names the one it came in on."""
+
+    reply: Reply
+    version: int
+    correlation_id: int
+    listener: str
+
+    def answer(self, message: Struct) -> None:
+        """Encode and send it."""
+        self.reply(encode_response_parts(message, self.version, self.correlation_id))  # type: ignore[arg-type]
+
+
+class Shell:
+    """See the module text; the ports of its driver.
+
+    Args:
+        log: the driver's log.
+        quorum_state: where its election state is kept.
+        outbox: sends its requests.
+        clock: the time it is told.
+        inline_flush_bytes: see `Flusher`.
+        fail: told once why the driver cannot go on.
+        look: called after everything the driver did.
+
+    Attributes:
+        driver: what it is the shell of; see ``drive``.
+        save, begin_flush, flush: see `Ports`.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        quorum_state: QuorumStateFile,
+        outbox: Outbox,
+        clock: Clock,
+        inline_flush_bytes: int,
+        fail: Callable[[BaseException], None],
+        look: Callable[[], None],
+    ) -> None:
+        self.driver: Driver
+        self._outbox = outbox
+        self._clock = clock
+        self._now_ms = clock.now_ms
+        self._fail = fail
+        self._look = look
+        self._alarm = trio.CancelScope()
+        self._armed_ms: int | None = None  # what the alarm was last set by
+        self._has_failed = False
+        self.flusher = Flusher(log, inline_flush_bytes, self._flushed, self.fail)
+        self.save = quorum_state.write
+        self.begin_flush = self.flusher.begin
+        self.flush = self.flusher.flush
+
+    def drive(self, driver: Driver) -> None:
+        """Say which driver it is; once, before anything else."""
+        self.driver = driver
+
+    def feed(self, *events: Event) -> None:
+        """Take news in; returns when all that follows from them is done, unless it was called from within."""
+        driver = self.driver
+        if driver.stopped:
+            return
+        try:
+            driver.handle(self._now_ms(), *events)
+        except Exception as error:
+            self.fail(error)
+            return
+        if not driver.is_busy:
+            self._did()
+
+    def run(self, action: Callable[..., object], *arguments: Any) -> None:
+        """Let the driver do something: ``action(now_ms, *arguments)``, one of its methods."""
+        driver = self.driver
+        if driver.stopped:
+            return
+        try:
+            action(self._now_ms(), *arguments)
+        except Exception as error:
+            self.fail(error)
+            return
+        if not driver.is_busy:
+            self._did()
+
+    def _did(self) -> None:
+        self._look()
+        if self.driver.due_ms != self._armed_ms:  # last: nobody waits for it
+            self._arm()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a flush runs, or a leader that shuts down has voters to tell."""
+        return self.flusher.is_running or (self.driver.replica.is_leaving and not self.driver.stopped)
+
+    def fail(self, error: BaseException) -> None:
+        """Stop for good; the first reason is the one that is told."""
+        self.driver.stop()
+        if not self._has_failed:
+            self._has_failed = True
+            self._fail(error)
+
+    def _flushed(self, offset: int) -> None:
+        driver = self.driver
+        if driver.is_busy:  # it was flushed at once
+            driver.flushed(driver.now_ms, offset)
+        else:
+            self.feed(Flushed(offset))
+
+    # --- requests -----------------------------------------------------------------------------------------------------
+
+    def send(self, send: Send) -> None:
+        """See `Ports`."""
+        destination = send.destination
+        self._outbox.send(
+            destination.host,
+            destination.port,
+            send.message,  # type: ignore[arg-type]
+            send.timeout_ms,
+            partial(self._answered, send.request_id),
+            send.min_version,
+        )
+
+    def _answered(self, request_id: int, answer: Any) -> None:
+        self.feed(Failed(request_id, answer) if isinstance(answer, Failure) else Answered(request_id, answer))
+
+    # --- time ---------------------------------------------------------------------------------------------------------
+
+    def _arm(self) -> None:
+        """Set the alarm. Ringing too early costs more than moving it; one far away is moved once for many."""
+        driver = self.driver
+        due_ms = self._armed_ms = driver.due_ms
+        at = inf if due_ms is None else self._clock.trio_time(due_ms)
+        deadline = self._alarm.deadline
+        if at < deadline or deadline < self._clock.trio_time(driver.now_ms + SOON_MS):
+            self._alarm.deadline = at
+
+    async def run_timer(self) -> None:
+        """Feed a `Tick` whenever one is due, until cancelled."""
+        driver = self.driver
+        while True:
+            due_ms = driver.due_ms
+            if due_ms is not None and self._now_ms() >= due_ms and not driver.stopped:
+                driver.due_ms = None
+                self.feed(Tick())
+                continue
+            self._armed_ms = due_ms
+            at = inf if due_ms is None or driver.stopped else self._clock.trio_time(due_ms)
+            with trio.CancelScope(deadline=at) as self._alarm:
+                await trio.sleep_forever()

@@ -1,0 +1,62 @@
+"""trio tasks that wait for proposals, and for room for more."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import trio
+from trio.lowlevel import cancel_shielded_checkpoint, current_task, reschedule, wait_task_rescheduled
+
+from kraftcore.errors import LocalError
+from kraftcore.executor.proposals import Proposal, ProposalQueue
+
+_logger = logging.getLogger("kraftcore.node")
+_SUCCEEDED = trio.lowlevel.Abort.SUCCEEDED
+
+
+class TaskProposal(Proposal):
+    """A proposal that a task waits for; its ``waiter`` is the task.
+
+    Also what ``Node.append_nowait`` returns: a future for whoever is not a task. And what trio hands to the task it
+    wakes (see ``unwrap``): an ``outcome`` object a proposal would cost as much as appending its record.
+    """
+
+    __slots__ = ()
+
+    wake = staticmethod(reschedule)  # type: ignore[assignment]  # trio only calls the proposal's `unwrap`
+    unwrap = Proposal.result  # by this name trio takes what a task is woken with
+
+    @staticmethod
+    def callback_raised(error: Exception) -> None:
+        """Say so in the log: it must not keep others from learning how theirs ended."""
+        _logger.error("a callback of a proposal raised", exc_info=error)
+
+    async def wait(self) -> Any:
+        """Wait for the end; returns or raises as ``result``. Cancelling the wait does not undo the proposal."""
+        if self.done:
+            await cancel_shielded_checkpoint()
+            return self.result()
+        if self.waiter is not None:
+            raise LocalError("another task waits for this proposal: use add_done_callback for more than one")
+        self.waiter = current_task()
+        return await wait_task_rescheduled(self)
+
+    def __call__(self, _: Any) -> trio.lowlevel.Abort:
+        """Its task is cancelled: trio's abort function. A bound method would be one object more for each caller."""
+        self.waiter = None
+        return _SUCCEEDED
+
+
+class WaitingRoom:
+    """Where tasks wait, in turn, until a queue is not full."""
+
+    def __init__(self, queue: ProposalQueue) -> None:
+        self._queue = queue
+        self._lot = trio.lowlevel.ParkingLot()
+
+    async def wait(self) -> None:
+        """Wait until it is not full."""
+        while self._queue.is_full:
+            self._queue.on_room = self._lot.unpark_all
+            await self._lot.park()

@@ -1,0 +1,112 @@
+"""Which ``open_node`` belongs to which world, said to whoever calls another one's."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from functools import wraps
+from types import TracebackType
+from typing import TYPE_CHECKING, NoReturn, ParamSpec, TypeVar
+
+import trio
+
+from kraftcore.errors import LocalError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+_OPENS = {
+    "trio": "`async with kraftcore.open_node(...)`",
+    "asyncio": "`async with kraftcore.aio.open_node(...)`",
+    "threads": "`with kraftcore.blocking.open_node(...)`",
+}
+
+
+def of_trio(make: Callable[P, AbstractAsyncContextManager[T]]) -> Callable[P, AbstractAsyncContextManager[T]]:
+    """Decorate trio's ``open_node``: anywhere else it raises `LocalError`, which names the right one."""
+    return _asynchronous(make, "trio", "kraftcore.open_node")
+
+
+def of_asyncio(make: Callable[P, AbstractAsyncContextManager[T]]) -> Callable[P, AbstractAsyncContextManager[T]]:
+    """Decorate asyncio's ``open_node``, likewise."""
+    return _asynchronous(make, "asyncio", "kraftcore.aio.open_node")
+
+
+def of_threads(make: Callable[P, AbstractContextManager[T]]) -> Callable[P, AbstractContextManager[T]]:
+    """Decorate the threads' ``open_node``, likewise. A ``with`` in an event loop is taken: it blocks that loop."""
+
+    @wraps(make)
+    def opened(*args: P.args, **kwargs: P.kwargs) -> AbstractContextManager[T]:
+        return _Synchronous(make(*args, **kwargs))
+
+    return opened
+
+
+def _asynchronous(
+    make: Callable[P, AbstractAsyncContextManager[T]], world: str, name: str
+) -> Callable[P, AbstractAsyncContextManager[T]]:
+    @wraps(make)
+    def opened(*args: P.args, **kwargs: P.kwargs) -> AbstractAsyncContextManager[T]:
+        return _Asynchronous(make(*args, **kwargs), world, name)
+
+    return opened
+
+
+def _world() -> str:
+    """Where this is called; "threads" if there is no event loop."""
+    if trio.lowlevel.in_trio_task():
+        return "trio"
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return "threads"
+    return "asyncio"
+
+
+def _wrong(name: str, world: str) -> NoReturn:
+    raise LocalError(f"{name} cannot be used like this here, where {world} runs: write {_OPENS[world]}")
+
+
+class _Asynchronous(AbstractAsyncContextManager[T]):
+    def __init__(self, inner: AbstractAsyncContextManager[T], world: str, name: str) -> None:
+        self._inner = inner
+        self._world = world
+        self._name = name
+
+    async def __aenter__(self) -> T:
+        found = _world()
+        if found != self._world:
+            _wrong(self._name, found)
+        return await self._inner.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None:
+        return await self._inner.__aexit__(kind, error, traceback)
+
+    if not TYPE_CHECKING:  # type checkers find the plain `with` by themselves
+
+        def __enter__(self) -> NoReturn:
+            _wrong(self._name, _world())
+
+        def __exit__(self, *_: object) -> None: ...
+
+
+class _Synchronous(AbstractContextManager[T]):
+    def __init__(self, inner: AbstractContextManager[T]) -> None:
+        self._inner = inner
+
+    def __enter__(self) -> T:
+        return self._inner.__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None:
+        return self._inner.__exit__(kind, error, traceback)
+
+    if not TYPE_CHECKING:
+
+        async def __aenter__(self) -> NoReturn:
+            _wrong("kraftcore.blocking.open_node", _world())
+
+        async def __aexit__(self, *_: object) -> None: ...

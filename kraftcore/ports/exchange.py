@@ -1,0 +1,92 @@
+"""What transports have in common: responses in the order of their requests, and answers after the end."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+
+import trio
+
+from kraftcore.errors import LocalError
+from kraftcore.ports.transport import Answer, Parts, Reply
+from kraftcore.protocol.failure import Failure
+
+
+class Responses:
+    """One connection's requests that are being served.
+
+    Attributes:
+        early_bytes: length of the responses that are ready before their turn.
+
+    Args:
+        send: takes each response when its turn has come.
+        refuse: called when a request gets None for an answer.
+    """
+
+    __slots__ = ("_refuse", "_send", "_tickets", "early_bytes", "is_open")
+
+    def __init__(self, send: Callable[[Parts], None], refuse: Callable[[], None]) -> None:
+        self.early_bytes = 0
+        self.is_open = True
+        self._send = send
+        self._refuse = refuse
+        self._tickets: deque[_Ticket] = deque()
+
+    def __len__(self) -> int:
+        return len(self._tickets)
+
+    def ticket(self) -> Reply:
+        """Take a request's place in the order. The result raises LocalError when it is called twice."""
+        ticket = _Ticket(self)
+        self._tickets.append(ticket)
+        return ticket.reply
+
+    def close(self) -> None:
+        """The connection is gone: replies go nowhere from now on."""
+        self.is_open = False
+        self._tickets.clear()
+
+    def _replied(self, ticket: _Ticket, parts: Parts | None) -> None:
+        if parts is None:
+            self._refuse()
+            return
+        tickets = self._tickets
+        if tickets[0] is not ticket:
+            ticket.parts = parts
+            self.early_bytes += sum(map(len, parts))
+            return
+        tickets.popleft()
+        self._send(parts)
+        while tickets and tickets[0].parts is not None:
+            parts = tickets.popleft().parts or ()
+            self.early_bytes -= sum(map(len, parts))
+            self._send(parts)
+
+
+class _Ticket:
+    __slots__ = ("_is_used", "_responses", "parts")
+
+    def __init__(self, responses: Responses) -> None:
+        self._responses = responses
+        self._is_used = False
+        self.parts: Parts | None = None
+
+    def reply(self, parts: Parts | None) -> None:
+        if self._is_used:
+            raise LocalError("this request was answered already")
+        self._is_used = True
+        if self._responses.is_open:
+            self._responses._replied(self, parts)
+
+
+def answer_after_end(token: trio.lowlevel.TrioToken, answer: Answer, failure: Failure) -> None:
+    """Call ``answer`` soon, when there is no task left to do it and that its exception could come out of."""
+    token.run_sync_soon(_call, answer, failure)
+
+
+def _call(answer: Answer, failure: Failure) -> None:
+    try:
+        answer(failure)
+    except Exception:
+        logging.getLogger("kraftcore.transports").exception("an answer callback raised after its transport closed")

@@ -1,0 +1,106 @@
+"""What a transport is: it moves encoded frames between nodes, and knows nothing else about them.
+
+A frame is a request or response without the four size bytes in front; it is handed over as its parts in order, so
+that record bytes need not be copied into it. The first four bytes of a response repeat the correlation id that
+stands at byte 4 of the request.
+
+Everything but opening and closing is a plain call: a node carries out what its replica wants in one go, and a frame
+that fits the socket's buffer leaves before the call returns. Nothing here waits, so nothing here may block.
+
+``check_transport`` in ``kraftcore.transports.conformance`` holds a transport, ours or yours, to this text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol, TypeAlias
+
+from kraftcore.protocol.failure import Failure
+
+Parts: TypeAlias = Sequence[bytes | bytearray | memoryview]
+"""A frame, in pieces. They must not change until the transport let go of them."""
+
+Answer: TypeAlias = Callable[[bytes | Failure], None]
+"""Called exactly once, never before ``request`` returned: with the response's frame, or why there is none."""
+
+Reply: TypeAlias = Callable[[Parts | None], None]
+"""Called at most once with the response's frame; None: break the connection. Whoever says so logs why, if need be.
+
+Responses leave in the order in which their requests came, as Kafka's clients expect; one that is ready early waits.
+"""
+
+
+class Address(NamedTuple):
+    """Where a listener or a peer is.
+
+    Attributes:
+        host: name, IPv4 or IPv6 address (without brackets).
+        port: 1 to 65535; 0 asks ``listen`` for any free port.
+        lane: responses leave in order, so one that takes long holds up those behind it. Requests to the same place that
+            must not wait for each other's responses differ in this; ``listen`` has no use for it.
+    """
+
+    host: str
+    port: int
+    lane: int = 0
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Who sent a request, as far as the transport knows.
+
+    Attributes:
+        listener: name of the listener it came in on.
+        peer: the other side's address, for messages to people.
+        principal: subject of the verified client certificate; None without one.
+    """
+
+    listener: str
+    peer: str
+    principal: str | None = None
+
+
+Serve: TypeAlias = Callable[[bytes, Origin, Reply], None]
+"""Takes a request's frame. Must not raise and not wait; the reply may come at any later time."""
+
+
+class Transport(Protocol):
+    """See the module text. One object serves one node."""
+
+    async def listen(self, listener: str, address: Address, serve: Serve) -> Address:
+        """Begin to accept requests.
+
+        Args:
+            listener: its name, for ``Origin.listener``.
+            address: where; port 0 means any free one.
+            serve: gets every request's frame.
+
+        Returns:
+            The address it is bound to.
+
+        Raises:
+            TransportError: the address is in use or not ours, or its TLS settings do not work.
+        """
+        ...
+
+    def request(self, address: Address, parts: Parts, timeout_ms: int, answer: Answer) -> None:
+        """Send a request; connects first if need be.
+
+        Args:
+            address: where to; requests of different lanes never wait for each other, so they go over connections of
+                their own.
+            parts: the frame.
+            timeout_ms: after this ``answer`` gets ``Failure.TIMED_OUT``, and what comes later is dropped.
+            answer: gets the response. ``REFUSED`` when nobody listens there; ``RESET`` only when the other side broke
+                an established connection; ``OTHER`` when it cannot be reached for any other reason, or after
+                ``aclose``.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Stop listening, break all connections, fail what is outstanding. Idempotent."""
+        ...

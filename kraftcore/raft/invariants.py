@@ -1,0 +1,104 @@
+"""What holds of a replica between two events, whatever happened before.
+
+For the simulator and for tests, which ask after every event: a mistake shows at the event that makes it, and not where
+its consequences appear. Nothing here decides anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kraftcore.errors import InvariantError
+from kraftcore.raft.roles import Candidate, Follower, Leader, Prospective, Resigned, Unattached
+from kraftcore.raft.state import ReplicaState
+
+
+def check(state: ReplicaState) -> None:
+    """Compare a replica's state with itself, its log and its role.
+
+    Raises:
+        InvariantError: something does not hold; names all that does not.
+    """
+    wrong = [*_of_state(state), *_of_role(state)]
+    if wrong:
+        raise InvariantError(
+            f"{state.config.key} as {state.role.role.value} of epoch {state.epoch}: {'; '.join(wrong)}"
+        )
+
+
+def _of_state(state: ReplicaState) -> Iterator[str]:
+    log = state.log
+    end = log.log_end_offset
+    if state.epoch < state.last_epoch:
+        yield f"the last record is of epoch {state.last_epoch}"
+    if state.high_watermark is not None and not state.high_watermark <= end:
+        yield f"high watermark {state.high_watermark} beyond the log's end {end}"
+    for name, history in (("voter sets", state.voter_sets), ("kraft.version", state.versions)):
+        latest = history.latest_offset
+        if latest is not None and latest >= end > 0:
+            yield f"{name} known up to {latest}, the log ends at {end}"
+    yield from state.requests_wrong()
+
+
+def _of_role(state: ReplicaState) -> Iterator[str]:
+    role = state.role
+    me = state.config.key
+    if isinstance(role, Leader):
+        yield from _of_leader(state, role)
+    elif isinstance(role, Follower):
+        if role.leader_id == me.id:
+            yield "follows itself"
+        if state.destination(role.leader_id, role.leader_endpoints) is None:
+            yield f"cannot reach its leader {role.leader_id} at {role.leader_endpoints}"
+    elif isinstance(role, Unattached):
+        if (role.election_deadline_ms is not None) != state.is_voter:
+            yield f"election timer {role.election_deadline_ms}, voter: {state.is_voter}"
+    elif isinstance(role, Candidate) and state.voted_key != me:
+        yield f"voted for {state.voted_key}"
+    if isinstance(role, Prospective | Candidate):
+        if (me.id in role.tally.granted) != role.tally.voters.is_voter(me):
+            yield f"counts itself: {me.id in role.tally.granted}, among {role.tally.voters}"
+        if role.tally.won and not state.shutting_down:
+            yield "has won, and does not go on"
+    if isinstance(role, Resigned) and me.id in role.unacknowledged:
+        yield "waits for itself"
+
+
+def _of_leader(state: ReplicaState, role: Leader) -> Iterator[str]:
+    voters = state.voters
+    me = state.config.key
+    known = role.watermark.voters()
+    own = known.get(me.id)
+    value = role.watermark.value
+    if state.shutting_down:
+        yield "shuts down and leads"
+    if known.keys() != voters.ids:
+        yield f"counts {sorted(known)}, the voters are {voters}"
+    if state.is_voter and own is not None and own > state.log.flushed_offset:
+        yield f"counts itself up to {own}, flushed is {state.log.flushed_offset}"
+    if value is not None and (state.high_watermark is None or state.high_watermark < value):
+        yield f"high watermark {state.high_watermark}, counted {value}"
+    if (role.check_quorum_deadline_ms is None) != voters.is_only_voter(me):
+        yield f"check-quorum timer {role.check_quorum_deadline_ms}, voters {voters}"
+    if role.begin_due_ms.keys() != voters.ids - {me.id}:
+        yield f"tells {sorted(role.begin_due_ms)} that it leads, the voters are {voters}"
+    for parked in role.parked:
+        if parked.fetch_offset != state.log.log_end_offset:
+            yield f"holds a Fetch from {parked.fetch_offset}, the log ends at {state.log.log_end_offset}"
+    change = role.change
+    if change is not None and change.offset is not None and value is not None and change.offset < value:
+        yield f"waits for a voter change at {change.offset}, committed is {value}"
+    if role.upgrade is not None and value is not None and role.upgrade[0] < value:
+        yield f"waits for an upgrade at {role.upgrade[0]}, committed is {value}"
+    yield from _of_barrier(state, role)
+
+
+def _of_barrier(state: ReplicaState, role: Leader) -> Iterator[str]:
+    barrier = role.barrier
+    if barrier is None:
+        if role.next_barrier and role.watermark.value is not None:
+            yield "reads wait, and no round is under way"
+        return
+    confirmed = len(barrier.confirmed & state.voters.ids) + (1 if state.is_voter else 0)
+    if confirmed >= state.voters.majority:
+        yield f"reads wait for a round that {sorted(barrier.confirmed)} confirmed, of {state.voters}"

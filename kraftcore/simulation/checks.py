@@ -1,0 +1,420 @@
+"""What must never happen, judged from outside, from logs and messages, without trusting the replicas' own words.
+
+one leader per epoch        at most one replica ever leads an epoch
+votes kept                  a replica (id and directory) votes for one candidate an epoch, over all its restarts,
+                            and never shows a lower epoch than before
+log matching                (offset, epoch) names one batch everywhere, and so does what stands before it
+durable majority            what a leader commits is on the disks of a majority of the voters its log names last
+committed stays             what one replica knew to be committed is never different, or shorter, anywhere
+leader completeness         a new leader's log holds everything committed
+clients' high watermark     never falls within the life of a process, never beyond the log
+pre-vote                    asking for it does not raise the epoch
+voter sets                  at most one uncommitted change of membership in a log; neighbours differ by one voter;
+                            what is in force below a high watermark is what the committed records say;
+                            a leader whose removal is committed leads no more
+same state                  state machines that applied equally much are equal; snapshots restore that very state
+acknowledged                what a client was told to be committed is in the history, once; what was proposed again
+                            under the same numbers may be there twice, and is applied once
+upgrade kept                an upgrade of kraft.version that was answered is committed
+linearizable reads          a barrier shows everything acknowledged before it began
+progress                    after healing: a leader, new commits, everyone who is up has them (``world`` demands it)
+invariant                   executor and replica agree with themselves after every event (``check_invariants``)
+reads end                   after healing no barrier waits that began before (``world``)
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+from kraftcore.core.batch import RecordBatch, iter_batches
+from kraftcore.protocol.election_state import ReplicaKey
+from kraftcore.protocol.messages.vote import VoteRequest, VoteResponse
+from kraftcore.raft.events import Effects
+from kraftcore.raft.quorum import VoterSet
+from kraftcore.raft.records import voter_changes
+from kraftcore.raft.roles import Candidate, Role
+
+if TYPE_CHECKING:
+    from kraftcore.simulation.host import Host, Operation, Ticket
+
+_READ_BYTES = 1 << 20
+
+
+class Violation(Exception):
+    """A rule was broken.
+
+    Attributes:
+        rule: which one.
+        detail: how.
+    """
+
+    def __init__(self, rule: str, detail: str) -> None:
+        super().__init__(f"{rule}: {detail}")
+        self.rule = rule
+        self.detail = detail
+
+
+class Seen(NamedTuple):
+    """A batch in a log."""
+
+    base_offset: int
+    next_offset: int
+    epoch: int
+    crc: int
+
+
+class Shadow:
+    """What the checker last saw in a host's log."""
+
+    def __init__(self) -> None:
+        self.batches: list[Seen] = []
+        self.start = 0
+        self.end = 0
+        self.voters: list[tuple[int, VoterSet]] = []
+        self.compared = 0  # committed and found equal to the history below here
+        self.high_watermark = 0
+        self.role: tuple[Role, int] | None = None
+
+
+class Checker:
+    """Watches all hosts of one world.
+
+    Attributes:
+        history: every committed batch, in order.
+        end: offset where the history ends.
+        acknowledged_end: everything below was acknowledged to some client.
+        leaders: who led which epoch.
+        kraft_version: the level committed in the history.
+        commits: how often the history grew.
+    """
+
+    def __init__(self) -> None:
+        self.history: list[Seen] = []
+        self.end = 0
+        self.acknowledged_end = 0
+        self.leaders: dict[int, int] = {}
+        self.voters: list[tuple[int, VoterSet]] = []
+        self.kraft_version = 0
+        self.operations: list[Operation] = []
+        self._at: dict[int, Seen] = {}
+        self._names: dict[tuple[int, int], tuple[int, int, int]] = {}
+        self._votes: dict[tuple[ReplicaKey, int], ReplicaKey] = {}
+        self._states: dict[int, bytes] = {}
+        self._shadows: dict[int, Shadow] = {}
+        self._top_epoch = 0
+        self._data_crcs: set[tuple[int, int]] = set()
+        self._numbered: dict[tuple[int, int], int] = {}
+
+    # --- hooks of the hosts -------------------------------------------------------------------------------------------
+
+    def started(self, host: Host) -> None:
+        """A process opened its log."""
+        self._shadows[host.number] = Shadow()
+        self._follow_log(host, self._shadows[host.number])
+
+    def crashed(self, host: Host) -> None:
+        """A process dies in the middle of something; what its log held in this moment may be gone, or not."""
+        if host.replica.role is not Role.PROSPECTIVE:
+            self._top_epoch = max(self._top_epoch, host.replica.epoch)
+
+    def before_sending(self, host: Host, effects: Effects) -> None:
+        """Effects are about to become visible to others."""
+        replica = host.replica
+        if replica.epoch < host.shows_epoch:
+            raise Violation("votes kept", f"host {host.number} showed epoch {host.shows_epoch}, now {replica.epoch}")
+        host.shows_epoch = replica.epoch
+        saved = effects.election_state
+        if isinstance(replica.state.role, Candidate):
+            self._voted(host.key, replica.epoch, host.key)
+        elif saved is not None and saved.leader_id == host.number:
+            self._voted(host.key, saved.epoch, saved.voted_key or host.key)  # a sole voter is a candidate for no event
+        for reply in effects.replies:
+            if isinstance(reply.message, VoteResponse):
+                self._answered_vote(host, reply.ticket, reply.message)
+
+    def after_event(self, host: Host, effects: Effects) -> None:
+        """A host handled an event."""
+        shadow = self._shadows[host.number]
+        log = host.log
+        if effects.restore is not None:  # the log was replaced
+            shadow.batches.clear()
+            shadow.voters.clear()
+        if log.log_end_offset != shadow.end or log.log_start_offset != shadow.start or effects.restore is not None:
+            self._follow_log(host, shadow)
+        replica = host.replica
+        role = (replica.role, replica.epoch)
+        if role != shadow.role:
+            self._raised(host)
+            shadow.role = role
+            host.world.role_changed(host)
+            if replica.role is Role.LEADER:
+                self._elected(host, shadow)
+        if effects.high_watermark is not None:
+            self._committed(host, shadow, effects.high_watermark)
+            if replica.role is Role.LEADER:
+                self._still_voter(host, effects.high_watermark)
+                self._durable(host, shadow, effects.high_watermark)
+        if effects.voters is not None:
+            self._check_voter_sets(host)
+
+    def applied(self, host: Host, offset: int, digest: bytes) -> None:
+        """A state machine took everything below ``offset``."""
+        if self._states.setdefault(offset, digest) != digest:
+            raise Violation("same state", f"host {host.number} has another state at offset {offset} than others had")
+
+    def took(self, batch: RecordBatch) -> None:
+        """A state machine takes a batch."""
+        if batch.producer_id >= 0:
+            numbers = (batch.producer_id, batch.base_sequence)
+            first = self._numbered.setdefault(numbers, batch.base_offset)
+            if first != batch.base_offset:
+                raise Violation("acknowledged", f"proposal {numbers} is applied at {first} and at {batch.base_offset}")
+
+    def restored(self, host: Host) -> None:
+        """A state machine was loaded from a snapshot."""
+        offset = host.executor.applier.offset
+        if offset not in self._states:
+            raise Violation("same state", f"host {host.number} restored {offset}, where nobody ever was")
+        self.applied(host, offset, host.machine.digest)
+
+    def acknowledged(self, operation: Operation) -> None:
+        """A client learns that its batch is committed."""
+        found = self._holding(operation)
+        if found is None:
+            raise Violation(
+                "acknowledged",
+                f"operation {operation.number} at {operation.offset} in epoch {operation.epoch} is not in the history",
+            )
+        self.operations.append(operation)
+        self.acknowledged_end = max(self.acknowledged_end, found.next_offset)
+
+    def _holding(self, operation: Operation) -> Seen | None:
+        """The committed batch that holds an operation's records."""
+        at = bisect_right(self.history, operation.offset, key=lambda seen: seen.base_offset) - 1
+        found = self.history[at] if at >= 0 else None
+        if found is None or operation.offset >= found.next_offset or operation.epoch not in (None, found.epoch):
+            return None
+        return found
+
+    def upgraded(self, level: int) -> None:
+        """An administrator learns that kraft.version is at least this."""
+        if level > self.kraft_version:
+            raise Violation(
+                "upgrade kept", f"kraft.version {level} is said to be in force, committed is {self.kraft_version}"
+            )
+
+    # --- votes --------------------------------------------------------------------------------------------------------
+
+    def _answered_vote(self, host: Host, ticket: Ticket, response: VoteResponse) -> None:
+        request = ticket.message
+        if not isinstance(request, VoteRequest) or not response.topics:
+            return
+        asked, told = request.topics[0].partitions[0], response.topics[0].partitions[0]
+        if told.vote_granted and not asked.pre_vote:
+            saved = host.quorum_file.read()
+            voted_id = None if saved is None or saved.voted_key is None else saved.voted_key.id
+            if saved is None or (saved.epoch, voted_id) != (asked.replica_epoch, asked.replica_id):
+                raise Violation("votes kept", f"host {host.number} grants a vote that is not on its disk: {saved}")
+            self._voted(host.key, asked.replica_epoch, ReplicaKey(asked.replica_id, asked.replica_directory_id))
+
+    def _voted(self, voter: ReplicaKey, epoch: int, candidate: ReplicaKey) -> None:
+        before = self._votes.setdefault((voter, epoch), candidate)
+        if before.id != candidate.id:
+            raise Violation("votes kept", f"{voter} voted for {before.id} and {candidate.id} in epoch {epoch}")
+
+    def _raised(self, host: Host) -> None:
+        epoch = host.replica.epoch
+        if epoch > self._top_epoch:
+            if host.replica.role is Role.PROSPECTIVE:
+                raise Violation("pre-vote", f"host {host.number} raised its epoch to {epoch} to ask for pre-votes")
+            self._top_epoch = epoch
+
+    def _elected(self, host: Host, shadow: Shadow) -> None:
+        epoch = host.replica.epoch
+        other = self.leaders.setdefault(epoch, host.number)
+        if other != host.number:
+            raise Violation("one leader per epoch", f"hosts {other} and {host.number} lead epoch {epoch}")
+        if epoch < max(self.leaders):
+            return  # late votes: a later leader may have committed since
+        if shadow.end < self.end:
+            raise Violation(
+                "leader completeness",
+                f"host {host.number} leads epoch {epoch}, its log ends at {shadow.end}, {self.end} is committed",
+            )
+        voters = self._in_force(host, shadow)
+        granted = sum(1 for key in voters.keys if self._granted(key, epoch) == host.number)
+        if granted < len(voters) // 2 + 1:
+            raise Violation(
+                "one leader per epoch", f"host {host.number} leads epoch {epoch} by {granted} votes of {voters}"
+            )
+        for mine in reversed(shadow.batches):
+            if mine.next_offset <= self.end:
+                if self._at.get(mine.base_offset) != mine:
+                    raise Violation("leader completeness", f"host {host.number} leads epoch {epoch} with {mine}")
+                break
+
+    # --- logs ---------------------------------------------------------------------------------------------------------
+
+    def _follow_log(self, host: Host, shadow: Shadow) -> None:
+        log = host.log
+        start, end = log.log_start_offset, log.log_end_offset
+        batches = shadow.batches
+        if start > shadow.start:
+            del batches[: next((at for at, seen in enumerate(batches) if seen.next_offset > start), len(batches))]
+        while batches and batches[-1].next_offset > end:
+            batches.pop()
+        while shadow.voters and shadow.voters[-1][0] >= end:
+            shadow.voters.pop()
+        offset = batches[-1].next_offset if batches else start
+        previous = batches[-1].epoch if batches else -1
+        while offset < end:
+            for batch in iter_batches(log.read(offset, _READ_BYTES), verify=False):
+                seen = Seen(batch.base_offset, batch.next_offset, batch.leader_epoch, batch.crc)
+                self._name(host, seen, previous)
+                batches.append(seen)
+                if batch.is_control:
+                    shadow.voters += [(at, voters) for at, _, voters in voter_changes(batch) if voters is not None]
+                offset, previous = seen.next_offset, seen.epoch
+        shadow.start, shadow.end = start, end
+        shadow.compared = min(shadow.compared, end)
+
+    def _name(self, host: Host, seen: Seen, previous: int) -> None:
+        place = (seen.base_offset, seen.epoch)
+        known = self._names.get(place)
+        if known is None:
+            self._names[place] = (seen.crc, seen.next_offset, previous)
+            return
+        if known[:2] != (seen.crc, seen.next_offset) or (previous >= 0 and known[2] >= 0 and previous != known[2]):
+            raise Violation(
+                "log matching",
+                f"host {host.number} has {seen} after epoch {previous}; "
+                f"at that offset and epoch (crc, next offset, epoch before) are {known}",
+            )
+        if known[2] < 0 <= previous:
+            self._names[place] = (*known[:2], previous)
+
+    def _committed(self, host: Host, shadow: Shadow, high_watermark: int) -> None:
+        if high_watermark < shadow.high_watermark or high_watermark > host.log.log_end_offset:
+            raise Violation(
+                "clients' high watermark",
+                f"host {host.number}: {shadow.high_watermark} to {high_watermark}, log end {host.log.log_end_offset}",
+            )
+        shadow.high_watermark = high_watermark
+        first = len(shadow.batches)
+        while first and shadow.batches[first - 1].base_offset >= shadow.compared:
+            first -= 1
+        for seen in shadow.batches[first:]:
+            if seen.next_offset > high_watermark:
+                break
+            self._compare(host, seen)
+            shadow.compared = seen.next_offset
+
+    def _compare(self, host: Host, seen: Seen) -> None:
+        if seen.base_offset < self.end:
+            if self._at.get(seen.base_offset) != seen:
+                raise Violation(
+                    "committed stays",
+                    f"host {host.number} knows {seen} as committed, it was {self._at.get(seen.base_offset)}",
+                )
+            return
+        if seen.base_offset > self.end:
+            raise Violation("committed stays", f"host {host.number} commits {seen}, the history ends at {self.end}")
+        self.history.append(seen)
+        self._at[seen.base_offset] = seen
+        self.end = seen.next_offset
+        batch = RecordBatch(host.log.read(seen.base_offset, 1), verify=False)
+        if batch.is_control:
+            for offset, version, voters in voter_changes(batch):
+                if voters is not None:
+                    self.voters.append((offset, voters))
+                if version is not None:
+                    self.kraft_version = version
+        elif batch.producer_id >= 0:
+            pass  # see ``took``
+        elif (seen.crc, batch.size) in self._data_crcs:
+            raise Violation("acknowledged", f"the batch at {seen.base_offset} is in the history twice")
+        else:
+            self._data_crcs.add((seen.crc, batch.size))
+
+    # --- voter sets ---------------------------------------------------------------------------------------------------
+
+    def _check_voter_sets(self, host: Host) -> None:
+        entries = list(host.replica.state.voter_sets)
+        changes = 0
+        for (_, before), (offset, after) in pairwise(entries):
+            count = _changed(before, after)
+            if count > 1:
+                raise Violation("voter sets", f"host {host.number}: {before} to {after} at offset {offset}")
+            if count and offset >= self.end:
+                changes += 1
+        if changes > 1:
+            raise Violation("voter sets", f"host {host.number} has {changes} uncommitted changes from {self.end} on")
+
+    def _in_force(self, host: Host, shadow: Shadow) -> VoterSet:
+        """The voter set that a host's log puts in force, read from its records."""
+        first = shadow.batches[0].base_offset if shadow.batches else shadow.end
+        said = next(((at, voters) for at, voters in reversed(self.voters) if at < first), (-1, host.world.first_voters))
+        return max([said, *shadow.voters[-1:]], key=lambda entry: entry[0])[1]
+
+    def _granted(self, key: ReplicaKey, epoch: int) -> int | None:
+        found = self._votes.get((key, epoch))
+        if found is None and not key.has_directory:
+            found = next((to for (voter, at), to in self._votes.items() if at == epoch and voter.id == key.id), None)
+        return None if found is None else found.id
+
+    def _durable(self, host: Host, shadow: Shadow, high_watermark: int) -> None:
+        voters = self._in_force(host, shadow)
+        have = 0
+        for key in voters.keys:
+            other = next((other for other in host.world.hosts if key.matches(other.key)), None)
+            # A voter whose disk was replaced since had it, for all that one can tell.
+            have += other is None or (other.incarnation > 0 and other.log.flushed_offset >= high_watermark)
+        if have < len(voters) // 2 + 1:
+            raise Violation(
+                "durable majority", f"host {host.number} commits up to {high_watermark}, which {have} of {voters} have"
+            )
+
+    def _still_voter(self, host: Host, high_watermark: int) -> None:
+        said = next(((at, voters) for at, voters in reversed(self.voters) if at < high_watermark), None)
+        start = host.replica.state.role.epoch_start_offset  # type: ignore[union-attr]
+        if said is not None and said[0] >= start and not said[1].is_voter(host.key):
+            raise Violation("voter sets", f"host {host.number} leads, its removal at {said[0]} is committed")
+
+    def check_all(self, hosts: list[Host]) -> None:
+        """Compare what is too dear to compare at every event."""
+        for host in hosts:
+            if not host.is_up:
+                continue
+            state = host.replica.state
+            known = state.high_watermark
+            if known is not None and known > 0:
+                mine = state.voter_sets.last_committed(known)
+                said = next((voters for offset, voters in reversed(self.voters) if offset < known), None)
+                if said is not None and mine.keys != said.keys:
+                    raise Violation("voter sets", f"host {host.number} has {mine} below {known}, committed is {said}")
+            state.voter_sets.check_invariants()
+
+    def check_end(self, hosts: list[Host]) -> None:
+        """Everyone who is up has the whole history, applied, and every acknowledged batch is in it."""
+        self.check_all(hosts)
+        for host in hosts:
+            if host.is_up:
+                host.log.check_invariants()
+                self._follow_log(host, self._shadows[host.number])
+        for operation in self.operations:
+            if self._holding(operation) is None:
+                raise Violation("acknowledged", f"operation {operation.number} at {operation.offset} is lost")
+
+
+def _changed(before: VoterSet, after: VoterSet) -> int:
+    """By how many voters two sets differ; one that learned its directory stays the same voter."""
+    gone = sum(1 for voter in before if not _stays(voter.key, after))
+    new = sum(1 for voter in after if (old := before.get(voter.key.id)) is None or not old.key.matches(voter.key))
+    return gone + new
+
+
+def _stays(key: ReplicaKey, voters: VoterSet) -> bool:
+    entry = voters.get(key.id)
+    return entry is not None and key.matches(entry.key)

@@ -1,0 +1,383 @@
+"""Mistakes to plant in the protocol, to see whether the checks of the simulator notice.
+
+Each is the kind of slip that a careful reader may miss: a line left out, a comparison off by one, a check of the wrong
+thing. It replaces one attribute while the runs last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from kraftcore.executor.driver import Driver
+from kraftcore.executor.executor import Executor
+from kraftcore.executor.proposals import ProposalQueue
+from kraftcore.executor.sessions import Sessions
+from kraftcore.protocol.election_state import ReplicaKey
+from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.raft import election, partition
+from kraftcore.raft.election import Election
+from kraftcore.raft.events import Propose, Upgrade
+from kraftcore.raft.leadership import Leadership
+from kraftcore.raft.membership import Membership, Refusal
+from kraftcore.raft.partition import Elsewhere
+from kraftcore.raft.quorum import VoterSet
+from kraftcore.raft.replication import Replication
+from kraftcore.raft.roles import Candidate, Leader, Unattached
+from kraftcore.raft.state import ReplicaState
+from kraftcore.raft.watermark import Watermark
+
+
+@dataclass(frozen=True, slots=True)
+class Planted:
+    """A mistake.
+
+    Attributes:
+        name: as the command prints it.
+        text: what is wrong.
+        owner: class or module that gets it.
+        attribute: what is replaced there.
+        value: by what.
+    """
+
+    name: str
+    text: str
+    owner: Any
+    attribute: str
+    value: Any
+
+    @contextmanager
+    def planted(self) -> Iterator[None]:
+        """While the context lasts the mistake is there."""
+        before = self.owner.__dict__[self.attribute]
+        setattr(self.owner, self.attribute, self.value)
+        try:
+            yield
+        finally:
+            setattr(self.owner, self.attribute, before)
+
+
+_save = ReplicaState.save_election_state
+_track = Replication._track
+_append = Replication._append
+_become_prospective = Election.become_prospective
+_place = Replication._place
+_start = Election.start
+_step = Driver._step
+
+
+def _vote_in_memory(self: Election, candidate: ReplicaKey) -> None:
+    self._state.voted_key = candidate
+
+
+def _save_but_new_epochs(self: ReplicaState) -> None:
+    if not (isinstance(self.role, Unattached) and self.voted_key is None):
+        _save(self)
+
+
+def _track_observers(self: Replication, role: Leader, key: ReplicaKey, offset: int) -> None:
+    _track(self, role, key, offset)
+    if not self._state.voters.is_voter(key):
+        slowest = min(role.watermark.voters().items(), key=lambda item: item[1] or 0)[0]
+        if role.watermark.update(slowest, offset):
+            self._high_watermark_moved(role)
+
+
+def _truncate_too_far(self: Replication, epoch: int, end_offset: int) -> bool:
+    log = self._state.log
+    own = self._state.end_offset_for_epoch(epoch)
+    offset = max(min(own.offset, end_offset) - 3, log.log_start_offset)
+    self._state.forget_history_from(log.truncate_to(min(offset, log.log_end_offset)))
+    return True
+
+
+def _apply_all(self: Replication, told: int) -> None:
+    if told >= 0:
+        self.raise_high_watermark(self._state.log.log_end_offset)
+
+
+def _need_less(self: Membership, role: Leader, doing: str) -> None:
+    if self._state.version < 1:
+        raise Refusal(ErrorCode.UNSUPPORTED_VERSION)
+
+
+def _no_epoch_rule(self: Membership, role: Leader, doing: str) -> None:
+    if role.change is not None:
+        raise Refusal(ErrorCode.REQUEST_TIMED_OUT)
+    _need_less(self, role, doing)
+
+
+def _committed_voters(self: ReplicaState) -> VoterSet:
+    return self.voter_sets.last_committed(max(self.high_watermark or 0, self.log.log_start_offset))
+
+
+def _committed_without_resigning(self: Membership, role: Leader, high_watermark: int) -> None:
+    change = role.change
+    if change is not None and change.offset is not None and change.offset < high_watermark:
+        self._end_change(role, None)
+
+
+def _prospective_in_next_epoch(self: Election, cause: Any) -> None:
+    self._state.epoch += 1
+    _become_prospective(self, cause)
+
+
+def _oldest_snapshot(self: Replication, offset: int, epoch: int) -> Elsewhere | None:
+    ids = [snapshot_id for snapshot_id in self._state.snapshots.ids if snapshot_id[0] > 0]
+    return Elsewhere(snapshot=ids[0]) if ids and epoch < self._state.epoch else _place(self, offset, epoch)
+
+
+def _append_and_count(self: Replication, role: Leader, batch: bytearray, *, is_control: bool = False) -> int:
+    offset = _append(self, role, batch, is_control=is_control)
+    if role.watermark.update(self._state.config.key.id, self._state.log.log_end_offset):
+        self._high_watermark_moved(role)
+    return offset
+
+
+def _append_twice(self: Replication, role: Leader, batch: bytearray, *, is_control: bool = False) -> int:
+    offset = _append(self, role, bytearray(batch), is_control=is_control)
+    if len(batch) % 7 == 0:  # a retry after an answer that got lost
+        _append(self, role, bytearray(batch), is_control=is_control)
+    return offset
+
+
+def _grant_again(self: Election, candidate: ReplicaKey, up_to_date: bool, pre_vote: bool) -> bool:
+    return up_to_date and not isinstance(self._state.role, Leader | Candidate)
+
+
+def _grant_anyone(self: Election, candidate: ReplicaKey, up_to_date: bool, pre_vote: bool) -> bool:
+    return _may_grant(self, candidate, True, pre_vote)
+
+
+_may_grant = Election._may_grant
+
+
+def _barrier_at_once(self: Leadership, event: Any) -> None:
+    state = self._state
+    value = state.role.watermark.value if isinstance(state.role, Leader) else None
+    if value is None:
+        state.finish(event.ticket, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    else:
+        state.finish(event.ticket, ErrorCode.NONE, value)
+
+
+def _lead_again(self: Election, saved_leader_id: int | None) -> None:
+    state = self._state
+    if saved_leader_id == state.config.key.id and state.is_voter:
+        state.role = Candidate(self._own_tally(), state.random_election_deadline())
+        return
+    _start(self, saved_leader_id)
+
+
+def _upgraded_at_once(self: Membership, role: Leader, event: Upgrade) -> None:
+    self._state.finish(event.ticket, ErrorCode.NONE)
+
+
+def _nothing(*_: Any) -> None:
+    return None
+
+
+def _yes(*_: Any) -> bool:
+    return True
+
+
+def _own_epoch_forgotten(start: int, voters: Any) -> Watermark:
+    return Watermark(0, voters)
+
+
+def _send_before_saving(self: Driver, event: Any) -> None:
+    late: list[Any] = []
+    save = self._save
+    setattr(self, "_save", late.append)  # noqa: B010
+    try:
+        _step(self, event)
+    finally:
+        setattr(self, "_save", save)  # noqa: B010
+    for state in late:
+        save(state)
+
+
+def _decide_at_high_watermark(self: Executor, now_ms: int) -> None:
+    decided = self.decisions.decide(self.high_watermark, self.replica.epoch, now_ms)
+    decided.offset = self.log.log_end_offset
+    if decided.batches:
+        self.handle(now_ms, Propose(decided, decided.batches[0], tuple(decided.batches[1:])))
+
+
+_ROWS: tuple[tuple[str, str, Any, str, Any], ...] = (
+    ("vote-not-persisted", "a vote is granted without saving it", Election, "_vote_for", _vote_in_memory),
+    (
+        "epoch-not-persisted",
+        "a higher epoch is adopted without saving it",
+        ReplicaState,
+        "save_election_state",
+        _save_but_new_epochs,
+    ),
+    (
+        "majority-off-by-one",
+        "half of the voters count as a majority",
+        VoterSet,
+        "majority",
+        property(lambda self: max(1, len(self) // 2)),
+    ),
+    ("observers-counted", "observers move the high watermark", Replication, "_track", _track_observers),
+    (
+        "older-epoch-committed",
+        "records of older epochs are committed by counting",
+        election,
+        "Watermark",
+        (_own_epoch_forgotten),
+    ),
+    (
+        "truncate-too-far",
+        "a follower cuts its log below the high watermark",
+        Replication,
+        "_truncate",
+        (_truncate_too_far),
+    ),
+    (
+        "uncommitted-applied",
+        "a follower applies up to its log's end",
+        Replication,
+        "_follow_high_watermark",
+        (_apply_all),
+    ),
+    ("two-changes", "a second voter change while one is in flight", Membership, "_need_quiet", _need_less),
+    (
+        "change-before-own-epoch",
+        "a voter change before the leader's own epoch is committed",
+        Membership,
+        "_need_quiet",
+        _no_epoch_rule,
+    ),
+    (
+        "committed-voter-set",
+        "the voter set in force is the last committed one",
+        ReplicaState,
+        "voters",
+        property(_committed_voters),
+    ),
+    (
+        "removed-leader-stays",
+        "a leader that is removed goes on leading",
+        Membership,
+        "committed",
+        (_committed_without_resigning),
+    ),
+    (
+        "pre-vote-raises-epoch",
+        "a prospective raises its epoch",
+        Election,
+        "become_prospective",
+        (_prospective_in_next_epoch),
+    ),
+    (
+        "oldest-snapshot-sent",
+        "replicas of older epochs are sent the oldest snapshot",
+        Replication,
+        "_place",
+        (_oldest_snapshot),
+    ),
+    (
+        "acknowledged-before-flush",
+        "a follower fetches on before its flush",
+        ReplicaState,
+        "is_flushed",
+        (property(_yes)),
+    ),
+    (
+        "leader-counts-unflushed",
+        "a leader counts its log before its flush",
+        Replication,
+        "_append",
+        (_append_and_count),
+    ),
+    ("appended-twice", "a retried proposal is appended again", Replication, "_append", _append_twice),
+    (
+        "directory-ignored",
+        "a voter is known by its id alone",
+        ReplicaKey,
+        "matches",
+        (lambda self, other: self.id == other.id),
+    ),
+    ("voter-key-ignored", "requests for another voter are answered", partition, "is_for_us", _yes),
+    ("votes-twice", "a vote is granted though another was", Election, "_may_grant", _grant_again),
+    ("stale-log-elected", "a vote is granted to a shorter log", Election, "_may_grant", _grant_anyone),
+    ("divergence-ignored", "a leader serves any offset and epoch", Replication, "_place", _nothing),
+    ("barrier-unasked", "a read barrier asks nobody", Leadership, "barrier", _barrier_at_once),
+    (
+        "barrier-not-recounted",
+        "a read barrier is not counted again when voters change",
+        Leadership,
+        "voters_changed",
+        _nothing,
+    ),
+    (
+        "inherited-upgrade-answered",
+        "an upgrade that an earlier leader wrote is answered before it is committed",
+        Membership,
+        "_upgraded",
+        _upgraded_at_once,
+    ),
+    (
+        "removed-voter-sits",
+        "a replica that is no voter by its own log does not stand when it is needed",
+        Election,
+        "_stand_if_needed",
+        _nothing,
+    ),
+    (
+        "removal-not-refused",
+        "a voter is removed though the others are no majority",
+        Membership,
+        "_need_majority",
+        _nothing,
+    ),
+    ("voters-not-undone", "a truncation leaves the voter set", ReplicaState, "forget_history_from", _nothing),
+    ("leads-again", "a leader that restarts runs in its old epoch", Election, "start", _lead_again),
+    (
+        "sent-before-saved",
+        "requests and answers leave before epoch and vote are saved",
+        Driver,
+        "_step",
+        _send_before_saving,
+    ),
+    ("retry-applied-again", "a retried proposal is applied again", Sessions, "admit", _nothing),
+    (
+        "decided-too-low",
+        "a decision learns the high watermark for the log's end",
+        Executor,
+        "_decide",
+        _decide_at_high_watermark,
+    ),
+    (
+        "groups-kept",
+        "a former leader goes on waiting for its batches",
+        ProposalQueue,
+        "fail_groups",
+        _nothing,
+    ),
+)
+
+FAULTS: dict[str, Planted] = {row[0]: Planted(*row) for row in _ROWS}
+
+
+def catch(fault: Planted, run: Callable[[int], str | None], seeds: int) -> tuple[int, str] | None:
+    """Run seed after seed with a mistake until a check notices.
+
+    Args:
+        fault: the mistake.
+        run: runs a seed and returns the rule that was broken, or None.
+        seeds: how many to try.
+
+    Returns:
+        How many seeds it took, and the rule; None if nothing was noticed.
+    """
+    with fault.planted():
+        for seed in range(1, seeds + 1):
+            rule = run(seed)
+            if rule is not None:
+                return seed, rule
+    return None

@@ -1,0 +1,97 @@
+"""Runs by seed, and what to do with one that failed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from time import perf_counter
+
+from kraftcore.simulation.checks import Violation
+from kraftcore.simulation.options import FAULTS, Options, draw_options
+from kraftcore.simulation.timeline import Timeline
+from kraftcore.simulation.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How a run went.
+
+    Attributes:
+        seed: of the run.
+        options: what it drew.
+        rule: the rule that was broken, or None.
+        detail: how.
+        events: how many happened.
+        simulated_s: seconds of simulated time.
+        wall_s: seconds it took.
+        commits: batches committed.
+        epochs: leaders elected.
+    """
+
+    seed: int
+    options: Options
+    rule: str | None
+    detail: str
+    events: int
+    simulated_s: float
+    wall_s: float
+    commits: int
+    epochs: int
+
+
+def run_seed(
+    seed: int,
+    nodes: int,
+    minutes: float,
+    faults: Collection[str] = FAULTS,
+    *,
+    event_limit: int | None = None,
+    timeline: Timeline | None = None,
+    report: Callable[[float], None] | None = None,
+) -> Result:
+    """Run a seed.
+
+    Args:
+        seed: everything is drawn from it.
+        nodes: voters at the start.
+        minutes: of simulated time with faults.
+        faults: those a seed may draw.
+        event_limit: end the faults after so many events.
+        timeline: remembers what happened.
+        report: called with the share of time that passed.
+    """
+    options = draw_options(seed, nodes, minutes, faults)
+    started = perf_counter()
+    world = World(seed, options, timeline, event_limit)
+    rule, detail = None, ""
+    try:
+        world.run(report)
+    except Violation as violation:
+        rule, detail = violation.rule, violation.detail
+    if timeline is not None:
+        timeline.sample(world.agenda.now, world.hosts)
+    return Result(
+        seed=seed,
+        options=options,
+        rule=rule,
+        detail=detail,
+        events=world.agenda.count,
+        simulated_s=world.agenda.now / 1e6,
+        wall_s=perf_counter() - started,
+        commits=len(world.checker.history),
+        epochs=len(world.checker.leaders),
+    )
+
+
+def shortest_failure(result: Result, nodes: int, minutes: float, faults: Collection[str], tries: int = 12) -> int:
+    """How few events with faults it takes to fail, as far as bisection finds out."""
+    low, high = 0, result.events
+    for _ in range(tries):
+        if high - low <= max(1, high // 100):
+            break
+        middle = (low + high) // 2
+        if run_seed(result.seed, nodes, minutes, faults, event_limit=middle).rule is not None:
+            high = middle
+        else:
+            low = middle
+    return high

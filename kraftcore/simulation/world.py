@@ -1,0 +1,547 @@
+"""Hosts, clients and administrators, what goes wrong, and when it stops going wrong.
+
+A run has two phases. In the first everything the options ask for goes wrong. Then the network heals, a majority of the
+voters is up again (some of the others may stay down), and progress is demanded within a bound: a leader, new batches
+committed, everyone who is up caught up, every linearizable read answered that was asked before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from kraftcore.core.wire.struct import Struct
+from kraftcore.errors import InvariantError, KraftError, StateMachineError
+from kraftcore.protocol.election_state import ReplicaKey
+from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.failure import Failure
+from kraftcore.protocol.frames import encode_request
+from kraftcore.protocol.messages.add_raft_voter import AddRaftVoterRequest
+from kraftcore.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
+from kraftcore.raft.events import Barrier, Outcome, RaftConfig, Resign, Transfer, Upgrade
+from kraftcore.raft.quorum import VersionRange, Voter, VoterSet, static_voters
+from kraftcore.raft.roles import Role
+from kraftcore.simulation.agenda import Agenda
+from kraftcore.simulation.checks import Checker, Violation
+from kraftcore.simulation.host import Host, Operation, raft_config
+from kraftcore.simulation.network import Network
+from kraftcore.simulation.options import Options
+from kraftcore.simulation.timeline import Timeline
+
+ADMIN = -1
+PROGRESS_MS = 60_000
+RECORDS_MAX = 3  # in a proposal
+RETRYING_CLIENTS = 8
+_CHECK_MS = 5_000
+
+
+class World:
+    """One run.
+
+    Args:
+        seed: everything is drawn from it.
+        options: what it drew.
+        timeline: remembers what happened; None: nothing is remembered.
+        event_limit: end the phase with faults after so many events.
+    """
+
+    def __init__(
+        self, seed: int, options: Options, timeline: Timeline | None = None, event_limit: int | None = None
+    ) -> None:
+        self.seed = seed
+        self.options = options
+        self.timeline = timeline
+        self.agenda = Agenda()
+        self.checker = Checker()
+        self.rng = Random(f"world-{seed}")
+        self.network = Network(self.agenda, Random(f"network-{seed}"), options)
+        self.calm = False
+        self.appends = 0
+        self._asking: dict[int, Operation] = {}
+        self._next_sequence = [0] * RETRYING_CLIENTS
+        self.reads: list[Read] = []
+        self._event_limit = event_limit
+        self._stay_down: set[int] = set()
+        self._admin_until = self._replaced_until = 0
+        self._wants_upgrade = False
+        self._correlation_id = 0
+        old = set(self.rng.sample(range(1, options.nodes + 1), options.old_hosts))
+        count = options.nodes + options.spares
+        self.hosts = [Host(self, number, is_old=number in old) for number in range(1, count + 1)]
+        self._by_name = {host.endpoint.host: host for host in self.hosts}
+        self.network.peers.update({host.number: host for host in self.hosts})
+        self.network.peers[ADMIN] = _Admin()
+        first = [Voter(host.key, (host.endpoint,), VersionRange(0, 1)) for host in self.hosts[: options.nodes]]
+        self.first_voters = VoterSet(tuple(first))
+        if options.kraft_version:
+            self._static = VoterSet()
+            for host in self.hosts[: options.nodes]:
+                host.format(self.first_voters)
+        else:
+            self._static = static_voters((voter.key.id, voter.endpoints[0]) for voter in first)
+
+    # --- run ----------------------------------------------------------------------------------------------------------
+
+    def run(self, report: Callable[[float], None] | None = None) -> None:
+        """Run both phases.
+
+        Args:
+            report: called now and then with the share of simulated time that has passed.
+
+        Raises:
+            Violation: a rule was broken.
+        """
+        try:
+            for host in self.hosts:
+                self.agenda.after_ms(self.rng.random() * 500, host.start)
+            self._plan()
+            end = int(self.options.minutes * 60_000_000)
+            self._run_until(end, self._event_limit, report)
+            self._heal()
+            self._demand_progress()
+            self.checker.check_end(self.hosts)
+        except Violation:
+            raise
+        except StateMachineError as error:
+            if isinstance(error.__cause__, Violation):  # the checks listen to the machines
+                raise error.__cause__ from None
+            raise Violation("invariant", str(error)) from error
+        except InvariantError as error:
+            raise Violation("invariant", str(error)) from error
+        except KraftError as error:
+            raise Violation("error", f"{type(error).__name__}: {error}") from error
+
+    def _run_until(self, end: int, limit: int | None = None, report: Callable[[float], None] | None = None) -> None:
+        agenda = self.agenda
+        check_at = agenda.now + _CHECK_MS * 1000
+        while agenda.now < end and (limit is None or agenda.count < limit):
+            agenda.step()
+            if agenda.now >= check_at:
+                check_at = agenda.now + _CHECK_MS * 1000
+                self.checker.check_all(self.hosts)
+                if self.timeline is not None:
+                    self.timeline.sample(agenda.now, self.hosts)
+                if report is not None:
+                    report(min(agenda.now / end, 1.0))
+
+    def _plan(self) -> None:
+        options = self.options
+        self._every(options.append_every, self._append)
+        self._every(options.barrier_every, self._read)
+        self._every(options.partition_every, self._partition)
+        self._every(options.pause_every, self._pause)
+        self._every(options.crash_every, self._crash)
+        self._every(options.disk_every, self._fail_disk)
+        self._every(options.full_every, self._fill_disk)
+        self._every(options.members_every, self._change_members)
+        self._every(options.replace_every, self._replace_disk)
+        self._every(options.transfer_every, self._transfer)
+        self._every(options.upgrade_every, self._upgrade)
+        self._every(options.stop_every, self._stop)
+
+    def _every(self, mean_ms: int, action: Callable[[], None]) -> None:
+        if not mean_ms:
+            return
+
+        def happen() -> None:
+            action()
+            self.agenda.after_ms(self.rng.expovariate(1 / mean_ms), happen)
+
+        self.agenda.after_ms(1000 + self.rng.expovariate(1 / mean_ms), happen)
+
+    # --- what hosts ask -----------------------------------------------------------------------------------------------
+
+    def raft_config(self, host: Host) -> RaftConfig:
+        """How a host takes part."""
+        servers = tuple((other.endpoint.host, other.endpoint.port) for other in self.hosts)
+        return raft_config(host, self._static, servers if self.options.kraft_version else ())
+
+    def host_at(self, name: str) -> Host:
+        """Who has a host name."""
+        return self._by_name[name]
+
+    def flush_delay_ms(self, host: Host) -> float:
+        """How long a flush takes."""
+        if self.options.slow_fsync_ms and not self.calm and host.rng.random() < 0.05:
+            return host.rng.random() * self.options.slow_fsync_ms
+        return self.options.flush_ms * (0.2 + 0.8 * host.rng.random())
+
+    def connections_broke(self, host: Host) -> None:
+        """A process died: whoever waits for an answer of it notices."""
+        for other in self.hosts:
+            if other.is_up:
+                for request_id, (_, target, *_) in other.outstanding.items():
+                    if target == host.number:
+                        self.network.fail(host.number, other.number, other.incarnation, request_id, Failure.RESET)
+
+    def down(self, host: Host) -> None:
+        """A host is down: when it comes back."""
+        if host.number in self._stay_down:
+            return
+        delay = 300.0 if self.calm else self.options.down_ms * (0.1 + 2 * self.rng.random() ** 2)
+        self.agenda.after_ms(delay, self._start, host)
+
+    def _start(self, host: Host) -> None:
+        if host.number not in self._stay_down:
+            host.start()
+
+    def note(self, host: Host | None, kind: str, text: str) -> None:
+        """Something worth a line of the trace happened."""
+        if self.timeline is not None:
+            self.timeline.note(self.agenda.now, host, kind, text)
+
+    def note_message(self, source: Host, target: Host | None, message: Struct, number: int = 0) -> None:
+        """A message was sent."""
+        if self.timeline is not None:
+            self.timeline.message(self.agenda.now, source, number if target is None else target.number, message)
+
+    def high_watermark_moved(self, host: Host) -> None:
+        """For the picture."""
+        if self.timeline is not None:
+            self.timeline.sample(self.agenda.now, [host])
+
+    def role_changed(self, host: Host) -> None:
+        """A replica has another role, or another epoch."""
+        if self._wants_upgrade and host.replica.role is Role.LEADER:
+            self.agenda.after_ms(0, self._upgrade)
+        if self.timeline is not None:
+            self.timeline.role(self.agenda.now, host)
+
+    # --- clients ------------------------------------------------------------------------------------------------------
+
+    def leader(self) -> Host | None:
+        """The host that leads the highest epoch, if one is up and does."""
+        leading = [host for host in self.hosts if host.is_up and host.replica.role is Role.LEADER]
+        return max(leading, key=lambda host: host.replica.epoch, default=None)
+
+    def _somebody(self) -> Host | None:
+        up = [host for host in self.hosts if host.is_up]
+        return self.rng.choice(up) if up else None
+
+    def _append(self) -> None:
+        host = self.leader() if self.rng.random() < 0.9 else self._somebody()
+        if host is None:
+            return
+        self.appends += 1
+        values = [
+            b"%c%d:%d" % (97 + self.rng.randrange(20), self.appends, number)
+            + b"x" * self.rng.randrange(self.options.value_bytes)
+            for number in range(1 + self.rng.randrange(RECORDS_MAX))
+        ]
+        options = self.options
+        operation = Operation(self.appends, values=values)
+        if options.retries and self.rng.random() < options.retries:
+            client = self.appends % RETRYING_CLIENTS
+            before = self._asking.get(client)
+            if before is not None and not before.acknowledged:
+                return  # a client has one proposal in flight
+            self._asking[client] = operation
+            operation.client = (client, self._next_sequence[client])
+            self._next_sequence[client] += len(values)
+            self._ask(host, operation)
+        elif options.decisions and self.rng.random() < options.decisions:
+            host.decide(operation, values)
+        else:
+            host.propose(operation, values)
+
+    def _ask(self, host: Host | None, operation: Operation) -> None:
+        if host is not None:
+            host.propose(operation, operation.values, is_forwarded=self.rng.random() < 0.5)
+        self.agenda.after_ms(100 + self.rng.random() * 3000, self._ask_again, operation)
+
+    def _ask_again(self, operation: Operation) -> None:
+        if not operation.acknowledged:
+            self._ask(self.leader() if self.rng.random() < 0.7 else self._somebody(), operation)
+
+    def _read(self) -> None:
+        # Also of one that only believes to lead.
+        leading = [host for host in self.hosts if host.is_up and host.replica.role is Role.LEADER]
+        host = self.rng.choice(leading) if leading else self._somebody()
+        if host is not None:
+            self._read_from(host)
+
+    def _read_from(self, host: Host) -> None:
+        known = self.checker.acknowledged_end
+        read = Read(host, host.incarnation, self.agenda.now)
+        self.reads = [*(read for read in self.reads if read.waits), read]
+
+        def done(outcome: Outcome) -> None:
+            self.reads.remove(read)
+            if outcome.error is ErrorCode.NONE and outcome.offset < known:
+                raise Violation(
+                    "linearizable reads", f"a barrier gave {outcome.offset}, {known} was acknowledged before"
+                )
+
+        host.deliver(host.incarnation, Barrier(done))
+
+    # --- what goes wrong ----------------------------------------------------------------------------------------------
+
+    def _partition(self) -> None:
+        if self.calm or len(self.hosts) < 2:
+            return
+        numbers = [host.number for host in self.hosts]
+        if self.rng.random() < 0.4 and (leader := self.leader()) is not None:
+            inside = {leader.number, *self.rng.sample(numbers, self.rng.randrange(2))}
+        else:
+            inside = set(self.rng.sample(numbers, self.rng.randrange(1, len(numbers))))
+        cut = {(a, b) for a in inside for b in numbers if b not in inside}
+        if self.rng.random() >= self.options.asymmetric:
+            cut |= {(b, a) for a, b in cut}
+        elif self.rng.random() < 0.5:
+            cut = {(b, a) for a, b in cut}
+        self.network.blocked |= cut
+        self.note(None, "partition", f"{sorted(inside)} cut off, {len(cut)} directions")
+        self.agenda.after_ms(self.options.partition_ms * (0.2 + self.rng.random()), self._rejoin, cut)
+
+    def _rejoin(self, cut: set[tuple[int, int]]) -> None:
+        self.network.blocked -= cut
+        self.note(None, "rejoined", f"{len(self.network.blocked)} directions still cut")
+
+    def _pause(self) -> None:
+        host = self._somebody()
+        if host is None or self.calm:
+            return
+        length = self.options.pause_ms * (0.1 + self.rng.random())
+        host.paused_until = self.agenda.now + int(length * 1000)
+        self.note(host, "paused", f"{length:.0f} ms")
+
+    def _crash(self) -> None:
+        host = self.leader() if self.rng.random() < 0.4 else self._somebody()
+        if host is None or self.calm:
+            return
+        if self.rng.random() < 0.5:
+            host.fuse = self.rng.randrange(12)  # in the middle of carrying effects out
+        else:
+            host.die(power=self.rng.random() < 0.6)
+
+    def _fail_disk(self) -> None:
+        host = self._somebody()
+        if host is not None and not self.calm:
+            operation = self.rng.choice(("any", "write", "sync", "rename", "sync_folder", "truncate"))
+            host.disk.inject(operation, after=self.rng.randrange(20))
+
+    def _fill_disk(self) -> None:
+        host = self._somebody()
+        if host is not None and not self.calm:
+            host.disk.capacity = host.disk.used_bytes + self.rng.randrange(5000)
+            self.note(host, "disk fills", f"{host.disk.capacity} bytes")
+            self.agenda.after_ms(2000 + self.rng.random() * 4000, self._empty_disk, host)
+
+    def _empty_disk(self, host: Host) -> None:
+        host.disk.capacity = None
+
+    def _stop(self) -> None:
+        host = self.leader() if self.rng.random() < 0.5 else self._somebody()
+        if host is not None and not self.calm:
+            self.note(host, "stopping", "")
+            host.stop()
+            self.agenda.after_ms(self.rng.random() * 3000, self._close, host, host.incarnation)
+
+    def _close(self, host: Host, incarnation: int) -> None:
+        if host.incarnation == incarnation:
+            host.close()
+
+    # --- administrators -----------------------------------------------------------------------------------------------
+
+    def voter_sets(self) -> list[VoterSet]:
+        """Every set that is in force somewhere, up or not."""
+        return [host.replica.voters for host in self.hosts if hasattr(host, "replica") and len(host.replica.voters)]
+
+    def _is_alive(self, key: ReplicaKey) -> bool:
+        return any(key.matches(host.key) for host in self.hosts if host.number not in self._stay_down)
+
+    def _survives(self, voters: VoterSet, without: ReplicaKey | None = None) -> bool:
+        alive = sum(1 for key in voters.keys if self._is_alive(key) and (without is None or not key.matches(without)))
+        return alive >= voters.majority
+
+    def _change_members(self) -> None:
+        leader = self.leader()
+        if leader is None or self.calm or leader.replica.kraft_version < 1 or self.agenda.now < self._replaced_until:
+            return
+        voters = leader.replica.voters
+        dead = [key for key in voters.keys if not self._is_alive(key)]
+        outside = [host for host in self.hosts if host.number not in voters.ids]
+        choice = self.rng.random()
+        if dead and choice < 0.6:
+            self._remove(leader, self.rng.choice(dead))
+        elif outside and (choice < 0.8 or len(voters) < 3):
+            self._add(leader, self.rng.choice(outside))
+        elif len(voters) > 1:
+            key = (
+                leader.key if self.rng.random() < 0.3 and voters.is_voter(leader.key) else self.rng.choice(voters.keys)
+            )
+            self._remove(leader, key)
+
+    def _remove(self, leader: Host, key: ReplicaKey) -> None:
+        # Whom he likes, also one that is needed: it is the leader that refuses what could never be committed.
+        self.note(leader, "remove", str(key.id))
+        self._administer(
+            leader,
+            RemoveRaftVoterRequest(cluster_id="simulated", voter_id=key.id, voter_directory_id=key.directory_id),
+        )
+
+    def _add(self, leader: Host, host: Host) -> None:
+        self.note(leader, "add", str(host.number))
+        listener = AddRaftVoterRequest.Listener(
+            name=host.endpoint.name, host=host.endpoint.host, port=host.endpoint.port
+        )
+        self._administer(
+            leader,
+            AddRaftVoterRequest(
+                cluster_id="simulated",
+                timeout_ms=2000,
+                voter_id=host.number,
+                voter_directory_id=host.directory_id,
+                listeners=[listener],
+            ),
+        )
+
+    def _administer(self, leader: Host, message: Any) -> None:
+        self._admin_until = self.agenda.now + 10_000_000
+        self._read_from(leader)  # so that the voters change while it waits
+        self._correlation_id += 1
+        version = type(message).schema.versions[1]
+        self.network.request(
+            ADMIN, leader.number, 0, self._correlation_id, encode_request(message, version, self._correlation_id)
+        )
+
+    def _replace_disk(self) -> None:
+        # Only what a quorum can survive, and not while an administrator shrinks it.
+        host = self._somebody()
+        if host is None or self.calm or self.agenda.now < self._admin_until:
+            return
+        sets = self.voter_sets() + [voters for _, voters in self.checker.voters[-2:]]
+        if not all(self._survives(voters, host.key) for voters in sets):
+            return
+        # A leader cannot know yet that this voter is gone for good, and might refuse too little.
+        self._admin_until = self._replaced_until = self.agenda.now + 5_000_000
+        host.die(power=True)
+        host.install_disk()
+        self.note(host, "new disk", str(host.directory_id))
+
+    def _transfer(self) -> None:
+        leader = self.leader()
+        if leader is None or self.calm:
+            return
+        if self.rng.random() < 0.3:
+            leader.deliver(leader.incarnation, Resign())
+        else:
+            target = self.rng.choice(self.hosts).number
+            self.note(leader, "transfer", f"to {target}")
+            leader.deliver(leader.incarnation, Transfer(_ignore, target))
+
+    def _upgrade(self) -> None:
+        leader = self.leader()
+        if leader is not None:
+            self._wants_upgrade = True  # until it is answered: a leader that dies does not
+            self.note(leader, "upgrade", "kraft.version 1")
+            if self.options.crash_every and not self.calm and self.rng.random() < 0.5:
+                leader.fuse = self.rng.randrange(3, 9)  # so that the next leader inherits it
+            leader.deliver(leader.incarnation, Upgrade(self._upgraded, 1))
+
+    def _upgraded(self, outcome: Outcome) -> None:
+        if outcome.error is ErrorCode.NONE:
+            self._wants_upgrade = False
+            self.checker.upgraded(1)
+
+    # --- healing ------------------------------------------------------------------------------------------------------
+
+    def _heal(self) -> None:
+        self.calm = self.network.calm = True
+        self.network.blocked.clear()
+        self.note(None, "healed", "")
+        sets = self.voter_sets() + [voters for _, voters in self.checker.voters[-2:]]
+        for host in self.rng.sample(self.hosts, self.rng.randrange(len(self.hosts) // 2 + 1)):
+            self._stay_down.add(host.number)
+            if not all(self._survives(voters) for voters in sets):
+                self._stay_down.discard(host.number)
+        for host in self.hosts:
+            host.paused_until = 0
+            host.fuse = None
+            host.disk.clear_faults()
+            host.disk.capacity = None
+            if host.number in self._stay_down:
+                self.note(host, "stays down", "")
+                host.die(power=True)
+            elif not host.is_up:
+                self.agenda.after_ms(self.rng.random() * 1000, host.start)
+            elif host.replica.state.shutting_down:
+                host.close()
+
+    def _demand_progress(self) -> None:
+        started = self.agenda.now
+        late: list[Read] = []
+        self._run_until(started + 3_000_000)  # what was under way ends
+        goal = len(self.checker.operations) + 3
+        while self.agenda.now < started + PROGRESS_MS * 1000:
+            known = self.checker.acknowledged_end
+            self._append()
+            self._run_until(self.agenda.now + 400_000)
+            late = [read for read in self.reads if read.waits and read.began < started]
+            if len(self.checker.operations) >= goal and self._all_have(known) and not late:
+                return
+        if late:
+            raise Violation(
+                "reads end", f"{len(late)} read barriers wait {PROGRESS_MS} ms after healing: {self.describe()}"
+            )
+        raise Violation("progress", f"{PROGRESS_MS} ms after healing: {self.describe()}")
+
+    def _all_have(self, offset: int) -> bool:
+        alive = [host for host in self.hosts if host.number not in self._stay_down]
+        return all(host.is_up and host.executor.applier.offset >= offset for host in alive)
+
+    def describe(self) -> str:
+        """Everyone's state in a line."""
+        parts = []
+        for host in self.hosts:
+            if not host.is_up:
+                parts.append(f"{host.number} down")
+                continue
+            replica = host.replica
+            parts.append(
+                f"{host.number} {replica.role.value} epoch {replica.epoch} log {host.log.log_start_offset}-"
+                f"{host.log.log_end_offset} hw {replica.high_watermark} voters {sorted(replica.voters.ids)}"
+            )
+        return "; ".join(parts)
+
+
+@dataclass(eq=False, slots=True)
+class Read:
+    """A linearizable read that has not been answered.
+
+    Attributes:
+        host: whom it was asked of.
+        incarnation: in which of its lives.
+        began: when, microseconds.
+    """
+
+    host: Host
+    incarnation: int
+    began: int
+
+    @property
+    def waits(self) -> bool:
+        """Whether the process that was asked still lives."""
+        return self.host.is_up and self.host.incarnation == self.incarnation
+
+
+class _Admin:
+    """Sends wishes and does not care for the answers."""
+
+    is_up = True
+    refuses = False
+
+    def receive_request(self, source: int, incarnation: int, correlation_id: int, frame: bytes) -> None:
+        """Nobody asks it anything."""
+
+    def receive_response(self, incarnation: int, correlation_id: int, frame: bytes) -> None:
+        """An answer; what happened shows in the logs."""
+
+    def receive_failure(self, incarnation: int, correlation_id: int, failure: Failure) -> None:
+        """The leader is gone."""
+
+
+def _ignore(outcome: Outcome) -> None:
+    """How a wish ended does not matter."""

@@ -1,0 +1,53 @@
+"""``kraftcore-log``: for which directory id a directory held a log, so that a deleted log is not taken for a new one.
+
+It lies beside ``meta.properties``; Kafka ignores it. Formatting takes it away, the first start behind that writes it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from kraftcore.core.disk.files import Files
+from kraftcore.core.uuid import Uuid
+from kraftcore.errors import LocalError, StorageError
+
+LOG_MARK = "kraftcore-log"
+
+
+def read_log_mark(files: Files, directory: str) -> Uuid | None:
+    """The directory id for which this directory once held a log; None: it never did, as far as kraftcore knows.
+
+    Raises:
+        StorageError: the file cannot be read.
+    """
+    try:
+        return Uuid.from_string(files.read_file(os.path.join(directory, LOG_MARK)).decode("ascii", "replace").strip())
+    except LocalError:
+        return None
+    except StorageError as error:
+        if error.errno == errno.ENOENT:
+            return None
+        raise
+
+
+def write_log_mark(files: Files, directory: str, directory_id: Uuid) -> None:
+    """Remember that this directory holds a log.
+
+    Raises:
+        StorageError: the disk failed.
+    """
+    if read_log_mark(files, directory) != directory_id:
+        files.replace_file(os.path.join(directory, LOG_MARK), f"{directory_id}\n".encode())
+
+
+def remove_log_mark(files: Files, directory: str) -> None:
+    """The directory begins anew.
+
+    Raises:
+        StorageError: the disk failed.
+    """
+    path = os.path.join(directory, LOG_MARK)
+    if files.exists(path):
+        files.unlink(path)
+        files.sync_folder(directory)

@@ -1,0 +1,45 @@
+"""The active controller of a KRaft cluster: what is decided about brokers, topics, partitions and everything else.
+
+A decision is a pure function: ``decide(context, request, version) -> Decision``. The context holds the metadata image,
+the leader's soft state, the time and the offset that the next record gets; the decision holds the records to append and
+the answer to give once they are committed. Nothing here reads a clock, sends, waits or draws random numbers of its own,
+so that the same code runs under a node, in the simulator and in scenario texts.
+
+==========================  ==================================================================================
+``decision``                what every decision is made of: context, records, answer, refusals
+``soft_state``              what only the leader knows: sessions, offsets brokers have reached, shutdowns under way
+``caller``                  who sends a request
+``partition_change``        the rules by which a partition changes (KIP-455, KIP-704, KIP-841, KIP-858, KIP-966)
+``updates``                 these rules applied to partitions of the image
+``brokers`` ``requester``   registration, heartbeats, fencing, controlled shutdown; whether a sender's epoch holds
+``directories``             AssignReplicasToDirs, directories that fail or are cordoned
+``isr``                     AlterPartition
+``elections``               ElectLeaders, leader rebalance, automatic unclean election
+``reassignments``           AlterPartitionReassignments, ListPartitionReassignments
+``topics`` ``topic_names``  CreateTopics, DeleteTopics, CreatePartitions; which names are legal
+``placement``               where new replicas go; ``assignments``: what an administrator may write down instead
+``topic_configs``           what decisions about topics need of configurations
+``configs``                 IncrementalAlterConfigs, AlterConfigs; ``describe_configs``: DescribeConfigs
+``acls`` ``quotas``         access control entries; client quotas
+``scram`` ``tokens``        SCRAM credentials; delegation tokens
+``features``                feature levels, and what ApiVersions says of them
+``producer_ids``            blocks of producer ids
+``controllers``             registration of controllers, DescribeCluster
+``activation``              what a controller writes when it becomes active, and while nothing happens
+``hash_order``              the order of Java's hash tables, where it shows
+``registry``                every request, and how it is decided about
+``life``                    leading and following; decisions ahead of commits; timers
+``requests`` ``envelope``   from a request to its answer; requests that brokers pass on
+``access``                  what a request needs to be allowed
+``settings``                what a server's file says
+``registration``            each controller registers with the active one
+``plugin``                  the plugin that runs it all on a node
+==========================  ==================================================================================
+
+    async with open_node(config, MetadataMachine(), plugins=[Controller({"num.partitions": "3"})]) as node:
+        ...
+"""
+
+from kraftcore.plugins.controller.plugin import Controller
+
+__all__ = ["Controller"]

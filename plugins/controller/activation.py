@@ -1,0 +1,68 @@
+"""What a controller writes when it becomes active, and while nothing happens (KIP-631, KIP-835, KIP-868, KIP-966).
+
+A log without a metadata.version is empty as far as metadata goes: the records that formatting left go into it, in a
+metadata transaction where the level knows them, else as one batch. With eligible leader replicas on, the first active
+controller also fixes min.insync.replicas for all brokers. A metadata transaction that a former controller left open is
+aborted, and begun anew if it was that first one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from kraftcore.errors import CorruptDataError
+from kraftcore.plugins.controller.decision import Context, Decision, Record
+from kraftcore.plugins.controller.features import cluster_min_isr
+from kraftcore.plugins.controller.topic_configs import MIN_ISR
+from kraftcore.protocol.features import ELIGIBLE_LEADER_REPLICAS_VERSION, METADATA_VERSION, MetadataVersion
+from kraftcore.protocol.records.abort_transaction_record import AbortTransactionRecord
+from kraftcore.protocol.records.begin_transaction_record import BeginTransactionRecord
+from kraftcore.protocol.records.end_transaction_record import EndTransactionRecord
+from kraftcore.protocol.records.feature_level_record import FeatureLevelRecord
+from kraftcore.protocol.records.no_op_record import NoOpRecord
+
+TRANSACTION: Final = "Bootstrap records"
+FAILOVER: Final = "Controller failover"
+
+
+def activate(context: Context, bootstrap: Sequence[Record]) -> Decision:
+    """What a controller writes before it decides anything else.
+
+    Args:
+        context: with all that the log holds applied.
+        bootstrap: the records of ``bootstrap.checkpoint``, for an empty log.
+
+    Raises:
+        CorruptDataError: the log cannot be one that a controller of its metadata.version wrote.
+    """
+    version = context.image.features.metadata_version
+    if version is not None:
+        return Decision(None, _aborted(context, version))
+    levels = {record.name: record.feature_level for record, _ in bootstrap if isinstance(record, FeatureLevelRecord)}
+    if METADATA_VERSION not in levels:
+        raise CorruptDataError("the bootstrap records name no metadata.version, and neither does the log")
+    version = MetadataVersion.from_level(levels[METADATA_VERSION])
+    records = _aborted(context, version)
+    has_transactions = version >= MetadataVersion.V3_6_IV1
+    if has_transactions:
+        records.append((BeginTransactionRecord(name=TRANSACTION), 0))
+    records += bootstrap
+    if levels.get(ELIGIBLE_LEADER_REPLICAS_VERSION.name, 0) > 0:
+        records.append((cluster_min_isr(context.settings.value(MIN_ISR)), 0))
+    if has_transactions:
+        records.append((EndTransactionRecord(), 0))
+    return Decision(None, records, is_atomic=not has_transactions)
+
+
+def _aborted(context: Context, version: MetadataVersion) -> list[Record]:
+    if not context.image.in_transaction:
+        return []
+    if version < MetadataVersion.V3_6_IV1:
+        raise CorruptDataError(f"a metadata transaction is open, which metadata.version {version.text} does not have")
+    return [(AbortTransactionRecord(reason=FAILOVER), 0)]
+
+
+def no_op(context: Context) -> Decision:
+    """For the timer ``metadata.max.idle.interval.ms``: a record that says nothing, so that the log is seen to go on."""
+    return Decision(None, [(NoOpRecord(), 0)])

@@ -1,0 +1,39 @@
+"""Who sends a request, as far as decisions look at it."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from kraftcore.security.acl import ANONYMOUS
+
+PLAINTEXT: Final = 0
+SSL: Final = 1
+
+
+class Caller(NamedTuple):
+    """Who sends a request.
+
+    Attributes:
+        principal: ``User:alice``; of a forwarded request the one inside the envelope.
+        security_protocol: of the connection, Kafka's number: 0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL.
+        is_forwarded: a broker passed the request on in an envelope (KIP-590).
+        is_by_token: it logged in with a delegation token.
+    """
+
+    principal: str = ANONYMOUS
+    security_protocol: int = PLAINTEXT
+    is_forwarded: bool = False
+    is_by_token: bool = False
+
+    @property
+    def may_handle_tokens(self) -> bool:
+        """Delegation tokens are for those who proved who they are, by other means than a token (KIP-48)."""
+        if self.is_by_token:
+            return False
+        if self.is_forwarded:
+            return True
+        return self.security_protocol != PLAINTEXT and (self.security_protocol, self.principal) != (SSL, ANONYMOUS)
+
+
+UNKNOWN_CALLER: Final = Caller()
+"""Who comes without authentication."""

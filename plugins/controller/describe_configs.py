@@ -1,0 +1,326 @@
+"""DescribeConfigs as a controller answers it: topics, groups and client metrics of the metadata, itself of its file.
+
+Of servers a controller describes itself and the defaults of all brokers. What is in force, and whose setting that is,
+follows Kafka's ConfigHelper, down to its oddities: a topic's value that comes from a coarser key of the server
+(``log.retention.hours``) is told as a default. Documentation is not told.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Final, NamedTuple
+
+from kraftcore.configdef.keys import ConfigKey, definitions
+from kraftcore.configdef.topics import ConfigSource, TopicDefaults
+from kraftcore.configdef.types import ConfigType, ConfigValueError, Value, read_integer, show
+from kraftcore.metadata.configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
+from kraftcore.plugins.controller.decision import Api, Context, Decision, Permission, Refusal
+from kraftcore.plugins.controller.topic_names import what_is_wrong
+from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
+from kraftcore.protocol.schema import Request
+from kraftcore.security.acl import CLUSTER_NAME, Operation, ResourceType
+
+_Result = DescribeConfigsResponse.DescribeConfigsResult
+_Entry = _Result.DescribeConfigsResourceResult
+_Synonym = _Entry.DescribeConfigsSynonym
+
+# Keys of a server that stand for each other in other units.
+_SAME: Final = (
+    ("log.roll.ms", "log.roll.hours"),
+    ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+    ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+)
+_FLUSH: Final = ("log.flush.interval.ms", "log.flush.scheduler.interval.ms")
+_OF_LISTENER: Final = re.compile(r"listener\.name\.[^.]*\.(.*)")
+_OF_MECHANISM: Final = (
+    "sasl.jaas.config",
+    "sasl.login.callback.handler.class",
+    "sasl.login.class",
+    "sasl.server.callback.handler.class",
+    "connections.max.reauth.ms",
+)
+# What a running server takes over for one of its listeners only.
+_OF_LISTENERS_ONLY: Final = ("ssl.keystore.", "ssl.key.", "ssl.truststore.")
+
+
+class _Setting(NamedTuple):
+    """A value that stands somewhere."""
+
+    name: str
+    value: str
+    source: ConfigSource
+
+
+class _Layers:
+    """The configuration of this server, nearest first: its own dynamic one, that of all, its file, Kafka's defaults."""
+
+    def __init__(self, context: Context) -> None:
+        configs = context.image.configs
+        self.static = context.settings.static_configs
+        self.node = _applied(configs.of(BROKER, str(context.settings.node_id)), of_one=True)
+        self.cluster = _applied(configs.of(BROKER, ""), of_one=False)
+
+    @cached_property
+    def topics(self) -> TopicDefaults:
+        """What holds for topics that set nothing themselves."""
+        return TopicDefaults(self.static, self.cluster, self.node)
+
+    def settings(self, name: str) -> list[_Setting]:
+        """What stands for a server's key, nearest first, from the first that has this very name."""
+        found: list[_Setting] = []
+        names = _synonyms(name)
+        for layer, source in (
+            (self.node, ConfigSource.DYNAMIC_BROKER),
+            (self.cluster, ConfigSource.DYNAMIC_DEFAULT_BROKER),
+            (self.static, ConfigSource.STATIC_BROKER),
+        ):
+            found += [_Setting(each, layer[each], source) for each in names if each in layer]
+        for each in names:
+            key = _server_key(each)
+            if key is not None and key.default is not None:
+                found.append(_Setting(each, key.default, ConfigSource.DEFAULT))
+        while found and found[0].name != name:
+            found.pop(0)
+        return found
+
+
+def describe(context: Context, request: DescribeConfigsRequest, version: int) -> Decision:
+    """What is in force for some resources."""
+    layers = _Layers(context)
+    allowed: list[_Result] = []
+    denied: list[_Result] = []
+    for each in request.resources:
+        result = _Result(resource_type=each.resource_type, resource_name=each.resource_name)
+        try:
+            _check_allowed(context, each.resource_type, each.resource_name)
+        except Refusal as refused:
+            result.error_code, result.error_message = refused.code, refused.text
+            denied.append(result)
+            continue
+        try:
+            for entry in _DESCRIBERS.get(each.resource_type, _no_resource)(context, layers, each.resource_name):
+                if not each.configuration_keys or entry.name in each.configuration_keys:
+                    if not request.include_synonyms:
+                        entry.synonyms = []
+                    result.configs.append(entry)
+        except Refusal as refused:
+            result.error_code, result.error_message = refused.code, refused.text
+        allowed.append(result)
+    return Decision(DescribeConfigsResponse(results=allowed + denied))
+
+
+def _check_allowed(context: Context, kind: int, name: str) -> None:
+    if kind in (BROKER, BROKER_LOGGER, CLIENT_METRICS):
+        what, name, error = ResourceType.CLUSTER, CLUSTER_NAME, ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    elif kind == TOPIC:
+        what, error = ResourceType.TOPIC, ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    elif kind == GROUP:
+        what, error = ResourceType.GROUP, ErrorCode.GROUP_AUTHORIZATION_FAILED
+    else:
+        raise Refusal.in_general_words(ErrorCode.INVALID_REQUEST)
+    if not context.is_allowed(Permission(Operation.DESCRIBE_CONFIGS, what, name)):
+        raise Refusal.in_general_words(error)
+
+
+# --- resources
+
+
+def _topic(context: Context, layers: _Layers, name: str) -> Iterable[_Entry]:
+    why = what_is_wrong(name)
+    if why is not None:
+        raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, why)
+    if context.image.topics.by_name(name) is None:
+        raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
+    own = context.image.configs.of(TOPIC, name)
+    keys = definitions("topic")
+    for each in layers.topics.effective(own):
+        key = keys[each.name]
+        value = None if each.value is None else _as_told(key, each.value)
+        settings = layers.settings(key.synonyms[0].name) if key.synonyms else []
+        if key.name in own:
+            settings.insert(0, _Setting(key.name, value or "", ConfigSource.TOPIC))
+        yield _entry(key.name, value, key.type, settings, is_read_only=False)
+
+
+def _server(context: Context, layers: _Layers, name: str) -> Iterable[_Entry]:
+    if not name:
+        for each in layers.cluster:
+            yield _server_entry(layers, each, layers.cluster[each], ConfigSource.DYNAMIC_DEFAULT_BROKER)
+        return
+    _check_this_node(context, name, "or empty string, ")
+    known = definitions("broker")
+    in_force = {**layers.static, **layers.cluster, **layers.node}
+    for each, key in known.items():
+        if not key.is_internal or each in in_force:
+            value = in_force.get(each, key.default)
+            yield _server_entry(layers, each, None if value is None else _as_told(key, value), None)
+    for each, value in in_force.items():
+        if each not in known:
+            yield _server_entry(layers, each, value, None)
+
+
+def _server_entry(layers: _Layers, name: str, value: str | None, only: ConfigSource | None) -> _Entry:
+    key = _server_key(name)
+    settings = [each for each in layers.settings(name) if only in (None, each.source)]
+    is_read_only = key is None or key.update_mode in ("", "read-only")
+    return _entry(name, value, None if key is None else key.type, settings, is_read_only=is_read_only)
+
+
+def _loggers(context: Context, layers: _Layers, name: str) -> Iterable[_Entry]:
+    if not name:
+        raise Refusal(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
+    _check_this_node(context, name, "")
+    return ()
+
+
+def _client_metrics(context: Context, layers: _Layers, name: str) -> Iterable[_Entry]:
+    if not name:
+        raise Refusal(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
+    own = context.image.configs.of(CLIENT_METRICS, name)
+    for key in definitions("client-metrics").values():
+        value = _as_told(key, own.get(key.name, key.default or ""))
+        settings = [_Setting(key.name, value, ConfigSource.CLIENT_METRICS)] if key.name in own else []
+        yield _entry(key.name, value, key.type, settings, is_read_only=False)
+
+
+def _group(context: Context, layers: _Layers, name: str) -> Iterable[_Entry]:
+    if not name:
+        raise Refusal(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+    own = context.image.configs.of(GROUP, name)
+    for key in definitions("group").values():
+        settings = (
+            layers.settings(key.synonyms[0].name)
+            if key.synonyms
+            else [_Setting(key.name, key.default or "", ConfigSource.DEFAULT)]
+        )
+        if key.name in own:
+            value = own[key.name]
+        elif settings and not key.name.endswith(_NOT_OF_SERVER):
+            value = settings[0].value
+        else:
+            value = key.default or ""
+        value = _as_told(key, value)
+        if key.name in own:
+            settings.insert(0, _Setting(key.name, value, ConfigSource.GROUP))
+        yield _entry(key.name, value, key.type, settings, is_read_only=False)
+
+
+_NOT_OF_SERVER: Final = ".assignment.interval.ms"  # shown with its own default, whatever the server says
+
+
+def _no_resource(context: Context, layers: _Layers, name: str) -> Iterable[_Entry]:
+    raise Refusal.in_general_words(ErrorCode.INVALID_REQUEST)
+
+
+_DESCRIBERS: Final[Mapping[int, Callable[[Context, _Layers, str], Iterable[_Entry]]]] = {
+    TOPIC: _topic,
+    BROKER: _server,
+    BROKER_LOGGER: _loggers,
+    CLIENT_METRICS: _client_metrics,
+    GROUP: _group,
+}
+
+
+def _check_this_node(context: Context, name: str, alternative: str) -> None:
+    node_id = read_integer(name)
+    if node_id is None:
+        raise Refusal(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
+    if node_id != context.settings.node_id:
+        wanted = f"{context.settings.node_id} {alternative}"
+        text = f"Unexpected broker id, expected {wanted}but received {name}"
+        raise Refusal(ErrorCode.INVALID_REQUEST, text)
+
+
+# --- keys and values
+
+
+def _server_key(name: str) -> ConfigKey | None:
+    """The definition of a server's key, that of a listener's key included."""
+    for each in (name, *_synonyms(name)):
+        key = definitions("broker").get(each) or definitions("broker-quota").get(each)
+        if key is not None:
+            return key
+    return None
+
+
+def _synonyms(name: str) -> Sequence[str]:
+    for names in _SAME:
+        if name in names:
+            return names
+    if name == _FLUSH[0]:
+        return _FLUSH
+    found = _OF_LISTENER.fullmatch(name)
+    if found is None:
+        return (name,)
+    base = found[1]
+    return name, next((each for each in _OF_MECHANISM if base.endswith(each)), base)
+
+
+def _applied(configs: Mapping[str, str], *, of_one: bool) -> dict[str, str]:
+    """What a running server takes over of a dynamic configuration: it ignores bad values and keys it cannot change."""
+    applied = {}
+    for name, value in configs.items():
+        key = definitions("broker").get(name)
+        if key is not None:
+            if key.update_mode == "read-only" or name.startswith(_OF_LISTENERS_ONLY):
+                continue
+            if key.update_mode == "per-broker" and not of_one:
+                continue
+        key = key or definitions("broker-quota").get(name)
+        try:
+            if key is not None:
+                key.read(value)
+        except ConfigValueError:
+            continue
+        applied[name] = value
+    return applied
+
+
+def _as_told(key: ConfigKey, text: str) -> str:
+    """A value as the answer has it: parsed and printed again."""
+    try:
+        value: Value = key.read(text)
+    except ConfigValueError:
+        return text
+    return ",".join(value) if isinstance(value, list) else show(value)
+
+
+def _entry(
+    name: str, value: str | None, kind: ConfigType | None, settings: Sequence[_Setting], *, is_read_only: bool
+) -> _Entry:
+    is_sensitive = kind is None or kind.is_sensitive
+    return _Entry(
+        name=name,
+        value=None if is_sensitive else value,
+        read_only=is_read_only,
+        config_source=settings[0].source if settings else ConfigSource.DEFAULT,
+        is_sensitive=is_sensitive,
+        synonyms=[
+            _Synonym(name=each.name, value=None if is_sensitive else each.value, source=each.source)
+            for each in settings
+        ],
+        config_type=0 if kind is None else kind,
+        documentation=None,
+    )
+
+
+def _refuse(
+    request: DescribeConfigsRequest, version: int, error: ErrorCode, message: str | None
+) -> DescribeConfigsResponse:
+    return DescribeConfigsResponse(
+        results=[
+            _Result(
+                error_code=error,
+                error_message=message,
+                resource_type=each.resource_type,
+                resource_name=each.resource_name,
+            )
+            for each in request.resources
+        ]
+    )
+
+
+APIS: dict[type[Request], Api] = {DescribeConfigsRequest: Api(describe, _refuse)}

@@ -1,0 +1,128 @@
+"""Elections that somebody asks for, or a timer (KIP-460): ElectLeaders, leader rebalance, automatic unclean election.
+
+ElectLeaders takes type 0, the preferred leader, or 1, an unclean election, which does not look at the topic's
+unclean.leader.election.enable. Without a list it means all partitions; those that need no election are then left out
+of the answer, while their topics stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from kraftcore.metadata import Partition
+from kraftcore.plugins.controller.decision import Api, Context, Decision, Refusal, check_record_count, check_time
+from kraftcore.plugins.controller.partition_change import Election
+from kraftcore.plugins.controller.updates import PartitionUpdates
+from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+from kraftcore.protocol.schema import Request
+
+_PREFERRED: Final = 0
+_ELECTIONS: Final = {_PREFERRED: Election.PREFERRED, 1: Election.UNCLEAN}
+_Topic = ElectLeadersResponse.ReplicaElectionResult
+
+
+def elect_leaders(context: Context, request: ElectLeadersRequest, version: int) -> Decision:
+    """Elect leaders where it is asked for, needed and possible."""
+    if request.topic_partitions is not None and not request.topic_partitions:
+        return Decision(ElectLeadersResponse())  # Kafka looks at nothing else then
+    check_time(request.timeout_ms)
+    election = _ELECTIONS.get(request.election_type if version >= 1 else _PREFERRED)
+    if election is None:
+        raise Refusal(ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}")
+    updates = PartitionUpdates(context)
+    answer = ElectLeadersResponse()
+    image = context.image
+    if request.topic_partitions is None:
+        for known in image.topics.values():
+            every = [number for number, _ in image.partitions.of_topic(known.id)]
+            answer.replica_election_results.append(_of_topic(updates, context, election, known.name, every, True))
+    else:
+        for asked in request.topic_partitions:
+            answer.replica_election_results.append(
+                _of_topic(updates, context, election, asked.topic, asked.partitions, False)
+            )
+    check_record_count(len(updates.records))
+    return Decision(answer, updates.records, is_atomic=False)
+
+
+def _of_topic(
+    updates: PartitionUpdates,
+    context: Context,
+    election: Election,
+    name: str,
+    partitions: Iterable[int],
+    leaves_out: bool,
+) -> _Topic:
+    """The results of one topic; ``leaves_out`` those that need no election."""
+    results = _Topic(topic=name)
+    topic = context.image.topics.by_name(name)
+    for number in partitions:
+        partition = None if topic is None else context.image.partitions.get(topic.id, number)
+        text: str | None
+        if topic is None:
+            error, text = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}"
+        elif partition is None:
+            error, text = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{number}"
+        else:
+            if not _needs(election, partition):
+                error = ErrorCode.ELECTION_NOT_NEEDED
+                if leaves_out:
+                    continue
+            elif updates.change(topic.id, number, partition, election=election) is not None:
+                error = ErrorCode.NONE
+            elif election is Election.PREFERRED:
+                error = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+            else:
+                error = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+            text = error.message
+        results.partition_result.append(
+            _Topic.PartitionResult(partition_id=number, error_code=error, error_message=text)
+        )
+    return results
+
+
+def _needs(election: Election, partition: Partition) -> bool:
+    return not (partition.is_led_by_preferred if election is Election.PREFERRED else partition.has_leader)
+
+
+def rebalance_leaders(context: Context) -> Decision:
+    """For the timer of auto.leader.rebalance.enable: preferred leaders where they can lead again."""
+    updates = PartitionUpdates(context)
+    most = context.settings.max_elections
+    for (topic_id, number), partition in context.image.partitions.not_led_by_preferred():
+        updates.change(topic_id, number, partition, election=Election.PREFERRED)
+        if len(updates.records) >= most:
+            return Decision(None, updates.records, is_atomic=False, is_more=True)
+    return Decision(None, updates.records, is_atomic=False)
+
+
+def elect_unclean_leaders(context: Context) -> Decision:
+    """For the timer of unclean.leader.election.interval.ms: leaders for offline partitions whose topics allow it."""
+    updates = PartitionUpdates(context)
+    most = context.settings.max_elections
+    for (topic_id, number), partition in context.image.partitions.without_leader():
+        if updates.terms(topic_id).election is Election.UNCLEAN:
+            updates.change(topic_id, number, partition, election=Election.UNCLEAN)
+        if len(updates.records) >= most:
+            return Decision(None, updates.records, is_atomic=False, is_more=True)
+    return Decision(None, updates.records, is_atomic=False)
+
+
+def _refuse(request: ElectLeadersRequest, version: int, error: ErrorCode, message: str | None) -> ElectLeadersResponse:
+    answer = ElectLeadersResponse(error_code=error)
+    for asked in request.topic_partitions or ():
+        answer.replica_election_results.append(
+            _Topic(
+                topic=asked.topic,
+                partition_result=[
+                    _Topic.PartitionResult(partition_id=number, error_code=error, error_message=message)
+                    for number in asked.partitions
+                ],
+            )
+        )
+    return answer
+
+
+APIS: dict[type[Request], Api] = {ElectLeadersRequest: Api(elect_leaders, _refuse)}

@@ -1,0 +1,127 @@
+"""Envelopes: a broker passes a client's request on, with the client's principal (KIP-590)."""
+
+from __future__ import annotations
+
+import ipaddress
+import struct
+from typing import Any, Final
+
+from kraftcore.core.wire.codec import decode
+from kraftcore.errors import RemoteProtocolError
+from kraftcore.node.registry import Principal, RequestContext
+from kraftcore.protocol.data.default_principal_data import DefaultPrincipalData
+from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.frames import decode_request, encode_response
+from kraftcore.protocol.messages.add_raft_voter import AddRaftVoterRequest
+from kraftcore.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
+from kraftcore.protocol.messages.alter_configs import AlterConfigsRequest
+from kraftcore.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from kraftcore.protocol.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest
+from kraftcore.protocol.messages.create_acls import CreateAclsRequest
+from kraftcore.protocol.messages.create_delegation_token import CreateDelegationTokenRequest
+from kraftcore.protocol.messages.create_partitions import CreatePartitionsRequest
+from kraftcore.protocol.messages.create_topics import CreateTopicsRequest
+from kraftcore.protocol.messages.delete_acls import DeleteAclsRequest
+from kraftcore.protocol.messages.delete_topics import DeleteTopicsRequest
+from kraftcore.protocol.messages.describe_quorum import DescribeQuorumRequest
+from kraftcore.protocol.messages.elect_leaders import ElectLeadersRequest
+from kraftcore.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
+from kraftcore.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
+from kraftcore.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from kraftcore.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from kraftcore.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
+from kraftcore.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
+from kraftcore.protocol.messages.unregister_broker import UnregisterBrokerRequest
+from kraftcore.protocol.messages.update_features import UpdateFeaturesRequest
+from kraftcore.protocol.schema import Request
+
+FORWARDABLE: Final = frozenset(
+    {
+        AddRaftVoterRequest,
+        AlterClientQuotasRequest,
+        AlterConfigsRequest,
+        AlterPartitionReassignmentsRequest,
+        AlterUserScramCredentialsRequest,
+        CreateAclsRequest,
+        CreateDelegationTokenRequest,
+        CreatePartitionsRequest,
+        CreateTopicsRequest,
+        DeleteAclsRequest,
+        DeleteTopicsRequest,
+        DescribeQuorumRequest,
+        ElectLeadersRequest,
+        ExpireDelegationTokenRequest,
+        IncrementalAlterConfigsRequest,
+        ListPartitionReassignmentsRequest,
+        RemoveRaftVoterRequest,
+        RenewDelegationTokenRequest,
+        UnregisterBrokerRequest,
+        UpdateFeaturesRequest,
+    }
+)
+"""What brokers pass on. Source: Kafka 4.3.1 ApiKeys, ``forwardable``."""
+_VERSION = struct.Struct(">h")
+
+
+class Refused(Exception):
+    """An envelope is refused."""
+
+    def __init__(self, error: ErrorCode) -> None:
+        super().__init__(error.name)
+        self.error = error
+
+
+def unpack(envelope: EnvelopeRequest, outer: RequestContext) -> tuple[Request, RequestContext]:
+    """What is in an envelope, and a context that puts its answer into another one.
+
+    Raises:
+        Refused: PRINCIPAL_DESERIALIZATION_FAILURE, INVALID_REQUEST for an address or a request that is not passed on,
+            UNSUPPORTED_VERSION for one that cannot be read.
+    """
+    principal = _principal(envelope.request_principal)
+    try:
+        address = str(ipaddress.ip_address(envelope.client_host_address))
+    except ValueError:
+        raise Refused(ErrorCode.INVALID_REQUEST) from None
+    try:
+        header, request = decode_request(envelope.request_data)
+    except RemoteProtocolError:
+        raise Refused(ErrorCode.UNSUPPORTED_VERSION) from None
+    if request is None:
+        raise Refused(ErrorCode.UNSUPPORTED_VERSION)
+    if type(request) not in FORWARDABLE:
+        raise Refused(ErrorCode.INVALID_REQUEST)
+    version = header.request_api_version
+
+    def answer(response: Any) -> None:
+        data = encode_response(response, version, header.correlation_id)
+        outer.answer(EnvelopeResponse(response_data=data))
+
+    context = RequestContext(
+        version,
+        outer.listener,
+        address,
+        header.client_id,
+        principal,
+        outer.received_ms,
+        answer,
+        lambda: outer.answer(refusal(ErrorCode.UNSUPPORTED_VERSION)),
+        is_forwarded=True,
+    )
+    return request, context
+
+
+def refusal(error: ErrorCode) -> EnvelopeResponse:
+    """The answer to an envelope that was not opened."""
+    return EnvelopeResponse(error_code=error)
+
+
+def _principal(data: bytes | None) -> Principal:
+    try:
+        version = _VERSION.unpack_from(data or b"")[0]
+        if version != 0:
+            raise Refused(ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE)
+        found = decode(DefaultPrincipalData, (data or b"")[_VERSION.size :], version)
+    except (struct.error, RemoteProtocolError):
+        raise Refused(ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE) from None
+    return Principal(found.type, found.name)

@@ -1,0 +1,309 @@
+"""The life of a controller: it leads or it does not, and while it leads, decisions run ahead of what is committed.
+
+It knows neither sockets nor tasks nor clocks: whoever runs it (a node, the simulator) says when it leads, hands its
+`Step` objects to the executor, and gives it the time. The executor asks a step for its records when it knows where they
+will stand; the step decides, and puts them into the image at once, so that the next one sees them. What a step answers
+waits until all it saw is committed.
+
+Rules of this file:
+
+* Leading begins when everything in the log is committed and applied, and its first step is what activation writes.
+* A step that raises changes nothing: its records are taken back, and it is the only one that fails.
+* When leadership ends the image goes back to what is committed; soft state and timers are forgotten.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from kraftcore.errors import (
+    InvariantError,
+    KraftError,
+    LocalError,
+    NotLeaderError,
+    OutcomeUnknownError,
+    RemoteProtocolError,
+)
+from kraftcore.executor import decisions
+from kraftcore.metadata import MetadataMachine
+from kraftcore.plugins.controller import activation, brokers, elections, tokens
+from kraftcore.plugins.controller.caller import UNKNOWN_CALLER, Caller
+from kraftcore.plugins.controller.decision import (
+    Context,
+    ControllerSettings,
+    Decision,
+    Permission,
+    Randomness,
+    Record,
+    allow_all,
+)
+from kraftcore.plugins.controller.settings import Periods
+from kraftcore.plugins.controller.soft_state import SoftState
+from kraftcore.protocol.features import MetadataVersion
+from kraftcore.protocol.metadata import decode_metadata_record, encode_metadata_record
+from kraftcore.protocol.records.begin_transaction_record import BeginTransactionRecord
+from kraftcore.protocol.records.end_transaction_record import EndTransactionRecord
+
+TRANSACTION: Final = "Large operation"
+"""Name of the metadata transaction around a decision that does not fit one batch."""
+_SESSION_CHECKS: Final = 8  # in the time of one session, as in Kafka
+_logger = logging.getLogger("kraftcore.controller")
+
+Decide = Callable[[Context], Decision]
+
+
+class Life:
+    """See the module text.
+
+    Args:
+        machine: the state machine of the log.
+        settings: what the controller's file says.
+        periods: of its timers.
+        random: for placement, ids and tokens.
+        read_bootstrap: the records that formatting left for an empty log.
+        kraft_version: tells the level that the consensus is at.
+        max_batch_bytes: most that one batch may hold.
+
+    Attributes:
+        machine, settings: as given.
+        soft: what only the active controller knows.
+        epoch: in which it leads; None while it does not.
+        now_ms: the latest time it was told, milliseconds since 1970.
+        on_timers: called when ``due_ms`` may have come nearer.
+    """
+
+    def __init__(
+        self,
+        machine: MetadataMachine,
+        settings: ControllerSettings,
+        periods: Periods,
+        random: Randomness,
+        read_bootstrap: Callable[[], Sequence[bytes]],
+        kraft_version: Callable[[], int],
+        max_batch_bytes: int,
+    ) -> None:
+        self.machine = machine
+        self.settings = settings
+        self.soft = SoftState()
+        self.epoch: int | None = None
+        self.now_ms = 0
+        self.on_timers: Callable[[], None] = _nothing
+        self._random = random
+        self._read_bootstrap = read_bootstrap
+        self._kraft_version = kraft_version
+        self._max_bytes = max_batch_bytes // 2  # of records in one batch; the rest is its frame's
+        self._periods = periods
+        self._timers: dict[str, _Timer] = {}
+        self._written_ms = 0
+
+    @property
+    def is_active(self) -> bool:
+        """Whether requests are decided here."""
+        return self.epoch is not None and self.machine.trouble is None
+
+    # --- leading and following ----------------------------------------------------------------------------------------
+
+    def lead(self, epoch: int, now_ms: int) -> Step | None:
+        """This node leads, and all the log holds is committed and applied.
+
+        Returns:
+            The first step, to be handed to the executor before any other; None if no controller can lead this log.
+        """
+        if self.machine.trouble is not None:
+            _logger.error("no controller can lead this log: %s", self.machine.trouble)
+            return None
+        self.now_ms = self._written_ms = now_ms
+        self.machine.lead()
+        self.epoch = epoch
+        unfenced = ((each.id, each.epoch) for each in self.machine.image.brokers.values() if not each.is_fenced)
+        self.soft = SoftState.of_unfenced(unfenced, now_ms)
+        self._timers = {timer.name: timer for timer in self._make_timers(now_ms)}
+        self.on_timers()
+        return _Activation(self, self._activate)
+
+    def _activate(self, context: Context) -> Decision:
+        bootstrap: list[Record] = []
+        if context.image.features.metadata_version is None:
+            bootstrap = [decode_metadata_record(value) for value in self._read_bootstrap()]
+        return activation.activate(context, bootstrap)
+
+    def follow(self) -> None:
+        """This node leads no more."""
+        self.epoch = None
+        self._timers.clear()
+        self.soft = SoftState()
+        self.machine.follow()
+
+    # --- deciding -----------------------------------------------------------------------------------------------------
+
+    def context(
+        self,
+        next_offset: int,
+        caller: Caller = UNKNOWN_CALLER,
+        is_allowed: Callable[[Permission], bool] = allow_all,
+    ) -> Context:
+        """What a decision may look at now."""
+        return Context(
+            image=self.machine.image,
+            soft=self.soft,
+            now_ms=self.now_ms,
+            next_offset=next_offset,
+            settings=self.settings,
+            random=self._random,
+            kraft_version=self._kraft_version(),
+            is_allowed=is_allowed,
+            caller=caller,
+            wall_ms=self.now_ms,
+        )
+
+    def take(self, decision: Decision, offset: int) -> list[bytes]:
+        """Put a decision's records into the image, and say what is to be appended.
+
+        Raises:
+            LocalError: they have to stand in one batch and do not fit.
+            InvariantError: one does not fit the image, or cannot be written, a bug; nothing has changed.
+        """
+        records = decision.records
+        if not records:
+            self.soft.update(decision.sessions)
+            return []
+        try:
+            values = [encode_metadata_record(*record) for record in records]
+        except RemoteProtocolError as error:
+            raise InvariantError(f"a decision's record cannot be written: {error}") from error
+        if decision.is_atomic and sum(map(len, values)) > self._max_bytes:
+            values = self._as_transaction(values)
+        try:
+            self.machine.put(values, offset)
+        except RemoteProtocolError as error:
+            raise InvariantError(f"a decision does not fit the image: {error}") from error
+        self.soft.update(decision.sessions)
+        self._written_ms = self.now_ms
+        return values
+
+    def _as_transaction(self, values: list[bytes]) -> list[bytes]:
+        image = self.machine.image
+        if image.features.metadata_version_or_minimum < MetadataVersion.V3_6_IV1 or image.in_transaction:
+            raise LocalError(f"{len(values)} records do not fit one batch: ask for less at once")
+        begin = encode_metadata_record(BeginTransactionRecord(name=TRANSACTION), 0)
+        return [begin, *values, encode_metadata_record(EndTransactionRecord(), 0)]
+
+    # --- timers -------------------------------------------------------------------------------------------------------
+
+    def _make_timers(self, now_ms: int) -> list[_Timer]:
+        periods = self._periods
+        session_ms = max(self.settings.session_timeout_ms // _SESSION_CHECKS, 1)
+        wanted = (
+            ("broker sessions", brokers.fence_expired, session_ms),
+            ("preferred leaders", elections.rebalance_leaders, periods.rebalance_ms),
+            ("unclean leaders", elections.elect_unclean_leaders, periods.unclean_ms),
+            ("expired tokens", tokens.remove_expired, periods.tokens_ms),
+            ("idle", self._no_op, periods.idle_ms),
+        )
+        return [_Timer(name, decide, period, now_ms + period) for name, decide, period in wanted if period > 0]
+
+    def _no_op(self, context: Context) -> Decision:
+        is_idle = self._written_ms + self._periods.idle_ms <= self.now_ms
+        return activation.no_op(context) if is_idle else Decision(None)
+
+    @property
+    def due_ms(self) -> int | None:
+        """When ``due`` has something to do; None while it does not lead."""
+        waiting = [timer.due_ms for timer in self._timers.values() if not timer.is_pending]
+        return min(waiting, default=None)
+
+    def due(self, now_ms: int) -> list[Step]:
+        """The steps of timers that ran out, to be handed to the executor."""
+        self.now_ms = max(self.now_ms, now_ms)
+        steps: list[Step] = []
+        if self.is_active:
+            for timer in self._timers.values():
+                if not timer.is_pending and timer.due_ms <= self.now_ms:
+                    timer.is_pending = True
+                    steps.append(_Tick(self, timer))
+        return steps
+
+
+class Step(decisions.Decision):
+    """One decision on its way through the executor. Exactly one of ``committed`` and ``failed`` ends it.
+
+    Args:
+        life: decides.
+        make: the decision.
+    """
+
+    def __init__(self, life: Life, make: Decide) -> None:
+        self._life = life
+        self._make = make
+        self._offset: int | None = None  # where its records are in the image
+        self.made: Decision | None = None
+
+    def context(self, next_offset: int) -> Context:
+        """What the decision looks at."""
+        return self._life.context(next_offset)
+
+    def decide(self, next_offset: int, leader_epoch: int) -> Sequence[bytes]:
+        """See `kraftcore.executor.decisions.Decision`."""
+        life = self._life
+        if not life.is_active:
+            raise NotLeaderError(None, None, "this controller is not active")
+        made = self._make(self.context(next_offset))
+        values = life.take(made, next_offset)
+        if values:
+            self._offset = next_offset
+            self.may_split = not made.is_atomic or len(values) > len(made.records)
+        self.made = made
+        return values
+
+    def failed(self, error: Exception) -> None:
+        """See `kraftcore.executor.decisions.Decision`."""
+        if self._offset is not None and not isinstance(error, OutcomeUnknownError):
+            self._life.machine.take_back(self._offset)
+
+
+class _Activation(Step):
+    def failed(self, error: Exception) -> None:
+        super().failed(error)
+        if not isinstance(error, NotLeaderError | OutcomeUnknownError):
+            _logger.error("the controller cannot become active: %s", error)
+            self._life.follow()
+
+
+class _Timer:
+    """Something the active controller looks at by itself."""
+
+    __slots__ = ("decide", "due_ms", "is_pending", "name", "period_ms")
+
+    def __init__(self, name: str, decide: Decide, period_ms: int, due_ms: int) -> None:
+        self.name = name
+        self.decide = decide
+        self.period_ms = period_ms
+        self.due_ms = due_ms
+        self.is_pending = False
+
+
+class _Tick(Step):
+    def __init__(self, life: Life, timer: _Timer) -> None:
+        super().__init__(life, timer.decide)
+        self._timer = timer
+
+    def decide(self, next_offset: int, leader_epoch: int) -> Sequence[bytes]:
+        timer = self._timer
+        timer.is_pending = False
+        timer.due_ms = self._life.now_ms + timer.period_ms
+        values = super().decide(next_offset, leader_epoch)
+        if self.made is not None and self.made.is_more:
+            timer.due_ms = self._life.now_ms
+        self._life.on_timers()
+        return values
+
+    def failed(self, error: Exception) -> None:
+        super().failed(error)
+        if not isinstance(error, KraftError):
+            _logger.error("the timer for %s failed", self._timer.name, exc_info=error)
+
+
+def _nothing() -> None:
+    pass

@@ -1,0 +1,261 @@
+"""The controller as a plugin of a node: it feeds `Life` with requests, time and news of leadership."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import random
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, Final, Self
+
+import trio
+
+from kraftcore.core.uuid import Uuid
+from kraftcore.errors import KraftError, LocalError, NodeStoppedError, NotLeaderError, RefusedError
+from kraftcore.metadata import MetadataMachine
+from kraftcore.node import Node
+from kraftcore.node.events import LeadershipEnded, LeadershipReady, NodeEvent
+from kraftcore.node.plugin import Plugin
+from kraftcore.node.registry import Priority, RequestContext, RequestHandler
+from kraftcore.plugins.controller import controllers, features
+from kraftcore.plugins.controller.access import ACCESS, Gate
+from kraftcore.plugins.controller.caller import Caller
+from kraftcore.plugins.controller.decision import Refusal
+from kraftcore.plugins.controller.envelope import Refused, refusal, unpack
+from kraftcore.plugins.controller.life import Life, Step
+from kraftcore.plugins.controller.registration import keep_registered
+from kraftcore.plugins.controller.registry import APIS
+from kraftcore.plugins.controller.requests import Asked, host_of, not_controller_text
+from kraftcore.plugins.controller.settings import read_settings
+from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.messages.api_versions import ApiVersionsResponse
+from kraftcore.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
+from kraftcore.protocol.messages.describe_acls import DescribeAclsRequest
+from kraftcore.protocol.messages.describe_cluster import DescribeClusterRequest
+from kraftcore.protocol.messages.describe_configs import DescribeConfigsRequest
+from kraftcore.protocol.messages.envelope import EnvelopeRequest
+from kraftcore.protocol.messages.list_offsets import ListOffsetsRequest
+from kraftcore.protocol.messages.produce import ProduceRequest
+from kraftcore.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from kraftcore.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from kraftcore.protocol.messages.update_features import UpdateFeaturesRequest
+from kraftcore.protocol.schema import Request
+from kraftcore.raft.events import Outcome
+from kraftcore.security import Authorizer
+
+ANSWERED_BY_ALL: Final = frozenset({DescribeAclsRequest, DescribeConfigsRequest})
+"""Decided by any controller, active or not, from what it has applied."""
+_logger = logging.getLogger("kraftcore.controller")
+
+
+class Controller(Plugin):
+    """Makes a node a controller of a KRaft cluster, and the leader the active one.
+
+    The node's state machine must be a `MetadataMachine`, and nobody else appends to its log.
+
+    Args:
+        properties: of Kafka's server file, texts by key: ``broker.session.timeout.ms``, ``num.partitions``, ...
+        offers_log: answer the requests of kraftcore's own that Kafka's controllers do not: Produce and ListOffsets, by
+            which other nodes forward appends and barriers. Without them clients see what they see of Kafka.
+
+    Raises:
+        LocalError: ``authorizer.class.name`` is another than StandardAuthorizer, or a super user has no type.
+    """
+
+    name: ClassVar[str] = "controller"
+    interests: ClassVar[frozenset[type]] = frozenset({LeadershipReady, LeadershipEnded})
+    participates: ClassVar[bool] = True
+
+    def __init__(self, properties: Mapping[str, str] | None = None, *, offers_log: bool = True) -> None:
+        self._offers_log = offers_log
+        self._properties = dict(properties or {})
+        self._gate = Gate(Authorizer.from_properties(self._properties))
+        self._incarnation = Uuid.random(os.urandom)
+        self._node: Node | None = None
+        self._life: Life | None = None
+        self._timers = trio.Event()
+
+    @classmethod
+    def configured(cls, settings: Mapping[str, str]) -> Self:
+        """``kraftcore.plugin.controller.KEY`` for each of Kafka's properties."""
+        return cls(settings)
+
+    @property
+    def handlers(self) -> Iterable[RequestHandler]:
+        """Every request that a controller of Kafka 4.3.1 offers, but for those of the consensus."""
+        for kind in APIS:
+            priority = Priority.CONTROL if kind is BrokerHeartbeatRequest else Priority.DATA
+            yield RequestHandler(kind, self._on_request, ACCESS.get(kind), priority)
+        yield RequestHandler(SaslHandshakeRequest, _no_handshake, None, Priority.CONTROL)
+        yield RequestHandler(SaslAuthenticateRequest, _no_authentication, None, Priority.CONTROL)
+        yield RequestHandler(DescribeClusterRequest, self._on_describe_cluster, None, Priority.CONTROL)
+        yield RequestHandler(EnvelopeRequest, self._on_envelope, ACCESS[EnvelopeRequest])
+
+    @property
+    def withdrawn(self) -> Iterable[type[Request]]:
+        """See ``offers_log``."""
+        return () if self._offers_log else (ProduceRequest, ListOffsetsRequest)
+
+    # --- a life -------------------------------------------------------------------------------------------------------
+
+    async def run(self, node: Node) -> None:
+        """Until the node stops.
+
+        Raises:
+            LocalError: the state machine is no `MetadataMachine`, or a property has a value that Kafka refuses.
+        """
+        machine = node.state_machine
+        if not isinstance(machine, MetadataMachine):
+            raise LocalError(f"a controller needs a MetadataMachine as its state machine, not {machine!r}")
+        settings, periods = read_settings(self._properties, node.cluster_id, node.key.id)
+        draw = random.Random(int.from_bytes(os.urandom(16)))
+        self._life = life = Life(
+            machine,
+            settings,
+            periods,
+            draw,
+            node.read_bootstrap,
+            lambda: node.kraft_version,
+            node.config.max_batch_bytes,
+        )
+        life.on_timers = self._timers_changed
+        self._node = node
+        node.describe_features_by(self._describe_features)
+        if node.leading_epoch is not None:
+            self._lead(node.leading_epoch)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(keep_registered, node, machine, self._incarnation)
+            await self._run_timers(node, life)
+
+    def on_event(self, event: NodeEvent) -> None:
+        """Leadership came or went. What came before ``run`` is found there."""
+        if isinstance(event, LeadershipReady):
+            self._lead(event.epoch)
+        elif self._life is not None:
+            self._life.follow()
+
+    def _lead(self, epoch: int) -> None:
+        node, life = self._node, self._life
+        if node is None or life is None or life.epoch == epoch:
+            return
+        step = life.lead(epoch, node.now_ms())
+        if step is not None:
+            self._hand_in(node, step)
+
+    def _hand_in(self, node: Node, step: Step) -> None:
+        try:
+            node.decide(step)
+        except KraftError as error:
+            step.failed(error)
+
+    async def _run_timers(self, node: Node, life: Life) -> None:
+        while True:
+            self._timers = trio.Event()
+            due_ms, now_ms = life.due_ms, node.now_ms()
+            wait_s = math.inf if due_ms is None else max(due_ms - now_ms, 0) / 1000
+            if wait_s > 0:
+                with trio.move_on_after(wait_s):
+                    await self._timers.wait()
+            else:
+                await trio.lowlevel.checkpoint()
+            for step in life.due(node.now_ms()):
+                self._hand_in(node, step)
+
+    def _timers_changed(self) -> None:
+        self._timers.set()
+
+    # --- requests -----------------------------------------------------------------------------------------------------
+
+    def _on_request(self, request: Request, context: RequestContext) -> None:
+        api = APIS[type(request)]
+        node, life = self._node, self._life
+        if node is None or life is None:
+            error = ErrorCode.NOT_CONTROLLER
+            context.answer(api.refuse(request, context.version, error, not_controller_text(None)))
+            return
+        asked = Asked(life, self._gate, api, request, context, is_tls=node.config.tls is not None)
+        if not life.is_active:
+            if type(request) in ANSWERED_BY_ALL:
+                asked.answer_at_once()
+            elif not asked.is_refused():
+                asked.refuse(ErrorCode.NOT_CONTROLLER, not_controller_text(_other_leader(node)))
+            return
+        life.now_ms = max(life.now_ms, node.now_ms())
+        if isinstance(request, UpdateFeaturesRequest) and self._asks_consensus(node, asked):
+            return
+        self._decide(node, asked)
+
+    def _decide(self, node: Node, asked: Asked) -> None:
+        try:
+            node.decide(asked)
+        except NotLeaderError:
+            asked.refuse(ErrorCode.NOT_CONTROLLER, not_controller_text(_other_leader(node)))
+        except NodeStoppedError as error:
+            asked.failed(error)
+
+    def _asks_consensus(self, node: Node, asked: Asked) -> bool:
+        """kraft.version is raised first; the decision follows and finds it raised."""
+        tried = asked.try_out()
+        wanted = None if tried is None else tried.kraft_upgrade
+        if wanted is None:
+            return False
+
+        def done(outcome: Outcome) -> None:
+            if outcome.error is ErrorCode.NONE:
+                self._decide(node, asked)
+            elif outcome.error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                asked.refuse(ErrorCode.NOT_CONTROLLER, not_controller_text(_other_leader(node)))
+            else:
+                asked.answer(features.refused_upgrade(wanted.level, outcome.error, outcome.message))
+
+        node.raise_kraft_version(wanted.level, wanted.validate_only, done)
+        return True
+
+    def _on_describe_cluster(self, request: DescribeClusterRequest, context: RequestContext) -> Any:
+        node, life = self._node, self._life
+        if node is None or life is None:
+            context.close()
+            return None
+        image = life.machine.image
+        principal = str(context.principal)
+        asker = self._gate.asker(image, principal, host_of(context.peer))
+        looked_at = life.context(life.machine.offset, Caller(principal), asker)
+        return controllers.describe_cluster(looked_at, request, context.version, context.listener, node.leader_id)
+
+    def _on_envelope(self, envelope: EnvelopeRequest, context: RequestContext) -> None:
+        node, life = self._node, self._life
+        try:
+            if life is None or node is None:
+                raise Refused(ErrorCode.NOT_CONTROLLER)
+            self._gate.check(life.machine.image, str(context.principal), host_of(context.peer), envelope)
+            request, inner = unpack(envelope, context)
+            if not life.is_active:
+                raise Refused(ErrorCode.NOT_CONTROLLER)
+            node.serve(request, inner)
+        except Refused as refused:
+            context.answer(refusal(refused.error))
+        except Refusal as refused:
+            context.answer(refusal(refused.code))
+        except RefusedError:
+            context.answer(refusal(ErrorCode.UNSUPPORTED_VERSION))
+
+    def _describe_features(self, response: ApiVersionsResponse) -> None:
+        node, life = self._node, self._life
+        if node is not None and life is not None:
+            machine = life.machine
+            features.describe(machine.levels, node.kraft_version, response, max(machine.features_offset, 0))
+
+
+def _no_handshake(request: SaslHandshakeRequest, context: RequestContext) -> SaslHandshakeResponse:
+    """Who is on a listener without SASL has nothing to prove."""
+    return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
+
+
+def _no_authentication(request: SaslAuthenticateRequest, context: RequestContext) -> SaslAuthenticateResponse:
+    text = "SaslAuthenticate request received after successful authentication"
+    return SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=text)
+
+
+def _other_leader(node: Node) -> int | None:
+    return None if node.leader_id == node.key.id else node.leader_id

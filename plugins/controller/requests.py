@@ -1,0 +1,125 @@
+"""Requests on their way to a decision and back: who asks, whether they may, what they hear."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from kraftcore.errors import LocalError, NodeStoppedError, NotLeaderError, OutcomeUnknownError, RemoteProtocolError
+from kraftcore.node.registry import RequestContext
+from kraftcore.plugins.controller.access import Gate
+from kraftcore.plugins.controller.caller import PLAINTEXT, SSL, Caller
+from kraftcore.plugins.controller.decision import Api, Context, Decision, Refusal
+from kraftcore.plugins.controller.life import Life, Step
+from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.schema import Request, Response
+
+_logger = logging.getLogger("kraftcore.controller")
+NO_CONTROLLER: Final = "No controller appears to be active."
+
+
+def not_controller_text(leader_id: int | None) -> str:
+    """Kafka's words for who is not the active controller."""
+    return NO_CONTROLLER if leader_id is None else f"The active controller appears to be node {leader_id}."
+
+
+class Asked(Step):
+    """A request that is decided about by the active controller.
+
+    Args:
+        life: decides.
+        gate: knows who may do what.
+        api: how it is decided about.
+        request: its body.
+        context: where it comes from, and where the answer goes.
+        is_tls: it came by an encrypted connection.
+    """
+
+    def __init__(
+        self, life: Life, gate: Gate, api: Api, request: Request, context: RequestContext, *, is_tls: bool
+    ) -> None:
+        super().__init__(life, self._decide)
+        self._gate = gate
+        self._api = api
+        self._request = request
+        self._from = context
+        self._caller = Caller(str(context.principal), SSL if is_tls else PLAINTEXT, context.is_forwarded)
+
+    def context(self, next_offset: int) -> Context:
+        """What the decision looks at."""
+        life, image = self._life, self._life.machine.image
+        return life.context(next_offset, self._caller, self._gate.asker(image, self._caller.principal, self._host))
+
+    @property
+    def _host(self) -> str:
+        return host_of(self._from.peer)
+
+    def _decide(self, context: Context) -> Decision:
+        self._gate.check(context.image, self._caller.principal, self._host, self._request)
+        return self._api.decide(context, self._request, self._from.version)
+
+    def is_refused(self) -> bool:
+        """Whether the asker may not send this at all; then it is told."""
+        try:
+            self._gate.check(self._life.machine.image, self._caller.principal, self._host, self._request)
+        except Refusal as refused:
+            self.refuse(refused.code, refused.text)
+            return True
+        return False
+
+    def try_out(self) -> Decision | None:
+        """What would be decided now, before anything is appended; None if it would be refused."""
+        try:
+            return self._decide(self.context(self._life.machine.offset))
+        except Exception:  # it is said when it is decided in its turn
+            return None
+
+    def answer_at_once(self) -> None:
+        """Answer without waiting for a commit, from what is committed here: any controller may."""
+        try:
+            decision = self._decide(self.context(self._life.machine.offset))
+        except Exception as error:
+            self.failed(error)
+        else:
+            self.answer(decision.answer)
+
+    def committed(self) -> None:
+        """See `kraftcore.executor.decisions.Decision`."""
+        if self.made is not None:
+            self.answer(self.made.answer)
+
+    def failed(self, error: Exception) -> None:
+        """See `kraftcore.executor.decisions.Decision`."""
+        super().failed(error)
+        match error:
+            case Refusal():
+                self.refuse(error.code, error.text)
+            case NotLeaderError() | OutcomeUnknownError():
+                self.refuse(ErrorCode.NOT_CONTROLLER, not_controller_text(getattr(error, "leader_id", None)))
+            case NodeStoppedError() | RemoteProtocolError():
+                self._from.close()
+            case LocalError():
+                self.refuse(ErrorCode.POLICY_VIOLATION, str(error))
+            case _:
+                _logger.error("deciding about a %s failed", type(self._request).__name__, exc_info=error)
+                self.refuse(ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR.message)
+
+    def answer(self, response: Response | None) -> None:
+        """Send a response. One that cannot be written costs its asker the connection, and nobody else anything."""
+        try:
+            self._from.answer(response)
+        except Exception as error:
+            _logger.error("the answer to a %s cannot be sent", type(self._request).__name__, exc_info=error)
+            self._from.close()
+
+    def refuse(self, error: ErrorCode, message: str | None) -> None:
+        """Answer with an error for the whole request."""
+        self.answer(self._api.refuse(self._request, self._from.version, error, message))
+
+
+def host_of(peer: str) -> str:
+    """The address in ``host:port``, ``[v6]:port`` or an address alone."""
+    if peer.startswith("["):
+        return peer[1:].partition("]")[0]
+    host, colon, _ = peer.rpartition(":")
+    return host if colon and ":" not in host else peer

@@ -1,0 +1,103 @@
+"""A controller's settings, read from the properties of its server's file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kraftcore.config.addresses import parse_voters, split_list
+from kraftcore.configdef.keys import definitions
+from kraftcore.configdef.topics import TopicDefaults
+from kraftcore.plugins.controller.decision import ControllerSettings
+from kraftcore.plugins.controller.tokens import EXPIRY_TIME_KEY, MAX_LIFETIME_KEY, SECRET_KEY
+from kraftcore.security.authorizer import ALLOW_EVERYONE_KEY, CLASS_KEY, SUPER_USERS_KEY
+
+_SESSION: Final = "broker.session.timeout.ms"
+_PARTITIONS: Final = "num.partitions"
+_FACTOR: Final = "default.replication.factor"
+_DELETION: Final = "delete.topic.enable"
+_REBALANCES: Final = "auto.leader.rebalance.enable"
+_REBALANCE_S: Final = "leader.imbalance.check.interval.seconds"
+_UNCLEAN_MS: Final = "unclean.leader.election.interval.ms"
+_TOKENS_MS: Final = "delegation.token.expiry.check.interval.ms"
+_IDLE_MS: Final = "metadata.max.idle.interval.ms"
+_VOTERS: Final = "controller.quorum.voters"
+
+HONOURED: Final = frozenset(
+    {
+        _SESSION,
+        _PARTITIONS,
+        _FACTOR,
+        _DELETION,
+        _REBALANCES,
+        _REBALANCE_S,
+        _UNCLEAN_MS,
+        _TOKENS_MS,
+        _IDLE_MS,
+        SECRET_KEY,
+        MAX_LIFETIME_KEY,
+        EXPIRY_TIME_KEY,
+        CLASS_KEY,
+        SUPER_USERS_KEY,
+        ALLOW_EVERYONE_KEY,
+        *(synonym.name for key in definitions("topic").values() for synonym in key.synonyms),
+    }
+)
+"""Properties of Kafka that mean something to the controller, the defaults of topics' configurations included."""
+
+
+@dataclass(frozen=True, slots=True)
+class Periods:
+    """How often the active controller looks for something by itself, in milliseconds; 0: never.
+
+    Attributes:
+        rebalance_ms: ``leader.imbalance.check.interval.seconds``, if ``auto.leader.rebalance.enable``.
+        unclean_ms: ``unclean.leader.election.interval.ms``.
+        tokens_ms: ``delegation.token.expiry.check.interval.ms``, if tokens are in use.
+        idle_ms: ``metadata.max.idle.interval.ms``: after so long without a record it writes one that says nothing.
+    """
+
+    rebalance_ms: int = 300_000
+    unclean_ms: int = 300_000
+    tokens_ms: int = 0
+    idle_ms: int = 500
+
+
+def read_settings(properties: Mapping[str, str], cluster_id: str, node_id: int) -> tuple[ControllerSettings, Periods]:
+    """What a server's properties say.
+
+    Args:
+        properties: texts by key; keys that mean nothing to a controller are kept, as brokers' defaults may be among
+            them.
+        cluster_id: of the quorum.
+        node_id: of this controller.
+
+    Raises:
+        ConfigValueError: a value that Kafka refuses.
+        ConfigError: the voters cannot be read.
+    """
+
+    def value(name: str) -> Any:
+        key = definitions("broker")[name]
+        text = properties.get(name, key.default)
+        return None if text is None else key.read(text)
+
+    settings = ControllerSettings(
+        cluster_id=cluster_id,
+        node_id=node_id,
+        session_timeout_ms=value(_SESSION),
+        default_partitions=value(_PARTITIONS),
+        default_replication_factor=value(_FACTOR),
+        is_topic_deletion_enabled=value(_DELETION),
+        static_configs=dict(properties),
+        static_voters=frozenset(parse_voters(split_list(properties.get(_VOTERS, ""))).ids),
+    )
+    TopicDefaults(settings.static_configs)  # refuses here and not at the first topic
+    periods = Periods(
+        rebalance_ms=value(_REBALANCE_S) * 1000 if value(_REBALANCES) else 0,
+        unclean_ms=value(_UNCLEAN_MS),
+        tokens_ms=value(_TOKENS_MS) if value(SECRET_KEY) else 0,
+        idle_ms=value(_IDLE_MS),
+    )
+    return settings, periods

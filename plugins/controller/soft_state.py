@@ -1,0 +1,88 @@
+"""What only the active controller knows of brokers, and no record says (KIP-631, Kafka's BrokerHeartbeatManager).
+
+It is lost with the leadership. The next controller begins with a fresh session for every unfenced broker and learns the
+rest from heartbeats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+NOT_SHUTTING_DOWN = -1
+NO_OFFSET = -1
+
+
+class Session(NamedTuple):
+    """What is known of one registered broker.
+
+    Attributes:
+        broker_epoch: the registration it belongs to; of another one it says nothing.
+        contact_ms: when the last heartbeat came.
+        metadata_offset: how far the broker has read the metadata log, as its last heartbeat said; -1 if unknown. A
+            change of the registration makes it unknown, as in Kafka.
+        shutdown_offset: a controlled shutdown ends when all active brokers have reached this offset; -1 without one.
+    """
+
+    broker_epoch: int
+    contact_ms: int
+    metadata_offset: int = NO_OFFSET
+    shutdown_offset: int = NOT_SHUTTING_DOWN
+
+    @property
+    def is_shutting_down(self) -> bool:
+        """A controlled shutdown has begun under this controller and not ended."""
+        return self.shutdown_offset >= 0
+
+
+class SoftState:
+    """The sessions of brokers.
+
+    Attributes:
+        sessions: by broker id. A broker that never sent a heartbeat has none.
+    """
+
+    __slots__ = ("sessions",)
+
+    def __init__(self) -> None:
+        self.sessions: dict[int, Session] = {}
+
+    @classmethod
+    def of_unfenced(cls, brokers: Iterable[tuple[int, int]], now_ms: int) -> SoftState:
+        """The state a controller begins with.
+
+        Args:
+            brokers: id and epoch of each unfenced broker.
+            now_ms: when it took over; sessions begin now.
+        """
+        soft = cls()
+        soft.sessions.update((broker_id, Session(epoch, now_ms)) for broker_id, epoch in brokers)
+        return soft
+
+    def update(self, sessions: Mapping[int, Session | None]) -> None:
+        """Take over what a decision says, after its records are appended."""
+        for broker_id, session in sessions.items():
+            if session is None:
+                self.sessions.pop(broker_id, None)
+            else:
+                self.sessions[broker_id] = session
+
+    def session(self, broker_id: int, broker_epoch: int) -> Session | None:
+        """The session of this registration, or None."""
+        session = self.sessions.get(broker_id)
+        return session if session is not None and session.broker_epoch == broker_epoch else None
+
+    def is_alive(self, broker_id: int, broker_epoch: int, now_ms: int, timeout_ms: int) -> bool:
+        """Whether a heartbeat of this registration came within the session timeout."""
+        session = self.session(broker_id, broker_epoch)
+        return session is not None and session.contact_ms + timeout_ms >= now_ms
+
+    def expired(self, now_ms: int, timeout_ms: int) -> int | None:
+        """A broker whose last heartbeat is older than the timeout, the longest silent first; None without one."""
+        found = min(self.sessions.items(), key=lambda item: (item[1].contact_ms, item[0]), default=None)
+        return found[0] if found is not None and found[1].contact_ms + timeout_ms < now_ms else None
+
+    def next_expiry_ms(self, timeout_ms: int) -> int | None:
+        """The first time at which ``expired`` can find something; None while nobody has a session."""
+        first = min((session.contact_ms for session in self.sessions.values()), default=None)
+        return None if first is None else first + timeout_ms + 1

@@ -1,0 +1,103 @@
+"""The partition rules applied to partitions of the image: what the decisions about them share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
+
+from kraftcore.core.uuid import Uuid
+from kraftcore.metadata import Partition, PartitionKey
+from kraftcore.metadata.configs import TOPIC
+from kraftcore.plugins.controller.decision import Context, Record
+from kraftcore.plugins.controller.partition_change import NOBODY, Election, PartitionRules
+from kraftcore.plugins.controller.topic_configs import MIN_ISR, topic_defaults
+from kraftcore.protocol.records.partition_change_record import PartitionChangeRecord
+
+UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"
+
+
+class TopicTerms(NamedTuple):
+    """What a topic's configuration means for its partitions.
+
+    Attributes:
+        min_isr: min.insync.replicas, or the replication factor of partition 0 if that is less.
+        election: what a change that costs a partition its leader may do.
+    """
+
+    min_isr: int
+    election: Election
+
+
+class PartitionUpdates:
+    """Collects the records of one decision. Each change starts from the image, not from an earlier one of the decision.
+
+    Args:
+        context: of the decision.
+        without, including, unclean: as for ``PartitionRules``.
+
+    Attributes:
+        records: so far, in order.
+        rules: the rules as they hold for this decision.
+    """
+
+    __slots__ = ("_context", "_departing", "_terms", "records", "rules")
+
+    def __init__(
+        self, context: Context, *, without: int = NOBODY, including: int = NOBODY, unclean: int = NOBODY
+    ) -> None:
+        image = context.image
+        self._context = context
+        self._departing = (without, unclean)
+        self._terms: dict[Uuid, TopicTerms] = {}
+        self.records: list[Record] = []
+        self.rules = PartitionRules(
+            image.features.metadata_version_or_minimum,
+            image.features.is_elr_on,
+            image.brokers,
+            without=without,
+            including=including,
+            unclean=unclean,
+        )
+
+    def terms(self, topic_id: Uuid) -> TopicTerms:
+        """The terms of a topic that is in the image."""
+        found = self._terms.get(topic_id)
+        if found is None:
+            image = self._context.image
+            own = image.configs.of(TOPIC, image.topics[topic_id].name)
+            defaults = topic_defaults(self._context)
+            min_isr = _number(defaults.of(MIN_ISR, own).value)
+            first = image.partitions.get(topic_id, 0)
+            if first is not None:
+                min_isr = min(min_isr, len(first.replicas))
+            is_unclean_allowed = (defaults.of(UNCLEAN_ELECTION, own).value or "").lower() == "true"
+            election = Election.UNCLEAN if is_unclean_allowed else Election.ONLINE
+            found = self._terms[topic_id] = TopicTerms(min_isr, election)
+        return found
+
+    def change(
+        self, topic_id: Uuid, partition_id: int, partition: Partition, **wanted: Any
+    ) -> PartitionChangeRecord | None:
+        """Add the record that takes a partition to what is wanted, if that changes it: ``PartitionRules.change``."""
+        record = self.rules.change(topic_id, partition_id, partition, self.terms(topic_id).min_isr, **wanted)
+        if record is not None:
+            self.records.append((record, self.rules.version))
+        return record
+
+    def refresh(self, partitions: Iterable[tuple[PartitionKey, Partition]]) -> None:
+        """Let brokers that go leave the ISRs, and elect leaders where the present one may not lead or there is none."""
+        departing, rules, records = self._departing, self.rules, self.records
+        for (topic_id, partition_id), partition in partitions:
+            min_isr, election = self.terms(topic_id)
+            isr = tuple([replica for replica in partition.isr if replica not in departing])
+            record = rules.change(topic_id, partition_id, partition, min_isr, isr=isr, election=election)
+            if record is not None:
+                records.append((record, rules.version))
+
+
+def _number(text: str | None) -> int:
+    """A whole number; 1 for what is none. Values for brokers are stored unchecked, and 0 counts as 0, as in Kafka."""
+    try:
+        return int(text or 1)
+    except ValueError:
+        return 1

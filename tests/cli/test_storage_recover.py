@@ -1,0 +1,86 @@
+"""``storage recover-quorum``: what is left is shown first, and one survivor goes on when it is told to."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from project import ROOT
+from server_quorum import ServerQuorum, server_quorum
+
+from kraftcore.cli import main
+
+Capture = pytest.CaptureFixture[str]
+
+
+def recover(capture: Capture, file: Path, *arguments: str) -> tuple[int, str, str]:
+    status = main(["storage", "recover-quorum", "--config", str(file), *arguments])
+    out, err = capture.readouterr()
+    return status, out, err
+
+
+def records(folder: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in sorted(folder.glob("*/*.log")))
+
+
+def test_a_survivor_of_three_goes_on_alone(tmp_path: Path, capsys: Capture) -> None:
+    """Two disks are lost. The third's records are kept, it leads, and a new disk becomes a voter again."""
+    with server_quorum(tmp_path) as quorum:
+        quorum.append([b"kept 1", b"kept 2"], client_id=1)
+        status, _, err = recover(capsys, tmp_path / "c3.properties")
+        assert (status, err.count("\n")) == (1, 1)  # it runs
+        for number in (1, 2, 3):
+            quorum.kill(number)
+        before = records(tmp_path / "d3")
+        status, out, _ = recover(capsys, tmp_path / "c3.properties", "--output", "json")
+        found = json.loads(out)
+        assert status == 0
+        assert found["onlyVoterFrom"] is None
+        assert found["lostVoters"] == [1, 2]
+        assert [voter["id"] for voter in found["voters"]] == [1, 2, 3]
+        status, out, _ = recover(capsys, tmp_path / "c3.properties")
+        assert f"what other voters (1, 2) committed beyond offset {found['logEndOffset']} is lost" in out
+        assert "Nothing was changed." in out
+        assert records(tmp_path / "d3") == before
+        status, out, _ = recover(capsys, tmp_path / "c3.properties", "--accept-data-loss")
+        assert (status, "Node 3 is the only voter now" in out) == (0, True)
+        assert records(tmp_path / "d3").startswith(before)
+        status, _, err = recover(capsys, tmp_path / "c3.properties", "--accept-data-loss")
+        assert (status, "is the only voter already" in err) == (1, True)
+        quorum.start(3)
+        assert quorum.leader() == 3
+        quorum.append([b"goes on"], client_id=2)
+        assert all(value in records(tmp_path / "d3") for value in (b"kept 1", b"kept 2", b"goes on"))
+        grow(quorum, tmp_path, capsys)
+
+
+def grow(quorum: ServerQuorum, folder: Path, capsys: Capture) -> None:
+    """Node 1 begins with an empty directory and is made a voter."""
+    (folder / "d1").rename(folder / "lost")
+    file = str(folder / "c1.properties")
+    assert main(["storage", "format", "-c", file, "-t", quorum.cluster_id, "--no-initial-controllers"]) == 0
+    quorum.start(1)
+    quorum.add(1)
+    assert quorum.voters() == {1, 3}
+    capsys.readouterr()
+
+
+def test_static_voters_and_foreign_directories_are_told_what_to_do(tmp_path: Path, capsys: Capture) -> None:
+    file = tmp_path / "c1.properties"
+    file.write_text(
+        "process.roles=controller\nnode.id=1\ncontroller.listener.names=CONTROLLER\nlisteners=CONTROLLER://127.0.0.1:1\n"
+        f"controller.quorum.voters=1@127.0.0.1:1,2@127.0.0.1:2\nlog.dirs={tmp_path}/d1\n"
+    )
+    status, _, err = recover(capsys, file)
+    assert (status, "holds no __cluster_metadata-0" in err) == (1, True)
+    assert main(["storage", "format", "-c", str(file), "-t", "MkU3OEVBNTcwNTJENDM2Qk"]) == 0
+    (tmp_path / "d1" / "__cluster_metadata-0").mkdir()
+    capsys.readouterr()
+    status, _, err = recover(capsys, file, "--accept-data-loss")
+    assert (status, "name the nodes that are left in controller.quorum.voters" in err) == (1, True)
+
+
+def test_the_page_shows_the_commands() -> None:
+    text = (ROOT / "docs" / "operating.md").read_text()
+    assert "kraftcore storage recover-quorum -c c1.properties --accept-data-loss" in text

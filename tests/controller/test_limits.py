@@ -1,0 +1,74 @@
+"""At most 10,000 records for what one administrator asks; more is refused as a whole."""
+
+from __future__ import annotations
+
+import pytest
+from controller_stage import ControllerStage, FakeBroker
+
+from kraftcore.plugins.controller.brokers import fencing
+from kraftcore.plugins.controller.decision import MAX_RECORDS, Refusal, check_record_count
+from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from kraftcore.protocol.messages.create_topics import CreateTopicsRequest
+from kraftcore.protocol.messages.elect_leaders import ElectLeadersRequest
+from kraftcore.protocol.messages.unregister_broker import UnregisterBrokerRequest
+
+EACH = 5_500
+TOPICS = ("t", "u")
+
+
+@pytest.fixture(scope="module")
+def crowded() -> ControllerStage:
+    """Two topics of 5,500 partitions each, led by broker 2, with broker 1 in every ISR and the preferred leader."""
+    stage = ControllerStage()
+    stage.check_rules = lambda decision=None: None  # that walks all partitions each time
+    stage.up(FakeBroker(1), FakeBroker(2))
+    for name in TOPICS:
+        kind = CreateTopicsRequest.CreatableTopic
+        topic = kind(name=name, num_partitions=-1, replication_factor=-1)
+        topic.assignments = [
+            kind.CreatableReplicaAssignment(partition_index=number, broker_ids=[2, 1]) for number in range(EACH)
+        ]
+        assert len(stage.ask(CreateTopicsRequest(topics=[topic])).records) == EACH + 1
+    return stage
+
+
+def reverse_all() -> AlterPartitionReassignmentsRequest:
+    kind = AlterPartitionReassignmentsRequest.ReassignableTopic
+    topics = [
+        kind(
+            name=name,
+            partitions=[kind.ReassignablePartition(partition_index=number, replicas=[1, 2]) for number in range(EACH)],
+        )
+        for name in TOPICS
+    ]
+    return AlterPartitionReassignmentsRequest(topics=topics)
+
+
+def test_reassignments(crowded):
+    step = crowded.ask(reverse_all())
+    assert (step.error, step.records) == (ErrorCode.POLICY_VIOLATION, [])
+    assert step.answer.error_message == "Unable to perform excessively large batch operation."
+    assert crowded.ask(AlterPartitionReassignmentsRequest(topics=reverse_all().topics[:1])).error is None
+
+
+def test_elections(crowded):
+    assert crowded.ask(ElectLeadersRequest(topic_partitions=None)).error is None  # of the topic that was reversed
+
+
+def test_unregistering(crowded):
+    step = crowded.ask(UnregisterBrokerRequest(broker_id=1))
+    assert (step.error, step.records) == (ErrorCode.POLICY_VIOLATION, [])
+
+
+def test_fencing_has_no_limit_and_may_be_split(crowded):
+    """It cannot be refused: the records go over several batches, as in Kafka."""
+    assert len(fencing(crowded.context(), crowded.image.brokers[1])) == 2 * EACH + 1
+    step = crowded.heartbeat(1, want_fence=True)
+    assert (len(step.records), step.decision.is_atomic) == (2 * EACH + 1, False)
+
+
+def test_the_limit_itself():
+    check_record_count(MAX_RECORDS)
+    with pytest.raises(Refusal):
+        check_record_count(MAX_RECORDS + 1)

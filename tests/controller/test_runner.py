@@ -1,0 +1,258 @@
+"""Controllers on real nodes over the memory network: who answers, what waits, and what the loss of leadership does."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import trio
+from memory_quorum import memory_quorum
+from nodes import run
+
+from kraftcore.core.uuid import Uuid
+from kraftcore.core.wire.codec import encode
+from kraftcore.metadata import MetadataMachine
+from kraftcore.plugins.controller import Controller
+from kraftcore.plugins.controller.decision import Api, Decision
+from kraftcore.plugins.controller.registry import APIS
+from kraftcore.protocol.data.default_principal_data import DefaultPrincipalData
+from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.features import supported_levels
+from kraftcore.protocol.frames import decode_response, encode_request
+from kraftcore.protocol.messages.api_versions import ApiVersionsRequest
+from kraftcore.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
+from kraftcore.protocol.messages.broker_registration import BrokerRegistrationRequest
+from kraftcore.protocol.messages.create_topics import CreateTopicsRequest
+from kraftcore.protocol.messages.describe_cluster import DescribeClusterRequest
+from kraftcore.protocol.messages.envelope import EnvelopeRequest
+from kraftcore.protocol.messages.list_groups import ListGroupsRequest
+from kraftcore.protocol.messages.unregister_broker import UnregisterBrokerRequest
+from kraftcore.protocol.records.remove_topic_record import RemoveTopicRecord
+
+QUIET = {"metadata.max.idle.interval.ms": "0", "auto.leader.rebalance.enable": "false"}
+
+
+def controllers(folder, **properties):
+    texts = {key.replace("_", "."): text for key, text in properties.items()}
+    return memory_quorum(folder, MetadataMachine, plugins=lambda: [Controller({**QUIET, **texts})], probe=False)
+
+
+async def active(quorum):
+    """The node whose controller takes decisions, with the first records committed."""
+    with trio.fail_after(60):
+        while True:
+            for node in list(quorum.nodes.values()):
+                if node.leading_epoch is not None and node.state_machine.levels:
+                    return node
+            await trio.sleep(0.01)
+
+
+def address(node):
+    return f"n{node.key.id}", 9000 + node.key.id
+
+
+async def ask(asker, node, request):
+    with trio.fail_after(60):
+        return await asker.ask(*address(node), request, 30_000)
+
+
+def registration(cluster_id, number=5):
+    kind = BrokerRegistrationRequest
+    return kind(
+        broker_id=number,
+        cluster_id=cluster_id,
+        incarnation_id=Uuid.random(random.randbytes),
+        listeners=[kind.Listener(name="PLAINTEXT", host="b", port=9092)],
+        features=[
+            kind.Feature(name=name, min_supported_version=low, max_supported_version=high)
+            for name, (low, high) in supported_levels().items()
+        ],
+        log_dirs=[Uuid.random(random.randbytes)],
+    )
+
+
+async def unfenced(node, number=5):
+    """A broker that is registered and unfenced; returns its epoch."""
+    answer = await ask(node, node, registration(node.cluster_id, number))
+    assert answer.error_code == ErrorCode.NONE
+    epoch = answer.broker_epoch
+    beat = BrokerHeartbeatRequest(broker_id=number, broker_epoch=epoch, current_metadata_offset=epoch)
+    answer = await ask(node, node, beat)
+    assert (answer.error_code, answer.is_fenced) == (ErrorCode.NONE, False)
+    return epoch
+
+
+async def registered(leader):
+    """All three controllers are registered: from here on nobody writes anything unasked."""
+    with trio.fail_after(60):
+        while len(leader.state_machine.image.controllers) < 3:
+            await trio.sleep(0.01)
+        while leader.status().high_watermark < leader.status().log_end_offset:
+            await trio.sleep(0.01)
+
+
+def new_topic(name, partitions=1):
+    kind = CreateTopicsRequest.CreatableTopic
+    return CreateTopicsRequest(
+        topics=[kind(name=name, num_partitions=partitions, replication_factor=1)], timeout_ms=30_000
+    )
+
+
+async def same_images(quorum, what):
+    with trio.fail_after(60):
+        while len({what(node.state_machine.image) for node in quorum.nodes.values()}) > 1:
+            await trio.sleep(0.01)
+
+
+def topics_of(image):
+    return tuple(sorted(image.topics.by_name(each.name).name for each in image.topics.values()))
+
+
+def test_the_leader_decides_and_the_others_say_who_it_is(tmp_path):
+    async def main():
+        async with controllers(tmp_path) as quorum:
+            leader = await active(quorum)
+            epoch = await unfenced(leader)
+            assert leader.state_machine.image.registration_offsets[5] == epoch
+            made = await ask(leader, leader, new_topic("orders", 3))
+            assert made.topics[0].error_code == ErrorCode.NONE
+            await same_images(quorum, topics_of)
+            other = next(node for node in quorum.nodes.values() if node is not leader)
+            refused = await ask(leader, other, UnregisterBrokerRequest(broker_id=5))
+            assert refused.error_code == ErrorCode.NOT_CONTROLLER
+            assert refused.error_message == f"The active controller appears to be node {leader.key.id}."
+            with trio.fail_after(60):
+                while len(other.state_machine.image.controllers) < 3:
+                    await trio.sleep(0.01)
+            for node in quorum.nodes.values():
+                cluster = await ask(leader, node, DescribeClusterRequest(endpoint_type=2))
+                assert (cluster.controller_id, len(cluster.brokers)) == (leader.key.id, 3)
+                features = await ask(
+                    leader, node, ApiVersionsRequest(client_software_name="a", client_software_version="1")
+                )
+                assert "metadata.version" in {each.name for each in features.finalized_features}
+
+    run(main)
+
+
+def test_what_was_not_committed_is_gone_with_the_leadership_and_its_askers_hear_it(tmp_path):
+    async def main():
+        async with controllers(tmp_path) as quorum:
+            leader = await active(quorum)
+            await unfenced(leader)
+            await ask(leader, leader, new_topic("kept"))
+            await same_images(quorum, topics_of)
+            others = [f"n{node.key.id}" for node in quorum.nodes.values() if node is not leader]
+            asked = []
+            async with trio.open_nursery() as nursery:
+
+                async def lose():
+                    asked.append(await ask(leader, leader, new_topic("lost")))
+
+                quorum.network.cut(f"n{leader.key.id}", others)
+                nursery.start_soon(lose)
+                with trio.fail_after(60):
+                    while "lost" not in topics_of(leader.state_machine.image):
+                        await trio.sleep(0.001)
+            assert asked[0].topics[0].error_code == ErrorCode.NOT_CONTROLLER
+            assert topics_of(leader.state_machine.image) == ("kept",)
+            quorum.network.heal()
+            following = await active(quorum)
+            made = await ask(following, following, new_topic("next"))
+            assert made.topics[0].error_code == ErrorCode.NONE
+            await same_images(quorum, topics_of)
+            assert topics_of(leader.state_machine.image) == ("kept", "next")
+
+    run(main)
+
+
+def test_a_silent_broker_is_fenced_and_a_new_controller_knows_it(tmp_path):
+    async def main():
+        async with controllers(tmp_path, broker_session_timeout_ms="1000") as quorum:
+            leader = await active(quorum)
+            await unfenced(leader)
+            with trio.fail_after(60):
+                while not leader.state_machine.image.brokers[5].is_fenced:
+                    await trio.sleep(0.01)
+            await quorum.stop(leader.key.id)
+            following = await active(quorum)
+            assert following.state_machine.image.brokers[5].is_fenced
+            await quorum.start(leader.key.id)
+            await same_images(quorum, lambda image: len(image.brokers))
+
+    run(main)
+
+
+def test_an_unexpected_error_answers_its_asker_alone(tmp_path, monkeypatch):
+    def broken(context, request, version):
+        return Decision(None, [(RemoveTopicRecord(topic_id=Uuid(b"\x07" * 16)), 0)])
+
+    async def main():
+        async with controllers(tmp_path) as quorum:
+            leader = await active(quorum)
+            await unfenced(leader)
+            await registered(leader)
+            good = APIS[UnregisterBrokerRequest]
+            changed = {**APIS, UnregisterBrokerRequest: Api(broken, good.refuse)}
+            monkeypatch.setattr("kraftcore.plugins.controller.plugin.APIS", changed)
+            end = leader.status().log_end_offset
+            answer = await ask(leader, leader, UnregisterBrokerRequest(broker_id=5))
+            assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+            assert leader.leading_epoch is not None
+            assert leader.status().log_end_offset == end
+            made = await ask(leader, leader, new_topic("after"))
+            assert made.topics[0].error_code == ErrorCode.NONE
+            await same_images(quorum, topics_of)
+
+    run(main)
+
+
+def envelope(request, version, principal=b"", address=bytes((127, 0, 0, 1))):
+    return EnvelopeRequest(
+        request_data=bytes(encode_request(request, version, 77)),
+        request_principal=principal or b"\0\0" + bytes(encode(DefaultPrincipalData(type="User", name="alice"), 0)),
+        client_host_address=address,
+    )
+
+
+def test_a_broker_passes_requests_on(tmp_path):
+    async def main():
+        async with controllers(tmp_path) as quorum:
+            leader = await active(quorum)
+            await unfenced(leader)
+            answer = await ask(leader, leader, envelope(new_topic("passed"), 7))
+            assert answer.error_code == ErrorCode.NONE
+            header, inside = decode_response(answer.response_data, 19, 7)
+            assert (header.correlation_id, inside.topics[0].error_code) == (77, ErrorCode.NONE)
+            for sent, error in (
+                (envelope(new_topic("x"), 7, principal=b"zz"), ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE),
+                (envelope(new_topic("x"), 7, address=b"\1\2\3"), ErrorCode.INVALID_REQUEST),
+                (envelope(ListGroupsRequest(), 4), ErrorCode.INVALID_REQUEST),
+                (envelope(DescribeClusterRequest(), 1), ErrorCode.INVALID_REQUEST),
+            ):
+                refused = await ask(leader, leader, sent)
+                assert (refused.error_code, refused.response_data) == (error, None)
+            other = next(node for node in quorum.nodes.values() if node is not leader)
+            refused = await ask(leader, other, envelope(new_topic("x"), 7))
+            assert refused.error_code == ErrorCode.NOT_CONTROLLER
+
+    run(main)
+
+
+@pytest.mark.parametrize(
+    ("properties", "allowed"),
+    [({"super.users": "User:ANONYMOUS"}, True), ({"super.users": "User:root"}, False)],
+)
+def test_the_authorizer_is_asked(tmp_path, properties, allowed):
+    async def main():
+        wanted = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer", **properties}
+        async with controllers(tmp_path, **wanted) as quorum:
+            leader = await active(quorum)
+            answer = await ask(leader, leader, UnregisterBrokerRequest(broker_id=9))
+            if allowed:
+                assert answer.error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
+            else:
+                assert answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+                assert answer.error_message.endswith("needs ALTER permission.")
+
+    run(main)

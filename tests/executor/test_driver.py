@@ -1,0 +1,144 @@
+"""The order in which effects are carried out, and what a driver does with errors."""
+
+from __future__ import annotations
+
+import pytest
+from executor_rig import Quorum
+from machines import Values
+
+from kraftcore.core.batch import build_batch
+from kraftcore.errors import InvariantError, StateMachineError, StorageError
+from kraftcore.executor.executor import size_of
+from kraftcore.executor.proposals import Proposal
+from kraftcore.raft.events import Propose, Tick
+from kraftcore.state_machine import StateMachine
+
+
+def proposal(*values):
+    return Proposal(values, size_of(values), True)
+
+
+def test_a_vote_is_saved_before_it_is_sent():
+    quorum = Quorum(3, Values)
+    quorum.elect()
+    for member in quorum.members.values():
+        names = [entry[0] for entry in member.done]
+        for at, name in enumerate(names):
+            if name == "save":
+                after = names[at:]
+                assert names[at - 1] == "handled"
+                assert after.index("sent") < after.index("handled") if "handled" in after else True
+    votes = [at for at, entry in enumerate(quorum[2].done) if entry == ("answer", "VoteResponse")]
+    assert votes
+    assert any(entry[0] == "save" for entry in quorum[2].done[: votes[-1]])
+
+
+def test_peers_are_told_before_the_application():
+    """Acknowledging goes before applying, and the flush between them follows the last event at hand."""
+    quorum = Quorum(3, Values)
+    leader = quorum.elect()
+    leader.done.clear()
+    ended = []
+    batches = [build_batch([b"x"], timestamp_ms=1) for _ in range(2)]
+    leader.handle(*(Propose(ended.append, batch) for batch in batches))
+    assert [entry[0] for entry in leader.done if entry[0] != "answer"] == [
+        *["handled", "sent", "begin flush"] * 2,
+        *["flush", "handled", "sent"],  # its own flush counts
+    ]
+    assert [outcome.offset for outcome in ended] == [1, 2]
+    quorum.deliver()
+    follower = next(member for member in quorum.members.values() if member is not leader)
+    names = [entry[0] for entry in follower.done]
+    at = names.index("committed", names.index("flush"))
+    assert "send" in names[names.index("flush") : at]  # the Fetch that acknowledges
+
+
+def test_what_comes_up_meanwhile_waits():
+    class Reentrant(Values):
+        member = None
+        depth = 0
+
+        def apply(self, batch):
+            self.depth += 1
+            assert self.depth == 1
+            if self.member is not None and len(self.values) < 3:
+                self.member.executor.add(proposal(b"more"))
+                self.member.executor.propose(self.member.quorum.now)
+            self.depth -= 1
+            return super().apply(batch)
+
+    quorum = Quorum(1, Reentrant)
+    leader = quorum.elect()
+    leader.machine.member = leader
+    first = proposal(b"first")
+    leader.executor.add(first)
+    leader.executor.propose(quorum.now)
+    assert first.result().offset == 1
+    assert leader.machine.values == [b"first", b"more", b"more", b"more"]
+    leader.executor.check_invariants()
+
+
+@pytest.mark.parametrize("step", ["save", "send", "handled", "sent", "begin flush", "flush", "committed"])
+def test_whatever_raises_ends_it(step):
+    quorum = Quorum(3, Values)
+    member = quorum[1]
+    member.raises[step] = StorageError(5, "broken")
+    with pytest.raises(StorageError, match="broken"):
+        quorum.elect()
+    assert member.executor.stopped
+    before = len(member.done)
+    member.executor.handle(quorum.now, Tick())
+    assert len(member.done) == before
+
+
+def test_a_machine_that_raises_ends_it():
+    class Broken(StateMachine):
+        def apply(self, batch):
+            raise ValueError("not that")
+
+    quorum = Quorum(1, Broken)
+    leader = quorum.elect()
+    leader.executor.add(proposal(b"x"))
+    with pytest.raises(StateMachineError, match="not that"):
+        leader.executor.propose(quorum.now)
+    assert leader.executor.stopped
+
+
+def test_a_flush_that_takes_its_time():
+    quorum = Quorum(1, Values)
+    leader = quorum.elect()
+    leader.flush_is_inline = False
+    first, second = proposal(b"first"), proposal(b"second")
+    leader.executor.add(first)
+    leader.executor.propose(quorum.now)
+    leader.executor.check_invariants()
+    leader.executor.add(second)
+    assert not leader.executor.wants_batch  # it waits for what is on its way
+    assert not first.done
+    leader.end_flush()
+    assert first.result().offset == 1
+    leader.flush_is_inline = True
+    leader.settle()
+    assert second.result().offset == 2
+
+
+def test_invariants_name_what_is_wrong():
+    quorum = Quorum(1, Values)
+    leader = quorum.elect()
+    executor = leader.executor
+    executor.check_invariants()
+    executor.queue.bytes_in_flight += 1
+    with pytest.raises(InvariantError, match="in flight"):
+        executor.check_invariants()
+    executor.queue.bytes_in_flight -= 1
+    executor.high_watermark += 1
+    with pytest.raises(InvariantError, match="high watermark"):
+        executor.check_invariants()
+    executor.high_watermark -= 1
+    executor.is_leader = False
+    with pytest.raises(InvariantError, match="is_leader"):
+        executor.check_invariants()
+    executor.is_leader = True
+    leader.log.append_as_leader(build_batch([b"x"], timestamp_ms=1), leader.replica.epoch, quorum.now)
+    with pytest.raises(InvariantError, match="no flush was asked for"):
+        executor.check_invariants()

@@ -1,0 +1,179 @@
+"""What an operator reads in the log."""
+
+from __future__ import annotations
+
+import logging
+import re
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import trio
+import trio.testing
+from nodes import Lab, Values, run
+
+from kraftcore import NodeConfig, open_node
+from kraftcore.node.leaderless import FIRST_S, LONGEST_S
+from kraftcore.testing.clock import no_jumps
+from kraftcore.transports.tcp import TcpTransport
+
+
+def warnings(caplog) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+def test_roles_leaders_and_voters_are_told_at_info(caplog):
+    caplog.set_level(logging.INFO, "kraftcore.node")
+
+    async def main():
+        lab = Lab(auto_join=False)
+        async with lab.node(1) as node, lab.node(2) as other:
+            await node.wait_leader()
+            await other.wait_applied(node.high_watermark)
+            await node.add_voter(2, other.key.directory_id, other.endpoints)
+            await node.transfer_leadership(2)
+            while not other.is_leader:
+                await trio.sleep(0.01)
+            await node.wait_leader()
+
+    run(main)
+    lines = [record.getMessage() for record in caplog.records if record.levelno == logging.INFO]
+    for line in (
+        "node 1: leader in epoch 1",
+        "node 1: node 1 leads in epoch 1",
+        "node 2: node 1 leads in epoch 1",
+        "node 2: the voters are 1, 2",
+        "node 1: resigned in epoch 1",
+        "node 2: leader in epoch 2",
+        "node 1: follower in epoch 2",
+        "node 1: node 2 leads in epoch 2",
+    ):
+        assert line in lines
+    assert warnings(caplog) == []
+
+
+def test_an_orderly_stop_complains_of_nobody(caplog, tmp_path):
+    """The peers' last requests are in order, whoever holds the transport."""
+
+    async def main():
+        async with AsyncExitStack() as stack:
+            transports = {n: await stack.enter_async_context(TcpTransport()) for n in (1, 2, 3)}
+            ports = await free_ports(3)
+            configs = {n: tcp_config(n, ports, tmp_path) for n in (1, 2, 3)}
+            async with trio.open_nursery() as nursery:
+                nodes = {}
+                for n in (1, 2, 3):
+                    nodes[n] = await nursery.start(live, configs[n], transports[n])
+                await nodes[1].read_barrier()
+                leader = next(n for n in nodes if nodes[n].is_leader)
+                for number in range(20):
+                    await nodes[leader].append(b"%d" % number)
+                nodes[leader].stop()
+                left = [node for n, node in nodes.items() if n != leader]
+                while not any(node.is_leader for node in left):
+                    await trio.sleep(0.01)
+                for node in left:
+                    await node.append(b"more", forward=True)
+                nursery.cancel_scope.cancel()
+
+    run(main, limit_s=60)
+    assert [line for line in warnings(caplog) if "connection from" in line] == []
+
+
+async def live(config, transport, task_status) -> None:
+    async with open_node(config, Values(), transport=transport) as node:
+        task_status.started(node)
+        await trio.sleep_forever()
+
+
+async def free_ports(count: int) -> list[int]:
+    listeners = [(await trio.open_tcp_listeners(0, host="127.0.0.1"))[0] for _ in range(count)]
+    ports = [listener.socket.getsockname()[1] for listener in listeners]
+    for listener in listeners:
+        await listener.aclose()
+    return ports
+
+
+def tcp_config(number: int, ports: list[int], folder) -> NodeConfig:
+    return NodeConfig(
+        node_id=number,
+        directory=f"{folder}/n{number}",
+        cluster_id="logging",
+        listeners=[f"127.0.0.1:{ports[number - 1]}"],
+        voters=[f"{other}@127.0.0.1:{port}" for other, port in enumerate(ports, 1)],
+        create="join",
+        shutdown_timeout_ms=2000,
+    )
+
+
+def waiting(caplog) -> list[str]:
+    return [line for line in warnings(caplog) if "no leader is known" in line]
+
+
+def jumping(main) -> None:
+    """In virtual time: it leaps to whatever is due next."""
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
+@asynccontextmanager
+async def opened(lab: Lab, *numbers: int):
+    """Nodes; the threads that open them take no virtual time."""
+    async with trio.open_nursery() as nursery:
+        async with no_jumps():
+            nodes = [await nursery.start(hold, lab, number) for number in numbers]
+        yield nodes
+        nursery.cancel_scope.cancel()
+
+
+async def hold(lab: Lab, number: int, task_status) -> None:
+    async with lab.node(number) as node:
+        task_status.started(node)
+        await trio.sleep_forever()
+
+
+def test_a_node_that_waits_for_others_says_how_many_it_sees(caplog):
+    async def main():
+        lab = Lab(inline_flush_bytes=1 << 40)
+        lab.format(3)
+        async with opened(lab, 1):
+            await trio.sleep(FIRST_S + 1)
+            (line,) = waiting(caplog)
+            assert line == (
+                "node 1: no leader is known, for 5 s by now: 1 of 3 voters answer, this one included; no answer from "
+                "voter 2 (n2:9093 refuses connections), voter 3 (n3:9093 refuses connections); 2 are needed"
+            )
+            await trio.sleep(5 * LONGEST_S)
+            assert 6 <= len(waiting(caplog)) <= 10  # rarer and rarer, but for ever
+            async with opened(lab, 2) as (other,):
+                await other.wait_leader()
+                before = len(waiting(caplog))
+                await trio.sleep(2 * LONGEST_S)
+                assert len(waiting(caplog)) == before
+
+    jumping(main)
+
+
+def test_a_voter_that_answers_is_counted(caplog):
+    async def main():
+        lab = Lab(inline_flush_bytes=1 << 40)
+        lab.format(5)
+        async with opened(lab, 1, 4):
+            await trio.sleep(FIRST_S + 1)
+            lines = waiting(caplog)
+            assert len(lines) == 2
+            for line in lines:
+                assert "2 of 5 voters answer, this one included; no answer from voter 2" in line
+                assert line.endswith("; 3 are needed")
+
+    jumping(main)
+
+
+def test_a_node_that_joins_names_its_bootstrap_servers(caplog):
+    async def main():
+        lab = Lab(inline_flush_bytes=1 << 40)
+        async with opened(lab, 2):
+            await trio.sleep(FIRST_S + 1)
+        (line,) = waiting(caplog)
+        assert re.search(
+            r"0 of 1 bootstrap servers answer; no answer from n1:9093 \(n1:9093 refuses connections\)$", line
+        )
+
+    jumping(main)

@@ -1,0 +1,203 @@
+"""Who answers which request, in which order, and what happens when there are too many."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+from nodes import Lab, run
+
+from kraftcore.errors import LocalError
+from kraftcore.node.plugin import Plugin
+from kraftcore.node.registry import (
+    ANONYMOUS,
+    Access,
+    Priority,
+    Registry,
+    RequestContext,
+    RequestHandler,
+    Waiting,
+    WaitingRequests,
+)
+from kraftcore.node.serving import consensus_handlers
+from kraftcore.protocol.failure import Failure
+from kraftcore.protocol.messages.api_versions import ApiVersionsRequest
+from kraftcore.protocol.messages.describe_cluster import DescribeClusterRequest
+from kraftcore.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
+from kraftcore.protocol.messages.fetch import FetchRequest
+from kraftcore.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from kraftcore.protocol.registry import ApiKey
+
+CONTEXT = RequestContext(0, "CONTROLLER", "somebody", None, ANONYMOUS, 0, print, print)
+ENVELOPE = EnvelopeRequest(request_data=b"a", request_principal=b"", client_host_address=bytes(4))
+
+
+def never(request, context):
+    raise AssertionError("nobody asked")
+
+
+def keys(registry, listener="CONTROLLER"):
+    return {each.api_key: (each.min_version, each.max_version) for each in registry.offers(listener)}
+
+
+def test_what_is_offered_is_what_is_answered():
+    registry = Registry()
+    for handler in consensus_handlers():
+        registry.register(handler)
+    registry.register(RequestHandler(ListGroupsRequest, never, versions=(2, 3)))
+    registry.register(RequestHandler(EnvelopeRequest, never, listeners=frozenset({"INTERNAL"})))
+    offered = keys(registry)
+    assert offered[ApiKey.LIST_GROUPS] == (2, 3)
+    assert ApiKey.API_VERSIONS in offered
+    assert ApiKey.ENVELOPE not in offered
+    assert ApiKey.ENVELOPE in keys(registry, "INTERNAL")
+    handler = registry.find(ListGroupsRequest)
+    assert [handler.serves("CONTROLLER", version) for version in (1, 2, 3, 4)] == [False, True, True, False]
+    assert registry.find(FetchRequest).access == Access("CLUSTER_ACTION")
+    assert all(handler.access is not None for handler in registry.handlers[:-2] if handler.owner == "consensus")
+
+
+def test_a_plugin_takes_over_what_is_the_nodes_but_not_another_plugins():
+    registry = Registry()
+    registry.register(RequestHandler(DescribeClusterRequest, never))
+    registry.register(RequestHandler(DescribeClusterRequest, never, owner="plugin a"))
+    with pytest.raises(LocalError, match="answered by plugin a: plugin b cannot"):
+        registry.register(RequestHandler(DescribeClusterRequest, never, owner="plugin b"))
+
+
+def test_the_urgent_go_first_and_queues_are_bounded():
+    queues = WaitingRequests(tasks_max=1, waiting_max=2)
+
+    def item(priority):
+        return Waiting(RequestHandler(EnvelopeRequest, never, priority=priority), CONTEXT, None)
+
+    control, data = item(Priority.CONTROL), item(Priority.DATA)
+    assert [queues.add(each) for each in (data, data, data, control)] == [True, True, False, True]
+    assert queues.next() is control
+    assert queues.next() is None  # one runs
+    queues.done()
+    assert queues.next() is data
+
+
+def test_handlers_at_once_later_and_as_tasks():
+    class Answering(Plugin):
+        name = "answering"
+
+        def __init__(self):
+            self.seen = []
+
+        def at_once(self, request, context):
+            self.seen.append(context)
+            return EnvelopeResponse(response_data=b"at once")
+
+        def later(self, request, context):
+            trio.lowlevel.spawn_system_task(self._answer, context)
+
+        async def _answer(self, context):
+            await trio.sleep(0.01)
+            context.answer(ListGroupsResponse(error_code=7))
+
+        async def task(self, request, context):
+            await trio.sleep(0.01)
+            raise ValueError("no")
+
+        @property
+        def handlers(self):
+            return [
+                RequestHandler(EnvelopeRequest, self.at_once),
+                RequestHandler(ListGroupsRequest, self.later),
+                RequestHandler(DescribeClusterRequest, self.task),
+            ]
+
+    async def main():
+        lab = Lab()
+        answering = Answering()
+        async with lab.quorum(2) as (one, _), lab.node(3, plugins=[answering]) as node:
+            assert (await one.ask("n3", 9093, ENVELOPE, 5000)).response_data == b"at once"
+            assert (await one.ask("n3", 9093, ListGroupsRequest(), 5000)).error_code == 7
+            assert await one.ask("n3", 9093, DescribeClusterRequest(), 5000) is Failure.RESET
+            (context,) = answering.seen
+            assert str(context.principal) == "User:ANONYMOUS"
+            assert context.client_id == "kraftcore-1"
+            assert context.listener == "CONTROLLER"
+            assert abs(context.received_ms - node.now_ms()) < 60_000
+            answer = await one.ask("n3", 9093, ApiVersionsRequest(), 5000)
+            assert ApiKey.ENVELOPE in {each.api_key for each in answer.api_keys}
+
+    run(main, limit_s=60)
+
+
+def test_one_that_answers_twice_hurts_nobody_else(caplog):
+    class Twice(Plugin):
+        name = "twice"
+
+        async def twice(self, request, context):
+            context.answer(EnvelopeResponse())
+            return EnvelopeResponse()
+
+        @property
+        def handlers(self):
+            return [RequestHandler(EnvelopeRequest, self.twice)]
+
+    async def main():
+        lab = Lab()
+        async with lab.node(1, plugins=[Twice()]) as node:
+            assert isinstance(await node.ask("n1", 9093, ENVELOPE, 5000), EnvelopeResponse)
+            await trio.sleep(0.01)
+            assert not node.stopped.is_set()
+
+    run(main, limit_s=60)
+    assert "plugin twice raised" in caplog.text
+
+
+def test_too_many_are_turned_away(caplog):
+    """The queue of one priority is full: its askers' connections break; the other priority is served."""
+    go_on = trio.Event()
+
+    class Slow(Plugin):
+        name = "slow"
+        running = 0
+
+        async def wait(self, request, context):
+            Slow.running += 1
+            await go_on.wait()
+            return EnvelopeResponse()
+
+        async def urgent(self, request, context):
+            return ListGroupsResponse()
+
+        @property
+        def handlers(self):
+            return [
+                RequestHandler(EnvelopeRequest, self.wait),
+                RequestHandler(ListGroupsRequest, self.urgent, priority=Priority.CONTROL),
+            ]
+
+    async def main():
+        lab = Lab()
+        async with lab.node(1, plugins=[Slow()]) as node:
+            waiting = node._engine.inbox._waiting
+            waiting.tasks_max, waiting.waiting_max = 2, 3
+            answers = []
+
+            async def ask():
+                answers.append(await node.ask("n1", 9093, ENVELOPE, 60_000))
+
+            async with trio.open_nursery() as nursery:
+                for _ in range(5):
+                    nursery.start_soon(ask)
+                while Slow.running < 2:
+                    await trio.sleep(0.001)
+                await trio.sleep(0.01)
+                assert Slow.running == 2
+                go_on.set()
+            assert all(isinstance(answer, EnvelopeResponse) for answer in answers)
+            waiting.tasks_max = waiting.waiting_max = 0
+            assert await node.ask("n1", 9093, ENVELOPE, 60_000) is Failure.RESET
+            waiting.waiting_max = 1
+            with trio.move_on_after(0.05) as waited:
+                await node.ask("n1", 9093, ListGroupsRequest(), 60_000)
+            assert waited.cancelled_caught  # it waits in its own queue
+            waiting.tasks_max = 2
+
+    run(main, limit_s=60)
+    assert "data requests wait already" in caplog.text

@@ -1,0 +1,206 @@
+"""The authorizer against a model that walks all entries for each question, and its rules one by one."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kraftcore.errors import LocalError
+from kraftcore.metadata.acls import Acl
+from kraftcore.security import Authorizer, Verdict
+from kraftcore.security.acl import AclFilter, Operation, PatternType, Permission, ResourceType
+
+T, G = ResourceType.TOPIC, ResourceType.GROUP
+LITERAL, PREFIXED = PatternType.LITERAL, PatternType.PREFIXED
+ALLOW, DENY = Permission.ALLOW, Permission.DENY
+REAL_OPERATIONS = [operation for operation in Operation if operation >= Operation.ALL]
+NAMES = st.text(alphabet="ab*", min_size=1, max_size=5)
+PRINCIPALS = st.sampled_from(["User:a", "User:b", "User:*", "Robot:a"])
+HOSTS = st.sampled_from(["1.1.1.1", "2.2.2.2", "*"])
+ACLS = st.builds(
+    Acl,
+    st.sampled_from([T, G]),
+    NAMES,
+    st.sampled_from([LITERAL, PREFIXED]),
+    PRINCIPALS,
+    HOSTS,
+    st.sampled_from(REAL_OPERATIONS),
+    st.sampled_from([ALLOW, ALLOW, DENY]),
+)
+QUESTIONS = st.tuples(
+    st.sampled_from(["User:a", "User:b", "Robot:a"]),
+    st.sampled_from(["1.1.1.1", "2.2.2.2"]),
+    st.sampled_from([operation for operation in REAL_OPERATIONS if operation is not Operation.ALL]),
+    st.sampled_from([T, G]),
+    NAMES,
+)
+IMPLIES = {
+    Operation.DESCRIBE: {Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER, Operation.DESCRIBE},
+    Operation.DESCRIBE_CONFIGS: {Operation.ALTER_CONFIGS, Operation.DESCRIBE_CONFIGS},
+}
+
+
+def model(acls: list[Acl], question: tuple[str, str, int, int, str], open_without: bool) -> Verdict:
+    """KIP-801 in so many words."""
+    principal, host, operation, resource_type, name = question
+    about = [
+        acl
+        for acl in acls
+        if acl.resource_type == resource_type
+        and (name.startswith(acl.resource_name) if acl.pattern_type == PREFIXED else acl.resource_name in (name, "*"))
+    ]
+    if not about:
+        return Verdict.ALLOWED if open_without else Verdict.DENIED
+    mine = [acl for acl in about if acl.principal in (principal, "User:*") and acl.host in (host, "*")]
+    if any(acl.permission_type == DENY and acl.operation in (operation, Operation.ALL) for acl in mine):
+        return Verdict.DENIED
+    enough = IMPLIES.get(Operation(operation), {operation}) | {Operation.ALL}
+    if any(acl.permission_type == ALLOW and acl.operation in enough for acl in mine):
+        return Verdict.ALLOWED
+    return Verdict.DENIED
+
+
+@given(st.lists(ACLS, max_size=25), st.lists(QUESTIONS, min_size=1, max_size=10), st.booleans(), st.data())
+def test_it_decides_as_the_model(acls, questions, open_without, data):
+    authorizer = Authorizer(allows_without_entries=open_without)
+    authorizer.load(acls)
+    left = list(acls)
+    for question in questions:
+        assert authorizer.authorize(*question) is model(left, question, open_without)
+        if left and data.draw(st.booleans()):
+            gone = left.pop(data.draw(st.integers(0, len(left) - 1)))
+            authorizer.acls.remove(gone)
+        elif data.draw(st.booleans()):
+            left.append(data.draw(ACLS))
+            authorizer.acls.add(left[-1])
+        assert authorizer.authorize(*question) is model(left, question, open_without)
+    assert len(authorizer.acls) == len(left)
+    for acl in left:
+        authorizer.acls.remove(acl)
+    assert len(authorizer.acls) == 0
+    expected = Verdict.ALLOWED if open_without else Verdict.DENIED
+    assert all(authorizer.authorize(*question) is expected for question in questions)
+
+
+@given(st.lists(ACLS, max_size=5), ACLS)
+def test_what_is_not_there_cannot_be_removed(acls, other):
+    authorizer = Authorizer()
+    authorizer.load(acls)
+    if other in acls:
+        return
+    with pytest.raises(KeyError):
+        authorizer.acls.remove(other)
+    assert len(authorizer.acls) == len(acls)
+
+
+def acl(name: str, operation: Operation, permission: Permission = ALLOW, **fields: object) -> Acl:
+    known = {"resource_type": T, "pattern_type": LITERAL, "principal": "User:a", "host": "*"}
+    return Acl(resource_name=name, operation=operation, permission_type=permission, **{**known, **fields})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("acls", "operation", "allowed"),
+    [
+        ([acl("t", Operation.READ)], Operation.READ, True),
+        ([acl("t", Operation.READ)], Operation.WRITE, False),
+        ([acl("t", Operation.READ)], Operation.DESCRIBE, True),
+        ([acl("t", Operation.ALTER_CONFIGS)], Operation.DESCRIBE_CONFIGS, True),
+        ([acl("t", Operation.ALTER_CONFIGS)], Operation.DESCRIBE, False),
+        ([acl("t", Operation.ALL)], Operation.TWO_PHASE_COMMIT, True),
+        ([acl("*", Operation.READ)], Operation.READ, True),
+        ([acl("*", Operation.READ, pattern_type=PREFIXED)], Operation.READ, False),
+        ([acl("t", Operation.READ, host="9.9.9.9")], Operation.READ, False),
+        ([acl("t", Operation.READ, principal="User:*")], Operation.READ, True),
+        ([acl("t", Operation.READ, resource_type=G)], Operation.READ, False),
+        # Denying a thing denies that thing alone, and wins wherever it stands.
+        ([acl("t", Operation.ALL), acl("t", Operation.DESCRIBE, DENY)], Operation.READ, True),
+        ([acl("t", Operation.ALL), acl("t", Operation.READ, DENY)], Operation.DESCRIBE, True),
+        ([acl("t", Operation.READ), acl("*", Operation.ALL, DENY)], Operation.READ, False),
+        ([acl("t", Operation.READ), acl("t", Operation.READ, DENY, principal="User:*")], Operation.READ, False),
+    ],
+)
+def test_rules(acls, operation, allowed):
+    authorizer = Authorizer()
+    authorizer.load(acls)
+    verdict = authorizer.authorize("User:a", "1.1.1.1", operation, T, "t")
+    assert verdict is (Verdict.ALLOWED if allowed else Verdict.DENIED)
+
+
+def test_nested_prefixes_all_count():
+    authorizer = Authorizer()
+    names = ["a", "ab", "abc", "abcd", "ac", "b"]
+    authorizer.load([acl(name, Operation(3 + place), pattern_type=PREFIXED) for place, name in enumerate(names)])
+
+    def may(operation: int, name: str) -> bool:
+        return authorizer.authorize("User:a", "h", operation, T, name) is Verdict.ALLOWED
+
+    assert [operation for operation in range(3, 9) if may(operation, "abcx")] == [3, 4, 5, 8]  # 8: reading implies it
+    authorizer.acls.remove(acl("ab", Operation(4), pattern_type=PREFIXED))
+    assert not may(4, "abcx")
+    assert may(5, "abcx")
+    assert may(3, "abcx")
+
+
+def test_before_the_entries_are_loaded_only_super_users_are_known():
+    authorizer = Authorizer(["User:admin"])
+    assert authorizer.authorize("User:admin", "h", Operation.ALTER, T, "t") is Verdict.ALLOWED
+    assert authorizer.authorize("User:a", "h", Operation.ALTER, T, "t") is Verdict.NOT_READY
+    authorizer.load([acl("t", Operation.ALL, DENY, principal="User:*")])
+    assert authorizer.authorize("User:admin", "h", Operation.ALTER, T, "t") is Verdict.ALLOWED
+    assert authorizer.authorize("User:a", "h", Operation.ALTER, T, "t") is Verdict.DENIED
+
+
+def test_what_a_servers_file_says():
+    standard = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}
+    assert Authorizer.from_properties({}) is None
+    assert Authorizer.from_properties({"authorizer.class.name": " "}) is None
+    made = Authorizer.from_properties({**standard, "super.users": "User:a; User:CN=b,O=c;;"})
+    assert made is not None
+    for user in ("User:a", "User:CN=b,O=c"):
+        assert made.authorize(user, "h", Operation.READ, T, "t") is Verdict.ALLOWED
+    made.load([])
+    assert made.authorize("User:x", "h", Operation.READ, T, "t") is Verdict.DENIED
+    generous = Authorizer.from_properties({**standard, "allow.everyone.if.no.acl.found": "TRUE"})
+    assert generous is not None
+    generous.load([])
+    assert generous.authorize("User:x", "h", Operation.READ, T, "t") is Verdict.ALLOWED
+    with pytest.raises(LocalError, match="expected a string in format principalType:principalName but got bob"):
+        Authorizer.from_properties({**standard, "super.users": "User:a;bob"})
+    with pytest.raises(LocalError, match=r"authorizer\.class\.name com\.example\.Mine is not known"):
+        Authorizer.from_properties({"authorizer.class.name": "com.example.Mine"})
+
+
+def test_filters():
+    entries = {
+        "literal": acl("abc", Operation.READ),
+        "prefix": acl("ab", Operation.READ, pattern_type=PREFIXED),
+        "same": acl("abc", Operation.READ, pattern_type=PREFIXED),
+        "star": acl("*", Operation.READ),
+    }
+
+    def found(name: str | None, pattern: PatternType, **fields: object) -> set[str]:
+        any_of = AclFilter(ResourceType.ANY, name, pattern, None, None, Operation.ANY, Permission.ANY)
+        return {key for key, entry in entries.items() if any_of._replace(**fields).matches(entry)}
+
+    assert found("abc", PatternType.LITERAL) == {"literal"}
+    assert found("abc", PatternType.PREFIXED) == {"same"}
+    assert found("abc", PatternType.ANY) == {"literal", "same"}
+    assert found("abc", PatternType.MATCH) == set(entries)
+    assert found("abcd", PatternType.MATCH) == {"prefix", "same", "star"}
+    assert found("*", PatternType.LITERAL) == {"star"}
+    assert found(None, PatternType.ANY) == found(None, PatternType.MATCH) == set(entries)
+    assert found(None, PatternType.PREFIXED) == {"prefix", "same"}
+    for nothing in (
+        {"resource_type": G},
+        {"principal": "User:b"},
+        {"host": "1.1.1.1"},
+        {"operation": Operation.ALL},
+        {"permission": DENY},
+    ):
+        assert found(None, PatternType.ANY, **nothing) == set()
+    known = AclFilter(1, None, 1, None, None, 1, 1)
+    assert not known.is_unknown
+    for field in ("resource_type", "pattern_type", "operation", "permission"):
+        assert known._replace(**{field: 0}).is_unknown
+        assert known._replace(**{field: 99}).is_unknown
