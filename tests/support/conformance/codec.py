@@ -287,7 +287,7 @@ class Codec:
     # -- writing
     def struct(self, fields, value):
         names = {f["name"] for f in fields}
-        extra = set(value) - names - {"_tags"}
+        extra = set(value) - names - {"_tags", "_present"}
         if extra:
             raise KeyError(f"{self.name} has no field {sorted(extra)}")
         out, tagged = bytearray(), {}
