@@ -5,8 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import fields
-from typing import Any
 
 import trio
 
@@ -106,8 +104,7 @@ def tcp_transport(config: NodeConfig) -> TcpTransport:
     Raises:
         TransportError: the TLS files do not work.
     """
-    limits: dict[str, Any] = {each.name: getattr(config, each.name) for each in fields(Limits)}
-    return TcpTransport(tls=config.tls, listener_tls=config.listener_tls, **limits)
+    return TcpTransport(tls=config.tls, listener_tls=config.listener_tls, **config.settings_of(Limits))
 
 
 def _begin(engine: Engine, node: Node, plugins: Sequence[Plugin], nursery: trio.Nursery) -> None:
