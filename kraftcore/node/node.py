@@ -10,7 +10,7 @@ from trio.lowlevel import current_task, wait_task_rescheduled
 
 from kraftcore.config import NodeConfig
 from kraftcore.core.uuid import Uuid
-from kraftcore.errors import NodeStoppedError, OverloadedError
+from kraftcore.errors import NodeStoppedError
 from kraftcore.executor.decisions import Decision
 from kraftcore.executor.executor import size_of
 from kraftcore.executor.proposals import RECORD_OVERHEAD, Appended, AppendedMany, empty_record
@@ -140,9 +140,6 @@ class Node:
         if not value:
             raise empty_record()
         proposal = TaskProposal(value, len(value) + RECORD_OVERHEAD, False)
-        queue = self._engine.executor.queue
-        if queue.is_full:
-            raise OverloadedError(f"{queue.bytes_in_flight} bytes are in flight: wait for some to be committed")
         self._engine.submit(proposal)
         return proposal
 

@@ -356,7 +356,7 @@ _ROWS: tuple[tuple[str, str, Any, str, Any], ...] = (
         "groups-kept",
         "a former leader goes on waiting for its batches",
         ProposalQueue,
-        "fail_groups",
+        "fail_appended",
         _nothing,
     ),
 )
