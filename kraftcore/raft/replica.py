@@ -9,7 +9,8 @@ Rules of this file:
 * A message that contradicts what is known (two leaders of one epoch, us as a leader we never were) is refused and
   noted; it changes nothing.
 
-The duties are split: ``election``, ``replication``, ``snapshots``, ``membership``, ``leadership`` (barriers, transfer).
+The duties are split: ``election``, ``succession``, ``replication``, ``snapshots``, ``membership``, ``leadership``
+(barriers).
 """
 
 from __future__ import annotations
@@ -70,6 +71,7 @@ from kraftcore.raft.roles import (
 )
 from kraftcore.raft.snapshots import Snapshots
 from kraftcore.raft.state import InFlight, ReplicaState
+from kraftcore.raft.succession import Succession
 
 
 class Replica:
@@ -98,6 +100,7 @@ class Replica:
         saved = saved or ElectionState()
         self.state = ReplicaState(config, log, snapshots, rng, saved)
         self.election = Election(self)
+        self.succession = Succession(self)
         self.replication = Replication(self)
         self.snapshots = Snapshots(self)
         self.membership = Membership(self)
@@ -107,7 +110,7 @@ class Replica:
         self._requests: dict[type[Struct], Callable[[Received, Any], None]] = {
             VoteRequest: self.election.on_vote,
             BeginQuorumEpochRequest: self.election.on_begin_quorum_epoch,
-            EndQuorumEpochRequest: self.election.on_end_quorum_epoch,
+            EndQuorumEpochRequest: self.succession.on_end_quorum_epoch,
             FetchRequest: self.replication.on_fetch,
             FetchSnapshotRequest: self.snapshots.on_fetch_snapshot,
             AddRaftVoterRequest: self.membership.on_add,
@@ -118,7 +121,7 @@ class Replica:
         self._answers: dict[type[Struct], Callable[[int, InFlight, Any], None]] = {
             VoteResponse: lambda _, sent, message: self.election.on_vote_answer(sent.destination, message),
             BeginQuorumEpochResponse: self.leadership.on_begin_quorum_epoch_answer,
-            EndQuorumEpochResponse: lambda _, sent, message: self.election.on_end_quorum_epoch_answer(
+            EndQuorumEpochResponse: lambda _, sent, message: self.succession.on_end_quorum_epoch_answer(
                 sent.destination, message
             ),
             FetchResponse: lambda _, sent, message: self.replication.on_fetch_answer(sent, message),
@@ -139,9 +142,9 @@ class Replica:
             Tick: lambda event: None,
             SnapshotWritten: self.snapshots.written,
             Barrier: self.leadership.barrier,
-            Transfer: self.leadership.transfer,
+            Transfer: self.succession.transfer,
             Upgrade: self.membership.upgrade,
-            Resign: lambda event: self.election.resign(Cause.STEP_DOWN),
+            Resign: lambda event: self.succession.resign(Cause.STEP_DOWN),
             Shutdown: self._on_shutdown,
         }
 
@@ -226,7 +229,12 @@ class Replica:
     @property
     def is_leaving(self) -> bool:
         """Whether a leader that shuts down still has voters to tell, who would else wait for their fetch timeout."""
-        return self.state.shutting_down and self.election.has_voters_to_tell
+        return self.state.shutting_down and self.succession.has_voters_to_tell
+
+    @property
+    def heir(self) -> int | None:
+        """Whom a leader that has a choice should hand over to; None: it does not lead, or nobody fetches."""
+        return self.succession.heir
 
     @property
     def progress(self) -> tuple[Progress, ...]:
@@ -297,19 +305,21 @@ class Replica:
             due = self.election.advance_unattached(role)
             return due if self.state.role is not role else soonest(due, self.replication.advance_unattached(role))
         if isinstance(role, Resigned):
-            return self.election.advance_resigned(role)
+            return self.succession.advance_resigned(role)
         return self.election.advance_nominee(role)
 
     def _advance_leader(self, role: Leader) -> int | None:
         state = self.state
         if role.check_quorum_deadline_ms is not None and role.check_quorum_deadline_ms <= state.now_ms:
-            self.election.resign(Cause.QUORUM_LOST)
+            self.succession.resign(Cause.QUORUM_LOST)
             return None
         due = self.replication.expire_parked(role)
         if role.change is not None:
             due = soonest(due, self.membership.expire(role))
-        if role.barrier is not None or role.next_barrier or role.transfer is not None or state.config.reluctant:
+        if role.barrier is not None or role.next_barrier:
             due = soonest(due, self.leadership.advance(role))
+        if role.transfer is not None or state.config.reluctant:
+            due = soonest(due, self.succession.advance_leader(role))
             if state.role is not role:
                 return None
         due = soonest(due, role.check_quorum_deadline_ms)
@@ -318,7 +328,7 @@ class Replica:
     def _advance_follower(self, role: Follower) -> int | None:
         state = self.state
         votes = state.is_voter and not state.shutting_down
-        give_up_ms = role.fetch_deadline_ms + state.patience_ms
+        give_up_ms = role.fetch_deadline_ms + self.succession.patience_ms
         if votes and give_up_ms <= state.now_ms:
             cause = Cause.LEADER_UNREACHABLE if role.leader_gone else Cause.FETCH_TIMEOUT
             self.election.become_prospective(cause)
@@ -357,14 +367,14 @@ class Replica:
         elif isinstance(request.message, AddRaftVoterRequest):
             self.membership.on_join_failed(event.failure)
         elif isinstance(request.message, EndQuorumEpochRequest):
-            self.election.on_end_quorum_epoch_failed(request.destination)
+            self.succession.on_end_quorum_epoch_failed(request.destination)
         role = state.role
         if (
             event.failure in (Failure.REFUSED, Failure.RESET)
             and isinstance(role, Follower)
             and request.destination.node_id == role.leader_id
         ):
-            self.election.leader_unreachable(role)
+            self.succession.leader_unreachable(role)
 
     def _on_update_answer(self, source: Destination, response: UpdateRaftVoterResponse) -> None:
         leader = response.current_leader
@@ -377,7 +387,7 @@ class Replica:
 
     def _on_shutdown(self, event: Shutdown) -> None:
         self.state.shutting_down = True
-        self.election.resign(Cause.STEP_DOWN)
+        self.succession.resign(Cause.STEP_DOWN)
 
     def become(self, role: RoleState, cause: Cause, epoch: int | None = None, vote: ReplicaKey | None = None) -> None:
         """Change the role, then answer whoever waited on the old one; as ``ReplicaState.become``."""
@@ -387,6 +397,7 @@ class Replica:
             self.replication.fail_parked(old)
             self.membership.abandon(old, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             self.leadership.abandon(old, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            self.succession.abandon(old, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         elif isinstance(old, Follower):
             self.snapshots.drop(old)
 

@@ -200,7 +200,7 @@ class Replication:
         progress.last_fetch_ms = now
         progress.leader_end_offset = end
         if state.voters.is_voter(key):
-            self.heard_from(role, key.id)
+            self._replica.succession.heard_from(role, key.id)
             if role.watermark.update(key.id, offset):
                 self._high_watermark_moved(role)
 
@@ -210,20 +210,6 @@ class Replication:
         oldest = min(observers, key=lambda seen: seen.last_fetch_ms, default=None)
         if oldest is not None:
             del role.replicas[oldest.key]
-
-    def heard_from(self, role: Leader, voter_id: int) -> None:
-        """A voter fetches: it needs no BeginQuorumEpoch, and counts for check-quorum."""
-        state = self._state
-        if voter_id == state.config.key.id:
-            return  # whoever sends our own key does not make us two voters
-        role.begin_due_ms[voter_id] = state.now_ms + state.config.fetch_timeout_ms // 2
-        if role.check_quorum_deadline_ms is None:
-            return
-        role.heard.add(voter_id)
-        present = len(role.heard & state.voters.ids) + (1 if state.is_voter else 0)
-        if present >= state.voters.majority:
-            role.heard.clear()
-            role.check_quorum_deadline_ms = self._replica.election.check_quorum_deadline()
 
     def _answer(self, role: Leader, parked: ParkedFetch) -> None:
         state = self._state

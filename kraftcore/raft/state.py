@@ -288,11 +288,6 @@ class ReplicaState:
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
-    @property
-    def patience_ms(self) -> int:
-        """How much longer than its timers a reluctant replica leaves elections to others: another of their rounds."""
-        return self.config.fetch_timeout_ms + 2 * self.config.election_timeout_ms if self.config.reluctant else 0
-
     def random_election_deadline(self) -> int:
         """Now + T + random[0, T). Source: Kafka 4.3.1 QuorumState.randomElectionTimeoutMs."""
         timeout = self.config.election_timeout_ms

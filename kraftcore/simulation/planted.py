@@ -27,6 +27,7 @@ from kraftcore.raft.quorum import VoterSet
 from kraftcore.raft.replication import Replication
 from kraftcore.raft.roles import Candidate, Leader, Unattached
 from kraftcore.raft.state import ReplicaState
+from kraftcore.raft.succession import Succession
 from kraftcore.raft.watermark import Watermark
 
 
@@ -324,8 +325,8 @@ _ROWS: tuple[tuple[str, str, Any, str, Any], ...] = (
     (
         "removed-voter-sits",
         "a replica that is no voter by its own log does not stand when it is needed",
-        Election,
-        "_stand_if_needed",
+        Succession,
+        "stand_if_needed",
         _nothing,
     ),
     (
