@@ -62,40 +62,46 @@ class Election:
         """
         state = self._state
         me = state.config.key
-        if state.last_epoch > state.epoch:
-            state.epoch, state.voted_key = state.last_epoch, None
-            saved_leader_id = None
-        voted_for_itself = state.voted_key is not None and state.is_voter and state.voted_key.matches(me)
-        led = voted_for_itself and state.log.last_epoch == state.epoch  # it won and wrote, but could not save that
-        if led or (saved_leader_id is not None and saved_leader_id == me.id):
+        epoch = max(state.epoch, state.last_epoch)
+        voted_key = state.voted_key if epoch == state.epoch else None
+        leader_id = saved_leader_id if epoch == state.epoch else None
+        leader = state.voters.get(leader_id) if leader_id is not None else None
+        voted_for_itself = voted_key is not None and state.is_voter and voted_key.matches(me)
+        wrote = voted_for_itself and state.log.last_epoch == epoch  # it won, but could not save that
+        if wrote or (leader_id is not None and leader_id == me.id):
             # The epoch is ours, and what we promised in it is unknown: never lead it again.
-            state.role = self._replica.succession.resigned({})
+            state.become(self._replica.succession.resigned({}), Cause.LED)
         elif voted_for_itself:
-            state.voted_key = me
-            state.role = Candidate(self._own_tally(), state.random_election_deadline())
+            state.become(
+                Candidate(self._own_tally(), state.random_election_deadline()), Cause.VOTED_FOR_ITSELF, vote=me
+            )
+        elif leader is not None and state.destination(leader.key.id, leader.endpoints) is not None:
+            state.become(self._follower(leader.key.id, leader.endpoints), Cause.LEADER_SAVED)
         else:
-            voter = state.voters.get(saved_leader_id) if saved_leader_id is not None else None
-            if voter is not None and state.destination(voter.key.id, voter.endpoints) is not None:
-                state.role = self._follower(voter.key.id, voter.endpoints)
-            else:
-                state.role = Unattached(state.random_election_deadline() if state.is_voter else None, saved_leader_id)
+            deadline = state.random_election_deadline() if state.is_voter else None
+            state.become(Unattached(deadline, leader_id), Cause.NO_LEADER_SAVED, epoch)
         state.save_election_state()
-        if isinstance(state.role, Unattached | Follower | Resigned) and state.voters.is_only_voter(me):
-            self.become_prospective(Cause.ELECTION_TIMEOUT)
+        if isinstance(state.role, Unattached | Resigned) and state.voters.is_only_voter(me):
+            self.become_prospective(Cause.SOLE_VOTER)
 
-    def follow(self, epoch: int, leader_id: int, endpoints: tuple[Endpoint, ...]) -> None:
-        """Follow a leader, or remember its id when it cannot be reached by any known endpoint."""
+    def enter(self, epoch: int, leader_id: int | None = None, endpoints: tuple[Endpoint, ...] = ()) -> None:
+        """Take part in an epoch that is not below ours, whatever message told of it.
+
+        Args:
+            epoch: a higher one is entered here and nowhere else.
+            leader_id: who leads it, as far as the message says; followed if it can be reached, else remembered.
+            endpoints: where the leader listens.
+        """
         state = self._state
-        if state.destination(leader_id, endpoints) is None:
-            if epoch > state.epoch:
-                self.unattach(epoch, leader_id)
-            elif isinstance(state.role, Unattached):
-                state.role.leader_id = leader_id
-            return
-        self._replica.become(self._follower(leader_id, endpoints), Cause.LEADER_FOUND, epoch)
+        if leader_id is not None and state.destination(leader_id, endpoints) is not None:
+            self._replica.become(self._follower(leader_id, endpoints), Cause.LEADER_FOUND, epoch)
+        elif epoch > state.epoch:
+            self._replica.become(Unattached(self._time_left(), leader_id), Cause.HIGHER_EPOCH, epoch)
+        elif isinstance(state.role, Unattached) and leader_id is not None:
+            state.role.leader_id = leader_id
 
-    def unattach(self, epoch: int, leader_id: int | None = None) -> None:
-        """Enter a higher epoch without a leader to follow."""
+    def _time_left(self) -> int | None:
+        """When the election timer runs out in a higher epoch; None for observers."""
         state = self._state
         role = state.role
         # A waiting voter keeps waiting the rest of its time: a stream of higher epochs must not starve it.
@@ -107,7 +113,7 @@ class Election:
             deadline = None
         if deadline is None:
             deadline = state.random_election_deadline()
-        self._replica.become(Unattached(deadline if state.is_voter else None, leader_id), Cause.HIGHER_EPOCH, epoch)
+        return deadline if state.is_voter else None
 
     def _follower(self, leader_id: int, endpoints: tuple[Endpoint, ...]) -> Follower:
         state = self._state
@@ -153,7 +159,7 @@ class Election:
             return
         tally = self._own_tally()
         deadline = state.random_election_deadline()
-        self._replica.become(Candidate(tally, deadline), Cause.PRE_VOTE_WON, state.epoch + 1, vote=state.config.key)
+        self._replica.become(Candidate(tally, deadline), Cause.PRE_VOTE_WON, vote=state.config.key)
         self._count_votes()
 
     def is_out_of_epochs(self) -> bool:
@@ -267,8 +273,7 @@ class Election:
         elif asked.replica_id < 0:
             error = ErrorCode.INVALID_REQUEST
         else:
-            if asked.replica_epoch > state.epoch:
-                self.unattach(asked.replica_epoch)
+            self.enter(asked.replica_epoch)
             if not partition.is_for_us(state, request.voter_id, asked.voter_directory_id):
                 error = ErrorCode.INVALID_VOTER_KEY
             else:

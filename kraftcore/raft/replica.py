@@ -3,9 +3,9 @@
 Rules of this file:
 
 * ``handle`` is the only way in. It dispatches, lets the role do what is due, and returns the effects.
-* Epochs are compared here, before any role looks at a message: ``meet_leader`` for requests that name a leader,
-  ``meet_answer`` for answers, ``check_leader_only`` for requests only a leader can serve. (Vote compares its own: its
-  epoch has no leader yet.)
+* Epochs are compared before any role looks at a message: ``meet_leader`` for requests that name a leader,
+  ``meet_answer`` for answers, ``check_leader_only`` for requests only a leader can serve. A higher one is entered in
+  one place, ``Election.enter``, whoever tells of it: a leader, an answer, a candidate.
 * A message that contradicts what is known (two leaders of one epoch, us as a leader we never were) is refused and
   noted; it changes nothing.
 
@@ -442,7 +442,7 @@ class Replica:
         if not endpoints:
             entry = state.voters.get(leader_id)
             endpoints = entry.endpoints if entry is not None else ()
-        self.election.follow(epoch, leader_id, endpoints)
+        self.election.enter(epoch, leader_id, endpoints)
         return True
 
     def _relocate(
@@ -482,7 +482,7 @@ class Replica:
             if unknown and not behind:
                 return bool(error == ErrorCode.NONE)
         elif behind:
-            self.election.unattach(answer.leader_epoch)
+            self.election.enter(answer.leader_epoch)
         if error == ErrorCode.NONE:
             return not behind
         expected = (

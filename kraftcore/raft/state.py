@@ -77,7 +77,8 @@ class ReplicaState:
         self.high_watermark: int | None = None
         self.voter_sets: History[VoterSet] = History(config.static_voters)
         self.versions: History[int] = History(0)
-        self.role: RoleState = Unattached(None, saved.leader_id)
+        self.role: RoleState = Unattached(None, saved.leader_id)  # until it starts
+        self._has_begun = False
         self.shutting_down = False
         self.now_ms = 0
         self.out = Effects()
@@ -221,20 +222,24 @@ class ReplicaState:
         Args:
             role: the new role's data.
             cause: why; (present role, cause, new role) must be in `TRANSITIONS`.
-            epoch: the new epoch; a higher one clears the vote. None: the present one.
+            epoch: the new epoch, where the table leaves it open; a higher one clears the vote.
             vote: whom this replica votes for in it.
 
         Raises:
-            InvariantError: the table forbids it, or the epoch falls.
+            InvariantError: the table forbids the role or its epoch.
         """
-        allowed = TRANSITIONS.get((self.role.role, cause), frozenset())
-        if role.role not in allowed:
-            raise InvariantError(f"{self.role.role.value} cannot become {role.role.value}: {cause.value}")
-        if epoch is not None and epoch != self.epoch:
-            if epoch < self.epoch:
-                raise InvariantError(f"epoch {self.epoch} cannot fall to {epoch}")
-            self.epoch = epoch
+        before = self.role.role if self._has_begun else None
+        row = TRANSITIONS.get((before, cause))
+        if row is None or role.role not in row.next_roles:
+            raise InvariantError(
+                f"{'a replica that starts' if before is None else before.value} cannot become {role.role.value}: "
+                f"{cause.value}"
+            )
+        settled = row.epoch.settle(self.epoch, epoch)
+        if settled != self.epoch:
+            self.epoch = settled
             self.voted_key = None
+        self._has_begun = True
         if vote is not None:
             self.voted_key = vote
         self.role = role

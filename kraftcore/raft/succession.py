@@ -202,7 +202,7 @@ class Succession:
         if role.election_deadline_ms <= state.now_ms and not state.shutting_down:
             if not self._replica.election.is_out_of_epochs():
                 deadline = state.random_election_deadline() if state.is_voter else None
-                self._replica.become(Unattached(deadline), Cause.ELECTION_TIMEOUT, state.epoch + 1)
+                self._replica.become(Unattached(deadline), Cause.ELECTION_TIMEOUT)
                 return deadline
             role.election_deadline_ms = state.random_election_deadline()
         due = role.election_deadline_ms if not state.shutting_down else None

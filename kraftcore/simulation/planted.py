@@ -25,7 +25,7 @@ from kraftcore.raft.membership import Membership, Refusal
 from kraftcore.raft.partition import Elsewhere
 from kraftcore.raft.quorum import VoterSet
 from kraftcore.raft.replication import Replication
-from kraftcore.raft.roles import Candidate, Leader, Unattached
+from kraftcore.raft.roles import Candidate, Cause, Leader, Unattached
 from kraftcore.raft.state import ReplicaState
 from kraftcore.raft.succession import Succession
 from kraftcore.raft.watermark import Watermark
@@ -167,7 +167,7 @@ def _barrier_at_once(self: Leadership, event: Any) -> None:
 def _lead_again(self: Election, saved_leader_id: int | None) -> None:
     state = self._state
     if saved_leader_id == state.config.key.id and state.is_voter:
-        state.role = Candidate(self._own_tally(), state.random_election_deadline())
+        state.become(Candidate(self._own_tally(), state.random_election_deadline()), Cause.VOTED_FOR_ITSELF)
         return
     _start(self, saved_leader_id)
 
