@@ -140,7 +140,7 @@ class Election:
             leader_id = role.leader_id
         deadline = state.random_election_deadline()
         self._replica.become(Prospective(self._own_tally(), deadline, leader_id, endpoints, gone), cause)
-        self._count_votes()
+        state.then(self._count_votes)
 
     def _lose_pre_vote(self, role: Prospective) -> None:
         state = self._state
@@ -160,7 +160,7 @@ class Election:
         tally = self._own_tally()
         deadline = state.random_election_deadline()
         self._replica.become(Candidate(tally, deadline), Cause.PRE_VOTE_WON, vote=state.config.key)
-        self._count_votes()
+        state.then(self._count_votes)
 
     def is_out_of_epochs(self) -> bool:
         """Whether no epoch is left to stand in; notes it.
@@ -362,7 +362,7 @@ class Election:
         role = state.role
         if isinstance(role, Prospective | Candidate) and source.node_id is not None:
             role.tally.record(source.node_id, found[1].vote_granted)
-            self._count_votes()
+            self._state.then(self._count_votes)
 
     def _count_votes(self) -> None:
         role = self._state.role

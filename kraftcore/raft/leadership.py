@@ -109,7 +109,6 @@ class Leadership:
         role.barrier = None
         for ticket in barrier.tickets:
             state.finish(ticket, ErrorCode.NONE, barrier.offset)
-        self._start_round(role)
 
     def abandon(self, role: Leader, error: ErrorCode) -> None:
         """Leadership ends: reads were not confirmed."""

@@ -290,6 +290,8 @@ class Membership:
     def voters_changed(self, role: Leader) -> None:
         """The voter set in force may have changed: count by the new one from now on."""
         state = self._state
+        if state.role is not role:
+            return
         self._replica.succession.voters_changed(role)
         others = state.voters.ids - {state.config.key.id}
         role.begin_due_ms = {voter_id: role.begin_due_ms.get(voter_id, state.now_ms) for voter_id in others}

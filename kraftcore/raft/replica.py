@@ -2,7 +2,10 @@
 
 Rules of this file:
 
-* ``handle`` is the only way in. It dispatches, lets the role do what is due, and returns the effects.
+* ``handle`` is the only way in. It dispatches, settles what follows, and returns the effects.
+* Nobody is called back in the middle of what they do. What follows from a step (voters counted anew, news of the high
+  watermark, votes counted, a Fetch answered) is queued (``ReplicaState.then``) and settled once, at the end of
+  ``handle``; then the role does what is due.
 * Epochs are compared before any role looks at a message: ``meet_leader`` for requests that name a leader,
   ``meet_answer`` for answers, ``check_leader_only`` for requests only a leader can serve. A higher one is entered in
   one place, ``Election.enter``, whoever tells of it: a leader, an answer, a candidate.
@@ -72,6 +75,8 @@ from kraftcore.raft.roles import (
 from kraftcore.raft.snapshots import Snapshots
 from kraftcore.raft.state import InFlight, ReplicaState
 from kraftcore.raft.succession import Succession
+
+STEPS_MAX = 100  # after one event; a handful is usual
 
 
 class Replica:
@@ -270,9 +275,11 @@ class Replica:
         if not self._started:
             self._started = True
             self._start()
+            self._settle()
         self._events[type(event)](event)
-        state.out.deadline_ms = self._advance()
-        state.announce()
+        state.out.deadline_ms = self._settle()
+        if state.role is not state.announced_role:
+            state.announce()
         return state.out
 
     def _start(self) -> None:
@@ -285,15 +292,20 @@ class Replica:
             self.replication.raise_high_watermark(latest[0])
         self.election.start(self._saved_leader_id)
 
-    def _advance(self) -> int | None:
-        """Let the role do what is due, until it stays the same; when it next wants to be called."""
+    def _settle(self) -> int | None:
+        """Let what follows have its turn, then the role do what is due, until nothing is left; when it is due."""
         state = self.state
-        for _ in range(16):
+        queue = state.consequences
+        for _ in range(STEPS_MAX):
+            if queue:
+                action, arguments = queue.popleft()
+                action(*arguments)
+                continue
             role = state.role
             due = self._advance_role()
-            if state.role is role:
+            if state.role is role and not queue:
                 return due
-        raise InvariantError(f"roles change without end at {state.now_ms} ms in epoch {state.epoch}: {state.role}")
+        raise InvariantError(f"it does not come to rest at {state.now_ms} ms in epoch {state.epoch}: {state.role}")
 
     def _advance_role(self) -> int | None:
         role = self.state.role

@@ -1,13 +1,14 @@
 """What a replica knows beyond its role, and the one place where roles change.
 
 Everything that outlives a role is here: epoch, vote, voter sets and kraft.version by offset, high watermark, what is
-in flight to whom, and the effects of the event being handled. The files beside this one hold the rules and share this
-state.
+in flight to whom, the effects of the event being handled, and what follows from it. The files beside this one hold the
+rules and share this state.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -82,6 +83,7 @@ class ReplicaState:
         self.shutting_down = False
         self.now_ms = 0
         self.out = Effects()
+        self.consequences: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
         self.in_flight: dict[int, InFlight] = {}
         self._last_request_id = 0
         self._busy: dict[Destination, int] = {}
@@ -90,7 +92,7 @@ class ReplicaState:
         self._is_voter = False
         self._noted_ms: dict[str, int] = {}
         self._announced: Leadership | None = None
-        self._announced_role: RoleState | None = None
+        self.announced_role: RoleState | None = None
 
     # --- voters -------------------------------------------------------------------------------------------------------
 
@@ -277,11 +279,8 @@ class ReplicaState:
         return ()
 
     def announce(self) -> None:
-        """Tell listeners about the leader when that changed."""
-        role = self.role
-        if role is self._announced_role:  # the epoch changes with the role only
-            return
-        self._announced_role = role
+        """The role changed, and with it perhaps the epoch: tell listeners about the leader if that changed."""
+        role = self.announced_role = self.role
         if role.role in (Role.PROSPECTIVE, Role.CANDIDATE, Role.RESIGNED):
             now = Leadership(self.epoch, None)
         elif isinstance(role, Leader):
@@ -290,6 +289,15 @@ class ReplicaState:
             now = Leadership(self.epoch, self.leader_id if isinstance(role, Follower) else None)
         if now != self._announced:
             self._announced = self.out.leadership = now
+
+    # --- consequences -------------------------------------------------------------------------------------------------
+
+    def then(self, action: Callable[..., None], *arguments: Any) -> None:
+        """Do this when whatever the present event began is done: nothing changes under a handler's hands.
+
+        Consequences have their turn in order, before ``handle`` returns. The role may be another one by then.
+        """
+        self.consequences.append((action, arguments))
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
