@@ -210,7 +210,7 @@ class Engine(Listener):
         executor = self.executor
         with trio.move_on_after(self.config.shutdown_timeout_ms / 1000):
             if self.is_leader and not executor.stopped:
-                heir = self._heir()
+                heir = executor.replica.heir
                 if heir is not None:
                     try:
                         await self.wishes.transfer(heir)
@@ -225,13 +225,6 @@ class Engine(Listener):
     def _refuse_more(self) -> None:
         self._is_stopping = True
         self.executor.refuse(self.stopped_error)
-
-    def _heir(self) -> int | None:
-        replica = self.executor.replica
-        others = [seen for seen in replica.progress if seen.key != self.home.key and seen.log_end_offset is not None]
-        voters = [seen for seen in others if replica.voters.is_voter(seen.key)]
-        best = max(voters, key=lambda seen: seen.log_end_offset or 0, default=None)
-        return None if best is None else best.key.id
 
     def close(self) -> None:
         """Answer whoever still waits, and close the log."""

@@ -263,7 +263,7 @@ class RaftConfig:
         bootstrap_servers: asked for the leader while it is unknown; without any, the voters in force are.
         can_become_voter: whether it has the controller role.
         auto_join: ``controller.quorum.auto.join.enable``.
-        reluctant: votes and acknowledges, but leads only while no other voter can; see ``leadership``.
+        reluctant: votes and acknowledges, but leads only while no other voter can; see ``succession``.
         topic: name of the partition's topic.
         supported_versions: kraft.version levels spoken.
         discovery_pause_ms: between two questions to bootstrap servers that did not help.
