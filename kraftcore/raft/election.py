@@ -73,6 +73,8 @@ class Election:
             saved_leader_id = None
         deadline = state.random_election_deadline()
         voted_for_itself = state.voted_key is not None and state.is_voter and state.voted_key.matches(me)
+        if self._replica.probation.is_on:  # a crash may have come between the end of it and the first vote
+            voted_for_itself = False
         led = voted_for_itself and state.log.last_epoch == state.epoch  # it won and wrote, but could not save that
         if led or (saved_leader_id is not None and saved_leader_id == me.id):
             # The epoch is ours, and what we promised in it is unknown: never lead it again.
@@ -156,6 +158,8 @@ class Election:
 
     def _become_candidate(self, role: Prospective) -> None:
         state = self._state
+        if not self._replica.probation.may_run(role.tally):
+            return
         if self._out_of_epochs():
             self._lose_pre_vote(role)
             return
@@ -346,6 +350,8 @@ class Election:
         state = self._state
         role = state.role
         if isinstance(role, Leader):
+            return False
+        if not pre_vote and self._replica.probation.is_on:
             return False
         if pre_vote:
             return up_to_date and (not isinstance(role, Follower) or self._is_silent(role))

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from kraftcore.core.log.epochs import OffsetAndEpoch
 from kraftcore.core.wire.struct import Struct
 from kraftcore.errors import InvariantError
 from kraftcore.protocol.election_state import ElectionState, ReplicaKey
@@ -52,9 +53,11 @@ from kraftcore.raft.events import (
     Transfer,
     Upgrade,
 )
+from kraftcore.raft.floor import Floor
 from kraftcore.raft.leadership import Leadership
 from kraftcore.raft.membership import Membership
 from kraftcore.raft.ports import LogPort, RandomPort, SnapshotPort
+from kraftcore.raft.probation import Probation
 from kraftcore.raft.quorum import Endpoint, VoterSet
 from kraftcore.raft.replication import Replication
 from kraftcore.raft.roles import (
@@ -81,6 +84,8 @@ class Replica:
         snapshots: its snapshots.
         rng: draws timeouts; nothing else here is random.
         saved: what the ``quorum-state`` file said; None without one.
+        committed: what ``Effects.committed`` said last, with this log; see ``floor``.
+        may_have_forgotten: whether its directory is new, though it may have had another one; see ``probation``.
         verify_snapshot: reads a received snapshot to its end before it counts, and raises if it is damaged or cut
             short (``storage.snapshot_batches.verify_snapshot``); closes the reader.
     """
@@ -93,10 +98,15 @@ class Replica:
         rng: RandomPort,
         saved: ElectionState | None = None,
         verify_snapshot: Callable[[Any], object] = lambda reader: reader.close(),
+        *,
+        committed: OffsetAndEpoch | None = None,
+        may_have_forgotten: bool = False,
     ) -> None:
         self.verify_snapshot = verify_snapshot
         saved = saved or ElectionState()
         self.state = ReplicaState(config, log, snapshots, rng, saved)
+        self.floor = Floor(self.state, committed)
+        self.probation = Probation(self.state, may_have_forgotten)
         self.election = Election(self)
         self.replication = Replication(self)
         self.snapshots = Snapshots(self)
@@ -137,7 +147,7 @@ class Replica:
             Propose: self.replication.propose,
             Flushed: lambda event: self.replication.flushed(event.offset),
             Tick: lambda event: None,
-            SnapshotWritten: self.snapshots.written,
+            SnapshotWritten: self._on_snapshot_written,
             Barrier: self.leadership.barrier,
             Transfer: self.leadership.transfer,
             Upgrade: self.membership.upgrade,
@@ -208,6 +218,16 @@ class Replica:
         return self.state.last_epoch
 
     @property
+    def alarm(self) -> str | None:
+        """Why it does not follow its leader, if committed records were to be taken away here; None: all is well."""
+        return self.state.alarm_text
+
+    @property
+    def is_on_probation(self) -> bool:
+        """Whether it does not count as a voter, because it may have forgotten what it promised."""
+        return self.probation.is_on
+
+    @property
     def changes_voters(self) -> bool:
         """Whether this replica leads, and a voter change is not committed yet."""
         role = self.state.role
@@ -264,6 +284,8 @@ class Replica:
             self._start()
         self._events[type(event)](event)
         state.out.deadline_ms = self._advance()
+        if self.floor.due_ms <= state.now_ms:
+            self.floor.renew()
         state.announce()
         return state.out
 
@@ -323,7 +345,8 @@ class Replica:
             cause = Cause.LEADER_UNREACHABLE if role.leader_gone else Cause.FETCH_TIMEOUT
             self.election.become_prospective(cause)
             return None
-        due = soonest(self.membership.advance_follower(role), self.replication.advance_follower(role))
+        due = self.probation.advance() if self.probation.is_set else None
+        due = soonest(due, soonest(self.membership.advance_follower(role), self.replication.advance_follower(role)))
         return soonest(due, give_up_ms) if votes else due
 
     # --- events -------------------------------------------------------------------------------------------------------
@@ -338,6 +361,8 @@ class Replica:
         request = self.state.settle(event.request_id, failed=False)
         if request is None:
             return
+        if self.probation.is_set:
+            self.probation.heard(request, event.message)
         handler = self._answers.get(type(event.message))
         if handler is None:
             raise InvariantError(f"{type(event.message).__name__} is no answer of the consensus")
@@ -375,7 +400,12 @@ class Replica:
                 return
         self.membership.on_update_answer(source, response)
 
+    def _on_snapshot_written(self, event: SnapshotWritten) -> None:
+        self.snapshots.written(event)
+        self.floor.hurry()
+
     def _on_shutdown(self, event: Shutdown) -> None:
+        self.floor.hurry(until_the_end=True)
         self.state.shutting_down = True
         self.election.resign(Cause.STEP_DOWN)
 
