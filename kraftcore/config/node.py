@@ -79,7 +79,9 @@ class NodeConfig:
         topic: ``kraftcore.topic``, name of the log's topic, ``__cluster_metadata``.
         topic_id: ``kraftcore.topic.id``, the topic's id, that of ``__cluster_metadata``.
         create: ``kraftcore.create``; what to do with an empty directory: None is an error, ``standalone`` formats it
-            as a quorum of one, ``join`` formats it without voters, to be added or to join by itself.
+            as a quorum of one, unless one of ``bootstrap_servers`` knows a quorum: then, or with ``join``, it is
+            formatted without voters, to be added or to join by itself. Of ``voters`` it counts only when all the
+            others were heard (docs/damage.md).
         plugins: ``kraftcore.plugins``, names of installed plugins to load.
         plugin_settings: what begins with ``kraftcore.plugin.``, without that: ``NAME.SETTING`` of a plugin.
         tls: how to encrypt, from ``ssl.*`` and ``listener.security.protocol.map``; None: plain text. For connections to

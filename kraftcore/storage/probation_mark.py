@@ -1,4 +1,4 @@
-"""``kraftcore-probation``: a static voter that formatted itself may have had another disk, with votes and records on it.
+"""``kraftcore-probation``: a static voter that formatted itself may have had, and promised with, another disk.
 
 It lies beside ``meta.properties``; Kafka ignores it. It goes when the node cannot harm any more what it may have
 forgotten (``raft.probation``), and when somebody formats the directory, who thereby says that nothing was lost.
