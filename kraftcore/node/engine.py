@@ -142,13 +142,23 @@ class Engine(Listener):
     def _open_executor(self, machine: StateMachine) -> None:
         config, home = self.config, self.home
         self.shell = Shell(
-            home.log, home.quorum_state, self.outbox, self.clock, config.inline_flush_bytes, self.fail, self.look
+            home.log,
+            home.quorum_state,
+            self.outbox,
+            self.clock,
+            config.inline_flush_bytes,
+            self.fail,
+            self.look,
+            home.committed,
+            home.probation,
         )
+        may_have_forgotten = home.probation.is_set()
         raft_config = config.raft_config(home.key, home.cluster_id, config.advertise(self.endpoints))
         seed = int.from_bytes(os.urandom(16))
         if config.record_file is not None:
             self._recorder = Recorder(config.record_file, home.log, home.store)
-            self._recorder.begin(raft_config, seed, config.cleaning_config())
+            cleaning = config.cleaning_config()
+            self._recorder.begin(raft_config, seed, cleaning, may_have_forgotten=may_have_forgotten)
         replica = Replica(
             raft_config,
             home.log,
@@ -156,6 +166,8 @@ class Engine(Listener):
             random.Random(seed),
             home.quorum_state.read(),
             verify_snapshot=verify_and_close,
+            committed=home.committed.read(),
+            may_have_forgotten=may_have_forgotten,
         )
         limits = Limits(
             config.max_batch_bytes,
@@ -369,6 +381,10 @@ class Engine(Listener):
     def noted(self, text: str) -> None:
         """See `Listener`."""
         self.note(text)
+
+    def alarmed(self, text: str) -> None:
+        """See `Listener`."""
+        self._announcer.alarm(text)
 
     def snapshot_taken(self, end_offset: int, epoch: int) -> None:
         """A snapshot was written here."""

@@ -17,6 +17,7 @@ from kraftcore.core.batch import RecordBatch
 from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.log import Log
 from kraftcore.core.log.config import LogConfig
+from kraftcore.core.log.epochs import OffsetAndEpoch
 from kraftcore.core.uuid import METADATA_TOPIC_ID, Uuid
 from kraftcore.core.wire.struct import Struct
 from kraftcore.errors import InvariantError, KraftError, NotLeaderError, StorageError
@@ -38,11 +39,14 @@ from kraftcore.simulation.agenda import Agenda
 from kraftcore.simulation.machine import PLACED, Machine
 from kraftcore.simulation.network import Network
 from kraftcore.simulation.options import Options
+from kraftcore.storage.committed import CommittedFile
+from kraftcore.storage.probation_mark import ProbationMark
 from kraftcore.storage.quorum_state import QuorumStateFile
 from kraftcore.storage.snapshot_batches import SnapshotWriter, verify_and_close
 from kraftcore.storage.snapshots import SnapshotId, SnapshotStore
 
-FOLDER = "/data/__cluster_metadata-0"
+DIRECTORY = "/data"
+FOLDER = f"{DIRECTORY}/__cluster_metadata-0"
 LISTENER = "CONTROLLER"
 PORT = 9093
 EPOCH_MS = 1_700_000_000_000  # what the clocks show at the start
@@ -238,6 +242,8 @@ class Host(Listener, Probe):
         self.log = Log.open(self.disk, FOLDER, config, now_ms=now_ms)
         self.store = SnapshotStore(self.disk, FOLDER, delete_delay_ms=1000, randbytes=self.rng.randbytes)
         self.quorum_file = QuorumStateFile(self.disk, f"{FOLDER}/quorum-state")
+        self.committed_file = CommittedFile(self.disk, FOLDER)
+        self.probation = ProbationMark(self.disk, DIRECTORY)
         cleaning = CleaningConfig(options.snapshot_bytes, 30_000, options.retention_bytes, -1, CLEANING_MS)
         self.machine = Machine(self._applied, self.world.checker.took)
         self.outstanding: dict[int, tuple[int, int, int, int]] = {}
@@ -246,7 +252,14 @@ class Host(Listener, Probe):
         self._flushing = False
         saved = self.quorum_file.read()
         self.replica = Replica(
-            self.world.raft_config(self), self.log, self.store, self.rng, saved, verify_snapshot=verify_and_close
+            self.world.raft_config(self),
+            self.log,
+            self.store,
+            self.rng,
+            saved,
+            verify_snapshot=verify_and_close,
+            committed=self.committed_file.read(),
+            may_have_forgotten=self.probation.is_set(),
         )
         limits = Limits(
             options.max_batch_bytes, NEVER_FULL, SESSION_EXPIRY_MS, options.gathers, apply_bytes=options.apply_bytes
@@ -344,6 +357,14 @@ class Host(Listener, Probe):
         """See `Probe`."""
         self._burn()
 
+    def end_probation(self) -> None:
+        """See `Ports`."""
+        self.probation.clear()
+
+    def keep_committed(self, known: OffsetAndEpoch) -> None:
+        """See `Ports`."""
+        self.committed_file.write(known)
+
     def begin_flush(self) -> None:
         """See `Ports`."""
 
@@ -372,6 +393,10 @@ class Host(Listener, Probe):
     def noted(self, text: str) -> None:
         """See `Listener`."""
         self.world.note(self, "note", text)
+
+    def alarmed(self, text: str) -> None:
+        """See `Listener`."""
+        self.world.note(self, "alarm", text)
 
     @property
     def high_watermark(self) -> int:
