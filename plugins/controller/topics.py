@@ -24,7 +24,7 @@ from kraftcore.plugins.controller.decision import (
     check_record_count,
     check_time,
 )
-from kraftcore.plugins.controller.partition_change import PartitionRules
+from kraftcore.metadata.partition_change import PartitionRules
 from kraftcore.plugins.controller.placement import UsableBroker, place
 from kraftcore.plugins.controller.topic_configs import (
     created_configs,
