@@ -42,22 +42,23 @@ class Probation:
     Args:
         state: of the replica.
         may_have_forgotten: whether its directory is new, and nobody said that it is the node's first one.
-
-    Attributes:
-        is_set: whether it has not ended; see ``is_on``.
     """
 
     def __init__(self, state: ReplicaState, may_have_forgotten: bool) -> None:
         self._state = state
-        self.is_set = may_have_forgotten
         self._told: dict[int, int] = {}  # by voter: an epoch it had since this replica is there
         self._ask_ms = 0
-        state.is_nameless = may_have_forgotten
+        state.may_have_forgotten = state.is_nameless = may_have_forgotten
+
+    @property
+    def is_set(self) -> bool:
+        """Whether it has not ended; see ``is_on``."""
+        return self._state.may_have_forgotten
 
     @property
     def is_on(self) -> bool:
         """Whether this replica must not count."""
-        return self.is_set and self._state.version == 0 and self._state.is_voter
+        return self._state.may_have_forgotten and self._state.version == 0 and self._state.is_voter
 
     @property
     def missing(self) -> list[int]:
@@ -118,6 +119,6 @@ class Probation:
 
     def _end(self) -> None:
         state = self._state
-        self.is_set = state.is_nameless = False
+        state.may_have_forgotten = state.is_nameless = False
         state.out.probation_over = True
         state.note("counts as a voter from now on: what it may have forgotten cannot harm any more")

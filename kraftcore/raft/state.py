@@ -81,7 +81,8 @@ class ReplicaState:
         self.role: RoleState = Unattached(None, saved.leader_id)  # until it starts
         self._has_begun = False
         self.shutting_down = False
-        self.is_nameless = False  # fetches without its id, so that no leader counts it; see ``probation``
+        self.may_have_forgotten = False  # and what follows from it; see ``probation``
+        self.is_nameless = False  # fetches without its id, so that no leader counts it
         self.alarm_text: str | None = None
         self.now_ms = 0
         self.out = Effects()

@@ -32,7 +32,8 @@ from kraftcore.protocol.frames import decode_request, decode_response, encode_re
 from kraftcore.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kraftcore.raft.cleaning import CleaningConfig
 from kraftcore.raft.events import Answered, Effects, Event, Failed, RaftConfig, Received, Send, Shutdown, Tick
-from kraftcore.raft.quorum import Endpoint, VoterSet
+from kraftcore.raft.inquiry import Found, Inquiry
+from kraftcore.raft.quorum import Endpoint, VersionRange, Voter, VoterSet
 from kraftcore.raft.records import voter_entries
 from kraftcore.raft.replica import Replica
 from kraftcore.simulation.agenda import Agenda
@@ -77,6 +78,17 @@ class Ticket:
     def answer(self, message: Struct) -> None:
         """Encode and send it."""
         self.host.answer(self, message)
+
+
+class Question:
+    """Where the answer to an inquiry goes."""
+
+    told: Struct | None = None
+    message: Struct | None = None
+
+    def answer(self, message: Struct) -> None:
+        """Keep it."""
+        self.told = message
 
 
 @dataclass(slots=True)
@@ -151,6 +163,7 @@ class Surroundings(Protocol):
     network: Network
     hosts: list[Host]
     first_voters: VoterSet
+    is_static: bool
 
     @property
     def checker(self) -> Watcher: ...
@@ -189,6 +202,8 @@ class Host(Listener, Probe):
         self.paused_until = 0
         self.shows_epoch = 0  # the highest epoch it may have told anyone, over all its lives with this disk
         self.fuse: int | None = None
+        self.not_before = 0
+        self.is_to_begin = False  # a quorum, when it next starts
         self.install_disk()
 
     # --- the machine --------------------------------------------------------------------------------------------------
@@ -200,6 +215,48 @@ class Host(Listener, Probe):
         self.key = ReplicaKey(self.number, self.directory_id)
         self.shows_epoch = 0
         self.disk.make_folder(FOLDER)
+        self.is_to_begin = False
+
+    def lose_disk(self, *, is_static: bool, after_us: int) -> None:
+        """The machine stops and gets an empty disk; when it starts again its node formats itself.
+
+        Args:
+            is_static: it is a static voter, else it is told to begin a quorum.
+            after_us: how long that takes, at least: no message is on its way for as long.
+        """
+        self.not_before = self.world.agenda.now + after_us
+        self.die(power=True)
+        self.install_disk()
+        if is_static:
+            ProbationMark(self.disk, DIRECTORY).set()
+        else:
+            self.is_to_begin = True
+
+    @property
+    def has_forgotten(self) -> bool:
+        """Whether it is, or will be, on probation."""
+        return ProbationMark(self.disk, DIRECTORY).is_set()
+
+    def _join_or_begin(self) -> bool:
+        """Ask the others before a quorum is begun here; False: not everybody answers, and nobody knows one."""
+        others = {host.number: host for host in self.world.hosts if host is not self}
+        inquiry = Inquiry(others, "simulated", TOPIC_ID)
+        for number, other in others.items():
+            between = {(self.number, number), (number, self.number)}
+            if other.is_up and other.paused_until <= self.world.agenda.now and not between & self.world.network.blocked:
+                question = Question()
+                version = other.versions.get(1, type(inquiry.request()).schema.versions[1])
+                other.handle(Received(question, inquiry.request(), version, LISTENER))
+                if question.told is not None:
+                    inquiry.answered(number, question.told)
+        found = inquiry.found
+        self.world.note(self, "asked", found.value)
+        if found is Found.UNKNOWN:
+            return False
+        self.is_to_begin = False
+        if found is Found.NOTHING:
+            self.format(VoterSet((Voter(self.key, (self.endpoint,), VersionRange(0, 1)),)))
+        return True
 
     def format(self, voters: VoterSet) -> None:
         """Write the 0-0 checkpoint of a new quorum."""
@@ -208,6 +265,16 @@ class Host(Listener, Probe):
             store.create(SnapshotId(0, 0)), now_ms=EPOCH_MS, kraft_version=1, voters=voter_entries(voters)
         ) as writer:
             writer.freeze(EPOCH_MS)
+
+    def format_alone(self, epoch: int) -> None:
+        """Begin a quorum of one behind an epoch: it may have had elections."""
+        self.format(VoterSet((Voter(self.key, (self.endpoint,), VersionRange(0, 1)),)))
+        QuorumStateFile(self.disk, f"{FOLDER}/quorum-state").write(ElectionState(epoch, kraft_version=1))
+
+    def known_committed(self) -> int:
+        """Below this everything is committed, by the disk's own words; 0: nothing is."""
+        known = CommittedFile(self.disk, FOLDER).read()
+        return 0 if known is None else known.offset
 
     def clock_ms(self) -> int:
         """What this machine's clock shows."""
@@ -219,6 +286,9 @@ class Host(Listener, Probe):
     def start(self) -> None:
         """Start the process; if the disk does not let it, try again later."""
         if self.is_up:
+            return
+        if self.world.agenda.now < self.not_before or (self.is_to_begin and not self._join_or_begin()):
+            self.world.down(self)
             return
         self.incarnation += 1
         self.is_up = True
