@@ -109,7 +109,7 @@ class Beginning:
         files: of the partition's directory, by name.
 
     Raises:
-        LocalError: it is none.
+        LocalError: it is not a recording.
     """
 
     def __init__(self, line: str) -> None:

@@ -48,7 +48,7 @@ async def open_node(
         The node; it listens, and takes part in elections. No leader need be known yet: ``node.wait_leader()``.
 
     Raises:
-        LocalError: this is not trio; the state machine is none (``check_state_machine``); the directory is not
+        LocalError: this is not trio; the state machine lacks a method (``check_state_machine``); the directory is not
             formatted, or belongs to another node or cluster; there is no plugin of a configured name, or it does not
             know its settings.
         LockedError: another process owns the directory.
@@ -129,7 +129,7 @@ async def _run_plugin(plugin: Plugin, node: Node, engine: Engine) -> None:
 
 
 class _Gate:
-    """Where listeners deliver to: what comes while the node is made waits, for a broken connection means a death.
+    """Where listeners deliver to. What comes while the node is made waits: a broken connection looks like a dead node.
 
     Args:
         closes_with_node: the transport ends right after the node: nothing need be said about what comes in between.

@@ -22,7 +22,7 @@ from kraftcore.core.wire.struct import Struct
 from kraftcore.errors import InvariantError, KraftError, NotLeaderError, StorageError
 from kraftcore.executor.decisions import Decision
 from kraftcore.executor.driver import Probe
-from kraftcore.executor.executor import Executor, Limits, Listener, size_of
+from kraftcore.executor.executor import Executor, ExecutorLimits, Listener, size_of
 from kraftcore.executor.proposals import Proposal
 from kraftcore.executor.sessions import digest_of_values
 from kraftcore.protocol.election_state import ElectionState, ReplicaKey
@@ -248,7 +248,7 @@ class Host(Listener, Probe):
         self.replica = Replica(
             self.world.raft_config(self), self.log, self.store, self.rng, saved, verify_snapshot=verify_and_close
         )
-        limits = Limits(
+        limits = ExecutorLimits(
             options.max_batch_bytes, NEVER_FULL, SESSION_EXPIRY_MS, options.gathers, apply_bytes=options.apply_bytes
         )
         self.executor = Executor(
