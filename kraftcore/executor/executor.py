@@ -90,7 +90,7 @@ class Listener:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ExecutorLimits:
     """Bounds of an executor.
 
     Attributes:
@@ -142,7 +142,7 @@ class Executor(Driver):
         machine: StateMachine,
         ports: Ports,
         listener: Listener,
-        limits: Limits,
+        limits: ExecutorLimits,
         cleaning: CleaningConfig,
         now_ms: int,
         probe: Probe | None = None,

@@ -23,7 +23,7 @@ from kraftcore.core.wire.struct import Struct
 from kraftcore.errors import InvariantError, KraftError, NotLeaderError, StorageError
 from kraftcore.executor.decisions import Decision
 from kraftcore.executor.driver import Probe
-from kraftcore.executor.executor import Executor, Limits, Listener, size_of
+from kraftcore.executor.executor import Executor, ExecutorLimits, Listener, size_of
 from kraftcore.executor.proposals import Proposal
 from kraftcore.executor.sessions import digest_of_values
 from kraftcore.protocol.election_state import ElectionState, ReplicaKey
@@ -241,12 +241,14 @@ class Host(Listener, Probe):
         """Ask the others before a quorum is begun here; False: not everybody answers, and nobody knows one."""
         others = {host.number: host for host in self.world.hosts if host is not self}
         inquiry = Inquiry(others, "simulated", TOPIC_ID)
+        _, newest = inquiry.request().schema.versions or (0, 0)
         for number, other in others.items():
             between = {(self.number, number), (number, self.number)}
             if other.is_up and other.paused_until <= self.world.agenda.now and not between & self.world.network.blocked:
                 question = Question()
-                version = other.versions.get(1, type(inquiry.request()).schema.versions[1])
-                other.handle(Received(question, inquiry.request(), version, LISTENER))
+                request = inquiry.request()
+                version = other.versions.get(request.schema.api_key, newest)
+                other.handle(Received(question, request, version, LISTENER))
                 if question.told is not None:
                     inquiry.answered(number, question.told)
         found = inquiry.found
@@ -331,7 +333,7 @@ class Host(Listener, Probe):
             committed=self.committed_file.read(),
             may_have_forgotten=self.probation.is_set(),
         )
-        limits = Limits(
+        limits = ExecutorLimits(
             options.max_batch_bytes, NEVER_FULL, SESSION_EXPIRY_MS, options.gathers, apply_bytes=options.apply_bytes
         )
         self.executor = Executor(

@@ -581,7 +581,7 @@ class Read:
 
 
 class _Admin:
-    """Sends wishes and does not care for the answers."""
+    """Sends requests of operators and ignores the answers."""
 
     is_up = True
     refuses = False
@@ -597,4 +597,4 @@ class _Admin:
 
 
 def _ignore(outcome: Outcome) -> None:
-    """How a wish ended does not matter."""
+    """How a request ended does not matter."""

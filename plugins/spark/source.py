@@ -72,7 +72,7 @@ class Settings:
     """The options of one read, checked.
 
     Raises:
-        LocalError: an option that is unknown or has a value that is none.
+        LocalError: an option that is unknown or whose value cannot be read.
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
