@@ -30,6 +30,7 @@ from kraftcore.protocol.election_state import ElectionState, ReplicaKey
 from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.frames import decode_request, decode_response, encode_request, encode_response
 from kraftcore.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kraftcore.protocol.registry import ApiKey
 from kraftcore.raft.cleaning import CleaningConfig
 from kraftcore.raft.events import Answered, Effects, Event, Failed, RaftConfig, Received, Send, Shutdown, Tick
 from kraftcore.raft.inquiry import Found, Inquiry
@@ -247,7 +248,7 @@ class Host(Listener, Probe):
             if other.is_up and other.paused_until <= self.world.agenda.now and not between & self.world.network.blocked:
                 question = Question()
                 request = inquiry.request()
-                version = other.versions.get(request.schema.api_key, newest)
+                version = other.versions.get(ApiKey.FETCH, newest)
                 other.handle(Received(question, request, version, LISTENER))
                 if question.told is not None:
                     inquiry.answered(number, question.told)

@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from kraftcore.core.uuid import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, Uuid
-from kraftcore.metadata import Broker, Partition
 from kraftcore.errors import RefusedError
-from kraftcore.metadata import PartitionKey
+from kraftcore.metadata import Broker, Partition, PartitionKey
 from kraftcore.metadata.partition import NO_LEADER, RECOVERED, RECOVERING
 from kraftcore.metadata.partition_change import NOBODY, Election
 from kraftcore.protocol.error_codes import ErrorCode
