@@ -29,7 +29,7 @@ from collections.abc import Mapping
 from kraftcore.core.uuid import Uuid
 from kraftcore.metadata import Broker, Partition
 from kraftcore.metadata.partition import RECOVERED, RECOVERING
-from kraftcore.plugins.controller.decision import Api, Context, Decision, Refusal
+from kraftcore.plugins.controller.decision import Api, Context, ControllerResult, Refusal
 from kraftcore.plugins.controller.requester import check_epoch
 from kraftcore.plugins.controller.updates import PartitionUpdates
 from kraftcore.protocol.error_codes import ErrorCode
@@ -58,14 +58,14 @@ class _EligibleEpochs(dict[int, int | None]):
         return epoch
 
 
-def alter_partition(context: Context, request: AlterPartitionRequest, version: int) -> Decision:
+def alter_partition(context: Context, request: AlterPartitionRequest, version: int) -> ControllerResult:
     """Accept or refuse the ISR of each partition.
 
     Raises:
         Refusal: the sender's broker epoch is stale, or a recovery state does not exist.
     """
     if not request.topics:
-        return Decision(AlterPartitionResponse())  # Kafka looks at nothing else then
+        return ControllerResult(AlterPartitionResponse())  # Kafka looks at nothing else then
     sender = check_epoch(context, request.broker_id, request.broker_epoch).id
     image = context.image
     updates = PartitionUpdates(context)
@@ -92,7 +92,7 @@ def alter_partition(context: Context, request: AlterPartitionRequest, version: i
                 results.append(_alter(updates, topic_id, wanted, partition, isr))
             else:
                 results.append(_refused(wanted, error))
-    return Decision(answer, updates.records, is_atomic=False)
+    return ControllerResult(answer, updates.records, is_atomic=False)
 
 
 def _refused(wanted: _Wanted, error: ErrorCode) -> _Result:
