@@ -106,8 +106,10 @@ class NodeSettings:
     create: Literal["standalone", "join"] | None = text(
         None,
         _OWN + "create",
-        "What to do with an empty directory. None: it is an error; ``standalone``: format it as a quorum of one; "
-        "``join``: format it without voters, to be added or to join by itself.",
+        "What to do with an empty directory. None: it is an error; ``standalone``: format it as a quorum of one, "
+        "unless one of ``bootstrap_servers`` knows a quorum: then, or with ``join``, it is formatted without voters, "
+        "to be added or to join by itself. Of ``voters`` it counts only when all the others were heard "
+        "(docs/damage.md).",
         choices=("standalone", "join"),
     )
     plugins: tuple[str, ...] = several(_OWN + "plugins", "Names of installed plugins to load.")

@@ -85,6 +85,9 @@ class Listener:
     def noted(self, text: str) -> None:
         """A line for the operator's log."""
 
+    def alarmed(self, text: str) -> None:
+        """Something the operator must look at: committed records were to be taken away here."""
+
 
 @dataclass(frozen=True, slots=True)
 class ExecutorLimits:
@@ -336,6 +339,8 @@ class Executor(Driver):
                 self._listener.voters_changed(effects.voters)
             for text in effects.notes:
                 self._listener.noted(text)
+            for text in effects.alarms:
+                self._listener.alarmed(text)
         self._notice()
 
     def _notice(self) -> None:

@@ -59,6 +59,11 @@ class Announcer:
         _logger.info("node %d: the voters are %s", self._node_id, ", ".join(map(str, sorted(voters.ids))))
         self._listeners.tell(VotersChanged(voters))
 
+    def alarm(self, text: str) -> None:
+        """What the operator must look at."""
+        _logger.critical("node %d: %s", self._node_id, text)
+        self._listeners.tell(Noted(text))
+
     def note(self, text: str, error: BaseException | None = None) -> None:
         """A line for the operator: what should not happen; an application's error with its traceback."""
         level = logging.WARNING if error is None else logging.ERROR

@@ -142,13 +142,23 @@ class Engine(Listener):
     def _open_executor(self, machine: StateMachine) -> None:
         config, home = self.config, self.home
         self.shell = Shell(
-            home.log, home.quorum_state, self.outbox, self.clock, config.inline_flush_bytes, self.fail, self.look
+            home.log,
+            home.quorum_state,
+            self.outbox,
+            self.clock,
+            config.inline_flush_bytes,
+            self.fail,
+            self.look,
+            home.committed,
+            home.probation,
         )
+        may_have_forgotten = home.probation.is_set()
         raft_config = config.raft_config(home.key, home.cluster_id, config.advertise(self.endpoints))
         seed = int.from_bytes(os.urandom(16))
         if config.record_file is not None:
             self._recorder = Recorder(config.record_file, home.log, home.store)
-            self._recorder.begin(raft_config, seed, config.cleaning_config())
+            cleaning = config.cleaning_config()
+            self._recorder.begin(raft_config, seed, cleaning, may_have_forgotten=may_have_forgotten)
         replica = Replica(
             raft_config,
             home.log,
@@ -156,6 +166,8 @@ class Engine(Listener):
             random.Random(seed),
             home.quorum_state.read(),
             verify_snapshot=verify_and_close,
+            committed=home.committed.read(),
+            may_have_forgotten=may_have_forgotten,
         )
         limits = ExecutorLimits(
             config.max_batch_bytes,
@@ -210,7 +222,7 @@ class Engine(Listener):
         executor = self.executor
         with trio.move_on_after(self.config.shutdown_timeout_ms / 1000):
             if self.is_leader and not executor.stopped:
-                heir = self._heir()
+                heir = executor.replica.heir
                 if heir is not None:
                     try:
                         await self.local.transfer(heir)
@@ -225,13 +237,6 @@ class Engine(Listener):
     def _refuse_more(self) -> None:
         self._is_stopping = True
         self.executor.refuse(self.stopped_error)
-
-    def _heir(self) -> int | None:
-        replica = self.executor.replica
-        others = [seen for seen in replica.progress if seen.key != self.home.key and seen.log_end_offset is not None]
-        voters = [seen for seen in others if replica.voters.is_voter(seen.key)]
-        best = max(voters, key=lambda seen: seen.log_end_offset or 0, default=None)
-        return None if best is None else best.key.id
 
     def close(self) -> None:
         """Answer whoever still waits, and close the log."""
@@ -376,6 +381,10 @@ class Engine(Listener):
     def noted(self, text: str) -> None:
         """See `Listener`."""
         self.note(text)
+
+    def alarmed(self, text: str) -> None:
+        """See `Listener`."""
+        self._announcer.alarm(text)
 
     def snapshot_taken(self, end_offset: int, epoch: int) -> None:
         """A snapshot was written here."""

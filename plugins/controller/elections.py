@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from kraftcore.metadata import Partition
+from kraftcore.metadata.partition_change import Election
 from kraftcore.plugins.controller.decision import (
     Api,
     Context,
@@ -19,7 +20,6 @@ from kraftcore.plugins.controller.decision import (
     check_record_count,
     check_time,
 )
-from kraftcore.plugins.controller.partition_change import Election
 from kraftcore.plugins.controller.updates import PartitionUpdates
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse

@@ -65,6 +65,12 @@ class Member(Listener, Probe):
         self.does("send", type(send.message).__name__)
         self.quorum.queue.append((self.number, send))
 
+    def end_probation(self):
+        self.does("end probation")
+
+    def keep_committed(self, known):
+        self.does("keep", known.offset, known.epoch)
+
     def begin_flush(self):
         self.does("begin flush")
 
