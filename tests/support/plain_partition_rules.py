@@ -23,6 +23,7 @@ Ids = tuple[int, ...]
 
 _LEADER_UNCHANGED: Final = -2
 
+
 class PlainPartitionRules:
     """See ``PartitionRules``."""
 
