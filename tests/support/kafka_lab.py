@@ -41,6 +41,10 @@ TOOLS = {
     "cluster": "org.apache.kafka.tools.ClusterTool",
     "topics": "org.apache.kafka.tools.TopicCommand",
     "elect": "org.apache.kafka.tools.LeaderElectionCommand",
+    "elect-leaders": "org.apache.kafka.tools.LeaderElectionCommand",
+    "configs": "kafka.admin.ConfigCommand",
+    "reassign": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
+    "acls": "org.apache.kafka.tools.AclCommand",
 }
 OURS = [sys.executable, "-P", "-c", "import sys; from kraftcore.cli import main; sys.exit(main())"]
 HOST = "127.0.0.1"
