@@ -1,12 +1,13 @@
 """Kafka's controller and ours play the same scripts, from seeds that are other ones with every commit."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 from fresh_seeds import first_fresh_seed
 from twin.generate import generate
 from twin.image import Image
-from twin.known import CONFIGS, fault_of_kafka
+from twin.known import CONFIGS, ELR, ELR_FEATURE, SCRAM, fault_of_kafka
 from twin.normal import Symbols
 from twin.session import Session
 
@@ -52,18 +53,34 @@ def test_a_planted_fault_is_found_and_shrunk(kafka, tmp_path):
     assert [step["api"] for step in small["steps"]] == ["BrokerRegistration"]
 
 
-def test_only_kafkas_snapshots_are_forgiven_and_only_what_was_removed():
-    class Side:
-        kind, batches = "kafka", ()
-        symbols, image = Symbols(), Image()
+def side(kind, *records):
+    """What the verdict looks at: the records of a side's log, and what they add up to."""
+    found = SimpleNamespace(kind=kind, symbols=Symbols(), image=Image())
+    found.batches = [SimpleNamespace(control=False, records=list(records))]
+    return found
 
-    Side.symbols.topic_ids["t"] = ["gone"]
+
+def test_configs_of_a_removed_topic_are_forgiven_kafka_alone():
     path = ("configs", "2 't'", "retention.ms")
-    assert fault_of_kafka(Side, path, "(absent)", "1") == CONFIGS
-    assert fault_of_kafka(Side, path, "1", "(absent)") is None
-    assert fault_of_kafka(Side, ("scram", "bob 2"), "x", "(absent)") is None
-    Side.image.topics["gone"] = {}
-    assert fault_of_kafka(Side, path, "(absent)", "1") is None
-    Side.image.topics.clear()
-    Side.kind = "kraftcore"
-    assert fault_of_kafka(Side, path, "(absent)", "1") is None
+    for kind, topics, why in [("kafka", {}, CONFIGS), ("kafka", {"gone": {}}, None), ("kraftcore", {}, None)]:
+        one = side(kind)
+        one.symbols.topic_ids["t"], one.image.topics = ["gone"], topics
+        assert fault_of_kafka(one, path, "(absent)", "1") == why
+        assert fault_of_kafka(one, path, "1", "(absent)") is None
+
+
+def test_credentials_are_forgiven_after_a_removal_of_their_mechanism():
+    path = ("scram", "bob 2")
+    removal = {"kind": "RemoveUserScramCredentialRecord", "Mechanism": 2}
+    assert fault_of_kafka(side("kafka"), path, "x", "(absent)") is None
+    assert fault_of_kafka(side("kafka", {**removal, "Mechanism": 1}), path, "x", "(absent)") is None
+    assert fault_of_kafka(side("kafka", removal), path, "x", "(absent)") == SCRAM
+    assert fault_of_kafka(side("kraftcore", removal), path, "x", "(absent)") is None
+
+
+def test_eligible_leaders_are_forgiven_while_the_feature_was_off():
+    path = ("topics", "topic t #1", "2", "last_known_elr")
+    level = {"kind": "FeatureLevelRecord", "Name": ELR_FEATURE, "FeatureLevel": 1}
+    assert fault_of_kafka(side("kafka", level), path, [3], []) is None
+    assert fault_of_kafka(side("kafka", level, {**level, "FeatureLevel": 0}, level), path, [3], []) == ELR
+    assert fault_of_kafka(side("kafka", {**level, "FeatureLevel": 0}), path, [3], [4]) is None
