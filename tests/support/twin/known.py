@@ -5,11 +5,11 @@ All of them are between a snapshot of Kafka's and its own log. Records and answe
 
 ELR = "while eligible.leader.replicas.version is 0, snapshots leave out what partitions still have of eligible leaders"
 CONFIGS = (
-    "made and removed within one load of the log, configs outlive their topic: ConfigurationsDelta looks for them in the "
-    "old image only"
+    "made and removed within one load of the log, configs outlive their topic: ConfigurationsDelta looks for them in "
+    "the old image only"
 )
 SCRAM = (
-    "made and removed within one load of the log, credentials take others along: ScramDelta drops a mechanism's map that "
+    "made and removed within one load of the log, credentials take others along: ScramDelta drops a map that "
     "a removal leaves empty, and with it what follows in hash order"
 )
 
