@@ -6,9 +6,9 @@ Rules of this file:
 * Nobody is called back in the middle of what they do. What follows from a step (voters counted anew, news of the high
   watermark, votes counted, a Fetch answered) is queued (``ReplicaState.then``) and settled once, at the end of
   ``handle``; then the role does what is due.
-* Epochs are compared before any role looks at a message: ``meet_leader`` for requests that name a leader,
-  ``meet_answer`` for answers, ``check_leader_only`` for requests only a leader can serve. A higher one is entered in
-  one place, ``Election.enter``, whoever tells of it: a leader, an answer, a candidate.
+* Epochs are compared before any role looks at a message: ``learn_leader`` for requests that name a leader,
+  ``learn_from_answer`` for answers, ``check_leader_only`` for requests only a leader can serve. A higher one is entered
+  in one place, ``Election.enter``, whoever tells of it: a leader, an answer, a candidate.
 * A message that contradicts what is known (two leaders of one epoch, us as a leader we never were) is refused and
   noted; it changes nothing.
 
@@ -418,7 +418,7 @@ class Replica:
         if leader.leader_id >= 0:
             endpoints = self._endpoints(leader.host, leader.port)
             answer = partition.Answer(response.error_code, leader.leader_id, leader.leader_epoch)
-            if not self._meet(answer, endpoints, source):
+            if not self._compare_answer(answer, endpoints, source):
                 return
         self.membership.on_update_answer(source, response)
 
@@ -456,7 +456,7 @@ class Replica:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.BROKER_NOT_AVAILABLE if state.shutting_down else ErrorCode.NONE
 
-    def meet_leader(
+    def learn_leader(
         self, epoch: int, leader_id: int, endpoints: tuple[Endpoint, ...], *, by_itself: bool = False
     ) -> bool:
         """Somebody says who leads an epoch that is not below ours; False if that contradicts what we know.
@@ -499,15 +499,15 @@ class Replica:
         if told == known or by_itself or known is None or state.is_backing_off(known):
             role.leader_endpoints = endpoints
 
-    def meet_answer(self, answer: partition.Answer, node_endpoints: Sequence[Any], source: Destination) -> bool:
+    def learn_from_answer(self, answer: partition.Answer, node_endpoints: Sequence[Any], source: Destination) -> bool:
         """Compare an answer's epoch and leader with ours; True if the answer itself still matters."""
         endpoints: tuple[Endpoint, ...] = ()
         for item in node_endpoints:
             if item.node_id == answer.leader_id:
                 endpoints = self._endpoints(item.host, item.port)
-        return self._meet(answer, endpoints, source)
+        return self._compare_answer(answer, endpoints, source)
 
-    def _meet(self, answer: partition.Answer, endpoints: tuple[Endpoint, ...], source: Destination) -> bool:
+    def _compare_answer(self, answer: partition.Answer, endpoints: tuple[Endpoint, ...], source: Destination) -> bool:
         state = self.state
         error = answer.error_code
         if error == ErrorCode.UNKNOWN_LEADER_EPOCH:  # it has yet to hear of this epoch
@@ -518,7 +518,7 @@ class Replica:
         behind = answer.leader_epoch > state.epoch
         if answer.leader_id is not None:
             unknown = state.leader_id is None
-            if not self.meet_leader(answer.leader_epoch, answer.leader_id, endpoints):
+            if not self.learn_leader(answer.leader_epoch, answer.leader_id, endpoints):
                 state.back_off(source)
                 return False
             if unknown and not behind:

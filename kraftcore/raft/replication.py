@@ -371,7 +371,7 @@ class Replication:
             return
         if source.node_id is None:
             self._ask_again_ms = state.now_ms + state.config.discovery_pause_ms
-        if not self._replica.meet_answer(partition.as_answer(answer), response.node_endpoints, source):
+        if not self._replica.learn_from_answer(partition.as_answer(answer), response.node_endpoints, source):
             return
         role = state.role
         if not isinstance(role, Follower) or sent.epoch != state.epoch or role.snapshot is not None:

@@ -320,7 +320,7 @@ class PendingTransfer:
     """A leader that hands over: no proposals until it is done or given up.
 
     Attributes:
-        ticket: of the wish; None: nobody asked.
+        ticket: of the request; None: nobody asked.
         voter_id: who shall lead.
         deadline_ms: when it goes on leading instead.
     """

@@ -219,7 +219,7 @@ class Succession:
     def on_end_quorum_epoch_answer(self, source: Destination, response: EndQuorumEpochResponse) -> None:
         """A voter knows that we resigned."""
         found = self._replica.single_partition(response, source)
-        if found is None or not self._replica.meet_answer(found[0], response.node_endpoints, source):
+        if found is None or not self._replica.learn_from_answer(found[0], response.node_endpoints, source):
             return
         if isinstance(role := self._state.role, Resigned) and source.node_id is not None:
             role.unacknowledged.discard(source.node_id)

@@ -163,8 +163,8 @@ class Node(Listener, Probe):
     def alarmed(self, text) -> None:
         self.say(f"alarm: {text}")
 
-    def wish(self, name: str) -> Callable[[events.Outcome], None]:
-        """A ticket that shows how a wish of this name ended."""
+    def outcome_ticket(self, name: str) -> Callable[[events.Outcome], None]:
+        """A ticket that shows how a request of this name ended."""
 
         def ended(outcome: events.Outcome) -> None:
             words = f" {outcome.message}" if outcome.message else ""
