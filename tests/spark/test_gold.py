@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from kraftcore.plugins import spark as kraft
 from kraftcore.plugins.spark.state import HISTORIES
-from kraftcore.plugins.spark.tables import Tables
+from kraftcore.plugins.spark.tables import BRONZE, SILVER, Tables
 
 # The node whose log is the longest of its cluster.
 CLUSTERS = {"dynamic": "c4", "static": "c3"}
