@@ -56,7 +56,6 @@ from kraftcore.raft.quorum import Endpoint, VoterSet
 from kraftcore.raft.replica import Replica
 from kraftcore.raft.roles import Role
 from kraftcore.state_machine import StateMachine
-from kraftcore.storage.snapshot_batches import verify_and_close
 
 _logger = logging.getLogger("kraftcore.node")
 _POLL_S = 0.005
@@ -142,7 +141,14 @@ class Engine(Listener):
     def _open_executor(self, machine: StateMachine) -> None:
         config, home = self.config, self.home
         self.shell = Shell(
-            home.log, home.quorum_state, self.outbox, self.clock, config.inline_flush_bytes, self.fail, self.look
+            home.log,
+            home.store,
+            home.quorum_state,
+            self.outbox,
+            self.clock,
+            config.inline_flush_bytes,
+            self.fail,
+            self.look,
         )
         raft_config = config.raft_config(home.key, home.cluster_id, config.advertise(self.endpoints))
         seed = int.from_bytes(os.urandom(16))
@@ -155,7 +161,6 @@ class Engine(Listener):
             home.store,
             random.Random(seed),
             home.quorum_state.read(),
-            verify_snapshot=verify_and_close,
         )
         limits = Limits(
             config.max_batch_bytes,
@@ -228,7 +233,7 @@ class Engine(Listener):
 
     def close(self) -> None:
         """Answer whoever still waits, and close the log."""
-        self.shell.flusher.close()
+        self.shell.close()
         self._end_calls()
         self.inbox.close()
         if self._recorder is not None:

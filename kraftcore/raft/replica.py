@@ -51,11 +51,14 @@ from kraftcore.raft.events import (
     Received,
     Resign,
     Shutdown,
+    SnapshotInstalled,
+    SnapshotVerified,
     SnapshotWritten,
     Tick,
     Transfer,
     Upgrade,
 )
+from kraftcore.raft.installing import discard_log_behind_snapshot
 from kraftcore.raft.leadership import Leadership
 from kraftcore.raft.membership import Membership
 from kraftcore.raft.ports import LogPort, RandomPort, SnapshotPort
@@ -80,7 +83,12 @@ STEPS_MAX = 100  # after one event; a handful is usual
 
 
 class Replica:
-    """A member or observer of the quorum, without I/O.
+    """A member or observer of the quorum, without I/O but for one exception.
+
+    ``handle`` appends to the log and to a snapshot that it receives, and reads both to serve others: in the page cache,
+    through the ports. Making durable what was appended, and a received snapshot's way into the log's place, are
+    effects. Two things that are rare are made durable at once: where an epoch begins, and a cut where the log parts
+    from the leader's.
 
     Args:
         config: how it takes part.
@@ -88,8 +96,9 @@ class Replica:
         snapshots: its snapshots.
         rng: draws timeouts; nothing else here is random.
         saved: what the ``quorum-state`` file said; None without one.
-        verify_snapshot: reads a received snapshot to its end before it counts, and raises if it is damaged or cut
-            short (``storage.snapshot_batches.verify_snapshot``); closes the reader.
+
+    Raises:
+        StorageError: a log behind the latest snapshot, as a crash may leave it, could not be cut.
     """
 
     def __init__(
@@ -99,9 +108,8 @@ class Replica:
         snapshots: SnapshotPort,
         rng: RandomPort,
         saved: ElectionState | None = None,
-        verify_snapshot: Callable[[Any], object] = lambda reader: reader.close(),
     ) -> None:
-        self.verify_snapshot = verify_snapshot
+        discard_log_behind_snapshot(log, snapshots, 0)
         saved = saved or ElectionState()
         self.state = ReplicaState(config, log, snapshots, rng, saved)
         self.election = Election(self)
@@ -146,6 +154,8 @@ class Replica:
             Flushed: lambda event: self.replication.flushed(event.offset),
             Tick: lambda event: None,
             SnapshotWritten: self.snapshots.written,
+            SnapshotVerified: self.snapshots.verified,
+            SnapshotInstalled: self.snapshots.installed,
             Barrier: self.leadership.barrier,
             Transfer: self.succession.transfer,
             Upgrade: self.membership.upgrade,
@@ -284,7 +294,6 @@ class Replica:
 
     def _start(self) -> None:
         state = self.state
-        state.discard_log_behind_snapshot()
         state.load_history()
         latest = state.snapshots.latest
         if latest is not None and latest[0] > 0:
@@ -341,7 +350,9 @@ class Replica:
         state = self.state
         votes = state.is_voter and not state.shutting_down
         give_up_ms = role.fetch_deadline_ms + self.succession.patience_ms
-        if votes and give_up_ms <= state.now_ms:
+        if votes and give_up_ms <= state.now_ms and role.snapshot is not None and role.snapshot.is_whole:
+            votes = False  # while it installs a snapshot its timer stands still
+        elif votes and give_up_ms <= state.now_ms:
             cause = Cause.LEADER_UNREACHABLE if role.leader_gone else Cause.FETCH_TIMEOUT
             self.election.become_prospective(cause)
             return None

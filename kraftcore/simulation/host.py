@@ -7,7 +7,7 @@ between any two steps.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from random import Random
@@ -30,7 +30,20 @@ from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.frames import decode_request, decode_response, encode_request, encode_response
 from kraftcore.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kraftcore.raft.cleaning import CleaningConfig
-from kraftcore.raft.events import Answered, Effects, Event, Failed, RaftConfig, Received, Send, Shutdown, Tick
+from kraftcore.raft.events import (
+    Answered,
+    Effects,
+    Event,
+    Failed,
+    InstallSnapshot,
+    RaftConfig,
+    Received,
+    Send,
+    Shutdown,
+    Tick,
+    VerifySnapshot,
+)
+from kraftcore.raft.installing import installing, verifying
 from kraftcore.raft.quorum import Endpoint, VoterSet
 from kraftcore.raft.records import voter_entries
 from kraftcore.raft.replica import Replica
@@ -153,6 +166,7 @@ class Surroundings(Protocol):
     def raft_config(self, host: Host) -> RaftConfig: ...
     def host_at(self, name: str) -> Host: ...
     def flush_delay_ms(self, host: Host) -> float: ...
+    def cuts_power_while_installing(self, host: Host) -> bool: ...
     def connections_broke(self, host: Host) -> None: ...
     def down(self, host: Host) -> None: ...
     def note(self, host: Host | None, kind: str, text: str) -> None: ...
@@ -245,9 +259,7 @@ class Host(Listener, Probe):
         self._tick_at = 0
         self._flushing = False
         saved = self.quorum_file.read()
-        self.replica = Replica(
-            self.world.raft_config(self), self.log, self.store, self.rng, saved, verify_snapshot=verify_and_close
-        )
+        self.replica = Replica(self.world.raft_config(self), self.log, self.store, self.rng, saved)
         limits = Limits(
             options.max_batch_bytes, NEVER_FULL, SESSION_EXPIRY_MS, options.gathers, apply_bytes=options.apply_bytes
         )
@@ -347,7 +359,33 @@ class Host(Listener, Probe):
     def begin_flush(self) -> None:
         """See `Ports`."""
 
-    def flush(self) -> None:
+    def verify(self, wanted: VerifySnapshot) -> None:
+        """See `Ports`."""
+        self._go_on(self.incarnation, verifying(wanted, verify_and_close), self.executor.verified)
+
+    def install(self, wanted: InstallSnapshot) -> None:
+        """See `Ports`."""
+        self._go_on(
+            self.incarnation, installing(wanted, self.log, self.store, self.clock_ms()), self.executor.installed
+        )
+
+    def _go_on(self, incarnation: int, steps: Generator[str, None, Any], done: Callable[[int, Any], None]) -> None:
+        """Go on with a received snapshot, a step at a time; the machine may lose its power between any two."""
+        self.world.agenda.after_ms(self.world.flush_delay_ms(self), self._perform, incarnation, self._step, steps, done)
+
+    def _step(self, steps: Generator[str, None, Any], done: Callable[[int, Any], None]) -> None:
+        try:
+            found = next(steps)
+        except StopIteration as end:
+            done(self.clock_ms(), end.value)
+            return
+        self._burn()
+        if self.world.cuts_power_while_installing(self):
+            self.world.note(self, "installing", f"a snapshot is {found}, and the power is cut")
+            raise PowerCut
+        self._go_on(self.incarnation, steps, done)
+
+    def flush(self, size: int) -> None:
         """See `Ports`."""
         if not self._flushing:
             self._flushing = True
@@ -418,7 +456,7 @@ class Host(Listener, Probe):
         if incarnation != self.incarnation or not self.is_up:
             return
         self.world.agenda.after_ms(CLEANING_MS, self._clean, incarnation)
-        if self.log.flushed_offset < self.log.log_end_offset:
+        if self.log.flushed_offset < self.log.log_end_offset or self.executor.is_installing:
             return
         try:
             if self.executor.clean(self.clock_ms()):
@@ -510,7 +548,7 @@ class Host(Listener, Probe):
 
     def _snapshot_if_due(self) -> None:
         now_ms = self.clock_ms()
-        if not self.executor.snapshot_is_due(now_ms):
+        if self.executor.is_installing or not self.executor.snapshot_is_due(now_ms):
             return
         contents = self.executor.gather_snapshot(now_ms)
         if contents is None:

@@ -11,7 +11,6 @@ from kraftcore.errors import InvariantError
 from kraftcore.raft.election import Election
 from kraftcore.raft.events import Tick
 from kraftcore.raft.membership import Membership
-from kraftcore.raft.replication import Replication
 
 FOLLOWS = ((Membership, "voters_changed"), (Membership, "committed"), (Election, "_count_votes"))
 RUNS = {

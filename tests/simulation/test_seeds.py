@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 from dataclasses import replace
@@ -103,6 +104,17 @@ def test_without_faults_there_is_one_leader_and_everything_is_committed():
     result = check(3, 3, faults=())
     assert result.epochs == 1
     assert result.commits > 50
+
+
+def test_the_power_goes_between_any_two_steps_of_a_snapshots_way_into_the_logs_place():
+    seen = set()
+    for seed in range(1, 101):
+        timeline = Timeline()
+        assert run_seed(seed, 3, 0.5, faults=("crash", "replace", "partition"), timeline=timeline).rule is None
+        seen |= {step for line in timeline.lines for step in re.findall(r"a snapshot is (\w+), and the power", line)}
+        if seen == {"verified", "synced", "renamed", "cut"}:
+            return
+    raise AssertionError(f"only {seen}")
 
 
 def test_options_only_draw_allowed_faults():
