@@ -111,7 +111,9 @@ def test_the_power_goes_between_any_two_steps_of_a_snapshots_way_into_the_logs_p
     for seed in range(1, 101):
         timeline = Timeline()
         assert run_seed(seed, 3, 0.5, faults=("crash", "replace", "partition"), timeline=timeline).rule is None
-        seen |= {step for line in timeline.lines for step in re.findall(r"a snapshot is (\w+), and the power", line)}
+        seen |= {
+            step for line in timeline.lines for step in re.findall(r"a snapshot is (\w+), and the power", str(line))
+        }
         if seen == {"verified", "synced", "renamed", "cut"}:
             return
     raise AssertionError(f"only {seen}")
