@@ -14,6 +14,8 @@ from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.raft import partition, records
 from kraftcore.raft.events import Destination, Received
+from kraftcore.raft.floor import Floor
+from kraftcore.raft.probation import Probation
 from kraftcore.raft.quorum import Endpoint, VoterSet
 from kraftcore.raft.roles import Cause, Follower, Leader, Resigned, RoleState
 from kraftcore.raft.state import ReplicaState
@@ -78,6 +80,10 @@ class Duties(Protocol):
 
     @property
     def state(self) -> ReplicaState: ...
+    @property
+    def floor(self) -> Floor: ...
+    @property
+    def probation(self) -> Probation: ...
     @property
     def election(self) -> ElectionDuty: ...
     @property

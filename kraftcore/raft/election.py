@@ -67,6 +67,8 @@ class Election:
         leader_id = saved_leader_id if epoch == state.epoch else None
         leader = state.voters.get(leader_id) if leader_id is not None else None
         voted_for_itself = voted_key is not None and state.is_voter and voted_key.matches(me)
+        if self._replica.probation.is_on:  # a crash may have come between the end of it and the first vote
+            voted_for_itself = False
         wrote = voted_for_itself and state.log.last_epoch == epoch  # it won, but could not save that
         if wrote or (leader_id is not None and leader_id == me.id):
             # The epoch is ours, and what we promised in it is unknown: never lead it again.
@@ -154,6 +156,8 @@ class Election:
 
     def _become_candidate(self, role: Prospective) -> None:
         state = self._state
+        if not self._replica.probation.may_run(role.tally):
+            return
         if self.is_out_of_epochs():
             self._lose_pre_vote(role)
             return
@@ -290,6 +294,8 @@ class Election:
         state = self._state
         role = state.role
         if isinstance(role, Leader):
+            return False
+        if not pre_vote and self._replica.probation.is_on:
             return False
         if pre_vote:
             return up_to_date and (not isinstance(role, Follower) or self._replica.succession.is_silent(role))

@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
+from kraftcore.core.log.epochs import OffsetAndEpoch
 from kraftcore.core.wire.struct import Struct
 from kraftcore.errors import LocalError
 from kraftcore.protocol.election_state import ElectionState, ReplicaKey
@@ -216,10 +217,10 @@ class Reply(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """How a local wish (proposal, barrier, transfer, upgrade) ended.
+    """How a local request (proposal, barrier, transfer, upgrade) ended.
 
     Attributes:
-        ticket: the wish's.
+        ticket: the request's.
         error: NONE; NOT_LEADER_OR_FOLLOWER before anything was appended; anything else as Kafka names it.
         offset: where the batch begins (proposal, upgrade), or the offset to apply before reading (barrier); else -1.
         message: words for people, empty without error.
@@ -284,6 +285,7 @@ class Effects:
 
     1. Save ``election_state``, durably. Nothing below may be seen by anyone before that.
     2. ``sends`` and ``replies``: to the network, in any order.
+       ``probation_over``, if it is set, comes first: from now on a restart begins without it.
     3. ``flush``: so many bytes were appended: make the log durable to its end, without waiting; then `Flushed`. One
        flush may serve several events that are handled one right after the other. A follower's acknowledgement is
        its next Fetch, which it sends on `Flushed`; a leader counts its own log end on `Flushed`. So the disks work in
@@ -293,14 +295,18 @@ class Effects:
        the log is being replaced, so all others wait, and nobody reads, appends, flushes or cleans.
     5. ``restore``: the log was replaced by this snapshot: load it into the state machine before applying anything else.
     6. ``high_watermark``: rose to this; apply what is below it. Waiting appends below it are committed.
-    7. ``outcomes``: answers to local wishes.
+    7. ``outcomes``: answers to local requests.
     8. ``leadership``, ``voters``: tell whoever listens.
-    9. ``notes``: lines for the operator's log: contradictions and refusals that are nobody's normal day.
+    9. ``notes``: lines for the operator's log: contradictions and refusals that are nobody's normal day. ``alarms``:
+       what he must look at: committed records were to be taken away here.
+    10. ``committed``: what the next start's floor is; it may be written at leisure, and a value be left out for a
+        later one. The log is durable up to there.
 
     Then wait for the next event, at most until ``deadline_ms`` (then `Tick`); None: no timer runs.
     """
 
     election_state: ElectionState | None = None
+    probation_over: bool = False
     sends: list[Send] = field(default_factory=list)
     replies: list[Reply] = field(default_factory=list)
     flush: int = 0
@@ -311,6 +317,8 @@ class Effects:
     leadership: Leadership | None = None
     voters: VoterSet | None = None
     notes: list[str] = field(default_factory=list)
+    alarms: list[str] = field(default_factory=list)
+    committed: OffsetAndEpoch | None = None
     deadline_ms: int | None = None
 
 

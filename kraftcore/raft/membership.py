@@ -412,6 +412,8 @@ class Membership:
     def _wish(self, role: Follower) -> Struct | None:
         state = self._state
         key = state.config.key
+        if self._replica.probation.is_on:  # an upgrade would make a full voter of it
+            return None
         if state.is_voter:
             outdated = state.version >= 1 and state.voters.get(key.id) != self.own_entry()
             if outdated or (state.version == 0 and not role.leader_updated):

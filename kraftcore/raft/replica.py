@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from kraftcore.core.log.epochs import OffsetAndEpoch
 from kraftcore.core.wire.struct import Struct
 from kraftcore.errors import InvariantError
 from kraftcore.protocol.election_state import ElectionState, ReplicaKey
@@ -58,10 +59,12 @@ from kraftcore.raft.events import (
     Transfer,
     Upgrade,
 )
+from kraftcore.raft.floor import Floor
 from kraftcore.raft.installing import discard_log_behind_snapshot
 from kraftcore.raft.leadership import Leadership
 from kraftcore.raft.membership import Membership
 from kraftcore.raft.ports import LogPort, RandomPort, SnapshotPort
+from kraftcore.raft.probation import Probation
 from kraftcore.raft.quorum import Endpoint, VoterSet
 from kraftcore.raft.replication import Replication
 from kraftcore.raft.roles import (
@@ -96,6 +99,8 @@ class Replica:
         snapshots: its snapshots.
         rng: draws timeouts; nothing else here is random.
         saved: what the ``quorum-state`` file said; None without one.
+        committed: what ``Effects.committed`` said last, with this log; see ``floor``.
+        may_have_forgotten: whether its directory is new, though it may have had another one; see ``probation``.
 
     Raises:
         StorageError: a log behind the latest snapshot, as a crash may leave it, could not be cut.
@@ -108,10 +113,15 @@ class Replica:
         snapshots: SnapshotPort,
         rng: RandomPort,
         saved: ElectionState | None = None,
+        *,
+        committed: OffsetAndEpoch | None = None,
+        may_have_forgotten: bool = False,
     ) -> None:
         discard_log_behind_snapshot(log, snapshots, 0)
         saved = saved or ElectionState()
         self.state = ReplicaState(config, log, snapshots, rng, saved)
+        self.floor = Floor(self.state, committed)
+        self.probation = Probation(self.state, may_have_forgotten)
         self.election = Election(self)
         self.succession = Succession(self)
         self.replication = Replication(self)
@@ -153,7 +163,7 @@ class Replica:
             Propose: self.replication.propose,
             Flushed: lambda event: self.replication.flushed(event.offset),
             Tick: lambda event: None,
-            SnapshotWritten: self.snapshots.written,
+            SnapshotWritten: self._on_snapshot_written,
             SnapshotVerified: self.snapshots.verified,
             SnapshotInstalled: self.snapshots.installed,
             Barrier: self.leadership.barrier,
@@ -226,6 +236,16 @@ class Replica:
         return self.state.last_epoch
 
     @property
+    def alarm(self) -> str | None:
+        """Why it does not follow its leader, if committed records were to be taken away here; None: all is well."""
+        return self.state.alarm_text
+
+    @property
+    def is_on_probation(self) -> bool:
+        """Whether it does not count as a voter, because it may have forgotten what it promised."""
+        return self.probation.is_on
+
+    @property
     def changes_voters(self) -> bool:
         """Whether this replica leads, and a voter change is not committed yet."""
         role = self.state.role
@@ -288,6 +308,8 @@ class Replica:
             self._settle()
         self._events[type(event)](event)
         state.out.deadline_ms = self._settle()
+        if self.floor.due_ms <= state.now_ms:
+            self.floor.renew()
         if state.role is not state.announced_role:
             state.announce()
         return state.out
@@ -356,7 +378,8 @@ class Replica:
             cause = Cause.LEADER_UNREACHABLE if role.leader_gone else Cause.FETCH_TIMEOUT
             self.election.become_prospective(cause)
             return None
-        due = soonest(self.membership.advance_follower(role), self.replication.advance_follower(role))
+        due = self.probation.advance() if self.probation.is_set else None
+        due = soonest(due, soonest(self.membership.advance_follower(role), self.replication.advance_follower(role)))
         return soonest(due, give_up_ms) if votes else due
 
     # --- events -------------------------------------------------------------------------------------------------------
@@ -371,6 +394,8 @@ class Replica:
         request = self.state.settle(event.request_id, failed=False)
         if request is None:
             return
+        if self.probation.is_set:
+            self.probation.heard(request, event.message)
         handler = self._answers.get(type(event.message))
         if handler is None:
             raise InvariantError(f"{type(event.message).__name__} is no answer of the consensus")
@@ -408,7 +433,12 @@ class Replica:
                 return
         self.membership.on_update_answer(source, response)
 
+    def _on_snapshot_written(self, event: SnapshotWritten) -> None:
+        self.snapshots.written(event)
+        self.floor.hurry()
+
     def _on_shutdown(self, event: Shutdown) -> None:
+        self.floor.hurry(until_the_end=True)
         self.state.shutting_down = True
         self.succession.resign(Cause.STEP_DOWN)
 

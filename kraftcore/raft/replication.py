@@ -8,8 +8,8 @@ The high watermark is the largest offset a majority of the voter set in force ha
 record of the leader's own epoch is below it (Raft 5.4.2), and never falls, not even when voters change. The leader's
 own log counts as far as it is flushed.
 
-The follower's side: one Fetch at a time; append, flush, and only then the next Fetch. It never cuts its log below the
-high watermark it knows: a leader that asks for it contradicts what was committed, and is refused.
+The follower's side: one Fetch at a time; append, flush, and only then the next Fetch. It never cuts its log below
+what it knows to be committed: a leader that asks for it is refused, see ``floor``.
 
 Sources: KIP-595, KIP-853 "High watermark"; check order and answers as Kafka 4.3.1.
 """
@@ -289,6 +289,7 @@ class Replication:
         if state.high_watermark is None or value > state.high_watermark:
             state.high_watermark = value
             state.out.high_watermark = value
+            self._replica.floor.rose()
 
     # --- the follower fetches -----------------------------------------------------------------------------------------
 
@@ -394,6 +395,8 @@ class Replication:
             taken = self._append_fetched(answer.records or b"", source)
             if taken:
                 self._follow_high_watermark(answer.high_watermark)
+                if self._replica.probation.is_set:
+                    self._replica.probation.fetched(sent, answer.high_watermark)
         if taken:
             self.fetched_well(role)
         else:  # the same answer would come again at once
@@ -403,6 +406,7 @@ class Replication:
         """The leader answered: it lives, and we can serve it."""
         role.fetch_deadline_ms = self._state.now_ms + self._state.config.fetch_timeout_ms
         role.has_fetched = True
+        self._state.alarm_text = None
         role.leader_gone = False
 
     def _append_fetched(self, data: bytes, source: Destination) -> bool:
@@ -435,11 +439,7 @@ class Replication:
         own = state.end_offset_for_epoch(epoch)
         offset = min(own.offset, end_offset) if own.epoch == epoch or epoch == 0 else own.offset
         offset = min(offset, log.log_end_offset)
-        if offset < max(state.high_watermark or 0, log.log_start_offset):
-            state.note(
-                f"refused to cut the log to {offset}, below the high watermark {state.high_watermark}: the leader of "
-                f"epoch {state.epoch} says epoch {epoch} ends at {end_offset}; its log lacks committed records"
-            )
+        if self._replica.floor.forbids_cut(offset):
             return False
         state.forget_history_from(log.truncate_to(offset))
         return True

@@ -114,10 +114,7 @@ class Snapshots:
         if end_offset <= 0 or epoch < 0 or epoch > state.epoch:
             state.note(f"refused snapshot {end_offset}-{epoch} from the leader of epoch {state.epoch}: impossible id")
             return False
-        if end_offset < max(state.high_watermark or 0, state.log.log_start_offset):
-            state.note(
-                f"refused snapshot {end_offset}-{epoch}: it ends below the high watermark {state.high_watermark}"
-            )
+        if self._replica.floor.forbids_snapshot(end_offset, epoch):
             return False
         if snapshot_id in state.snapshots:
             role.snapshot = SnapshotFetch(end_offset, epoch, None, is_whole=True)

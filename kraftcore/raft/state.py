@@ -81,6 +81,9 @@ class ReplicaState:
         self.role: RoleState = Unattached(None, saved.leader_id)  # until it starts
         self._has_begun = False
         self.shutting_down = False
+        self.may_have_forgotten = False  # and what follows from it; see ``probation``
+        self.is_nameless = False  # fetches without its id, so that no leader counts it
+        self.alarm_text: str | None = None
         self.now_ms = 0
         self.out = Effects()
         self.consequences: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
@@ -340,7 +343,7 @@ class ReplicaState:
         self.out.replies.append(Reply(ticket, message))
 
     def finish(self, ticket: Any, error: ErrorCode, offset: int = -1, message: str = "") -> None:
-        """Answer a local wish; a ticket of None is nobody's."""
+        """Answer a local request; a ticket of None is nobody's."""
         if ticket is not None:
             self.out.outcomes.append(Outcome(ticket, error, offset, message))
 
@@ -353,6 +356,13 @@ class ReplicaState:
         if self._noted_ms.get(text, -NOTE_AGAIN_MS) <= self.now_ms - NOTE_AGAIN_MS:
             self._noted_ms[text] = self.now_ms
             self.note(text)
+
+    def alarm(self, text: str) -> None:
+        """Tell the operator what he must look at; it stands until the leader answers well. Once a minute at most."""
+        if self.alarm_text is None or self._noted_ms.get(text, -NOTE_AGAIN_MS) <= self.now_ms - NOTE_AGAIN_MS:
+            self._noted_ms[text] = self.now_ms
+            self.out.alarms.append(text)
+        self.alarm_text = text
 
     def destination(self, node_id: int, endpoints: Sequence[Endpoint]) -> Destination | None:
         """Where to reach a node: its endpoint for our default listener's name."""

@@ -11,6 +11,7 @@ from typing import Any
 
 from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.log import Log
+from kraftcore.core.log.epochs import OffsetAndEpoch
 from kraftcore.core.wire.struct import Struct
 from kraftcore.errors import LocalError
 from kraftcore.executor.driver import Driver, Probe
@@ -20,6 +21,7 @@ from kraftcore.raft.cleaning import Cleaner
 from kraftcore.raft.events import Effects, Event, InstallSnapshot, Send, SnapshotInstalled, VerifySnapshot
 from kraftcore.raft.installing import completed, installing
 from kraftcore.raft.replica import Replica
+from kraftcore.storage.committed import CommittedFile
 from kraftcore.storage.quorum_state import QUORUM_STATE, QuorumStateFile
 from kraftcore.storage.snapshots import SnapshotStore
 
@@ -81,6 +83,12 @@ class _Replayer(Driver, Probe):
     def send(self, send: Send) -> None:
         """See `Ports`."""
 
+    def end_probation(self) -> None:
+        """See `Ports`."""
+
+    def keep_committed(self, known: OffsetAndEpoch) -> None:
+        """See `Ports`."""
+
     def begin_flush(self) -> None:
         """See `Ports`."""
 
@@ -122,7 +130,15 @@ def replay(lines: Iterable[str]) -> Replayed:
     store = SnapshotStore(disk, FOLDER)
     recorded = _RecordedLog(log)
     saved = QuorumStateFile(disk, f"{FOLDER}/{QUORUM_STATE}").read()
-    replica = Replica(begin.config, recorded, store, Random(begin.seed), saved)
+    replica = Replica(
+        begin.config,
+        recorded,
+        store,
+        Random(begin.seed),
+        saved,
+        committed=CommittedFile(disk, FOLDER).read(),
+        may_have_forgotten=begin.may_have_forgotten,
+    )
     driver = _Replayer(replica, recorded)
     cleaner = Cleaner(begin.cleaning, recorded, store)
     for line in found:
@@ -160,5 +176,5 @@ def _read(line: str) -> dict[str, Any] | None:
         if not {"event", "now_ms", "durable"} <= entry.keys():
             raise ValueError(f"it has only {', '.join(entry)}")
     except (ValueError, AttributeError) as error:
-        raise LocalError(f"a line of the recording is none: {error}") from error
+        raise LocalError(f"a line of the recording cannot be read: {error}") from error
     return dict(entry)

@@ -147,6 +147,8 @@ def test_a_kept_seed_draws_what_it_did_before_more_was_drawn():
             "apply_bytes": 1 << 20,
             "retries": 0.0,
             "decisions": 0.0,
+            "lost_every": 0,
+            "comes_alone": False,
         }
         assert draw_options(seed, 5, 1, KEPT_FAULTS) == replace(drawn, **later)
 
