@@ -3,6 +3,7 @@
 Everybody it knows is asked with a Fetch that names no replica and no epoch: no leader counts it, Kafka's neither, and
 whatever is answered names the epoch of whoever answers. One that is not 0 shows that there was an election once; so
 does a known leader. Everybody has to answer before nothing was ever there: who is silent may be the one that remembers.
+(Voters that were formatted by hand and never had an election cannot be told from nobody: nothing is committed there.)
 
 Source: ours; the answers are those of KIP-595.
 """

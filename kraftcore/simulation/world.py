@@ -437,6 +437,8 @@ class World:
         host = self._somebody()
         if host is None or self.calm or self.agenda.now < self._admin_until:
             return
+        if not self.is_static and not self.checker.end:
+            return  # nobody can tell that there are voters that never had an election
         sets = self.voter_sets() + [voters for _, voters in self.checker.voters[-2:]]
         forgot = {host.number, *(other.number for other in self.hosts if other.has_forgotten)}
         if len(forgot) * 2 >= self.options.nodes or not all(self._survives(voters, host.key) for voters in sets):
