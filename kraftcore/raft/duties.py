@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from kraftcore.protocol.election_state import ReplicaKey
@@ -84,8 +84,6 @@ class Duties(Protocol):
     def floor(self) -> Floor: ...
     @property
     def probation(self) -> Probation: ...
-    @property
-    def verify_snapshot(self) -> Callable[[Any], object]: ...
     @property
     def election(self) -> ElectionDuty: ...
     @property

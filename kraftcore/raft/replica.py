@@ -52,12 +52,15 @@ from kraftcore.raft.events import (
     Received,
     Resign,
     Shutdown,
+    SnapshotInstalled,
+    SnapshotVerified,
     SnapshotWritten,
     Tick,
     Transfer,
     Upgrade,
 )
 from kraftcore.raft.floor import Floor
+from kraftcore.raft.installing import discard_log_behind_snapshot
 from kraftcore.raft.leadership import Leadership
 from kraftcore.raft.membership import Membership
 from kraftcore.raft.ports import LogPort, RandomPort, SnapshotPort
@@ -83,7 +86,12 @@ STEPS_MAX = 100  # after one event; a handful is usual
 
 
 class Replica:
-    """A member or observer of the quorum, without I/O.
+    """A member or observer of the quorum, without I/O but for one exception.
+
+    ``handle`` appends to the log and to a snapshot that it receives, and reads both to serve others: in the page cache,
+    through the ports. Making durable what was appended, and a received snapshot's way into the log's place, are
+    effects. Two things that are rare are made durable at once: where an epoch begins, and a cut where the log parts
+    from the leader's.
 
     Args:
         config: how it takes part.
@@ -93,8 +101,9 @@ class Replica:
         saved: what the ``quorum-state`` file said; None without one.
         committed: what ``Effects.committed`` said last, with this log; see ``floor``.
         may_have_forgotten: whether its directory is new, though it may have had another one; see ``probation``.
-        verify_snapshot: reads a received snapshot to its end before it counts, and raises if it is damaged or cut
-            short (``storage.snapshot_batches.verify_snapshot``); closes the reader.
+
+    Raises:
+        StorageError: a log behind the latest snapshot, as a crash may leave it, could not be cut.
     """
 
     def __init__(
@@ -104,12 +113,11 @@ class Replica:
         snapshots: SnapshotPort,
         rng: RandomPort,
         saved: ElectionState | None = None,
-        verify_snapshot: Callable[[Any], object] = lambda reader: reader.close(),
         *,
         committed: OffsetAndEpoch | None = None,
         may_have_forgotten: bool = False,
     ) -> None:
-        self.verify_snapshot = verify_snapshot
+        discard_log_behind_snapshot(log, snapshots, 0)
         saved = saved or ElectionState()
         self.state = ReplicaState(config, log, snapshots, rng, saved)
         self.floor = Floor(self.state, committed)
@@ -156,6 +164,8 @@ class Replica:
             Flushed: lambda event: self.replication.flushed(event.offset),
             Tick: lambda event: None,
             SnapshotWritten: self._on_snapshot_written,
+            SnapshotVerified: self.snapshots.verified,
+            SnapshotInstalled: self.snapshots.installed,
             Barrier: self.leadership.barrier,
             Transfer: self.succession.transfer,
             Upgrade: self.membership.upgrade,
@@ -306,7 +316,6 @@ class Replica:
 
     def _start(self) -> None:
         state = self.state
-        state.discard_log_behind_snapshot()
         state.load_history()
         latest = state.snapshots.latest
         if latest is not None and latest[0] > 0:
@@ -363,7 +372,9 @@ class Replica:
         state = self.state
         votes = state.is_voter and not state.shutting_down
         give_up_ms = role.fetch_deadline_ms + self.succession.patience_ms
-        if votes and give_up_ms <= state.now_ms:
+        if votes and give_up_ms <= state.now_ms and role.snapshot is not None and role.snapshot.is_whole:
+            votes = False  # while it installs a snapshot its timer stands still
+        elif votes and give_up_ms <= state.now_ms:
             cause = Cause.LEADER_UNREACHABLE if role.leader_gone else Cause.FETCH_TIMEOUT
             self.election.become_prospective(cause)
             return None

@@ -92,7 +92,7 @@ class Replication:
         if is_control:
             state.learn_from([RecordBatch(batch, verify=False)])
             state.then(self._replica.membership.voters_changed, role)
-        state.out.flush = True
+        state.out.flush += len(batch)
         # Before our own flush is done: the followers' disks shall work at the same time as ours.
         for parked in role.parked:
             self._answer(role, parked)
@@ -312,7 +312,8 @@ class Replication:
         if not state.is_ready(leader):
             return state.ready_at(leader)
         if role.snapshot is not None:
-            state.send(leader, partition.fetch_snapshot_request(state, role.snapshot))
+            if not role.snapshot.is_whole:
+                state.send(leader, partition.fetch_snapshot_request(state, role.snapshot))
         else:
             state.send(leader, partition.fetch_request(state), min_version=partition.FETCH_MIN_VERSION)
         return None
@@ -425,7 +426,7 @@ class Replication:
         state.learn_from(
             [batch for batch in iter_batches(data, verify=False, allow_partial=True) if batch.last_offset < end]
         )
-        state.out.flush = True
+        state.out.flush += len(data)
         return True
 
     def _follow_high_watermark(self, told: int) -> None:

@@ -274,7 +274,8 @@ class Succession:
     def is_silent(self, role: Follower) -> bool:
         """Whether its leader has not answered a Fetch yet, is gone, or has not answered for a fetch timeout."""
         state = self._state
-        lasts = not state.is_voter or state.config.reluctant  # a voter that is not would not follow any more
+        installs = role.snapshot is not None and role.snapshot.is_whole
+        lasts = installs or not state.is_voter or state.config.reluctant  # any other would not follow any more
         return not role.has_fetched or role.leader_gone or (lasts and role.fetch_deadline_ms <= state.now_ms)
 
     def stand_if_needed(self) -> None:

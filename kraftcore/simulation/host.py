@@ -7,7 +7,7 @@ between any two steps.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from random import Random
@@ -32,8 +32,21 @@ from kraftcore.protocol.frames import decode_request, decode_response, encode_re
 from kraftcore.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kraftcore.protocol.registry import ApiKey
 from kraftcore.raft.cleaning import CleaningConfig
-from kraftcore.raft.events import Answered, Effects, Event, Failed, RaftConfig, Received, Send, Shutdown, Tick
+from kraftcore.raft.events import (
+    Answered,
+    Effects,
+    Event,
+    Failed,
+    InstallSnapshot,
+    RaftConfig,
+    Received,
+    Send,
+    Shutdown,
+    Tick,
+    VerifySnapshot,
+)
 from kraftcore.raft.inquiry import Found, Inquiry
+from kraftcore.raft.installing import installing, verifying
 from kraftcore.raft.quorum import Endpoint, VersionRange, Voter, VoterSet
 from kraftcore.raft.records import voter_entries
 from kraftcore.raft.replica import Replica
@@ -171,6 +184,7 @@ class Surroundings(Protocol):
     def raft_config(self, host: Host) -> RaftConfig: ...
     def host_at(self, name: str) -> Host: ...
     def flush_delay_ms(self, host: Host) -> float: ...
+    def cuts_power_while_installing(self, host: Host) -> bool: ...
     def connections_broke(self, host: Host) -> None: ...
     def down(self, host: Host) -> None: ...
     def note(self, host: Host | None, kind: str, text: str) -> None: ...
@@ -330,7 +344,6 @@ class Host(Listener, Probe):
             self.store,
             self.rng,
             saved,
-            verify_snapshot=verify_and_close,
             committed=self.committed_file.read(),
             may_have_forgotten=self.probation.is_set(),
         )
@@ -441,7 +454,33 @@ class Host(Listener, Probe):
     def begin_flush(self) -> None:
         """See `Ports`."""
 
-    def flush(self) -> None:
+    def verify(self, wanted: VerifySnapshot) -> None:
+        """See `Ports`."""
+        self._go_on(self.incarnation, verifying(wanted, verify_and_close), self.executor.verified)
+
+    def install(self, wanted: InstallSnapshot) -> None:
+        """See `Ports`."""
+        self._go_on(
+            self.incarnation, installing(wanted, self.log, self.store, self.clock_ms()), self.executor.installed
+        )
+
+    def _go_on(self, incarnation: int, steps: Generator[str, None, Any], done: Callable[[int, Any], None]) -> None:
+        """Go on with a received snapshot, a step at a time; the machine may lose its power between any two."""
+        self.world.agenda.after_ms(self.world.flush_delay_ms(self), self._perform, incarnation, self._step, steps, done)
+
+    def _step(self, steps: Generator[str, None, Any], done: Callable[[int, Any], None]) -> None:
+        try:
+            found = next(steps)
+        except StopIteration as end:
+            done(self.clock_ms(), end.value)
+            return
+        self._burn()
+        if self.world.cuts_power_while_installing(self):
+            self.world.note(self, "installing", f"a snapshot is {found}, and the power is cut")
+            raise PowerCut
+        self._go_on(self.incarnation, steps, done)
+
+    def flush(self, size: int) -> None:
         """See `Ports`."""
         if not self._flushing:
             self._flushing = True
@@ -516,7 +555,7 @@ class Host(Listener, Probe):
         if incarnation != self.incarnation or not self.is_up:
             return
         self.world.agenda.after_ms(CLEANING_MS, self._clean, incarnation)
-        if self.log.flushed_offset < self.log.log_end_offset:
+        if self.log.flushed_offset < self.log.log_end_offset or self.executor.is_installing:
             return
         try:
             if self.executor.clean(self.clock_ms()):
@@ -608,7 +647,7 @@ class Host(Listener, Probe):
 
     def _snapshot_if_due(self) -> None:
         now_ms = self.clock_ms()
-        if not self.executor.snapshot_is_due(now_ms):
+        if self.executor.is_installing or not self.executor.snapshot_is_due(now_ms):
             return
         contents = self.executor.gather_snapshot(now_ms)
         if contents is None:

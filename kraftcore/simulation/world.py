@@ -175,6 +175,10 @@ class World:
             return host.rng.random() * self.options.slow_fsync_ms
         return self.options.flush_ms * (0.2 + 0.8 * host.rng.random())
 
+    def cuts_power_while_installing(self, host: Host) -> bool:
+        """Whether the power goes between two steps of a received snapshot's way into the log's place."""
+        return bool(self.options.crash_every) and not self.calm and host.rng.random() < 0.2
+
     def connections_broke(self, host: Host) -> None:
         """A process died: whoever waits for an answer of it notices."""
         for other in self.hosts:

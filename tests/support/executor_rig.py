@@ -17,8 +17,10 @@ from kraftcore.executor.executor import Executor, ExecutorLimits, Listener
 from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.raft.cleaning import CleaningConfig
 from kraftcore.raft.events import Answered, RaftConfig, Received, Tick
+from kraftcore.raft.installing import completed, installing, verifying
 from kraftcore.raft.quorum import Endpoint, static_voters
 from kraftcore.raft.replica import Replica
+from kraftcore.storage.snapshot_batches import verify_and_close
 from kraftcore.storage.snapshots import SnapshotStore
 
 LIMITS = ExecutorLimits(max_batch_bytes=1000, max_bytes_in_flight=1 << 20, session_expiry_ms=60_000)
@@ -74,12 +76,20 @@ class Member(Listener, Probe):
     def begin_flush(self):
         self.does("begin flush")
 
-    def flush(self):
+    def flush(self, size):
         self.does("flush")
         if self.flush_is_inline:
             self.end_flush()
         else:
             self.flush_wanted = True
+
+    def verify(self, wanted):
+        self.does("verify", wanted.end_offset)
+        self.executor.verified(self.quorum.now, completed(verifying(wanted, verify_and_close)))
+
+    def install(self, wanted):
+        self.does("install", wanted.end_offset)
+        self.executor.installed(self.quorum.now, completed(installing(wanted, self.log, self.store, self.quorum.now)))
 
     def end_flush(self):
         self.flush_wanted = False
