@@ -30,6 +30,8 @@ from kraftcore.protocol.election_state import ElectionState, ReplicaKey
 from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.frames import decode_request, decode_response, encode_request, encode_response
 from kraftcore.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kraftcore.protocol.messages.fetch import FetchRequest
+from kraftcore.protocol.registry import api_of
 from kraftcore.raft.cleaning import CleaningConfig
 from kraftcore.raft.events import Answered, Effects, Event, Failed, RaftConfig, Received, Send, Shutdown, Tick
 from kraftcore.raft.inquiry import Found, Inquiry
@@ -245,7 +247,8 @@ class Host(Listener, Probe):
             between = {(self.number, number), (number, self.number)}
             if other.is_up and other.paused_until <= self.world.agenda.now and not between & self.world.network.blocked:
                 question = Question()
-                version = other.versions.get(1, type(inquiry.request()).schema.versions[1])
+                key, _, newest = api_of(FetchRequest)
+                version = other.versions.get(key, newest)
                 other.handle(Received(question, inquiry.request(), version, LISTENER))
                 if question.told is not None:
                     inquiry.answered(number, question.told)
