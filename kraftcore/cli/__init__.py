@@ -24,6 +24,7 @@ COMMANDS = {
     "autopilot": ("kraftcore.cli.autopilot:autopilot", "Keep the voters of a quorum as wanted."),
     "cluster": ("kraftcore.cli.cluster:cluster", "Show a cluster's id and nodes."),
     "completion": ("kraftcore.cli.completion:completion", "Print a script that completes commands with the tab key."),
+    "configs": ("kraftcore.cli.configs:configs", "Describe and change configurations, quotas, SCRAM credentials."),
     "demo": ("kraftcore.cli.demo:demo", "Run a quorum here, kill its leader, check that nothing is lost."),
     "dump-log": ("kraftcore.cli.dump_log:dump_log", "Print segments, snapshots and index files as text or JSON."),
     "features": ("kraftcore.cli.features:features", "Describe and change the feature levels of a cluster."),
@@ -33,6 +34,7 @@ COMMANDS = {
     "simulate": ("kraftcore.cli.simulate:simulate", "Run quorums in a simulation and try to break them."),
     "spark": ("kraftcore.cli.spark:spark", "Turn metadata logs into tables, ask them in SQL, draw a report."),
     "storage": ("kraftcore.cli.storage:storage", "Format a server's directories and look at them."),
+    "topics": ("kraftcore.cli.topics:topics", "Create, delete, describe, list and change topics."),
 }
 EXIT_INTERRUPTED = 130  # as a shell reports SIGINT
 EXIT_PIPE = 141  # as a shell reports SIGPIPE

@@ -20,7 +20,6 @@ from kraftcore.errors import (
     KraftError,
     NotLeaderError,
     OutcomeUnknownError,
-    OverloadedError,
     RefusedError,
 )
 from kraftcore.executor.applier import Applier
@@ -91,7 +90,7 @@ class Listener:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ExecutorLimits:
     """Bounds of an executor.
 
     Attributes:
@@ -143,7 +142,7 @@ class Executor(Driver):
         machine: StateMachine,
         ports: Ports,
         listener: Listener,
-        limits: Limits,
+        limits: ExecutorLimits,
         cleaning: CleaningConfig,
         now_ms: int,
         probe: Probe | None = None,
@@ -179,6 +178,7 @@ class Executor(Driver):
 
         Raises:
             NotLeaderError: this replica does not lead; nothing was appended.
+            OverloadedError: too much is in flight; see ``ProposalQueue.add``.
             LocalError: its records do not fit a batch.
             SequenceError: its numbers were used for something else.
             KraftError: what ``refuse`` was given.
@@ -229,15 +229,12 @@ class Executor(Driver):
             digest: of the records, see ``sessions.digest_of``.
 
         Raises:
-            OverloadedError: too much is in flight.
-            NotLeaderError, LocalError, KraftError: see ``add``.
+            NotLeaderError, OverloadedError, LocalError, KraftError: see ``add``.
         """
         key = (producer_id, producer_epoch, sequence, digest)
         running = self.asked.find(key) if producer_id >= 0 else None
         if running is not None:
             return running
-        if self.queue.is_full:
-            raise OverloadedError(f"{self.queue.bytes_in_flight} bytes are in flight")
         proposal = make(values, size_of(values), True, producer_id, sequence, producer_epoch)
         if producer_id >= 0:
             if not self.accepts:
@@ -408,7 +405,7 @@ class Executor(Driver):
         self.accepts = found.is_local and self._refuse is None
         self._claim = found if found.is_local else None
         ended, self.leading_epoch = self.leading_epoch, None
-        queue.fail_groups(self._unknown, found.epoch if found.is_local else None)
+        queue.fail_appended(self._unknown, found.epoch if found.is_local else None)
         self.decisions.fail_appended(self._unknown)
         if not found.is_local:
             queue.fail_pending(self.not_leader)

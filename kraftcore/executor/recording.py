@@ -118,7 +118,7 @@ class Beginning:
         may_have_forgotten: see `Replica`.
 
     Raises:
-        LocalError: it is none.
+        LocalError: it is not a recording.
     """
 
     def __init__(self, line: str) -> None:

@@ -65,7 +65,7 @@ class Announcer:
         self._listeners.tell(Noted(text))
 
     def note(self, text: str, error: BaseException | None = None) -> None:
-        """A line for the operator: what is nobody's normal day; an application's error with its traceback."""
+        """A line for the operator: what should not happen; an application's error with its traceback."""
         level = logging.WARNING if error is None else logging.ERROR
         _logger.log(level, "node %d: %s", self._node_id, text, exc_info=error)
         self._listeners.tell(Noted(text))

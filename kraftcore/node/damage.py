@@ -39,7 +39,7 @@ _REPAIR = f"{_ALONE}, or see what mending would lose: kraftcore storage repair (
 
 
 def check_meta_properties(files: Files, directory: str, folder: str, found: NodeFolders) -> None:
-    """A directory with a log must say whose it is.
+    """A directory with a log must have a `meta.properties` that names its node and cluster.
 
     Args:
         files: where they are.

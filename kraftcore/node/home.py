@@ -80,7 +80,7 @@ class Home:
         return read_bootstrap_checkpoint(self.files, self.directory) or ()
 
     def close(self) -> None:
-        """Close the log, and let others have the directory. Idempotent."""
+        """Close the log, and unlock the directory. Idempotent."""
         try:
             self.log.close()
         finally:

@@ -186,10 +186,10 @@ class Reply(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """How a local wish (proposal, barrier, transfer, upgrade) ended.
+    """How a local request (proposal, barrier, transfer, upgrade) ended.
 
     Attributes:
-        ticket: the wish's.
+        ticket: the request's.
         error: NONE; NOT_LEADER_OR_FOLLOWER before anything was appended; anything else as Kafka names it.
         offset: where the batch begins (proposal, upgrade), or the offset to apply before reading (barrier); else -1.
         message: words for people, empty without error.
@@ -231,7 +231,7 @@ class Effects:
        parallel.
     4. ``restore``: the log was replaced by this snapshot: load it into the state machine before applying anything else.
     5. ``high_watermark``: rose to this; apply what is below it. Waiting appends below it are committed.
-    6. ``outcomes``: answers to local wishes.
+    6. ``outcomes``: answers to local requests.
     7. ``leadership``, ``voters``: tell whoever listens.
     8. ``notes``: lines for the operator's log: contradictions and refusals that are nobody's normal day. ``alarms``:
        what he must look at: committed records were to be taken away here.
@@ -271,7 +271,7 @@ class RaftConfig:
         bootstrap_servers: asked for the leader while it is unknown; without any, the voters in force are.
         can_become_voter: whether it has the controller role.
         auto_join: ``controller.quorum.auto.join.enable``.
-        reluctant: votes and acknowledges, but leads only while no other voter can; see ``leadership``.
+        reluctant: votes and acknowledges, but leads only while no other voter can; see ``succession``.
         topic: name of the partition's topic.
         supported_versions: kraft.version levels spoken.
         discovery_pause_ms: between two questions to bootstrap servers that did not help.

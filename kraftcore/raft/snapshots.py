@@ -73,7 +73,7 @@ class Snapshots:
             return
         key = ReplicaKey(request.replica_id, asked.replica_directory_id)
         if state.voters.is_voter(key):
-            self._replica.replication.heard_from(role, key.id)
+            self._replica.succession.heard_from(role, key.id)
         reader = state.snapshots.open(snapshot_id)
         try:
             chunk = reader.read_at(asked.position, max(request.max_bytes, 1))

@@ -58,10 +58,10 @@ class Options:
         full_every: full disks.
         flush_ms: of a flush, largest.
         slow_fsync_ms: of some flushes.
-        members_every: wishes to add or remove a voter.
+        members_every: requests to add or remove a voter.
         replace_every: disks replaced by empty ones.
-        transfer_every: wishes to hand leadership over, or to give it up.
-        upgrade_every: wishes to raise kraft.version.
+        transfer_every: requests to hand leadership over, or to give it up.
+        upgrade_every: requests to raise kraft.version.
         stop_every: clean stops.
         append_every: batches proposed.
         barrier_every: linearizable reads.

@@ -28,8 +28,9 @@ from kraftcore.raft.partition import Elsewhere
 from kraftcore.raft.probation import Probation
 from kraftcore.raft.quorum import VoterSet
 from kraftcore.raft.replication import Replication
-from kraftcore.raft.roles import Candidate, Leader, Unattached
+from kraftcore.raft.roles import Candidate, Cause, Leader, Unattached
 from kraftcore.raft.state import ReplicaState
+from kraftcore.raft.succession import Succession
 from kraftcore.raft.watermark import Watermark
 
 
@@ -169,7 +170,7 @@ def _barrier_at_once(self: Leadership, event: Any) -> None:
 def _lead_again(self: Election, saved_leader_id: int | None) -> None:
     state = self._state
     if saved_leader_id == state.config.key.id and state.is_voter:
-        state.role = Candidate(self._own_tally(), state.random_election_deadline())
+        state.become(Candidate(self._own_tally(), state.random_election_deadline()), Cause.VOTED_FOR_ITSELF)
         return
     _start(self, saved_leader_id)
 
@@ -327,8 +328,8 @@ _ROWS: tuple[tuple[str, str, Any, str, Any], ...] = (
     (
         "removed-voter-sits",
         "a replica that is no voter by its own log does not stand when it is needed",
-        Election,
-        "_stand_if_needed",
+        Succession,
+        "stand_if_needed",
         _nothing,
     ),
     (
@@ -359,7 +360,7 @@ _ROWS: tuple[tuple[str, str, Any, str, Any], ...] = (
         "groups-kept",
         "a former leader goes on waiting for its batches",
         ProposalQueue,
-        "fail_groups",
+        "fail_appended",
         _nothing,
     ),
     (

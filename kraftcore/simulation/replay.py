@@ -163,5 +163,5 @@ def _read(line: str) -> dict[str, Any] | None:
         if not {"event", "now_ms", "durable"} <= entry.keys():
             raise ValueError(f"it has only {', '.join(entry)}")
     except (ValueError, AttributeError) as error:
-        raise LocalError(f"a line of the recording is none: {error}") from error
+        raise LocalError(f"a line of the recording cannot be read: {error}") from error
     return dict(entry)

@@ -13,7 +13,7 @@ controlled shutdown     (no matter)       when it leads nothing and all active b
                                           shutdown offset: fenced, may shut down now; else stays
 ======================  ================  ===============================  ==========================================
 
-Both wishes at once: a broker that is not in controlled shutdown is fenced and may shut down now.
+Both at once: a broker that is not in controlled shutdown is fenced and may shut down now.
 """
 
 from __future__ import annotations

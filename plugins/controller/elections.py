@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from kraftcore.metadata import Partition
+from kraftcore.metadata.partition_change import Election
 from kraftcore.plugins.controller.decision import Api, Context, Decision, Refusal, check_record_count, check_time
-from kraftcore.plugins.controller.partition_change import Election
 from kraftcore.plugins.controller.updates import PartitionUpdates
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse

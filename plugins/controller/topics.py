@@ -12,6 +12,7 @@ from typing import Final
 
 from kraftcore.core.uuid import Uuid
 from kraftcore.metadata import Broker
+from kraftcore.metadata.partition_change import PartitionRules
 from kraftcore.plugins.controller.assignments import check_assignment
 from kraftcore.plugins.controller.decision import (
     MAX_RECORDS,
@@ -24,7 +25,6 @@ from kraftcore.plugins.controller.decision import (
     check_record_count,
     check_time,
 )
-from kraftcore.plugins.controller.partition_change import PartitionRules
 from kraftcore.plugins.controller.placement import UsableBroker, place
 from kraftcore.plugins.controller.topic_configs import (
     created_configs,

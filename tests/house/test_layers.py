@@ -23,13 +23,18 @@ MAY_IMPORT: dict[str, set[str]] = {
     "simulation": {"core", "protocol", "storage", "raft", "executor", "state_machine"},
     "node": {"core", "protocol", "storage", "raft", "executor", "ports", "transports", "config", "state_machine"},
     "config": {"core", "protocol", "storage", "raft", "ports", "transports"},
-    # Beside node: of raft it needs only the values in raft.quorum.
-    "admin": {"core", "protocol", "raft", "ports", "transports", "config"},
+    # Beside node: of raft it needs only the values in raft.quorum, of the four in the second row likewise.
+    "admin": {
+        *("core", "protocol", "raft", "ports", "transports", "config"),
+        *("configdef", "metadata", "security", "storage"),
+    },
     # A replica and its disk without a node around it; of node it takes trio's shell.
     "observer": {"core", "protocol", "storage", "raft", "executor", "ports", "transports", "node", "config", "admin"},
     "cli": {
         "core",
         "protocol",
+        "configdef",
+        "security",
         "storage",
         "raft",
         "ports",

@@ -568,3 +568,19 @@ def run_file(path: Path, make_stage=Stage) -> str:
             piece += [stage.run(command) for command in commands]
         out.append("\n".join(piece))
     return "\n\n".join(out) + "\n"
+
+
+def check_transcript(path: Path, is_rewritten: bool, make_stage=Stage) -> None:
+    """Play a scenario's file again, and compare; ``is_rewritten``: write it anew instead."""
+    text = run_file(path, make_stage)
+    if is_rewritten:
+        path.write_text(text)
+    else:
+        assert path.read_text() == text
+
+
+def check_head(path: Path) -> None:
+    """A scenario's file begins with its rule, and names the source."""
+    head = path.read_text().split("\n\n")[0]
+    assert head.startswith("# ")
+    assert "Source: " in head

@@ -11,7 +11,7 @@ from kraftcore.core.log import Log
 from kraftcore.core.log.config import LogConfig
 from kraftcore.core.uuid import Uuid
 from kraftcore.executor.driver import Probe
-from kraftcore.executor.executor import Executor, Limits, Listener
+from kraftcore.executor.executor import Executor, ExecutorLimits, Listener
 from kraftcore.raft import events
 from kraftcore.raft.cleaning import CleaningConfig
 from kraftcore.raft.quorum import Endpoint
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from scenario import Stage
 
 FOLDER = "/n/__cluster_metadata-0"
-LIMITS = Limits(max_batch_bytes=1 << 20, max_bytes_in_flight=1 << 20, session_expiry_ms=60_000)
+LIMITS = ExecutorLimits(max_batch_bytes=1 << 20, max_bytes_in_flight=1 << 20, session_expiry_ms=60_000)
 
 
 class Fixed:
