@@ -349,7 +349,8 @@ def read_changes(text: str) -> dict[str, str]:
     pairs = [re.split(r"\s*=\s*" + _OUTSIDE_BRACKETS, part) for part in parts]
     if any(len(pair) != 2 for pair in pairs):
         raise LocalError(
-            'Invalid entity config: all configs to be added must be in the format "key=val" or  "key=[val1,val2]" to '
+            'requirement failed: Invalid entity config: all configs to be added must be in the format "key=val" or  '
+            '"key=[val1,val2]" to '
             "group values which contain commas."
         )
     return {key.strip(): value.replace("[", "").replace("]", "").strip() for key, value in pairs}
@@ -518,10 +519,7 @@ async def _is_there(client: AdminClient, entities: Entities) -> bool:
     if entities.type == "topics":
         wrong = what_is_wrong(name)
         if wrong is not None:
-            raise KafkaFailure(
-                f"Error while executing config command with args "
-                f"'{' '.join(arguments_of(click.get_current_context()))}'\n{exception_name('INVALID_TOPIC')}: {wrong}"
-            )
+            raise LocalError(wrong)
     if not name and entities.type in ("brokers", "broker-loggers"):
         return True
     return name in await _all_names(client, entities.type)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -81,8 +81,6 @@ def kafka_status() -> Iterator[None]:
         yield
     except click.UsageError as error:
         raise KafkaUsageError(error.format_message(), error.ctx) from None
-    except StorageError as error:
-        raise KafkaFailure(f"{error.filename}: {error.strerror}") from None
     except KraftError as error:
         raise KafkaFailure(words(error)) from None
 
@@ -140,8 +138,6 @@ class KafkaTool(click.Command):
             return super().invoke(ctx)
         except click.UsageError as error:
             raise wrong_usage(error.message, ctx) from None
-        except StorageError as error:
-            raise KafkaFailure(f"{error.filename}: {error.strerror}") from None
         except KraftError as error:
             raise self._failed(error) from None
 
@@ -175,7 +171,13 @@ def _usage_words(error: click.UsageError) -> str:
     return error.format_message()
 
 
-class JavaNumber(click.ParamType[int]):
+if TYPE_CHECKING:
+    IntegerType = click.ParamType[int]
+else:  # not generic before click 8.2
+    IntegerType = click.ParamType
+
+
+class JavaNumber(IntegerType):
     """A number as Java's ``Integer.valueOf`` or ``Long.valueOf`` reads it.
 
     Args:
@@ -251,7 +253,7 @@ def plain_words(error: KraftError) -> str:
         return error.message
     if isinstance(error, UnreachableError):
         return f"{error}\n{last_failure(error)}"
-    return str(error)
+    return words(error) if isinstance(error, StorageError) else str(error)
 
 
 def words(error: KraftError) -> str:
@@ -262,6 +264,8 @@ def words(error: KraftError) -> str:
         return f"{JAVA_ERRORS}UnsupportedVersionException: {error}"
     if isinstance(error, UnreachableError):
         return f"{JAVA_ERRORS}TimeoutException: {error}\n{last_failure(error)}"
+    if isinstance(error, StorageError):
+        return f"{error.filename}: {error.strerror}"
     return str(error)
 
 

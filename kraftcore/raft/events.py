@@ -186,10 +186,10 @@ class Reply(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """How a local request (proposal, barrier, transfer, upgrade) ended.
+    """How a local wish (proposal, barrier, transfer, upgrade) ended.
 
     Attributes:
-        ticket: the request's.
+        ticket: the wish's.
         error: NONE; NOT_LEADER_OR_FOLLOWER before anything was appended; anything else as Kafka names it.
         offset: where the batch begins (proposal, upgrade), or the offset to apply before reading (barrier); else -1.
         message: words for people, empty without error.
@@ -231,7 +231,7 @@ class Effects:
        parallel.
     4. ``restore``: the log was replaced by this snapshot: load it into the state machine before applying anything else.
     5. ``high_watermark``: rose to this; apply what is below it. Waiting appends below it are committed.
-    6. ``outcomes``: answers to local requests.
+    6. ``outcomes``: answers to local wishes.
     7. ``leadership``, ``voters``: tell whoever listens.
     8. ``notes``: lines for the operator's log: contradictions and refusals that are nobody's normal day. ``alarms``:
        what he must look at: committed records were to be taken away here.

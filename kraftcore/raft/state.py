@@ -361,7 +361,7 @@ class ReplicaState:
         self.out.replies.append(Reply(ticket, message))
 
     def finish(self, ticket: Any, error: ErrorCode, offset: int = -1, message: str = "") -> None:
-        """Answer a local request; a ticket of None is nobody's."""
+        """Answer a local wish; a ticket of None is nobody's."""
         if ticket is not None:
             self.out.outcomes.append(Outcome(ticket, error, offset, message))
 
