@@ -30,7 +30,6 @@ from kraftcore.protocol.election_state import ElectionState, ReplicaKey
 from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.frames import decode_request, decode_response, encode_request, encode_response
 from kraftcore.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from kraftcore.protocol.registry import ApiKey
 from kraftcore.raft.cleaning import CleaningConfig
 from kraftcore.raft.events import (
     Answered,
@@ -45,12 +44,12 @@ from kraftcore.raft.events import (
     Tick,
     VerifySnapshot,
 )
-from kraftcore.raft.inquiry import Found, Inquiry
 from kraftcore.raft.installing import installing, verifying
 from kraftcore.raft.quorum import Endpoint, VersionRange, Voter, VoterSet
 from kraftcore.raft.records import voter_entries
 from kraftcore.raft.replica import Replica
 from kraftcore.simulation.agenda import Agenda
+from kraftcore.simulation.forming import join_or_begin
 from kraftcore.simulation.machine import PLACED, Machine
 from kraftcore.simulation.network import Network
 from kraftcore.simulation.options import Options
@@ -92,17 +91,6 @@ class Ticket:
     def answer(self, message: Struct) -> None:
         """Encode and send it."""
         self.host.answer(self, message)
-
-
-class Question:
-    """Where the answer to an inquiry goes."""
-
-    told: Struct | None = None
-    message: Struct | None = None
-
-    def answer(self, message: Struct) -> None:
-        """Keep it."""
-        self.told = message
 
 
 @dataclass(slots=True)
@@ -252,29 +240,6 @@ class Host(Listener, Probe):
         """Whether it is, or will be, on probation."""
         return ProbationMark(self.disk, DIRECTORY).is_set()
 
-    def _join_or_begin(self) -> bool:
-        """Ask the others before a quorum is begun here; False: not everybody answers, and nobody knows one."""
-        others = {host.number: host for host in self.world.hosts if host is not self}
-        inquiry = Inquiry(others, "simulated", TOPIC_ID)
-        _, newest = inquiry.request().schema.versions or (0, 0)
-        for number, other in others.items():
-            between = {(self.number, number), (number, self.number)}
-            if other.is_up and other.paused_until <= self.world.agenda.now and not between & self.world.network.blocked:
-                question = Question()
-                request = inquiry.request()
-                version = other.versions.get(ApiKey.FETCH, newest)
-                other.handle(Received(question, request, version, LISTENER))
-                if question.told is not None:
-                    inquiry.answered(number, question.told)
-        found = inquiry.found
-        self.world.note(self, "asked", found.value)
-        if found is Found.UNKNOWN:
-            return False
-        self.is_to_begin = False
-        if found is Found.NOTHING:
-            self.format(VoterSet((Voter(self.key, (self.endpoint,), VersionRange(0, 1)),)))
-        return True
-
     def format(self, voters: VoterSet) -> None:
         """Write the 0-0 checkpoint of a new quorum."""
         store = SnapshotStore(self.disk, FOLDER, randbytes=self.rng.randbytes)
@@ -283,15 +248,15 @@ class Host(Listener, Probe):
         ) as writer:
             writer.freeze(EPOCH_MS)
 
+    def begin_quorum(self) -> None:
+        """Be the only voter of a new quorum."""
+        self.is_to_begin = False
+        self.format(VoterSet((Voter(self.key, (self.endpoint,), VersionRange(0, 1)),)))
+
     def format_alone(self, epoch: int) -> None:
         """Begin a quorum of one behind an epoch: it may have had elections."""
-        self.format(VoterSet((Voter(self.key, (self.endpoint,), VersionRange(0, 1)),)))
+        self.begin_quorum()
         QuorumStateFile(self.disk, f"{FOLDER}/quorum-state").write(ElectionState(epoch, kraft_version=1))
-
-    def known_committed(self) -> int:
-        """Below this everything is committed, by the disk's own words; 0: nothing is."""
-        known = CommittedFile(self.disk, FOLDER).read()
-        return 0 if known is None else known.offset
 
     def clock_ms(self) -> int:
         """What this machine's clock shows."""
@@ -304,7 +269,9 @@ class Host(Listener, Probe):
         """Start the process; if the disk does not let it, try again later."""
         if self.is_up:
             return
-        if self.world.agenda.now < self.not_before or (self.is_to_begin and not self._join_or_begin()):
+        if self.world.agenda.now < self.not_before or (
+            self.is_to_begin and not join_or_begin(self, self.world.hosts, blocked=self.world.network.blocked)
+        ):
             self.world.down(self)
             return
         self.incarnation += 1
