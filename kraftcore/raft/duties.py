@@ -85,3 +85,10 @@ class Duties(Protocol):
     def meet_answer(self, answer: partition.Answer, node_endpoints: Sequence[Any], source: Destination) -> bool: ...
     def single_partition(self, response: Any, source: Destination) -> Any: ...
     def refuse_answer(self, source: Destination, response: Any, told: Any = None) -> None: ...
+
+
+def soonest(first: int | None, second: int | None) -> int | None:
+    """The earlier of two times, None meaning never."""
+    if first is None:
+        return second
+    return first if second is None or first <= second else second

@@ -11,9 +11,9 @@ from collections.abc import Iterable
 
 from kraftcore.core.uuid import Uuid
 from kraftcore.metadata import Partition, Topic
+from kraftcore.metadata.partition_change import Election
 from kraftcore.plugins.controller.assignments import check_assignment
 from kraftcore.plugins.controller.decision import Api, Context, Decision, Refusal, check_record_count, check_time
-from kraftcore.metadata.partition_change import Election
 from kraftcore.plugins.controller.updates import PartitionUpdates
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.alter_partition_reassignments import (

@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from kraftcore.core.uuid import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, Uuid
-from kraftcore.metadata import Broker, Partition
 from kraftcore.errors import RefusedError
-from kraftcore.metadata import PartitionKey
+from kraftcore.metadata import Broker, Partition, PartitionKey
 from kraftcore.metadata.partition import NO_LEADER, RECOVERED, RECOVERING
 from kraftcore.metadata.partition_change import NOBODY, Election
 from kraftcore.protocol.error_codes import ErrorCode
@@ -23,6 +22,7 @@ Ids = tuple[int, ...]
 """Broker ids, in an order that counts."""
 
 _LEADER_UNCHANGED: Final = -2
+
 
 class PlainPartitionRules:
     """See ``PartitionRules``."""
