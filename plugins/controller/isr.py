@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from kraftcore.errors import RefusedError
 from kraftcore.metadata.isr_change import IsrProposals
-from kraftcore.plugins.controller.decision import Api, Context, Decision, Refusal
+from kraftcore.plugins.controller.decision import Api, Context, ControllerResult, Refusal
 from kraftcore.plugins.controller.requester import check_epoch
 from kraftcore.plugins.controller.updates import PartitionUpdates
 from kraftcore.protocol.error_codes import ErrorCode
@@ -19,14 +19,14 @@ _EPOCHS_FROM = 3
 """From this version on, members of the ISR come with their broker epochs."""
 
 
-def alter_partition(context: Context, request: AlterPartitionRequest, version: int) -> Decision:
+def alter_partition(context: Context, request: AlterPartitionRequest, version: int) -> ControllerResult:
     """Accept or refuse the ISR of each partition.
 
     Raises:
         Refusal: the sender's broker epoch is stale, or a recovery state does not exist.
     """
     if not request.topics:
-        return Decision(AlterPartitionResponse())  # Kafka looks at nothing else then
+        return ControllerResult(AlterPartitionResponse())  # Kafka looks at nothing else then
     sender = check_epoch(context, request.broker_id, request.broker_epoch).id
     image = context.image
     updates = PartitionUpdates(context)
@@ -44,7 +44,7 @@ def alter_partition(context: Context, request: AlterPartitionRequest, version: i
             unknown = ErrorCode.UNKNOWN_TOPIC_ID
             results = [_Result(partition_index=each.partition_index, error_code=unknown) for each in topic.partitions]
         answer.topics.append(AlterPartitionResponse.TopicData(topic_id=topic_id, partitions=results))
-    return Decision(answer, updates.records, is_atomic=False)
+    return ControllerResult(answer, updates.records, is_atomic=False)
 
 
 def _refuse(
