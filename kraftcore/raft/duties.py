@@ -108,3 +108,10 @@ class Duties(Protocol):
     ) -> bool: ...
     def single_partition(self, response: Any, source: Destination) -> Any: ...
     def refuse_answer(self, source: Destination, response: Any, told: Any = None) -> None: ...
+
+
+def soonest(first: int | None, second: int | None) -> int | None:
+    """The earlier of two times, None meaning never."""
+    if first is None:
+        return second
+    return first if second is None or first <= second else second

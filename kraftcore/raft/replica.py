@@ -38,6 +38,7 @@ from kraftcore.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from kraftcore.protocol.messages.update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
 from kraftcore.protocol.messages.vote import VoteRequest, VoteResponse
 from kraftcore.raft import invariants, partition
+from kraftcore.raft.duties import soonest
 from kraftcore.raft.election import Election
 from kraftcore.raft.events import (
     Answered,
@@ -578,10 +579,3 @@ class Replica:
         text = f"{type(response).__name__} from {source.host}:{source.port} is refused: {why}"
         state.note_seldom(text)
         state.back_off(source)
-
-
-def soonest(first: int | None, second: int | None) -> int | None:
-    """The earlier of two times, None meaning never."""
-    if first is None:
-        return second
-    return first if second is None or first <= second else second

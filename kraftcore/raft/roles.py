@@ -344,6 +344,7 @@ class Leader:
         check_quorum_deadline_ms: when it resigns unless a majority fetched; None for a sole voter.
         heard: voters heard since that timer last restarted.
         parked: fetches waiting.
+        parked_due_ms: the earliest deadline of them; None while there are none.
         news_due_ms: when they are answered because of the high watermark alone.
         change: the voter change in flight.
         upgrade: offset of a kraft.version record not yet committed, this leader's or an earlier one's, and the tickets
@@ -361,6 +362,7 @@ class Leader:
     begin_due_ms: dict[int, int] = field(default_factory=dict)
     heard: set[int] = field(default_factory=set)
     parked: list[ParkedFetch] = field(default_factory=list)
+    parked_due_ms: int | None = None
     news_due_ms: int | None = None
     change: VoterChange | None = None
     upgrade: tuple[int, list[Any]] | None = None
