@@ -287,7 +287,7 @@ def feature_level(text: str) -> tuple[str, int]:
     """Read ``feature=level``.
 
     Raises:
-        LocalError: it is none.
+        LocalError: it is not one.
     """
     name, equals, level = (part.strip() for part in text.partition("="))
     if not equals:
