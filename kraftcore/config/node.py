@@ -74,8 +74,8 @@ class NodeConfig:
         can_become_voter: ``process.roles`` holds ``controller``; False: always an observer.
         auto_join: ``controller.quorum.auto.join.enable``, false: become a voter without being added (KIP-1186).
         reluctant: ``kraftcore.reluctant``, false; true: vote and acknowledge, but lead only while no other voter can,
-            and hand over as soon as one keeps up. For a voter without a controller among Kafka's: brokers need one of
-            those.
+            and hand over as soon as one keeps up. A choice for a node with the controller, which may lead Kafka's; for
+            a voter without one among them a need: brokers have to reach a controller.
         topic: ``kraftcore.topic``, name of the log's topic, ``__cluster_metadata``.
         topic_id: ``kraftcore.topic.id``, the topic's id, that of ``__cluster_metadata``.
         create: ``kraftcore.create``; what to do with an empty directory: None is an error, ``standalone`` formats it

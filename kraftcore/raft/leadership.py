@@ -14,9 +14,9 @@ voter first among the preferred candidates; it starts its election at once. Afte
 on leading instead.
 Source: Raft 3.10, with EndQuorumEpoch in place of TimeoutNow.
 
-**Reluctance.** A voter among Kafka's controllers must not lead for long: brokers need one that knows their requests. It
-may be the only one with all that is committed, though, so it cannot refuse for good. So a reluctant replica lets the
-others' timers run out before its own counts, and as a leader hands over to the first voter that keeps up.
+**Reluctance.** A voter that should not lead for long, as one without a controller among Kafka's, may be the only one
+with all that is committed, so it cannot refuse for good. So a reluctant replica lets the others' timers run out before
+its own counts, and as a leader hands over to the first voter that keeps up.
 Source: ours; safe because only timing differs, and when a leader resigns.
 """
 
