@@ -11,9 +11,9 @@ Elections (``election``) say who may win. Here is what comes before one:
   reset a connection: then the others go one after the other, by id, so that they do not split the votes.
 * **Transfer.** The leader takes no more proposals, waits until the chosen voter has everything, and resigns with that
   voter first in its list. After one election timeout the leader goes on leading instead.
-* **Reluctance.** A voter among Kafka's controllers must not lead for long: brokers need one that knows their requests.
-  It may be the only one with all that is committed, though, so it cannot refuse for good. So a reluctant replica lets
-  the others' timers run out before its own counts, and as a leader hands over to the first voter that keeps up.
+* **Reluctance.** A voter that should not lead for long, as one without a controller among Kafka's, may be the only one
+  with all that is committed, so it cannot refuse for good. So a reluctant replica lets the others' timers run out
+  before its own counts, and as a leader hands over to the first voter that keeps up.
 * **Needed.** A replica that is no voter by its own log stands when a voter whose log is behind asks for its vote:
   without that a quorum can be dead for ever with every node healthy. It waits until it is asked.
 
