@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "acls": ("kraftcore.cli.acls:acls", "List, add and remove access control entries."),
     "autopilot": ("kraftcore.cli.autopilot:autopilot", "Keep the voters of a quorum as wanted."),
-    "cluster": ("kraftcore.cli.cluster:cluster", "Show a cluster's id and nodes."),
+    "cluster": ("kraftcore.cli.cluster:cluster", "Show a cluster's id and nodes, forget brokers."),
     "completion": ("kraftcore.cli.completion:completion", "Print a script that completes commands with the tab key."),
     "configs": ("kraftcore.cli.configs:configs", "Describe and change configurations, quotas, SCRAM credentials."),
     "demo": ("kraftcore.cli.demo:demo", "Run a quorum here, kill its leader, check that nothing is lost."),

@@ -1,7 +1,7 @@
 """``kraftcore cluster``: Kafka's kafka-cluster. Text output is that of Kafka 4.3.1's ClusterTool.
 
 Differences, all deliberate: the bootstrap options may also precede the sub-command; nodes are listed by id; no stack
-traces; no ``unregister``; ``--output json``.
+traces; ``--output json``.
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ Examples:
   kraftcore cluster id --bootstrap-server 127.0.0.1:9092
   kraftcore cluster list-endpoints --bootstrap-controller 127.0.0.1:9093
   kraftcore cluster list-endpoints --bootstrap-server 127.0.0.1:9092 --include-fenced-brokers --output json
+  kraftcore cluster unregister --bootstrap-server 127.0.0.1:9092 --id 13
 """,
 )
 @bootstrap_options(short=True)
 def cluster(**_: object) -> None:
-    """Show a cluster's id and nodes, as kafka-cluster does."""
+    """Show a cluster's id and nodes, forget brokers, as kafka-cluster does."""
 
 
 @cluster.command(
@@ -82,6 +83,25 @@ def list_endpoints(connection: Connection, include_fenced_brokers: bool, output:
             print_json(id=node.id, host=node.host, port=node.port, rack=node.rack, **state, endpointType=kind)
         return
     _print_nodes(nodes, controllers=controllers)
+
+
+@cluster.command(
+    short_help="Forget a broker that is gone for good.",
+    epilog="""\b
+Examples:
+  kraftcore cluster unregister --bootstrap-server 127.0.0.1:9092 --id 13
+""",
+)
+@click.option("--id", "-i", "broker_id", type=int, required=True, help="Id of the broker.")
+@output_option
+@connected(short=True)
+def unregister(connection: Connection, broker_id: int, output: str) -> None:
+    """Forget a broker that is gone for good; one that still runs registers anew."""
+    connection.run(lambda client: client.unregister_broker(broker_id))
+    if output == "json":
+        print_json(brokerId=broker_id, unregistered=True)
+    else:
+        click.echo(f"Broker {broker_id} is no longer registered.")
 
 
 def _state(node: NodeAddress) -> str:

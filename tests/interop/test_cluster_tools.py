@@ -436,6 +436,7 @@ def test_replicas_move_to_other_brokers(both: Both, lab: KafkaLab) -> None:
     wait_for("throttles to go", lambda: "throttled" not in both("configs $B --describe --topic NAME").out)
     both(f"reassign $B --cancel --reassignment-json-file {wanted} --preserve-throttles")
     one = "--topic NAME --partition 0"
+    assert "Successfully completed" in both(f"elect-leaders $B --election-type preferred {one}").out
     assert "Valid replica already elected" in both(f"elect-leaders $B --election-type preferred {one}").out
     both(f"elect-leaders $B --election-type unclean {one}")
     both("elect-leaders $B --election-type preferred --topic NAME --partition 9")
@@ -568,7 +569,9 @@ def test_the_manual_shows_what_is_printed(
         assert printed.status == 0
 
 
-def test_what_a_lost_broker_leaves_is_shown_the_same(both: Both, lab: KafkaLab) -> None:
+def test_what_a_lost_broker_leaves_is_shown_the_same(
+    both: Both, lab: KafkaLab, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The last test of a lab: a broker is killed, its partitions have no leader, and replicas that go to it wait."""
     both("topics $B --create --topic NAME-l --replica-assignment 11:12,13:12")
     both("topics $B --create --topic NAME-s --replica-assignment 13")
@@ -597,3 +600,7 @@ def test_what_a_lost_broker_leaves_is_shown_the_same(both: Both, lab: KafkaLab) 
     cancelled = both(f"reassign $C --cancel --preserve-throttles --reassignment-json-file {to_lost}")
     assert "Successfully cancelled partition reassignment for: NAME-l-0" in cancelled.out
     both("reassign $B --list", shows="No partition reassignments found.")
+    both("cluster unregister $B --id 99")
+    gone = Ours(capsys)("cluster", "unregister", "--bootstrap-controller", lab.controllers, "--id", LOST)
+    assert (gone.status, gone.out) == (0, f"Broker {LOST} is no longer registered.\n"), gone
+    both(f"cluster unregister $B --id {LOST}")
