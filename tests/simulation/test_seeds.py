@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-import shutil
-import subprocess
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from project import ROOT
+from fresh_seeds import first_fresh_seed
 
 from kraftcore import raft, simulation
 from kraftcore.simulation.options import FAULTS, LATER, draw_options
@@ -31,20 +27,8 @@ ONCE_FAILED = [
 ]
 
 
-def first_fresh_seed():
-    """From the commit; without a repository, from the consensus and the simulator as they are installed."""
-    git = shutil.which("git") if (ROOT / ".git").exists() else None
-    told = subprocess.run([git, "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout if git else ""
-    digest = told.strip()
-    if not digest:
-        modules = (raft, simulation)
-        files = sorted(path for module in modules for path in Path(module.__file__).parent.glob("*.py"))
-        digest = hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
-    return 1_000_000 + int(digest[:7], 16)
-
-
 BLOCK = 20  # seeds in a test: small enough to share between workers
-FRESH = first_fresh_seed()
+FRESH = first_fresh_seed([raft, simulation])
 
 
 def check(seed, nodes, minutes=0.5, **options):
@@ -130,6 +114,8 @@ def test_a_kept_seed_draws_what_it_did_before_more_was_drawn():
             "apply_bytes": 1 << 20,
             "retries": 0.0,
             "decisions": 0.0,
+            "lost_every": 0,
+            "comes_alone": False,
         }
         assert draw_options(seed, 5, 1, KEPT_FAULTS) == replace(drawn, **later)
 

@@ -40,10 +40,10 @@ TOOLS = {
     "features": "org.apache.kafka.tools.FeatureCommand",
     "cluster": "org.apache.kafka.tools.ClusterTool",
     "topics": "org.apache.kafka.tools.TopicCommand",
-    "elect": "org.apache.kafka.tools.LeaderElectionCommand",
+    "elect-leaders": "org.apache.kafka.tools.LeaderElectionCommand",
     "configs": "kafka.admin.ConfigCommand",
-    "acls": "org.apache.kafka.tools.AclCommand",
     "reassign": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
+    "acls": "org.apache.kafka.tools.AclCommand",
     "groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
     "transactions": "org.apache.kafka.tools.TransactionsCommand",
 }

@@ -264,7 +264,7 @@ def elections(cluster: Cluster, _: float) -> None:
     wait_for("another leader", lambda: _leader(cluster, "orderly") not in (None, BROKERS[0]))
     first.start()
     cluster.wait_broker(BROKERS[0])
-    cluster.tool("elect", "--election-type", "preferred", "--all-topic-partitions")
+    cluster.tool("elect-leaders", "--election-type", "preferred", "--all-topic-partitions")
     wait_for("the preferred leader", lambda: _leader(cluster, "orderly") == BROKERS[0])
     cluster.tool("topics", "--delete", "--topic", "orderly")
 
@@ -287,7 +287,7 @@ def _unclean(cluster: Cluster) -> bool:
     if _leader(cluster, "unclean") == BROKERS[2]:
         return True
     one = ("--topic", "unclean", "--partition", 0)
-    return cluster.try_tool("elect", "--election-type", "unclean", *one).status == 0 and (
+    return cluster.try_tool("elect-leaders", "--election-type", "unclean", *one).status == 0 and (
         _leader(cluster, "unclean") == BROKERS[2]
     )
 
