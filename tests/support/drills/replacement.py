@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from broken import Broken
@@ -26,22 +27,36 @@ def replace_and_return(kafka: KafkaTools, folder: Path) -> Verdict:
     """
     with Cluster(kafka, folder, make=lambda lab: lab.controller) as cluster:
         lab = cluster.lab
-        for old, new in zip(_active_last(cluster, CONTROLLERS), OURS, strict=True):
-            _replace(cluster, old, lab.kraftcore(new, **CONTROLLER))
-            cluster.load.wait_progress()
-        _expect_voters(cluster, OURS)
+        _replace_all(cluster, CONTROLLERS, dict.fromkeys(OURS, lab.kraftcore))
         cluster.check()
         leader = cluster.active()
         leader.kill()
         cluster.make_topic("made-by-ours", 3)
         leader.start().wait_listening()
         cluster.load.wait_progress()
-        _every_broker_again(cluster)
-        for old, new in zip(_active_last(cluster, OURS), LAST, strict=True):
-            _replace(cluster, old, lab.controller(new, **CONTROLLER))
-            cluster.load.wait_progress()
-        _expect_voters(cluster, LAST)
+        _replace_all(cluster, OURS, dict.fromkeys(LAST, lab.controller))
         return cluster.check()
+
+
+def _replace_all(cluster: Cluster, old: tuple[int, ...], new: dict[int, Callable[..., KafkaNode]]) -> None:
+    """A broker that has lost the active controller asks those in its file alone: before the last of them goes, each
+    broker begins anew with a file that names the new ones."""
+    *first, last = zip(_active_last(cluster, old), new.items(), strict=True)
+    for leaving, (number, make) in first:
+        _join(cluster, make(number, **CONTROLLER))
+        _leave(cluster, leaving)
+        cluster.load.wait_progress()
+    leaving, (number, make) = last
+    _join(cluster, make(number, **CONTROLLER))
+    for each, broker in cluster.brokers.items():
+        broker.stop()
+        broker.start()
+        cluster.wait_broker(each)
+    _leave(cluster, leaving)
+    cluster.load.wait_progress()
+    voters = _voters(cluster.lab)
+    if voters != set(new):
+        raise Broken(f"the voters are {voters}, not {set(new)}")
 
 
 def _active_last(cluster: Cluster, numbers: tuple[int, ...]) -> list[int]:
@@ -52,12 +67,6 @@ def _active_last(cluster: Cluster, numbers: tuple[int, ...]) -> list[int]:
 def _voters(lab: KafkaLab) -> set[int]:
     found = lab.describe()
     return set() if found is None else {each.key.id for each in found.voters}
-
-
-def _expect_voters(cluster: Cluster, numbers: tuple[int, ...]) -> None:
-    voters = _voters(cluster.lab)
-    if voters != set(numbers):
-        raise Broken(f"the voters are {voters}, not {numbers}")
 
 
 def _change(cluster: Cluster, is_done: bool, number: int, *arguments: object) -> None:
@@ -71,7 +80,7 @@ def _change(cluster: Cluster, is_done: bool, number: int, *arguments: object) ->
     wait_for(f"{arguments}", ask, timeout_s=CHANGE_S)
 
 
-def _replace(cluster: Cluster, old: int, node: KafkaNode) -> None:
+def _join(cluster: Cluster, node: KafkaNode) -> None:
     lab = cluster.lab
     number = int(str(node.properties["node.id"]))
     cluster.controllers[number] = node
@@ -85,19 +94,20 @@ def _replace(cluster: Cluster, old: int, node: KafkaNode) -> None:
     wait_for(f"{node.name} to watch", watches)
     _change(cluster, True, number, "--command-config", node.config, "add-controller")
     lab.bootstrap.append(node.address)
-    leaving = cluster.controllers.pop(old)
-    _change(cluster, False, old, "remove-controller", "-i", old, "-d", leaving.directory_id)
+    _write_files(cluster)
+
+
+def _leave(cluster: Cluster, number: int) -> None:
+    lab = cluster.lab
+    leaving = cluster.controllers.pop(number)
+    _change(cluster, False, number, "remove-controller", "-i", number, "-d", leaving.directory_id)
     lab.bootstrap.remove(leaving.address)
     leaving.stop()
-    del lab.nodes[old]
-    # Whoever starts anew finds the quorum by those that are left.
+    del lab.nodes[number]
+    _write_files(cluster)
+
+
+def _write_files(cluster: Cluster) -> None:
+    """Whoever starts anew finds the quorum by those that vote now."""
     for each in (*cluster.controllers.values(), *cluster.brokers.values()):
-        each.write(controller_quorum_bootstrap_servers=lab.controllers)
-
-
-def _every_broker_again(cluster: Cluster) -> None:
-    """Brokers find controllers by their files: each is restarted once with the new ones."""
-    for number, broker in cluster.brokers.items():
-        broker.stop()
-        broker.start()
-        cluster.wait_broker(number)
+        each.write(controller_quorum_bootstrap_servers=cluster.lab.controllers)

@@ -114,7 +114,7 @@ def _check_tools(cluster: Cluster) -> None:
         "kafka-configs": (_configs, partial(_printed_configs, cluster)),
         "kafka-acls": (_acls, partial(_printed_acls, cluster)),
         "kafka-features": (_features, partial(_printed_features, cluster)),
-        "kafka-metadata-quorum": (_quorum, partial(_printed_quorum, cluster)),
+        "kafka-metadata-quorum": (partial(_quorum, cluster), partial(_printed_quorum, cluster)),
     }
     for name, (wanted, ask) in asked.items():
         last: list[Any] = []
@@ -267,9 +267,9 @@ def _printed_features(cluster: Cluster) -> dict[object, object]:
     return found
 
 
-def _quorum(image: Image) -> dict[object, object]:
-    """The controllers that are registered, all of which vote."""
-    return dict.fromkeys(image.controllers, True)
+def _quorum(cluster: Cluster, image: Image) -> dict[object, object]:
+    """Those that vote are registered; a registration stays when its controller is gone."""
+    return {number: number in image.controllers for number in cluster.controllers}
 
 
 def _printed_quorum(cluster: Cluster) -> dict[object, object]:

@@ -596,10 +596,11 @@ def run_frames(
             target.check_alive()
             tidy(target)
             report.memory_kib.append(target.memory_kib)
+            report.offset = target.log_end
             say(report)
             if report.memory_kib[-1] > report.memory_kib[0] + GROWTH_KIB:
                 raise Broken(f"memory grows: {report}")
-        end = report.offset = target.log_end
+        end = report.offset
         newest = next(reversed(snapshots(target.log, end)), None)
         if images_of_kafka(kafka, [target.log], end) != [records_of(machine_at(target.log, end, newest))]:
             raise Broken(f"Kafka's classes make something else of {target.log}")
