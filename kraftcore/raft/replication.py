@@ -94,7 +94,7 @@ class Replication:
         if is_control:
             state.learn_from([RecordBatch(batch, verify=False)])
             state.then(self._replica.membership.voters_changed, role)
-        state.out.flush = True
+        state.out.flush += len(batch)
         # Before our own flush is done: the followers' disks shall work at the same time as ours.
         self._answer(role, role.parked)
         role.parked = []
@@ -318,7 +318,8 @@ class Replication:
         if not state.is_ready(leader):
             return state.ready_at(leader)
         if role.snapshot is not None:
-            state.send(leader, partition.fetch_snapshot_request(state, role.snapshot))
+            if not role.snapshot.is_whole:
+                state.send(leader, partition.fetch_snapshot_request(state, role.snapshot))
         else:
             state.send(leader, partition.fetch_request(state), min_version=partition.FETCH_MIN_VERSION)
         return None
@@ -377,7 +378,7 @@ class Replication:
             return
         if source.node_id is None:
             self._ask_again_ms = state.now_ms + state.config.discovery_pause_ms
-        if not self._replica.meet_answer(partition.as_answer(answer), response.node_endpoints, source):
+        if not self._replica.learn_from_answer(partition.as_answer(answer), response.node_endpoints, source):
             return
         role = state.role
         if not isinstance(role, Follower) or sent.epoch != state.epoch or role.snapshot is not None:
@@ -431,7 +432,7 @@ class Replication:
         state.learn_from(
             [batch for batch in iter_batches(data, verify=False, allow_partial=True) if batch.last_offset < end]
         )
-        state.out.flush = True
+        state.out.flush += len(data)
         return True
 
     def _follow_high_watermark(self, told: int) -> None:

@@ -163,14 +163,16 @@ class SnapshotFetch:
     Attributes:
         end_offset: its id's end offset.
         epoch: its id's epoch.
-        part: the part file's writer, see ``SnapshotStore``.
+        part: the part file's writer, see ``SnapshotStore``; None: the snapshot is here already.
         position: bytes received so far.
+        is_whole: nothing is missing; it is being verified and installed.
     """
 
     end_offset: int
     epoch: int
     part: Any
     position: int = 0
+    is_whole: bool = False
 
 
 @dataclass(slots=True)
@@ -320,7 +322,7 @@ class PendingTransfer:
     """A leader that hands over: no proposals until it is done or given up.
 
     Attributes:
-        ticket: of the wish; None: nobody asked.
+        ticket: of the request; None: nobody asked.
         voter_id: who shall lead.
         deadline_ms: when it goes on leading instead.
     """

@@ -134,7 +134,7 @@ def elect_unclean_leaders(context: Context) -> ControllerResult:
 
 
 def _refuse(request: ElectLeadersRequest, version: int, error: ErrorCode, message: str | None) -> ElectLeadersResponse:
-    answer = ElectLeadersResponse(error_code=error)
+    answer = ElectLeadersResponse(error_code=error if version >= 1 else ErrorCode.NONE)
     for asked in request.topic_partitions or ():
         answer.replica_election_results.append(
             _Topic(
