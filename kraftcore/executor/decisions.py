@@ -17,7 +17,7 @@ from kraftcore.executor.proposals import BATCH_OVERHEAD, GROUP_BYTES, RECORD_OVE
 from kraftcore.executor.waiting_queue import WaitingQueue, check_order
 
 _AT_ONCE = 512  # pending: more would not make a batch cheaper, only later
-_LOOK_EVERY = 8  # of decisions that were made alone: so often one waits, to see whether others come along
+_LOOK_EVERY = 7  # of decisions made alone: so often one waits, to see whether others come; no usual number of callers
 _PATIENCE = 4  # decisions that wait for others in vain, after some did come along
 
 

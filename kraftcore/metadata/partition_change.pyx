@@ -45,7 +45,7 @@ from kraftcore.core.uuid cimport Uuid
 from kraftcore.metadata.partition cimport Partition
 from kraftcore.metadata.partitions cimport Matches
 
-from kraftcore.core.uuid import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
+from kraftcore.core.uuid import MIGRATING_DIRECTORY as _MIGRATING, UNASSIGNED_DIRECTORY as _UNASSIGNED
 from kraftcore.protocol.features import MetadataVersion
 from kraftcore.protocol.records.partition_change_record import PartitionChangeRecord
 
@@ -61,8 +61,8 @@ cdef enum:
 cdef object V3_7_IV2 = MetadataVersion.V3_7_IV2
 cdef object V3_6_IV0 = MetadataVersion.V3_6_IV0
 cdef object Record = PartitionChangeRecord
-cdef Uuid MIGRATING = MIGRATING_DIRECTORY
-cdef Uuid UNASSIGNED = UNASSIGNED_DIRECTORY
+cdef Uuid MIGRATING = _MIGRATING
+cdef Uuid UNASSIGNED = _UNASSIGNED
 
 
 class Election(Enum):

@@ -225,3 +225,36 @@ def test_the_end_ends_every_decision():
     with pytest.raises(NodeStoppedError):
         leader.executor.decide(Note())
     leader.executor.handle(quorum.now, Tick())
+
+
+def batches_of_rounds(leader, rounds):
+    """Decisions that come so many at a time, a turn after each time; how many shared each batch."""
+    before = len(batches(leader))
+    for count in rounds:
+        for _ in range(count):
+            leader.executor.decide(Note())
+            if leader.executor.wants_batch:
+                leader.executor.propose(0)
+        leader.settle()
+    return [batch.count for batch in batches(leader)][before:]
+
+
+def test_decisions_that_come_together_soon_share_batches():
+    """Where each is flushed at once the first of many would always go alone: now and then one waits for a turn."""
+    leader = Quorum(1, Values).elect()
+    made = batches_of_rounds(leader, [4] * 20)
+    assert made[0] == 1
+    assert made[-15:] == [4] * 15
+    assert sum(made) == 80
+
+
+def test_one_decision_at_a_time_seldom_waits_for_others():
+    leader = Quorum(1, Values).elect()
+    batches_of_rounds(leader, [3] * 10)
+    waited = 0
+    for at in range(100):
+        leader.executor.decide(Note())
+        if at >= 10:
+            waited += leader.executor.wants_turn
+        leader.settle()
+    assert 0 < waited <= 15
