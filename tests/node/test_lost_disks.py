@@ -151,7 +151,7 @@ def test_joining_needs_the_cluster_id():
 
 @asynccontextmanager
 async def static(lab: Lab, *numbers: int):
-    """Static voters that format themselves."""
+    """Static voters that format themselves, in the order of their numbers."""
     async with trio.open_nursery() as nursery:
         nodes = {}
 
@@ -163,7 +163,7 @@ async def static(lab: Lab, *numbers: int):
         for number in numbers:
             nursery.start_soon(start, number)
         await until(lambda: len(nodes) == len(numbers))
-        yield list(nodes.values())
+        yield [nodes[number] for number in numbers]
         nursery.cancel_scope.cancel()
 
 
@@ -183,6 +183,7 @@ def test_a_static_voter_that_lost_its_disk_does_not_elect_one_that_lacks_committ
             await append_all(nodes, VALUES[1:])
         new_disk(lab, 1)
         async with static(lab, 1, 3) as (first, third):
+            await until(lambda: first.status().is_on_probation and third.status().epoch > 0)  # both have begun
             before = third.status().epoch
             await until(lambda: third.status().epoch > before + 2)  # so many times it ran for leader
             assert first.status().is_on_probation
