@@ -44,7 +44,7 @@ def test_fresh_seeds(twins, seed):
 
 @pytest.mark.parametrize("file", sorted((Path(__file__).parent / "scripts").glob("*.json")), ids=lambda file: file.stem)
 def test_kept_scripts(twins, file):
-    """What seeds seldom draw, with the errors it is about; recovery_states: leaders whose recovery state does not exist are refused at its place."""
+    """What seeds seldom draw, with the errors that each is about."""
     script = json.loads(file.read_text())
     found, pair = twins.run(script)
     assert not found, "\n".join(twins.explain(script, difference) for difference in found)
