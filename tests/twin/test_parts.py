@@ -198,3 +198,11 @@ def test_what_was_read_is_not_lost_when_the_leader_goes():
     assert observer.offset == 1
     with pytest.raises(LookupError, match="error 6"):
         observer.read()
+
+
+def test_a_refused_partition_has_no_high_watermark():
+    def ask(high_watermark, end):
+        body = {"Topics": [{"TopicName": "t0", "Partitions": [{"PartitionIndex": 0, "HighWatermark": high_watermark}]}]}
+        return normal.answer(normal.Symbols(), "DescribeQuorum", body, end)[0]
+
+    assert ask(0, 228) == ask(0, 229) != ask(229, 229) == ask(228, 228) != ask(227, 228)

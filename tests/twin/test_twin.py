@@ -1,6 +1,7 @@
 """Kafka's controller and ours play the same scripts, from seeds that are other ones with every commit."""
 
 import json
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -39,6 +40,16 @@ def test_fresh_seeds(twins, seed):
         text += f"\nthe smallest script (--replay FILE with this in it):\n{json.dumps(small)}"
         text += f"\n{twins.explain(small, again)}"
     pytest.fail(text, pytrace=False)
+
+
+@pytest.mark.parametrize("file", sorted((Path(__file__).parent / "scripts").glob("*.json")), ids=lambda file: file.stem)
+def test_kept_scripts(twins, file):
+    """What seeds seldom draw, with the errors that each is about."""
+    script = json.loads(file.read_text())
+    found, pair = twins.run(script)
+    assert not found, "\n".join(twins.explain(script, difference) for difference in found)
+    for api, code, steps in script["meets"]:
+        assert pair.codes[api, code] == steps
 
 
 def test_a_planted_fault_is_found_and_shrunk(kafka, tmp_path):

@@ -251,7 +251,7 @@ def answer(sym, api, body, end=None, asked=None, epoch=None):
         if k == "Port" and x in sym.ports:
             return "PORT"
         if k in ("HighWatermark", "LogEndOffset") and end is not None:
-            return f"end of the log{x - end:+d}"
+            return f"end of the log{x - end:+d}" if x > 0 else x  # a refused partition has none
         if k == "LeaderEpoch" and api == "DescribeQuorum" and epoch is not None:
             # How many elections a start takes, and whether Kafka's controller resigned meanwhile, is no matter here.
             return "epoch of the log's end" if x == epoch else x
