@@ -219,7 +219,7 @@ class Succession:
     def on_end_quorum_epoch_answer(self, source: Destination, response: EndQuorumEpochResponse) -> None:
         """A voter knows that we resigned."""
         found = self._replica.single_partition(response, source)
-        if found is None or not self._replica.meet_answer(found[0], response.node_endpoints, source):
+        if found is None or not self._replica.learn_from_answer(found[0], response.node_endpoints, source):
             return
         if isinstance(role := self._state.role, Resigned) and source.node_id is not None:
             role.unacknowledged.discard(source.node_id)
@@ -274,7 +274,8 @@ class Succession:
     def is_silent(self, role: Follower) -> bool:
         """Whether its leader has not answered a Fetch yet, is gone, or has not answered for a fetch timeout."""
         state = self._state
-        lasts = not state.is_voter or state.config.reluctant  # a voter that is not would not follow any more
+        installs = role.snapshot is not None and role.snapshot.is_whole
+        lasts = installs or not state.is_voter or state.config.reluctant  # any other would not follow any more
         return not role.has_fetched or role.leader_gone or (lasts and role.fetch_deadline_ms <= state.now_ms)
 
     def stand_if_needed(self) -> None:

@@ -68,6 +68,11 @@ class Gate:
         self._authorizer = authorizer
         self._loaded: tuple[Image, int] | None = None
 
+    @property
+    def is_open(self) -> bool:
+        """Whether everybody may do everything."""
+        return self._authorizer is None
+
     def asker(self, image: Image, principal: str, host: str) -> Callable[[Permission], bool]:
         """What ``Context.is_allowed`` is for somebody.
 
