@@ -36,7 +36,7 @@ class Decision:
     def decide(self, next_offset: int, leader_epoch: int) -> Sequence[bytes]:
         """Return the records to append, none of them empty.
 
-        No records means that only what was decided before is to be waited for; see ``is_linearizable``. Raising refuses: nothing is appended of
+        No records means that only what was decided before is to be waited for; see ``is_linearizable``. Raising
         this decision, and ``failed`` gets the error.
 
         Args:

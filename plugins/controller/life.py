@@ -232,6 +232,10 @@ class Step(decisions.Decision):
     Args:
         life: decides.
         make: the decision.
+
+    Attributes:
+        made: what was decided; None before, and if it was refused.
+        decided_at: the offset that it was decided for: it saw everything below.
     """
 
     def __init__(self, life: Life, make: Decide) -> None:
@@ -239,6 +243,7 @@ class Step(decisions.Decision):
         self._make = make
         self._offset: int | None = None  # where its records are in the image
         self.made: Decision | None = None
+        self.decided_at: int | None = None
 
     def context(self, next_offset: int) -> Context:
         """What the decision looks at."""
@@ -254,7 +259,7 @@ class Step(decisions.Decision):
         if values:
             self._offset = next_offset
             self.may_split = not made.is_atomic or len(values) > len(made.records)
-        self.made = made
+        self.made, self.decided_at = made, next_offset
         return values
 
     def failed(self, error: Exception) -> None:

@@ -12,6 +12,7 @@ from kraftcore.plugins.controller.caller import PLAINTEXT, SSL, Caller
 from kraftcore.plugins.controller.decision import Api, Context, Decision, Refusal
 from kraftcore.plugins.controller.life import Life, Step
 from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from kraftcore.protocol.schema import Request, Response
 
 _logger = logging.getLogger("kraftcore.controller")
@@ -39,6 +40,7 @@ class Asked(Step):
         self, life: Life, gate: Gate, api: Api, request: Request, context: RequestContext, *, is_tls: bool
     ) -> None:
         super().__init__(life, self._decide)
+        self.is_linearizable = type(request) is not BrokerHeartbeatRequest  # one that changes nothing promises nothing
         self._gate = gate
         self._api = api
         self._request = request
