@@ -37,7 +37,7 @@ class Decision:
         """Return the records to append, none of them empty.
 
         No records means that only what was decided before is to be waited for; see ``is_linearizable``. Raising
-        this decision, and ``failed`` gets the error.
+        refuses: nothing is appended of this decision, and ``failed`` gets the error.
 
         Args:
             next_offset: what the first record's offset will be.

@@ -381,6 +381,7 @@ class Executor(Driver):
         if outcome.offset != decided.offset:
             raise InvariantError(f"records decided for offset {decided.offset} were appended at {outcome.offset}")
         self.decisions.took(decided)
+        self.decisions.applied(self.applier.offset)  # those without records may wait for nothing
 
     def _refused(self, outcome: Outcome) -> KraftError:
         if outcome.error is ErrorCode.NOT_LEADER_OR_FOLLOWER:

@@ -17,7 +17,7 @@ from kraftcore.core.log import Log
 from kraftcore.core.log.config import LogConfig
 from kraftcore.core.uuid import METADATA_TOPIC_ID, Uuid
 from kraftcore.core.wire.struct import Struct
-from kraftcore.errors import InvariantError, StorageError
+from kraftcore.errors import InvariantError, LocalError, StateMachineError, StorageError
 from kraftcore.executor.driver import Probe
 from kraftcore.executor.executor import Executor, Limits, Listener
 from kraftcore.protocol.election_state import ElectionState, ReplicaKey
@@ -168,7 +168,8 @@ class Host(Listener, Probe):
         """What this machine's clock shows."""
         return self.skew_ms + int(self.world.agenda.now * self.drift) // 1000
 
-    def _time_of(self, clock_ms: int) -> int:
+    def time_of(self, clock_ms: int) -> int:
+        """When this machine's clock shows a time, in the world's."""
         return int((clock_ms - self.skew_ms + 1) * 1000 / self.drift)
 
     def start(self) -> None:
@@ -349,7 +350,7 @@ class Host(Listener, Probe):
     def _arm(self, deadline_ms: int | None) -> None:
         if deadline_ms is None:
             return
-        time = max(self._time_of(deadline_ms), self.world.agenda.now + 1000)
+        time = max(self.time_of(deadline_ms), self.world.agenda.now + 1000)
         if self._tick_at <= self.world.agenda.now or time < self._tick_at:
             self._tick_at = time
             self.world.agenda.at(time, self._tick, self.incarnation, time)
@@ -480,7 +481,13 @@ class Host(Listener, Probe):
         now_ms = self.clock_ms()
         if not self.executor.snapshot_is_due(now_ms):
             return
-        contents = self.executor.gather_snapshot(now_ms)
+        try:
+            contents = self.executor.gather_snapshot(now_ms)
+        except StateMachineError as error:
+            if not isinstance(error.__cause__, LocalError):
+                raise
+            self.world.note(self, "no snapshot", str(error))
+            return
         if contents is None:
             return
         try:

@@ -18,7 +18,7 @@ class Workload:
     """Base class. One object serves one run; what it raises as ``checks.Violation`` ends it.
 
     Args:
-        world: of the run. Its hosts do not exist yet.
+        world: of the run. Its hosts have not begun yet.
 
     Attributes:
         answered: how many clients heard that what they wanted is committed.
@@ -66,6 +66,9 @@ class Workload:
 
     def received(self, host: Host, ticket: Ticket) -> None:
         """A host got a request."""
+
+    def healed(self) -> None:
+        """All faults of the world end; those of the workload are to end, too."""
 
     def lacks(self) -> str | None:
         """What must still come about after all faults have ended, for the message if it does not; None: nothing."""

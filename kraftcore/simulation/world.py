@@ -44,6 +44,7 @@ class Work(Application, Protocol):
     answered: int
 
     def committed(self, batch: RecordBatch) -> None: ...
+    def healed(self) -> None: ...
     def plan(self) -> None: ...
     def ask(self) -> None: ...
     def lacks(self) -> str | None: ...
@@ -73,8 +74,7 @@ class World:
         self.options = options
         self.timeline = timeline
         self.agenda = Agenda()
-        self.workload = make_workload(self)
-        self.checker = Checker(self.workload.committed)
+        self.checker = Checker(self._committed)
         self.rng = Random(f"world-{seed}")
         self.network = Network(self.agenda, Random(f"network-{seed}"), options)
         self.calm = False
@@ -98,6 +98,7 @@ class World:
                 host.format(self.first_voters)
         else:
             self._static = static_voters((voter.key.id, voter.endpoints[0]) for voter in first)
+        self.workload = make_workload(self)
 
     # --- run ----------------------------------------------------------------------------------------------------------
 
@@ -169,6 +170,9 @@ class World:
             self.agenda.after_ms(self.rng.expovariate(1 / mean_ms), happen)
 
         self.agenda.after_ms(1000 + self.rng.expovariate(1 / mean_ms), happen)
+
+    def _committed(self, batch: RecordBatch) -> None:
+        self.workload.committed(batch)
 
     # --- what hosts ask -----------------------------------------------------------------------------------------------
 
@@ -454,6 +458,7 @@ class World:
                 self.agenda.after_ms(self.rng.random() * 1000, host.start)
             elif host.replica.state.shutting_down:
                 host.close()
+        self.workload.healed()
 
     def _demand_progress(self) -> None:
         started = self.agenda.now

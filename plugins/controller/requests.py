@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Final
 
 from kraftcore.errors import LocalError, NodeStoppedError, NotLeaderError, OutcomeUnknownError, RemoteProtocolError
@@ -15,7 +14,6 @@ from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from kraftcore.protocol.schema import Request, Response
 
-_logger = logging.getLogger("kraftcore.controller")
 NO_CONTROLLER: Final = "No controller appears to be active."
 
 
@@ -103,7 +101,7 @@ class Asked(Step):
             case LocalError():
                 self.refuse(ErrorCode.POLICY_VIOLATION, str(error))
             case _:
-                _logger.error("deciding about a %s failed", type(self._request).__name__, exc_info=error)
+                self._life.on_bug(f"deciding about a {type(self._request).__name__} failed", error)
                 self.refuse(ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR.message)
 
     def answer(self, response: Response | None) -> None:
@@ -111,7 +109,7 @@ class Asked(Step):
         try:
             self._from.answer(response)
         except Exception as error:
-            _logger.error("the answer to a %s cannot be sent", type(self._request).__name__, exc_info=error)
+            self._life.on_bug(f"the answer to a {type(self._request).__name__} cannot be sent", error)
             self._from.close()
 
     def refuse(self, error: ErrorCode, message: str | None) -> None:
