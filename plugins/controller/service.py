@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from kraftcore.errors import KraftError, NodeStoppedError, NotLeaderError
-from kraftcore.executor.decisions import Decision
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.controller import features
 from kraftcore.plugins.controller.access import Gate
@@ -30,7 +29,7 @@ ANSWERED_BY_ALL: Final = frozenset({DescribeAclsRequest, DescribeConfigsRequest}
 class Seat(Protocol):
     """Where a controller sits: what it needs of the replica below it."""
 
-    def decide(self, step: Decision) -> None:
+    def decide(self, step: Step) -> None:
         """Hand a step to the executor.
 
         Raises:

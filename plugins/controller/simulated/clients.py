@@ -6,12 +6,15 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, Final
 
+from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.frames import decode_response, encode_request
 from kraftcore.protocol.registry import api_of
 from kraftcore.protocol.schema import Request
+from kraftcore.simulation.host import Host
 from kraftcore.simulation.world import World
 
+_PATIENCE: Final = 3  # requests without an answer, until it looks for another controller
 _KEPT: Final = 64  # requests whose answers are still waited for
 
 
@@ -40,6 +43,8 @@ class Client:
         self.known: dict[int, int] = {}
         self._incarnation = 0
         self._correlation_id = 0
+        self._target: Host | None = None
+        self._unanswered = 0
         self._waiting: dict[int, tuple[int, int, Callable[[Any], None]]] = {}
 
     def begin_anew(self) -> None:
@@ -55,8 +60,7 @@ class Client:
             on_answer: gets the response, if one comes.
             version: of the request; None: the newest.
         """
-        world, rng = self.world, self.rng
-        target = world.leader() if rng.random() < 0.9 else rng.choice(world.hosts)
+        world, target = self.world, self._find()
         if target is None:
             return
         api_key, _, newest = api_of(type(request))
@@ -71,6 +75,16 @@ class Client:
             self.number, target.number, self._incarnation, number, encode_request(request, version, number)
         )
 
+    def _find(self) -> Host | None:
+        """Whom it asks: the one that answered last, until that one says otherwise or falls silent."""
+        if self._unanswered >= _PATIENCE or self.rng.random() < 0.05:
+            self._target = None
+        if self._target is None:
+            self._unanswered = 0
+            self._target = self.world.leader() if self.rng.random() < 0.8 else self.rng.choice(self.world.hosts)
+        self._unanswered += 1
+        return self._target
+
     def receive_request(self, source: int, incarnation: int, correlation_id: int, frame: bytes) -> None:
         """Nobody asks it anything."""
 
@@ -79,7 +93,11 @@ class Client:
         waiting = self._waiting.pop(correlation_id, None) if incarnation == self._incarnation else None
         if waiting is not None:
             api_key, version, on_answer = waiting
-            on_answer(decode_response(frame, api_key, version)[1])
+            response = decode_response(frame, api_key, version)[1]
+            self._unanswered = 0
+            if getattr(response, "error_code", ErrorCode.NONE) == ErrorCode.NOT_CONTROLLER:
+                self._target = None
+            on_answer(response)
 
     def receive_failure(self, incarnation: int, correlation_id: int, failure: Failure) -> None:
         """It will be asked for again, or not."""

@@ -6,6 +6,7 @@ epochs          leader and partition epochs only rise: with every change the one
                 the other; a leader from outside ISR and ELR recovers, unless a reassignment ends with it
 never again     topic ids, blocks of producer ids and broker epochs are given once
 same state      images that applied equally much are equal; so are those of former leaders, rolled back
+whole           of records that are to take effect together all are committed, or in a transaction, or none
 acknowledged    what is answered is committed, record by record, and so is all that it was decided on
 linearizable    an answer shows everything that was answered before it was asked for
 stale           nothing is done for a broker, or for an ISR's member, of another epoch than the registered one
@@ -30,6 +31,7 @@ from kraftcore.protocol.messages.allocate_producer_ids import AllocateProducerId
 from kraftcore.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from kraftcore.protocol.messages.describe_configs import DescribeConfigsResponse
 from kraftcore.protocol.metadata import decode_metadata_record
+from kraftcore.protocol.records.begin_transaction_record import BeginTransactionRecord
 from kraftcore.protocol.records.broker_registration_change_record import BrokerRegistrationChangeRecord
 from kraftcore.protocol.records.config_record import ConfigRecord
 from kraftcore.protocol.records.partition_change_record import PartitionChangeRecord
@@ -72,6 +74,8 @@ class Rules:
         self._shutting_down: set[tuple[int, int]] = set()
         self._returned: set[tuple[int, int]] = set()
         self._had_no_elr = False
+        self._whole: dict[int, list[Sequence[bytes]]] = {}  # by offset, what is to take effect together
+        self._begun: list[tuple[int, Sequence[bytes]]] = []  # of these, whose first record is committed
 
     # --- what is committed --------------------------------------------------------------------------------------------
 
@@ -82,6 +86,7 @@ class Rules:
             if value is None:
                 raise Violation("same state", f"the record at {offset} is empty")
             self._values[offset] = bytes(value)
+            self._check_whole(offset, value)
             record = decode_metadata_record(value)[0]
             self.note(record)
             was_open = image.in_transaction
@@ -92,9 +97,22 @@ class Rules:
             if was_open or isinstance(record, RemoveTopicRecord):
                 self._compare_all(offset)
             elif isinstance(record, PartitionRecord | PartitionChangeRecord):
-                self._compare((record.topic_id, record.partition_id), offset)
+                self._compare(PartitionKey(record.topic_id, record.partition_id), offset)
         self.end = batch.next_offset
         self.check_image("committed", image)
+
+    def decided(self, offset: int, values: Sequence[bytes]) -> None:
+        """Some leader decided records that must take effect together, to stand at ``offset``."""
+        if not isinstance(decode_metadata_record(values[0])[0], BeginTransactionRecord):
+            self._whole.setdefault(offset, []).append(values)
+
+    def _check_whole(self, offset: int, value: bytes) -> None:
+        going = [(start, values) for start, values in self._begun if offset < start + len(values)]
+        kept = [(start, values) for start, values in going if values[offset - start] == value]
+        if going and not kept:
+            raise Violation("whole", f"of the decision at {going[0][0]} only {offset - going[0][0]} records stand")
+        new = [(offset, values) for values in self._whole.pop(offset, ()) if values[0] == value]
+        self._begun = kept + new
 
     def note(self, record: MetadataRecord) -> None:
         """Kafka 4.3.1 lets a broker serve that is unfenced after its controlled shutdown without registering anew."""
@@ -139,7 +157,7 @@ class Rules:
         found: dict[PartitionKey, Partition] = {}
         for topic_id in self.reference.topics:
             for number, partition in self.reference.partitions.of_topic(topic_id):
-                found[topic_id, number] = partition
+                found[PartitionKey(topic_id, number)] = partition
         for key in [*found, *(key for key in self._partitions if key not in found)]:
             self._compare(key, offset)
 
@@ -261,7 +279,7 @@ class Rules:
             for each in topic.partitions:
                 if each.error_code:
                     continue
-                key = (topic.topic_id, each.partition_index)
+                key = PartitionKey(topic.topic_id, each.partition_index)
                 history = self._partitions.get(key, [])
                 at = bisect_left(history, end, key=lambda entry: entry[0])
                 state = history[at - 1][1] if at else None

@@ -11,13 +11,12 @@ from typing import Any, Final
 from kraftcore.core.batch import RecordBatch
 from kraftcore.core.wire.struct import Struct
 from kraftcore.errors import InvariantError
-from kraftcore.executor.decisions import Decision
 from kraftcore.metadata import Image, MetadataMachine, Partition
 from kraftcore.metadata.partition import NO_LEADER
 from kraftcore.node.registry import ANONYMOUS, RequestContext
 from kraftcore.plugins.controller.access import Gate
 from kraftcore.plugins.controller.decision import ControllerSettings
-from kraftcore.plugins.controller.life import Life
+from kraftcore.plugins.controller.life import Life, Step
 from kraftcore.plugins.controller.registry import APIS
 from kraftcore.plugins.controller.requests import Asked
 from kraftcore.plugins.controller.service import Service
@@ -114,10 +113,12 @@ class _Seat:
     def __init__(self, host: Host) -> None:
         self._host = host
         self.now_ms = host.clock_ms
+        self.steps: list[Step] = []  # that may not be made yet
 
-    def decide(self, step: Decision) -> None:
+    def decide(self, step: Step) -> None:
         """See ``service.Seat``."""
         self._host.executor.decide(step)
+        self.steps.append(step)
 
     @property
     def other_leader_id(self) -> int | None:
@@ -170,13 +171,15 @@ class Controllers(Workload):
             rebalance_ms=rng.choice((0, 5_000)), unclean_ms=rng.choice((0, 5_000)), idle_ms=rng.choice((500, 2_000))
         )
         self._services: dict[int, Service] = {}
+        self._seats: dict[int, _Seat] = {}
         self._armed: dict[int, int] = {}
         self._broken: Violation | None = None
 
     @classmethod
     def adapt(cls, options: Options) -> Options:
-        """See `Workload`: no batch is larger than a segment."""
-        return replace(options, max_batch_bytes=min(options.max_batch_bytes, options.segment_bytes))
+        """See `Workload`: no batch is larger than a segment, and followers fetch batches one by one."""
+        batch_bytes = min(options.max_batch_bytes, options.segment_bytes)
+        return replace(options, max_batch_bytes=batch_bytes, chunk_bytes=min(options.chunk_bytes, batch_bytes))
 
     def plan(self) -> None:
         """See `Workload`."""
@@ -220,7 +223,8 @@ class Controllers(Workload):
             self.world.options.max_batch_bytes,
         )
         life.on_bug = self._on_bug
-        self._services[host.number] = Service(life, Gate(None), _Seat(host))
+        self._seats[host.number] = seat = _Seat(host)
+        self._services[host.number] = Service(life, Gate(None), seat)
         self._armed[host.number] = 0
 
     def _on_bug(self, what: str, error: Exception) -> None:
@@ -244,6 +248,7 @@ class Controllers(Workload):
         machine = _machine_of(host)
         if machine.is_changed:
             machine.is_changed = False
+            self._note_decisions(machine, self._seats[host.number])
             self.rules.check_image(f"host {host.number}", machine.image)
         due_ms = self._services[host.number].life.due_ms
         if due_ms is not None:
@@ -251,6 +256,12 @@ class Controllers(Workload):
             if not self.world.agenda.now < self._armed[host.number] <= time:
                 self._armed[host.number] = time
                 self.world.agenda.at(time, self._due, host, host.incarnation, time)
+
+    def _note_decisions(self, machine: Machine, seat: _Seat) -> None:
+        for step in seat.steps:
+            if step.made is not None and step.made.records and step.made.is_atomic and step.decided_at is not None:
+                self.rules.decided(step.decided_at, machine.decided[step.decided_at])
+        seat.steps = [step for step in seat.steps if step.made is None]
 
     def _due(self, host: Host, incarnation: int, time: int) -> None:
         if self._armed[host.number] == time and host.incarnation == incarnation:
@@ -322,10 +333,15 @@ class Controllers(Workload):
                     return f"{topic.name}-{number} has no leader: {each}"
         return None
 
-    def _may_lead(self, image: Image, partition: Partition, broker_id: int) -> bool:
+    @staticmethod
+    def _may_lead(image: Image, partition: Partition, broker_id: int) -> bool:
         broker: Any = image.brokers.get(broker_id)
         is_active = broker is not None and broker.is_active
-        return is_active and broker.has_online_directory(partition.directory_of(broker_id))
+        return (
+            is_active
+            and broker_id in partition.replicas
+            and broker.has_online_directory(partition.directory_of(broker_id))
+        )
 
     def check_end(self) -> None:
         """See `Workload`."""

@@ -1,0 +1,192 @@
+"""Mistakes to plant in the controller, to see whether the rules notice; as ``kraftcore.simulation.planted``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from kraftcore.core.batch import RecordBatch
+from kraftcore.executor.decisions import Decided
+from kraftcore.executor.decisions import Decision as Executed
+from kraftcore.metadata import Broker, Image, MetadataMachine
+from kraftcore.plugins.controller import activation, brokers, isr, partition_change
+from kraftcore.plugins.controller.decision import Context, Decision, Record
+from kraftcore.plugins.controller.life import Life
+from kraftcore.plugins.controller.partition_change import Ids, PartitionRules
+from kraftcore.plugins.controller.requester import check_epoch
+from kraftcore.plugins.controller.requests import Asked
+from kraftcore.plugins.controller.soft_state import SoftState
+from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from kraftcore.protocol.messages.broker_registration import BrokerRegistrationRequest
+from kraftcore.protocol.metadata import encode_metadata_record
+from kraftcore.protocol.records.broker_registration_change_record import BrokerRegistrationChangeRecord
+from kraftcore.protocol.records.no_op_record import NoOpRecord
+from kraftcore.protocol.records.partition_change_record import PartitionChangeRecord
+from kraftcore.protocol.records.register_broker_record import RegisterBrokerRecord
+from kraftcore.simulation.planted import Planted
+
+_change = PartitionRules.change
+_hand_over = partition_change._hand_over
+_decide = Asked._decide
+_alter = isr._alter
+_NO_LEADER_CHANGE = -2
+
+
+def _yes(*_: Any) -> bool:
+    return True
+
+
+def _epoch_kept(self: PartitionRules, *arguments: Any, **wanted: Any) -> PartitionChangeRecord | None:
+    record = _change(self, *arguments, **wanted)
+    before = arguments[2]
+    if record is not None and record.leader == before.leader:
+        record.leader = _NO_LEADER_CHANGE
+    return record
+
+
+def _told_too_early(self: Executed, offset: int) -> None:
+    self.committed()
+
+
+def _stay_ahead(self: MetadataMachine) -> None:
+    if self._is_ahead:
+        self._is_ahead = False
+        self._ahead.clear()
+        self.image.forget_marks()
+        self.image._ahead = False
+
+
+def _without_marks(self: Life, values: list[bytes]) -> list[bytes]:
+    nothing = encode_metadata_record(NoOpRecord(), 0)
+    return [nothing, *values, nothing]
+
+
+def _nobody_known(unfenced: Iterable[Any], now_ms: int) -> SoftState:
+    return SoftState()
+
+
+def _ids_not_written(self: Asked, context: Context) -> Decision:
+    made = _decide(self, context)
+    if isinstance(self._request, AllocateProducerIdsRequest) and context.next_offset % 2:
+        made.records.clear()
+    return made
+
+
+def _broker_epoch_kept(self: Asked, context: Context) -> Decision:
+    made = _decide(self, context)
+    if isinstance(self._request, BrokerRegistrationRequest):
+        known = context.image.brokers.get(self._request.broker_id)
+        answer: Any = made.answer
+        for record, _ in made.records:
+            if known is not None and isinstance(record, RegisterBrokerRecord):
+                record.broker_epoch = answer.broker_epoch = known.epoch
+    return made
+
+
+def _any_epoch(context: Context, broker_id: int, broker_epoch: int) -> Any:
+    known = context.image.brokers.get(broker_id)
+    return check_epoch(context, broker_id, broker_epoch if known is None else known.epoch)
+
+
+def _fenced_alone(context: Context, broker: Broker) -> list[Record]:
+    change = BrokerRegistrationChangeRecord(broker_id=broker.id, broker_epoch=broker.epoch, fenced=1)
+    return [(change, 0)]
+
+
+def _left_open(context: Context, version: Any) -> list[Record]:
+    return []
+
+
+def _never_recovering(
+    record: PartitionChangeRecord, before: Any, leader: int, is_unclean: bool, isr: Ids, elr: Ids
+) -> tuple[Ids, Ids]:
+    result = _hand_over(record, before, leader, is_unclean, isr, elr)
+    record.leader_recovery_state = -1
+    return result
+
+
+def _everybody_eligible(self: PartitionRules, before: Any, isr: Ids, min_isr: int) -> Ids:
+    return () if len(isr) >= min_isr else tuple(dict.fromkeys((*before.elr, *before.isr)))
+
+
+def _applied_twice(self: MetadataMachine, batch: RecordBatch) -> Sequence[Any] | None:
+    if self._ahead and self._ahead[0].offset <= batch.base_offset < self._ahead[0].end:
+        self._commit(batch.next_offset)
+        if not self._ahead and not self.image.in_transaction:
+            self.image.apply_values(batch.values(), batch.base_offset)
+    else:
+        return _apply(self, batch)
+    self.offset = batch.next_offset
+    return None
+
+
+_apply = MetadataMachine.apply
+
+
+def _old_epoch_told(*arguments: Any) -> Any:
+    result = _alter(*arguments)
+    if result.error_code == ErrorCode.NONE and result.partition_epoch:
+        result.partition_epoch -= 1
+    return result
+
+
+def _transaction_kept(self: Image) -> int | None:
+    offset = self.roll_back() if self._marks else None
+    self._ahead = False
+    self.forget_marks()
+    return offset
+
+
+_ROWS: tuple[tuple[str, str, Any, str, Any], ...] = (
+    ("ineligible-accepted", "an ineligible replica is let into an ISR", isr, "_are_eligible", _yes),
+    ("leader-epoch-kept", "the leader epoch does not rise when replicas go", PartitionRules, "change", _epoch_kept),
+    ("answered-early", "a decision is answered when it is appended", Executed, "appended", _told_too_early),
+    ("not-rolled-back", "a former leader's image keeps what was not committed", MetadataMachine, "follow", _stay_ahead),
+    ("half-a-decision", "a large decision is written without a transaction", Life, "_as_transaction", _without_marks),
+    ("left-open", "a new leader does not abort an open transaction", activation, "_aborted", _left_open),
+    ("half-kept", "a former leader's image keeps half a transaction", Image, "follow", _transaction_kept),
+    (
+        "sessions-forgotten",
+        "a new leader has no sessions of unfenced brokers",
+        SoftState,
+        "of_unfenced",
+        staticmethod(_nobody_known),
+    ),
+    ("ids-not-written", "a block of producer ids is answered without a record", Asked, "_decide", _ids_not_written),
+    ("broker-epoch-kept", "a new incarnation gets the broker epoch of the old", Asked, "_decide", _broker_epoch_kept),
+    ("stale-sender", "an ISR is taken from a broker of an earlier epoch", isr, "check_epoch", _any_epoch),
+    ("fenced-alone", "a broker is fenced, its partitions stay as they are", brokers, "fencing", _fenced_alone),
+    (
+        "shutting-down-leads",
+        "a broker in controlled shutdown counts as active",
+        Broker,
+        "is_active",
+        property(lambda self: not self.is_fenced),
+    ),
+    (
+        "unclean-forgotten",
+        "a leader from outside ISR and ELR does not recover",
+        partition_change,
+        "_hand_over",
+        _never_recovering,
+    ),
+    ("isr-in-elr", "members of the ISR stay in the ELR", PartitionRules, "_next_elr", _everybody_eligible),
+    (
+        "applied-twice",
+        "a leader applies its own records again when they commit",
+        MetadataMachine,
+        "apply",
+        _applied_twice,
+    ),
+    ("old-epoch-told", "AlterPartition answers the former partition epoch", isr, "_alter", _old_epoch_told),
+    (
+        "read-unconfirmed",
+        "an answer without records does not ask whether it still leads",
+        Decided,
+        "needs_barrier",
+        property(lambda self: False),
+    ),
+)
+
+FAULTS: dict[str, Planted] = {row[0]: Planted(*row) for row in _ROWS}
