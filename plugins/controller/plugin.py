@@ -17,7 +17,7 @@ from kraftcore.metadata import MetadataMachine
 from kraftcore.node import Node
 from kraftcore.node.events import LeadershipEnded, LeadershipReady, NodeEvent
 from kraftcore.node.plugin import Plugin
-from kraftcore.node.registry import Priority, RequestContext, RequestHandler
+from kraftcore.node.registry import Access, Guard, Priority, RequestContext, RequestHandler
 from kraftcore.plugins.controller import controllers, features
 from kraftcore.plugins.controller.access import ACCESS, Gate
 from kraftcore.plugins.controller.caller import Caller
@@ -91,6 +91,16 @@ class Controller(Plugin):
     def withdrawn(self) -> Iterable[type[Request]]:
         """See ``offers_log``."""
         return () if self._offers_log else (ProduceRequest, ListOffsetsRequest)
+
+    @property
+    def guard(self) -> Guard | None:
+        """Who may speak raft, change voters, and append: see ``access.Gate``; None without an authorizer."""
+        return None if self._gate.is_open else self._ask_gate
+
+    def _ask_gate(self, access: Access, request: Request, context: RequestContext) -> ErrorCode:
+        image = None if self._service is None else self._service.life.machine.image
+        names = () if access.names is None else access.names(request)
+        return self._gate.check_access(image, str(context.principal), host_of(context.peer), access, names)
 
     # --- a life -------------------------------------------------------------------------------------------------------
 

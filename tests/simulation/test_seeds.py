@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-import shutil
-import subprocess
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from project import ROOT
+from fresh_seeds import first_fresh_seed
 
-from kraftcore import raft, simulation
 from kraftcore.simulation.options import FAULTS, LATER, draw_options
 from kraftcore.simulation.planted import FAULTS as PLANTED
 from kraftcore.simulation.runs import run_seed, shortest_failure
@@ -29,18 +24,6 @@ ONCE_FAILED = [
     (3628, 4, "an uncommitted removal of a needed voter beside a dead one"),
     (4145, 5, "a voter set of records that a snapshot had replaced"),
 ]
-
-
-def first_fresh_seed():
-    """From the commit; without a repository, from the consensus and the simulator as they are installed."""
-    git = shutil.which("git") if (ROOT / ".git").exists() else None
-    told = subprocess.run([git, "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout if git else ""
-    digest = told.strip()
-    if not digest:
-        modules = (raft, simulation)
-        files = sorted(path for module in modules for path in Path(module.__file__).parent.glob("*.py"))
-        digest = hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
-    return 1_000_000 + int(digest[:7], 16)
 
 
 BLOCK = 20  # seeds in a test: small enough to share between workers

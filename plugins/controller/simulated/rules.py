@@ -72,7 +72,7 @@ class Rules:
         self._blocks: dict[int, int] = {}  # first producer id to the offset that gave it
         self._settings: dict[str, list[tuple[int, str | None]]] = {}  # of each topic's `REGISTER`, by offset
         self._shutting_down: set[tuple[int, int]] = set()
-        self._returned: set[tuple[int, int]] = set()
+        self._exempt: set[tuple[int, int]] = set()
         self._had_no_elr = False
         self._whole: dict[int, list[Sequence[bytes]]] = {}  # by offset, what is to take effect together
         self._begun: list[tuple[int, Sequence[bytes]]] = []  # of these, whose first record is committed
@@ -122,7 +122,17 @@ class Rules:
         if record.in_controlled_shutdown == _SHUTTING_DOWN:
             self._shutting_down.add(key)
         if record.fenced == _UNFENCED and key in self._shutting_down:
-            self._returned.add(key)
+            self._exempt.add(key)
+
+    def splits(self, values: Sequence[bytes]) -> None:
+        """Records of one decision that is not atomic will lie in several batches.
+
+        A controlled shutdown is written broker first, as in Kafka 4.3.1: with the first batch alone the broker is
+        shutting down and still in ISRs, until its next heartbeat if the leader changes there.
+        """
+        for record in (decode_metadata_record(value)[0] for value in values):
+            if isinstance(record, BrokerRegistrationChangeRecord) and record.in_controlled_shutdown == _SHUTTING_DOWN:
+                self._exempt.add((record.broker_id, record.broker_epoch))
 
     def _check_record(self, record: MetadataRecord, offset: int) -> None:
         match record:
@@ -217,7 +227,7 @@ class Rules:
     def _may_serve(self, broker: Broker | None) -> bool:
         if broker is None or broker.is_fenced:
             return False
-        return not broker.is_shutting_down or (broker.id, broker.epoch) in self._returned
+        return not broker.is_shutting_down or (broker.id, broker.epoch) in self._exempt
 
     # --- answers ------------------------------------------------------------------------------------------------------
 

@@ -11,6 +11,8 @@ from typing import Any, Final
 from kraftcore.core.batch import RecordBatch
 from kraftcore.core.wire.struct import Struct
 from kraftcore.errors import InvariantError
+from kraftcore.executor.executor import size_of
+from kraftcore.executor.proposals import BATCH_OVERHEAD
 from kraftcore.metadata import Image, MetadataMachine, Partition
 from kraftcore.metadata.partition import NO_LEADER
 from kraftcore.node.registry import ANONYMOUS, RequestContext
@@ -93,6 +95,8 @@ class Machine(MetadataMachine, Replicated):
         super().put(values, offset)
         self.is_changed = True
         self.decided[offset] = values
+        if size_of(values) + BATCH_OVERHEAD > self._host.world.options.max_batch_bytes:
+            self._rules.splits(values)
         for value in values:
             self._rules.note(decode_metadata_record(value)[0])
 
