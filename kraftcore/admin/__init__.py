@@ -23,6 +23,7 @@ from kraftcore.admin.results import (
     ReplicaProgress,
 )
 from kraftcore.admin.router import Router, Timing
+from kraftcore.admin.server import Isr, Server
 from kraftcore.config.addresses import parse_address
 from kraftcore.errors import LocalError
 from kraftcore.ports.transport import Address, Transport
@@ -34,9 +35,11 @@ __all__ = [
     "FeatureDescription",
     "FeatureStatus",
     "FeatureUpdateError",
+    "Isr",
     "NodeAddress",
     "QuorumDescription",
     "ReplicaProgress",
+    "Server",
     "Timing",
     "UpgradeType",
     "connect",

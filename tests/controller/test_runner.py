@@ -194,7 +194,7 @@ def test_an_unexpected_error_answers_its_asker_alone(tmp_path, monkeypatch):
             await registered(leader)
             good = APIS[UnregisterBrokerRequest]
             changed = {**APIS, UnregisterBrokerRequest: Api(broken, good.refuse)}
-            monkeypatch.setattr("kraftcore.plugins.controller.plugin.APIS", changed)
+            monkeypatch.setattr("kraftcore.plugins.controller.service.APIS", changed)
             end = leader.status().log_end_offset
             answer = await ask(leader, leader, UnregisterBrokerRequest(broker_id=5))
             assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR

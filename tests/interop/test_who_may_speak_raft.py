@@ -1,4 +1,4 @@
-"""Without permission nobody speaks raft, changes voters or asks for the quorum: Kafka's answers, and ours, are the same."""
+"""Without permission nobody speaks raft, changes voters or describes the quorum: Kafka answers so, and so do we."""
 
 from __future__ import annotations
 
