@@ -124,21 +124,23 @@ class Node(OutsideNode):
     def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """As ``call``, without waiting; cancelling the future cancels the function."""
         future: Future[Any] = Future()
+        self._submit(future, partial(function, *args, **kwargs))
+        return future
 
+    def _submit(self, future: Future[Any], function: Callable[[], Any]) -> None:
         def deliver(found: Outcome[Any] | None) -> None:
             if found is not None:
                 _give(future, found)
 
-        inner = Call(self.trio_node, partial(function, *args, **kwargs), deliver)
+        inner = Call(self.trio_node, function, deliver)
 
         def cancelled(_: Future[Any]) -> None:
             if future.cancelled():
                 with suppress(trio.RunFinishedError):
                     self._token.run_sync_soon(inner.cancel)
 
-        self._soon(partial(inner.start, self._calls))
         future.add_done_callback(cancelled)
-        return future
+        self._soon(partial(inner.start, self._calls))
 
     @overload
     def call(self, function: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
@@ -156,7 +158,8 @@ class Node(OutsideNode):
             NodeStoppedError: the node stopped meanwhile.
             TimeoutError: see ``with_timeout``.
         """
-        return self._wait(self.submit(function, *args, **kwargs))
+        future: Future[Any] = Future()
+        return self._wait(future, partial(self._submit, future, partial(function, *args, **kwargs)))
 
     def with_timeout(self, timeout_s: float) -> Self:
         """The same node, whose waiting calls raise TimeoutError after so many seconds."""
@@ -186,8 +189,11 @@ class Node(OutsideNode):
         with suppress(NodeStoppedError):
             self._soon(self.trio_node.stop)
 
-    def _wait(self, future: Future[T]) -> T:
+    def _wait(self, future: Future[T], begin: Callable[[], None] | None = None) -> T:
+        """``begin`` is inside: an interrupt right after it finds a call to cancel."""
         try:
+            if begin is not None:
+                begin()
             return future.result(self._timeout_s)
         except BaseException:
             future.cancel()

@@ -23,7 +23,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--target",
         choices=["kafka", "kraftcore"],
-        help="what tests/conformance tests; without it, both in turn",
+        help="what tests/conformance and tests/controller_suite test; without it, both in turn, and kraftcore",
     )
 
 

@@ -5,7 +5,20 @@
         await admin.remove_voter(3, quorum.voters[2].key.directory_id)
 
 What Java's ``Admin`` does for a quorum: describe it, add and remove voters, read and change feature levels, list
-nodes. The leader is found, and found again; tries are repeated until the call's timeout.
+nodes; and for a cluster: topics, configurations, elections, reassignments, access control entries, quotas, SCRAM
+credentials. The leader is found, and found again; tries are repeated until the call's timeout.
+
+===============  ======================================================================================================
+``client``       the quorum's voters and features, appends; ``AdminClient`` is made of this and the parts below
+``cluster``      nodes
+``topics``       topics and their partitions
+``configs``      configurations; groups and other resources that have one
+``partitions``   elections, reassignments, log directories
+``acls``         access control entries
+``quotas``       client quotas, SCRAM credentials
+``calls``        results by item, with their errors
+``router``       gets a request to a node that can answer it
+===============  ======================================================================================================
 """
 
 from __future__ import annotations
@@ -13,7 +26,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 
+from kraftcore.admin.calls import PartlyRefusedError, TopicPartition
 from kraftcore.admin.client import AdminClient, FeatureUpdateError, UpgradeType
+from kraftcore.admin.configs import ConfigChange, ConfigEntry, ConfigOperation, ConfigSynonym, GroupListing
+from kraftcore.admin.partitions import ElectionType, Reassignment, Replica, ReplicaPlace
+from kraftcore.admin.quotas import QuotaFilter, QuotaMatch, ScramMechanism, ScramUpsertion
 from kraftcore.admin.results import (
     ClusterDescription,
     FeatureDescription,
@@ -24,23 +41,58 @@ from kraftcore.admin.results import (
 )
 from kraftcore.admin.router import Router, Timing
 from kraftcore.admin.server import Isr, Server
+from kraftcore.admin.topics import (
+    CreatedTopic,
+    NewPartitions,
+    NewTopic,
+    PartitionDescription,
+    TopicDescription,
+    TopicListing,
+)
 from kraftcore.config.addresses import parse_address
 from kraftcore.errors import LocalError
+from kraftcore.metadata.acls import Acl
+from kraftcore.metadata.configs import ConfigResource
 from kraftcore.ports.transport import Address, Transport
+from kraftcore.security.acl import AclFilter
 from kraftcore.transports.tcp import TcpTransport, TlsSettings
 
 __all__ = [
+    "Acl",
+    "AclFilter",
     "AdminClient",
     "ClusterDescription",
+    "ConfigChange",
+    "ConfigEntry",
+    "ConfigOperation",
+    "ConfigResource",
+    "ConfigSynonym",
+    "CreatedTopic",
+    "ElectionType",
     "FeatureDescription",
     "FeatureStatus",
     "FeatureUpdateError",
+    "GroupListing",
     "Isr",
+    "NewPartitions",
+    "NewTopic",
     "NodeAddress",
+    "PartitionDescription",
+    "PartlyRefusedError",
     "QuorumDescription",
+    "QuotaFilter",
+    "QuotaMatch",
+    "Reassignment",
+    "Replica",
+    "ReplicaPlace",
     "ReplicaProgress",
+    "ScramMechanism",
+    "ScramUpsertion",
     "Server",
     "Timing",
+    "TopicDescription",
+    "TopicListing",
+    "TopicPartition",
     "UpgradeType",
     "connect",
 ]

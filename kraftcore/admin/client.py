@@ -10,36 +10,34 @@ from typing import Any, TypeVar
 import trio
 
 from kraftcore import __version__
+from kraftcore.admin.acls import AclCalls
+from kraftcore.admin.calls import PartlyRefusedError
+from kraftcore.admin.cluster import ClusterCalls
+from kraftcore.admin.configs import ConfigCalls
+from kraftcore.admin.partitions import PartitionCalls
+from kraftcore.admin.quotas import QuotaCalls
 from kraftcore.admin.results import (
-    ClusterDescription,
     FeatureDescription,
     FeatureStatus,
-    NodeAddress,
     QuorumDescription,
     ReplicaProgress,
 )
 from kraftcore.admin.router import (
     BACKOFF_MAX_MS,
     BACKOFF_MS,
-    BROKERS,
-    CONTROLLERS,
-    NoAnswer,
     Router,
     Tries,
     raise_refusal,
     refusal,
-    to_cluster,
 )
-from kraftcore.config.addresses import parse_address
+from kraftcore.admin.topics import TopicCalls
 from kraftcore.core.uuid import METADATA_TOPIC_ID, Uuid
-from kraftcore.errors import LocalError, RefusedError, RemoteProtocolError, UnreachableError
-from kraftcore.ports.transport import Address
+from kraftcore.errors import LocalError, RefusedError, RemoteProtocolError
 from kraftcore.protocol.appending import append_answer, append_refusal, append_request
 from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from kraftcore.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from kraftcore.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from kraftcore.protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse, ReplicaState
 from kraftcore.protocol.messages.produce import ProduceResponse
 from kraftcore.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
@@ -58,20 +56,20 @@ class UpgradeType(IntEnum):
     UNSAFE_DOWNGRADE = 3
 
 
-class FeatureUpdateError(RefusedError):
+class FeatureUpdateError(PartlyRefusedError):
     """At least one feature was not updated.
 
     Attributes:
         results: per feature the error, or None where the update was carried out.
     """
 
+    results: Mapping[str, RefusedError | None]
+
     def __init__(self, results: Mapping[str, RefusedError | None]) -> None:
-        self.results = results
-        first = next(error for error in results.values() if error is not None)
-        super().__init__(first.error, first.message)
+        super().__init__(results)
 
 
-class AdminClient:
+class AdminClient(TopicCalls, ConfigCalls, PartitionCalls, AclCalls, QuotaCalls, ClusterCalls):
     """Talks to a quorum, Kafka's or ours; made by ``kraftcore.admin.connect``.
 
     Every method raises, besides what it says itself:
@@ -83,7 +81,7 @@ class AdminClient:
     """
 
     def __init__(self, router: Router, *, topic: str) -> None:
-        self._router = router
+        super().__init__(router)
         self._topic = topic
 
     async def describe_quorum(self) -> QuorumDescription:
@@ -120,50 +118,6 @@ class AdminClient:
         if len(topics) != 1 or len(found) != 1 or found[0].partition_index != 0:
             raise RemoteProtocolError(f"the answer is not about {self._topic}, partition 0, alone")
         return found[0]
-
-    async def describe_cluster(self, *, include_fenced: bool = False) -> ClusterDescription:
-        """Learn the cluster's id, its active controller, and its nodes.
-
-        Args:
-            include_fenced: fenced brokers as well (KIP-1073); only through brokers.
-
-        Raises:
-            LocalError: ``include_fenced`` through controllers.
-        """
-        through_controllers = self._router.through_controllers
-        if include_fenced and through_controllers:
-            raise LocalError("Cannot request fenced brokers from controller endpoint")
-        request = DescribeClusterRequest(
-            endpoint_type=CONTROLLERS if through_controllers else BROKERS, include_fenced_brokers=include_fenced
-        )
-        response = await self._router.call(
-            "listNodes",
-            request,
-            DescribeClusterResponse,
-            lambda response: raise_refusal(response.error_code, response.error_message),
-            min_version=2 if include_fenced else 1 if through_controllers else 0,
-        )
-        return to_cluster(response)
-
-    async def describe_cluster_from(self, address: Address | str) -> ClusterDescription:
-        """What one node says of its cluster, whoever leads; kraftcore nodes that only watch are listed by themselves.
-
-        Args:
-            address: ``host:port`` of a node of the kind this client is connected to; it need not be a known one.
-        """
-        where = parse_address(address)
-        try:
-            return await self._router.describe(where)
-        except NoAnswer as failure:
-            raise UnreachableError(
-                f"{where} does not answer", last_failure=str(failure), outcome_unknown=False
-            ) from None
-
-    async def list_endpoints(self, *, include_fenced: bool = False) -> tuple[NodeAddress, ...]:
-        """Where the cluster's nodes listen: controllers when connected to controllers, else brokers; see
-        ``describe_cluster``.
-        """
-        return (await self.describe_cluster(include_fenced=include_fenced)).nodes
 
     async def add_voter(
         self,

@@ -21,18 +21,23 @@ if TYPE_CHECKING:
 
 # Command -> (module and function, what it is for). Adding a command takes a line here and a module.
 COMMANDS = {
+    "acls": ("kraftcore.cli.acls:acls", "List, add and remove access control entries."),
     "autopilot": ("kraftcore.cli.autopilot:autopilot", "Keep the voters of a quorum as wanted."),
     "cluster": ("kraftcore.cli.cluster:cluster", "Show a cluster's id and nodes."),
     "completion": ("kraftcore.cli.completion:completion", "Print a script that completes commands with the tab key."),
+    "configs": ("kraftcore.cli.configs:configs", "Describe and change configurations, quotas, SCRAM credentials."),
     "demo": ("kraftcore.cli.demo:demo", "Run a quorum here, kill its leader, check that nothing is lost."),
     "dump-log": ("kraftcore.cli.dump_log:dump_log", "Print segments, snapshots and index files as text or JSON."),
+    "elect-leaders": ("kraftcore.cli.elect_leaders:elect_leaders", "Elect leaders of partitions."),
     "features": ("kraftcore.cli.features:features", "Describe and change the feature levels of a cluster."),
     "observe": ("kraftcore.cli.observe:observe", "Mirror a quorum's log and print records as they are committed."),
     "quorum": ("kraftcore.cli.quorum:quorum", "Describe the metadata quorum and change its voters."),
+    "reassign": ("kraftcore.cli.reassign:reassign", "Move replicas of partitions to other brokers or directories."),
     "server": ("kraftcore.cli.server:server", "Run a node on its own."),
     "simulate": ("kraftcore.cli.simulate:simulate", "Run quorums in a simulation and try to break them."),
     "spark": ("kraftcore.cli.spark:spark", "Turn metadata logs into tables, ask them in SQL, draw a report."),
     "storage": ("kraftcore.cli.storage:storage", "Format a server's directories and look at them."),
+    "topics": ("kraftcore.cli.topics:topics", "Create, delete, describe, list and change topics."),
 }
 EXIT_INTERRUPTED = 130  # as a shell reports SIGINT
 EXIT_PIPE = 141  # as a shell reports SIGPIPE

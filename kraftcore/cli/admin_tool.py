@@ -124,16 +124,33 @@ def connected(*, short: bool = False) -> Callable[[Callable[..., T]], Callable[.
     return decorate
 
 
+def server_options(*, controllers: bool) -> Callable[[Callable[..., T]], Callable[..., T]]:
+    """--bootstrap-server and --command-config, for commands that look themselves whether they are there.
+
+    Args:
+        controllers: offer --bootstrap-controller, too.
+    """
+
+    def decorate(function: Callable[..., T]) -> Callable[..., T]:
+        for name, metavar, text in _OPTIONS if controllers else (_OPTIONS[0], _OPTIONS[2]):
+            function = click.option(name, metavar=metavar, help=text)(function)
+        return function
+
+    return decorate
+
+
+_OPTIONS = (
+    ("--command-config", "FILE", "Properties: security.protocol, ssl.* (PEM), default.api.timeout.ms ..."),
+    ("--bootstrap-controller", "LIST", "Controllers to ask, host:port,...; the others are found through them."),
+    ("--bootstrap-server", "LIST", "Brokers to ask, host:port,...; they pass on what controllers have to do."),
+)
+
+
 def bootstrap_options(*, short: bool = False) -> Callable[[Callable[..., T]], Callable[..., T]]:
     """The options themselves, for groups that take them in front of their sub-commands."""
 
     def decorate(function: Callable[..., T]) -> Callable[..., T]:
-        for letter, name, text in (
-            ("-c", "--command-config", "Properties: security.protocol, ssl.* (PEM), default.api.timeout.ms ..."),
-            ("-C", "--bootstrap-controller", "Controllers to ask, host:port,...; the others are found through them."),
-            ("-b", "--bootstrap-server", "Brokers to ask, host:port,...; they pass on what controllers have to do."),
-        ):
-            metavar = "FILE" if letter == "-c" else "LIST"
+        for letter, (name, metavar, text) in zip(("-c", "-C", "-b"), _OPTIONS, strict=True):
             function = click.option(*((letter, name) if short else (name,)), metavar=metavar, help=text)(function)
         return function
 

@@ -8,7 +8,8 @@ version-mapping, feature-dependencies.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import reduce
 
 import click
 from click.shell_completion import CompletionItem
@@ -103,6 +104,31 @@ def _level_text(name: str, level: int) -> str:
         return f"UNKNOWN {level}"
 
 
+def _level_options(release: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """The options of ``upgrade`` and ``downgrade`` that say which levels; ``release``: an example."""
+    options = (
+        click.option(
+            "--release-version",
+            metavar="RELEASE",
+            help=f"All features to their levels of this release, e.g. {release}.",
+        ),
+        click.option(
+            "--feature",
+            "wanted",
+            multiple=True,
+            metavar="NAME=LEVEL",
+            shell_complete=_complete,
+            help="One feature to this level; may be repeated.",
+        ),
+        click.option("--metadata", metavar="RELEASE", help="Deprecated: metadata.version to this release."),
+    )
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        return reduce(lambda decorated, option: option(decorated), reversed(options), command)
+
+    return decorate
+
+
 @features.command(
     epilog="""\b
 Examples:
@@ -110,16 +136,7 @@ Examples:
   kraftcore features --bootstrap-controller 127.0.0.1:9093 upgrade --feature kraft.version=1
 """,
 )
-@click.option("--release-version", metavar="RELEASE", help="All features to their levels of this release, e.g. 4.3.")
-@click.option(
-    "--feature",
-    "wanted",
-    multiple=True,
-    metavar="NAME=LEVEL",
-    shell_complete=_complete,
-    help="One feature to this level; may be repeated.",
-)
-@click.option("--metadata", metavar="RELEASE", help="Deprecated: metadata.version to this release.")
+@_level_options("4.3")
 @click.option("--dry-run", is_flag=True, help="Let the controller check it; change nothing.")
 @output_option
 @connected()
@@ -145,16 +162,7 @@ Examples:
   kraftcore features --bootstrap-controller 127.0.0.1:9093 downgrade --feature transaction.version=1
 """,
 )
-@click.option("--release-version", metavar="RELEASE", help="All features to their levels of this release, e.g. 4.1.")
-@click.option(
-    "--feature",
-    "wanted",
-    multiple=True,
-    metavar="NAME=LEVEL",
-    shell_complete=_complete,
-    help="One feature to this level; may be repeated.",
-)
-@click.option("--metadata", metavar="RELEASE", help="Deprecated: metadata.version to this release.")
+@_level_options("4.1")
 @click.option("--unsafe", is_flag=True, help="Also if metadata may be lost by it.")
 @click.option("--dry-run", is_flag=True, help="Let the controller check it; change nothing.")
 @output_option

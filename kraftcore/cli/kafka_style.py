@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kraftcore.cli.output import printable
+from kraftcore.configdef.types import read_integer
 from kraftcore.errors import (
     KraftError,
     LocalError,
@@ -20,6 +21,7 @@ from kraftcore.errors import (
 )
 
 _SHORT = re.compile(r"[+-]?[0-9]{1,100}", re.ASCII)
+_ARGUMENTS = "kraftcore.arguments"
 JAVA_ERRORS = "org.apache.kafka.common.errors."
 # Where Kafka's exception is not named after the error. Source: Kafka 4.3.1, Errors.
 ODD_EXCEPTIONS = {
@@ -58,6 +60,14 @@ class KafkaFailure(click.ClickException):
         click.echo(self.format_message(), file=file, err=file is None)
 
 
+class StdoutFailure(KafkaFailure):
+    """The same on stdout, where some of Kafka's tools say it."""
+
+    def show(self, file: Any = None) -> None:
+        """Print it."""
+        click.echo(self.format_message(), file=file)
+
+
 class KafkaUsageError(click.UsageError):
     """Wrong usage, with the exit status that Kafka's tools have for it."""
 
@@ -71,8 +81,6 @@ def kafka_status() -> Iterator[None]:
         yield
     except click.UsageError as error:
         raise KafkaUsageError(error.format_message(), error.ctx) from None
-    except StorageError as error:
-        raise KafkaFailure(f"{error.filename}: {error.strerror}") from None
     except KraftError as error:
         raise KafkaFailure(words(error)) from None
 
@@ -97,6 +105,157 @@ class KafkaGroup(click.Group):
             return super().invoke(ctx)
 
 
+class KafkaTool(click.Command):
+    """A command without sub-commands that is used as one of Kafka's: wrong usage is one line, and a hint at the help.
+
+    Args:
+        failed: what the tool says when something went wrong; None: the error on stderr.
+    """
+
+    def __init__(
+        self, *arguments: Any, failed: Callable[[KraftError], click.ClickException] | None = None, **settings: Any
+    ) -> None:
+        super().__init__(*arguments, **settings)
+        self._failed = failed or (lambda error: KafkaFailure(words(error)))
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """Read the arguments."""
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except click.UsageError as error:
+            raise wrong_usage(_usage_words(error), error.ctx) from None
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the arguments, and keep them for ``arguments_of``."""
+        ctx.meta[_ARGUMENTS] = tuple(args)
+        return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except click.UsageError as error:
+            raise wrong_usage(error.message, ctx) from None
+        except KraftError as error:
+            raise self._failed(error) from None
+
+
+def arguments_of(ctx: click.Context) -> tuple[str, ...]:
+    """What stood behind a ``KafkaTool``'s name."""
+    found: tuple[str, ...] = ctx.meta[_ARGUMENTS]
+    return found
+
+
+def options_in_order(ctx: click.Context) -> list[str]:
+    """Names of a ``KafkaTool``'s options, without dashes, as they stood on the command line, repeated ones included."""
+    parameters = ctx.command.make_parser(ctx).parse_args(list(arguments_of(ctx)))[2]
+    return [each.opts[0].lstrip("-") for each in parameters]
+
+
+def wrong_usage(message: str, ctx: click.Context | None) -> KafkaFailure:
+    """Kafka's words, and where the help is; Kafka's tools print all of the help."""
+    hint = "" if ctx is None else f"\nTry '{ctx.command_path} --help' for help."
+    return KafkaFailure(message + hint)
+
+
+def _usage_words(error: click.UsageError) -> str:
+    """What Kafka's command line reader says."""
+    if isinstance(error, click.NoSuchOption):
+        return f"{error.option_name.lstrip('-')} is not a recognized option"
+    if isinstance(error, click.BadOptionUsage):
+        return f"Option {error.option_name.lstrip('-')} requires an argument"
+    if isinstance(error, click.BadParameter) and error.param is not None and error.ctx is not None:
+        return error.message
+    return error.format_message()
+
+
+if TYPE_CHECKING:
+    IntegerType = click.ParamType[int]
+else:  # not generic before click 8.2
+    IntegerType = click.ParamType
+
+
+class JavaNumber(IntegerType):
+    """A number as Java's ``Integer.valueOf`` or ``Long.valueOf`` reads it.
+
+    Args:
+        bits: 32 or 64.
+    """
+
+    name = "integer"
+
+    def __init__(self, bits: int = 32) -> None:
+        self._bits = bits
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Read it."""
+        number = value if isinstance(value, int) else read_integer(value, self._bits)
+        if number is None:
+            option = "" if param is None or param.name is None else param.opts[0].lstrip("-")
+            self.fail(f"Cannot parse argument '{value}' of option {option}", param, ctx)
+        return number
+
+
+def java_int(text: str) -> int:
+    """What ``Integer.parseInt`` makes of a text.
+
+    Raises:
+        LocalError: in Java's words, it is no number of 32 bits.
+    """
+    number = read_integer(text)
+    if number is None:
+        radix = " under radix 10" if text.lstrip("+-").isdecimal() else ""
+        raise LocalError(f'For input string: "{text}"{radix}')
+    return number
+
+
+def given(ctx: click.Context, *, apart_from: Sequence[str] = ()) -> list[str]:
+    """Names of the options that the command line has, without dashes, in the order of their declaration."""
+    found = []
+    for parameter in ctx.command.params:
+        name = parameter.name
+        if name is None or ctx.get_parameter_source(name) is not click.core.ParameterSource.COMMANDLINE:
+            continue
+        option = parameter.opts[0].lstrip("-")
+        if option not in apart_from:
+            found.append(option)
+    return found
+
+
+def check_not_with(present: Sequence[str], option: str, others: Sequence[str]) -> None:
+    """Refuse an option beside others, in the words of Kafka's tools.
+
+    Raises:
+        UsageError: it stands beside one of them; the first is named.
+    """
+    if option in present:
+        for other in others:
+            if other in present:
+                raise click.UsageError(f'Option "[{option}]" can\'t be used with option "[{other}]"')
+
+
+def check_required(present: Sequence[str], *options: str) -> None:
+    """Refuse a command line without one of these, in the words of Kafka's tools.
+
+    Raises:
+        UsageError: one is missing.
+    """
+    for option in options:
+        if option not in present:
+            raise click.UsageError(f'Missing required argument "[{option}]"')
+
+
+def plain_words(error: KraftError) -> str:
+    """What an error says without the name of Kafka's exception, and for an unreachable quorum why it is so."""
+    if isinstance(error, RefusedError):
+        return error.message
+    if isinstance(error, UnreachableError):
+        return f"{error}\n{last_failure(error)}"
+    return words(error) if isinstance(error, StorageError) else str(error)
+
+
 def words(error: KraftError) -> str:
     """What Kafka's tools print for an error, and for an unreachable quorum why it is so."""
     if isinstance(error, RefusedError):
@@ -105,6 +264,8 @@ def words(error: KraftError) -> str:
         return f"{JAVA_ERRORS}UnsupportedVersionException: {error}"
     if isinstance(error, UnreachableError):
         return f"{JAVA_ERRORS}TimeoutException: {error}\n{last_failure(error)}"
+    if isinstance(error, StorageError):
+        return f"{error.filename}: {error.strerror}"
     return str(error)
 
 
@@ -126,7 +287,7 @@ def feature_level(text: str) -> tuple[str, int]:
     """Read ``feature=level``.
 
     Raises:
-        LocalError: it is none.
+        LocalError: it is not one.
     """
     name, equals, level = (part.strip() for part in text.partition("="))
     if not equals:

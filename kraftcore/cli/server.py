@@ -78,7 +78,7 @@ def start(ctx: click.Context, file: str, overrides: tuple[str, ...], output: str
     """
     from kraftcore.cli.server_run import run_server
     from kraftcore.config import NodeConfig
-    from kraftcore.config.sources import load_properties, read_flag
+    from kraftcore.config.properties import load_properties, read_flag
 
     properties = {}
     for text in overrides:

@@ -1,126 +1,277 @@
-"""The settings with a plain value as a table: Kafka's property name, and the range.
+"""What a setting is: its property, its range, its text, how it is read and checked.
 
-``kraftcore.*`` names what Kafka has no property for.
+A class of settings is a dataclass. Each field is declared once, by ``number``, ``flag``, ``text``, ``several`` or
+``composed``; the class's docstring, the names that files and variables may use, validation and the table in
+docs/configuration.md are made from that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+import textwrap
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields
+from inspect import getattr_static
+from typing import Any, Generic, TypeVar, overload
 
 from kraftcore.config.errors import ConfigError, suggestion
+from kraftcore.config.properties import Properties, read_flag, read_integer
+from kraftcore.core.uuid import ZERO_UUID, Uuid
+from kraftcore.errors import LocalError
 
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 
+_SETTING = "kraftcore.setting"  # in a field's metadata
+_Given = TypeVar("_Given")
+_Kept = TypeVar("_Kept")
+_Class = TypeVar("_Class")
+_UNITS = {
+    "bytes": ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")),
+    "_ms": ((86_400_000, "days"), (3_600_000, "h"), (60_000, "min"), (1000, "s")),
+}
+
 
 @dataclass(frozen=True, slots=True)
-class Number:
+class Setting:
+    """A setting with a text for its value.
+
+    Attributes:
+        key: property name: Kafka's, or ``kraftcore.*`` for what Kafka has no property for.
+        text: what it means, in whole sentences.
+        is_composed: its value is put together from several properties, not read from ``key`` alone.
+        choices: what it may be, besides None; empty: any text.
+    """
+
+    key: str
+    text: str
+    is_composed: bool = False
+    choices: tuple[str, ...] = ()
+
+    @property
+    def limits(self) -> str:
+        """What values it may have, for documentation; empty where the text says."""
+        return ", ".join(self.choices)
+
+    def check(self, name: str, value: object) -> None:
+        """Check a value that was given for it.
+
+        Args:
+            name: its field.
+            value: any object.
+
+        Raises:
+            ConfigError: the value is not allowed.
+        """
+        if self.choices and value is not None and value not in self.choices:
+            raise ConfigError(
+                f"{name} ({self.key}) is {value!r}: it may be {' or '.join(self.choices)}"
+                f"{suggestion(str(value), self.choices)}",
+                [name],
+            )
+
+    def read(self, properties: Properties) -> Any:
+        """Its value from a file or from variables, where its property is there.
+
+        Raises:
+            ConfigError: the text is no such value.
+        """
+        return self.read_as(properties, self.key)
+
+    def read_as(self, properties: Properties, key: str) -> Any:
+        """The same from another property."""
+        return properties.get(key)
+
+
+@dataclass(frozen=True, slots=True)
+class Number(Setting):
     """A setting that is a whole number.
 
     Attributes:
-        key: property name.
         low: least value.
         high: greatest value.
         low_in_file: least value in a file, where Kafka refuses more or less than that; None: ``low``.
     """
 
-    key: str
     low: int = 0
     high: int = INT32_MAX
     low_in_file: int | None = None
 
+    @property
+    def limits(self) -> str:
+        """The range, ends included."""
+        top = {INT32_MAX: "2^31-1", INT64_MAX: "2^63-1", 2**62: "2^62", 2**40: "2^40"}.get(self.high, f"{self.high}")
+        low = {-INT64_MAX: "-2^63+1"}.get(self.low, f"{self.low}")
+        return f"{low} to {top}"
 
-QUORUM = "controller.quorum."
-OWN = "kraftcore."
+    def check(self, name: str, value: object) -> None:
+        """See ``Setting.check``."""
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise ConfigError(f"{name} ({self.key}) is {value!r}: it must be a whole number", [name])
+        if not self.low <= value <= self.high:
+            raise ConfigError(f"{name} ({self.key}) is {value}: it must be between {self.low} and {self.high}", [name])
 
-NUMBERS: dict[str, Number] = {
-    "node_id": Number("node.id"),
-    "election_timeout_ms": Number(QUORUM + "election.timeout.ms", 1),
-    "fetch_timeout_ms": Number(QUORUM + "fetch.timeout.ms", 1),
-    "election_backoff_max_ms": Number(QUORUM + "election.backoff.max.ms"),
-    "request_timeout_ms": Number(QUORUM + "request.timeout.ms", 1),
-    "retry_backoff_ms": Number(QUORUM + "retry.backoff.ms"),
-    "discovery_pause_ms": Number(OWN + "discovery.pause.ms"),
-    "fetch_max_wait_ms": Number(OWN + "fetch.max.wait.ms"),
-    "fetch_max_bytes": Number(QUORUM + "fetch.max.bytes", 1),
-    "fetch_snapshot_max_bytes": Number(QUORUM + "fetch.snapshot.max.bytes", 1),
-    "segment_bytes": Number("metadata.log.segment.bytes", 64, low_in_file=8 * 1024**2),
-    "segment_ms": Number("metadata.log.segment.ms", 1, 2**62),
-    "max_batch_bytes": Number("internal.metadata.max.batch.size.in.bytes", 64),
-    "index_interval_bytes": Number(OWN + "index.interval.bytes"),
-    "index_bytes_max": Number(OWN + "index.bytes.max", 36),
-    "file_delete_delay_ms": Number("internal.metadata.delete.delay.millis", 0, 2**62),
-    "tail_bytes": Number(OWN + "tail.bytes", 0, 2**40),
-    "snapshot_bytes": Number("metadata.log.max.record.bytes.between.snapshots", 1, INT64_MAX),
-    "snapshot_interval_ms": Number("metadata.log.max.snapshot.interval.ms", 0, INT64_MAX),
-    "retention_bytes": Number("metadata.max.retention.bytes", -INT64_MAX, INT64_MAX),
-    "retention_ms": Number("metadata.max.retention.ms", -INT64_MAX, INT64_MAX),
-    "cleaning_period_ms": Number(OWN + "cleaning.period.ms", 1),
-    "append_linger_ms": Number(QUORUM + "append.linger.ms"),
-    "high_watermark_linger_ms": Number(OWN + "high.watermark.linger.ms"),
-    "max_bytes_in_flight": Number(OWN + "max.bytes.in.flight", 1, INT64_MAX),
-    "session_expiry_ms": Number(OWN + "session.expiry.ms", 1, INT64_MAX),
-    "inline_flush_bytes": Number(OWN + "inline.flush.bytes", 0, INT64_MAX),
-    "busy_poll_us": Number(OWN + "busy.poll.us"),
-    "shutdown_timeout_ms": Number(OWN + "shutdown.timeout.ms"),
-    "max_frame_bytes": Number("socket.request.max.bytes", 1024),
-    "max_connections": Number("max.connections", 1),
-    "max_connections_per_peer": Number("max.connections.per.ip", 1),
-    "max_connection_creation_rate": Number("max.connection.creation.rate", 1),
-    "max_in_flight": Number(OWN + "max.in.flight", 1),
-    "connection_memory_bytes": Number(OWN + "connection.memory.bytes", 64 * 1024, INT64_MAX),
-    "receive_memory_bytes": Number(OWN + "receive.memory.bytes", 64 * 1024, INT64_MAX),
-    "handshake_timeout_ms": Number(OWN + "handshake.timeout.ms", 1),
-    "frame_timeout_ms": Number(OWN + "frame.timeout.ms", 1),
-    "min_bytes_per_second": Number(OWN + "min.bytes.per.second", 1),
-    "stuck_timeout_ms": Number(OWN + "stuck.timeout.ms", 1),
-    "idle_timeout_ms": Number("connections.max.idle.ms", 1, INT64_MAX, low_in_file=-INT64_MAX),
-    "reconnect_backoff_ms": Number(OWN + "reconnect.backoff.ms", 1),
-    "reconnect_backoff_max_ms": Number(OWN + "reconnect.backoff.max.ms", 1),
-}
-FLAGS: dict[str, str] = {
-    "auto_join": QUORUM + "auto.join.enable",
-    "fast_failover": OWN + "fast.failover",
-    "preallocate": "log.preallocate",
-    "reluctant": OWN + "reluctant",
-}
-# What is neither a number nor a flag, or is put together from several properties.
-OTHERS: dict[str, str] = {
-    "directory": "metadata.log.dir",
-    "log_directories": "log.dirs",
-    "cluster_id": OWN + "cluster.id",
-    "listeners": "listeners",
-    "advertised_listeners": "advertised.listeners",
-    "voters": QUORUM + "voters",
-    "bootstrap_servers": QUORUM + "bootstrap.servers",
-    "can_become_voter": "process.roles",
-    "topic": OWN + "topic",
-    "topic_id": OWN + "topic.id",
-    "create": OWN + "create",
-    "record_file": OWN + "record.file",
-    "plugins": OWN + "plugins",
-    "plugin_settings": OWN + "plugin.",
-    "tls": "ssl.keystore.location",
-    "listener_tls": "listener.security.protocol.map",
-}
-KEYS: dict[str, str] = {**{field: number.key for field, number in NUMBERS.items()}, **FLAGS, **OTHERS}
+    def read(self, properties: Properties) -> int:
+        """See ``Setting.read``."""
+        low = self.low if self.low_in_file is None else self.low_in_file
+        return read_integer(properties, self.key, low, self.high)
+
+    def read_as(self, properties: Properties, key: str) -> int:
+        """See ``Setting.read_as``; another property has the range that programs have."""
+        return read_integer(properties, key, self.low, self.high)
 
 
-def known_settings(given: Iterable[str]) -> None:
-    """Check names of settings.
+@dataclass(frozen=True, slots=True)
+class Flag(Setting):
+    """A setting that is true or false."""
 
-    Raises:
-        ConfigError: one is no field of ``NodeConfig``.
+    @property
+    def limits(self) -> str:
+        """The two values."""
+        return "true, false"
+
+    def check(self, name: str, value: object) -> None:
+        """See ``Setting.check``."""
+        if not isinstance(value, bool):
+            raise ConfigError(f"{name} ({self.key}) is {value!r}: it must be true or false", [name])
+
+    def read_as(self, properties: Properties, key: str) -> bool:
+        """See ``Setting.read_as``."""
+        return read_flag(properties, key)
+
+
+@dataclass(frozen=True, slots=True)
+class Several(Setting):
+    """A setting that is a list: its texts stand between commas."""
+
+    def read_as(self, properties: Properties, key: str) -> tuple[str, ...]:
+        """See ``Setting.read_as``."""
+        return tuple(properties.list(key))
+
+
+@dataclass(frozen=True, slots=True)
+class TopicId(Setting):
+    """A setting that is the id of a topic."""
+
+    def check(self, name: str, value: object) -> None:
+        """See ``Setting.check``."""
+        if not isinstance(value, Uuid) or value == ZERO_UUID:
+            raise ConfigError(f"{name} ({self.key}) is {value!r}: it must be an id of a topic", [name])
+
+    def read_as(self, properties: Properties, key: str) -> Uuid:
+        """See ``Setting.read_as``."""
+        try:
+            return Uuid.from_string(properties.get(key) or "")
+        except LocalError as error:
+            raise properties.error(f"{key}: {error}", key) from None
+
+
+class Converted(Generic[_Given, _Kept]):
+    """A field that is given in friendlier forms than the one it is kept in; the class's ``__post_init__`` converts.
+
+    Args:
+        default: in the form it is kept in.
+        setting: what is declared of it.
     """
-    known = [*KEYS, "ignored"]
-    for name in given:
-        if name not in known:
-            own = next((each for each, key in KEYS.items() if key == name), None)
-            close = f"; did you mean {own}?" if own else suggestion(name, known)
-            raise ConfigError(f"there is no setting {name}{close}", [name])
+
+    def __init__(self, default: _Kept, setting: Setting) -> None:
+        self._default = default
+        self.setting = setting
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> _Kept: ...
+    @overload
+    def __get__(self, instance: object, owner: type) -> _Kept: ...
+    def __get__(self, instance: object | None, owner: type) -> _Kept:
+        if instance is None:
+            return self._default
+        kept: _Kept = instance.__dict__[self._name]
+        return kept
+
+    def __set__(self, instance: object, value: _Given) -> None:
+        instance.__dict__[self._name] = value
 
 
-def label(name: str) -> str:
-    """A setting's name for a message, with its property."""
-    return f"{name} ({KEYS[name]})" if name in KEYS else name
+def declare(setting: Setting) -> Mapping[str, Setting]:
+    """``metadata`` for a field that ``number`` and the others do not fit."""
+    return {_SETTING: setting}
+
+
+def number(
+    default: int, key: str, text: str, *, low: int = 0, high: int = INT32_MAX, low_in_file: int | None = None
+) -> Any:
+    """A field with a whole number; see ``Number``."""
+    return field(default=default, metadata=declare(Number(key, text, low=low, high=high, low_in_file=low_in_file)))
+
+
+def flag(default: bool, key: str, text: str, *, is_composed: bool = False) -> Any:
+    """A field that is true or false."""
+    return field(default=default, metadata=declare(Flag(key, text, is_composed)))
+
+
+def text(default: Any, key: str, text: str, *, choices: tuple[str, ...] = ()) -> Any:
+    """A field with a text, or None."""
+    return field(default=default, metadata=declare(Setting(key, text, choices=choices)))
+
+
+def several(key: str, text: str) -> Any:
+    """A field with a tuple of texts, none by default."""
+    return field(default=(), metadata=declare(Several(key, text)))
+
+
+def composed(default: Any, key: str, text: str) -> Any:
+    """A field whose value is put together from several properties, ``key`` the first of them."""
+    return field(default=default, metadata=declare(Setting(key, text, True)))
+
+
+def composed_mapping(key: str, text: str) -> Any:
+    """The same with a dict, empty by default."""
+    return field(default_factory=dict, hash=False, metadata=declare(Setting(key, text, True)))
+
+
+def declared(owner: type) -> dict[str, Setting]:
+    """The settings of a class by field, in order; fields that no property sets are not among them."""
+    found: dict[str, Setting] = {}
+    for each in fields(owner):
+        descriptor = getattr_static(owner, each.name, None)
+        setting = descriptor.setting if isinstance(descriptor, Converted) else each.metadata.get(_SETTING)
+        if setting is not None:
+            found[each.name] = setting
+    return found
+
+
+def default_text(each: Field[Any]) -> str | None:
+    """A field's default as a file has it, large numbers also in larger units; None: it must be given."""
+    value = each.default
+    if value is MISSING:
+        return None if each.default_factory is MISSING else "none"
+    if value is None or (not isinstance(value, int | str) and not value):
+        return "none"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int):
+        for kind, units in _UNITS.items():
+            unit = next(((size, name) for size, name in units if value >= size and value % size == 0), None)
+            if kind in each.name and unit is not None:
+                return f"{value} ({value // unit[0]} {unit[1]})"
+    return str(value)
+
+
+def documented(owner: type[_Class]) -> type[_Class]:
+    """Class decorator: put what is declared of each setting into the docstring, as its attributes."""
+    if owner.__doc__ is None:  # python -OO
+        return owner
+    defaults = {each.name: default_text(each) for each in fields(owner)}  # type: ignore[arg-type]  # a dataclass
+    entries = []
+    for name, setting in declared(owner).items():
+        default = defaults[name]
+        facts = ["must be given" if default is None else "" if default == "none" else f"default {default}"]
+        facts.append("" if isinstance(setting, Flag) else setting.limits)
+        entry = f"{name}: {'; '.join(filter(None, (f'``{setting.key}``', *facts)))}. {setting.text}"
+        entries.append(textwrap.fill(entry, 112, subsequent_indent="    ", break_on_hyphens=False))
+    attributes = textwrap.indent("Attributes:\n" + textwrap.indent("\n".join(entries), "    "), "    ")
+    before, raises, after = owner.__doc__.partition("    Raises:")
+    owner.__doc__ = f"{before}{attributes}\n\n{raises}{after}"
+    return owner

@@ -7,35 +7,35 @@ to name; everything else that is unknown is an error.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, TypeVar
 
-from kraftcore.config.addresses import parse_endpoint, split_list
+from kraftcore.config.addresses import parse_endpoint
 from kraftcore.config.errors import ConfigError, suggestion
 from kraftcore.config.kafka_properties import IGNORED_PREFIXES, KAFKA_PROPERTIES
-from kraftcore.config.settings import FLAGS, INT32_MAX, INT64_MAX, KEYS, NUMBERS, known_settings, label
+from kraftcore.config.node_settings import SETTINGS, known_settings, label
+from kraftcore.config.properties import Properties, load_properties
+from kraftcore.config.settings import INT64_MAX
 from kraftcore.config.tls import CLIENT_AUTH, TlsConfig
-from kraftcore.core.disk.files import OsFiles
-from kraftcore.core.uuid import Uuid
-from kraftcore.errors import LocalError
 from kraftcore.raft.quorum import Endpoint
-from kraftcore.storage.properties import read_properties
 
 ROLES = ("broker", "controller")
 
 _Config = TypeVar("_Config")
 
-_INTEGER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
 _LISTENER_PREFIX = "listener.name."
-# Read here besides those in `KEYS`.
+_INTERNAL_SEGMENT_BYTES = "internal.metadata.log.segment.bytes"
+_BROKER_ID = "broker.id"
+_PLUGIN_PREFIX = "PLUGIN_"
+_KEYS = tuple(setting.key for setting in SETTINGS.values())
+# Read here besides those of the settings.
 _ALSO_READ = frozenset(
     {
         "process.roles",
         "controller.listener.names",
         "log.dir",
-        "broker.id",
-        "internal.metadata.log.segment.bytes",
+        _BROKER_ID,
+        _INTERNAL_SEGMENT_BYTES,
         "kraftcore.offers.log",
         "ssl.client.auth",
         "ssl.endpoint.identification.algorithm",
@@ -48,69 +48,7 @@ _ALSO_READ = frozenset(
         "ssl.truststore.type",
     }
 )
-
-
-class Properties:
-    """Properties and where they stand.
-
-    Args:
-        values: text by key.
-        places: where a key was found, for messages; what is missing was given by the caller.
-        source: what to name in messages about nothing in particular.
-    """
-
-    def __init__(self, values: Mapping[str, str], places: Mapping[str, str], source: str | None) -> None:
-        self._values = values
-        self._places = places
-        self._source = source
-
-    def __contains__(self, key: str) -> bool:
-        return key in self._values
-
-    @property
-    def names(self) -> list[str]:
-        """All keys, in order of appearance."""
-        return list(self._values)
-
-    @property
-    def all(self) -> dict[str, str]:
-        """Every text by its key, without blanks around it."""
-        return {key: value.strip() for key, value in self._values.items()}
-
-    def get(self, key: str) -> str | None:
-        """The text without blanks around it; None if it is missing."""
-        value = self._values.get(key)
-        return None if value is None else value.strip()
-
-    def list(self, key: str) -> list[str]:
-        """The entries of a list; none if it is missing."""
-        return split_list(self._values.get(key, ""))
-
-    def where(self, *keys: str) -> str | None:
-        """Where the first of these keys stands, that stands anywhere."""
-        return next((self._places[key] for key in keys if key in self._places), self._source)
-
-    def error(self, reason: str, *keys: str) -> ConfigError:
-        """An error that names the place."""
-        return ConfigError(reason, keys, self.where(*keys))
-
-
-def load_properties(path: str, replaced: Mapping[str, str]) -> Properties:
-    """Read a file; ``replaced`` wins over what is in it.
-
-    Raises:
-        CorruptDataError: the file holds a broken escape.
-        StorageError: it cannot be read.
-    """
-    values: dict[str, str] = {}
-    places: dict[str, str] = {}
-    for number, key, value in read_properties(OsFiles().read_file(path), path=path):
-        values[key] = value
-        places[key] = f"{path}:{number}"
-    for key, value in replaced.items():
-        values[key] = value
-        places.pop(key, None)
-    return Properties(values, places, path)
+_TLS_READ = frozenset(key for key in (*_KEYS, *_ALSO_READ) if key.startswith("ssl."))
 
 
 def config_from_properties(
@@ -122,15 +60,15 @@ def config_from_properties(
     ignored = []
     for key in properties.names:
         listener, name = _listener_and_name(key)
-        read: Collection[str] = _TLS_READ if listener else (*KEYS.values(), *_ALSO_READ)
+        read: Collection[str] = _TLS_READ if listener else (*_KEYS, *_ALSO_READ)
         # Of one listener only its TLS is read; the rest has names of its own, after mechanisms for example.
         aside = name in KAFKA_PROPERTIES or name.startswith(IGNORED_PREFIXES)
         if aside or (listener and not name.startswith("ssl.")):
             ignored.append(key)
-        elif name not in read and not key.startswith(KEYS["plugin_settings"]):
-            own = KEYS.get(key.replace(".", "_"))
+        elif name not in read and not key.startswith(SETTINGS["plugin_settings"].key):
+            own = SETTINGS.get(key.replace(".", "_"))
             known = (listener + each for each in (*read, *KAFKA_PROPERTIES))
-            close = f"; did you mean {own}?" if own else suggestion(key, known)
+            close = f"; did you mean {own.key}?" if own else suggestion(key, known)
             raise properties.error(f"there is no property {key}{close}", key)
     return _make(make, properties, ignored, overrides)
 
@@ -140,9 +78,10 @@ def config_from_environment(
 ) -> _Config:
     """See ``NodeConfig.from_environment``; ``make`` is that class."""
     known_settings(overrides)
-    names = {_variable(key): key for key in (*KAFKA_PROPERTIES, *_ALSO_READ, *KEYS.values())}
-    names |= {_variable(key.removeprefix("kraftcore.")): key for key in KEYS.values()}
-    names |= {field.upper(): key for field, key in KEYS.items() if field != "can_become_voter"}
+    names = {_variable(key): key for key in (*KAFKA_PROPERTIES, *_ALSO_READ, *_KEYS)}
+    names |= {_variable(key.removeprefix("kraftcore.")): key for key in _KEYS}
+    # `process.roles` is no true or false.
+    names |= {name.upper(): setting.key for name, setting in SETTINGS.items() if name != "can_become_voter"}
     values: dict[str, str] = {}
     places: dict[str, str] = {}
     ignored = []
@@ -152,7 +91,7 @@ def config_from_environment(
         name = variable.removeprefix(prefix)
         key = names.get(name)
         if key is None and name.startswith(_PLUGIN_PREFIX):  # KRAFTCORE_PLUGIN_METRICS_LISTEN
-            key = KEYS["plugin_settings"] + name.removeprefix(_PLUGIN_PREFIX).lower().replace("_", ".", 1)
+            key = SETTINGS["plugin_settings"].key + name.removeprefix(_PLUGIN_PREFIX).lower().replace("_", ".", 1)
         if key is None:
             close = suggestion(name, names)
             if close:
@@ -176,29 +115,26 @@ def _make(
     settings = _settings(properties, ignored, overrides)
     for name in ("node_id", "directory"):
         if name not in settings:
-            raise properties.error(f"{label(name)} is missing", KEYS[name])
+            raise properties.error(f"{label(name)} is missing", SETTINGS[name].key)
     try:
         return make(**settings)
     except ConfigError as error:
-        keys = [KEYS.get(name, name) for name in error.settings if name not in overrides]
+        keys = [SETTINGS[name].key if name in SETTINGS else name for name in error.settings if name not in overrides]
         raise ConfigError(error.reason, error.settings, properties.where(*keys)) from None
 
 
 def _settings(properties: Properties, ignored: list[str], overrides: Mapping[str, Any]) -> dict[str, Any]:
-    settings: dict[str, Any] = {}
-    for field, number in NUMBERS.items():
-        if number.key in properties:
-            low = number.low if number.low_in_file is None else number.low_in_file
-            settings[field] = read_integer(properties, number.key, low, number.high)
+    settings = {
+        name: setting.read(properties)
+        for name, setting in SETTINGS.items()
+        if setting.key in properties and not setting.is_composed
+    }
     if settings.get("idle_timeout_ms", 1) <= 0:  # never, for Kafka
         settings["idle_timeout_ms"] = INT64_MAX
-    if "internal.metadata.log.segment.bytes" in properties:
-        settings["segment_bytes"] = read_integer(properties, "internal.metadata.log.segment.bytes", 64, INT32_MAX)
-    if "node_id" not in settings and "broker.id" in properties:
-        settings["node_id"] = read_integer(properties, "broker.id", 0, INT32_MAX)
-    for field, key in FLAGS.items():
-        if key in properties:
-            settings[field] = read_flag(properties, key)
+    if _INTERNAL_SEGMENT_BYTES in properties:
+        settings["segment_bytes"] = SETTINGS["segment_bytes"].read_as(properties, _INTERNAL_SEGMENT_BYTES)
+    if "node_id" not in settings and _BROKER_ID in properties:
+        settings["node_id"] = SETTINGS["node_id"].read_as(properties, _BROKER_ID)
     logs = properties.list("log.dirs") or properties.list("log.dir")
     directory = properties.get("metadata.log.dir") or next(iter(logs), None)
     if directory:
@@ -206,22 +142,10 @@ def _settings(properties: Properties, ignored: list[str], overrides: Mapping[str
         others = dict.fromkeys(os.path.normpath(each) for each in logs)
         others.pop(os.path.normpath(directory), None)
         settings["log_directories"] = tuple(others)
-    for field in ("cluster_id", "topic", "create", "record_file"):
-        text = properties.get(KEYS[field])
-        if text is not None:
-            settings[field] = text
-    if KEYS["topic_id"] in properties:
-        settings["topic_id"] = _uuid(properties, KEYS["topic_id"])
-    if KEYS["plugins"] in properties:
-        settings["plugins"] = tuple(properties.list(KEYS["plugins"]))
-    prefix = KEYS["plugin_settings"]
+    prefix = SETTINGS["plugin_settings"].key
     found = {key.removeprefix(prefix): properties.get(key) for key in properties.names if key.startswith(prefix)}
     if found:
         settings["plugin_settings"] = found
-    voters = properties.get(KEYS["voters"])
-    if voters:
-        settings["voters"] = voters
-    settings["bootstrap_servers"] = properties.list(KEYS["bootstrap_servers"])
     settings.update(_network_settings(properties, ignored, overrides))
     settings["ignored"] = tuple(ignored)
     return {**settings, **overrides}
@@ -343,31 +267,6 @@ def check_listener_names(properties: Properties, names: Iterable[str], bound: Co
         )
 
 
-def read_integer(properties: Properties, key: str, low: int, high: int) -> int:
-    """A whole number in a range; ``ConfigError`` for anything else."""
-    text = properties.get(key) or ""
-    if not _INTEGER.fullmatch(text):
-        raise properties.error(f"{key} is {text!r}: it must be a whole number", key)
-    if not low <= int(text) <= high:
-        raise properties.error(f"{key} is {text}: it must be between {low} and {high}", key)
-    return int(text)
-
-
-def read_flag(properties: Properties, key: str) -> bool:
-    """``true`` or ``false``; ``ConfigError`` for anything else."""
-    text = (properties.get(key) or "").lower()
-    if text not in ("true", "false"):
-        raise properties.error(f"{key} is {text!r}: it must be true or false", key)
-    return text == "true"
-
-
-def _uuid(properties: Properties, key: str) -> Uuid:
-    try:
-        return Uuid.from_string(properties.get(key) or "")
-    except LocalError as error:
-        raise properties.error(f"{key}: {error}", key) from None
-
-
 def _listener_and_name(key: str) -> tuple[str, str]:
     """``listener.name.controller.`` and ``ssl.client.auth``; an empty text and the key if it stands for all."""
     if not key.startswith(_LISTENER_PREFIX):
@@ -378,7 +277,3 @@ def _listener_and_name(key: str) -> tuple[str, str]:
 
 def _variable(key: str) -> str:
     return key.replace(".", "_").replace("-", "_").upper()
-
-
-_PLUGIN_PREFIX = "PLUGIN_"
-_TLS_READ = frozenset(key for key in (*KEYS.values(), *_ALSO_READ) if key.startswith("ssl."))

@@ -176,7 +176,7 @@ class TopicDefaults:
 
 
 def _unlimited(server: Effective) -> str:
-    """A server's value; any negative retention time is none."""
+    """A server's value; any negative retention time means no limit."""
     value = server.value or ""
     return "-1" if server.name == "retention.ms" and value.startswith("-") else value
 

@@ -89,7 +89,7 @@ def read_integer(text: str, bits: int = 32) -> int | None:
     """Read a decimal number as Java's ``parseInt`` does: a sign and digits, nothing around them.
 
     Returns:
-        None if it is none, or does not fit into so many bits.
+        None if it is not a number, or does not fit into so many bits.
     """
     if len(text) > 60 or _INTEGER.fullmatch(text) is None:
         return None

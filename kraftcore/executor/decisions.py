@@ -12,8 +12,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from kraftcore.core.batch import build_batch
-from kraftcore.errors import InvariantError, KraftError, LocalError
+from kraftcore.errors import KraftError, LocalError
 from kraftcore.executor.proposals import BATCH_OVERHEAD, GROUP_BYTES, RECORD_OVERHEAD
+from kraftcore.executor.waiting_queue import WaitingQueue, check_order
 
 _AT_ONCE = 512  # pending: more would not make a batch cheaper, only later
 
@@ -87,7 +88,7 @@ class Decided:
         return self.ends[-1][1] if self.ends else self.offset
 
 
-class DecisionQueue:
+class DecisionQueue(WaitingQueue[Decision, Decided]):
     """Decisions that wait to be made, and made ones that wait to be committed.
 
     Args:
@@ -95,11 +96,10 @@ class DecisionQueue:
     """
 
     def __init__(self, max_batch_bytes: int) -> None:
+        super().__init__()
         self._room = max_batch_bytes - BATCH_OVERHEAD
         self._gathered = min(self._room, GROUP_BYTES)
-        self.pending: deque[Decision] = deque()
         self.appended: deque[tuple[int, Decision]] = deque()  # end offset, decision
-        self._proposed: list[Decided] = []  # given to the consensus, which has not said yet what became of them
 
     @property
     def is_time(self) -> bool:
@@ -140,7 +140,7 @@ class DecisionQueue:
             decided.ends.append((offset, offset + len(records), decision))
             offset += len(records)
         close()
-        self._proposed.append(decided)
+        self._proposed.add(decided)
         return decided
 
     def _check(self, decision: Decision, records: Sequence[bytes], sizes: list[int]) -> None:
@@ -154,7 +154,7 @@ class DecisionQueue:
 
     def took(self, decided: Decided) -> None:
         """The batches are in the log; without any, a barrier has passed if it was needed."""
-        self._proposed.remove(decided)
+        self._proposed.discard(decided)
         for offset, end, decision in decided.ends:
             # A commit of anything decided with it, or later, says that nobody else led.
             self._wait(decided.end if decision.is_linearizable and offset == end else end, decision)
@@ -169,7 +169,7 @@ class DecisionQueue:
 
     def refused(self, decided: Decided, make_error: Callable[[], KraftError]) -> None:
         """The batches were not appended."""
-        self._proposed.remove(decided)
+        self._proposed.discard(decided)
         for _, _, decision in decided.ends:
             decision.failed(make_error())
 
@@ -180,38 +180,17 @@ class DecisionQueue:
             appended.popleft()[1].committed()
 
     def fail_pending(self, make_error: Callable[[], KraftError]) -> None:
-        """Nothing of what is pending was appended, and nothing will be."""
+        """See ``WaitingQueue.fail_pending``."""
         pending, self.pending = self.pending, deque()
         for decision in pending:
             decision.failed(make_error())
 
     def fail_appended(self, make_error: Callable[[], KraftError]) -> None:
-        """What was appended has an unknown outcome."""
+        """See ``WaitingQueue.fail_appended``."""
         appended, self.appended = self.appended, deque()
         for _, decision in appended:
             decision.failed(make_error())
 
-    def end(self, make_error: Callable[[], KraftError]) -> None:
-        """The node ended, and with it everything that waits here."""
-        self.fail_pending(make_error)
-        for decided in list(self._proposed):
-            self.refused(decided, make_error)
-        self.fail_appended(make_error)
-
     def check_invariants(self, applied: int, end: int) -> None:
-        """Look for contradictions.
-
-        Args:
-            applied: everything below this offset is applied.
-            end: where the log ends.
-
-        Raises:
-            InvariantError: there is one, a bug.
-        """
-        at = applied
-        for offset, _ in self.appended:
-            if offset < at or offset > end or offset == applied:
-                raise InvariantError(
-                    f"a decision up to {offset} is waited for; {applied} is applied, the log ends at {end}"
-                )
-            at = offset
+        """See ``WaitingQueue.check_invariants``."""
+        check_order([(after, after) for after, _ in self.appended], applied, end)

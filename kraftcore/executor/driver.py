@@ -16,6 +16,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from typing import Protocol
 
+from kraftcore.core.log.epochs import OffsetAndEpoch
 from kraftcore.errors import InvariantError
 from kraftcore.protocol.election_state import ElectionState
 from kraftcore.raft.events import Effects, Event, Flushed, Send
@@ -37,6 +38,22 @@ class Ports(Protocol):
     def send(self, send: Send) -> None:
         """Send a request; ``handle`` gets its `Answered` or `Failed` later, exactly one of them, never before this
         returned.
+        """
+        ...
+
+    def end_probation(self) -> None:
+        """Make durable that this replica has nothing left that it may have forgotten, before returning.
+
+        Raises:
+            StorageError: it is not.
+        """
+        ...
+
+    def keep_committed(self, known: OffsetAndEpoch) -> None:
+        """Write what is known to be committed, see ``Effects.committed``; not before flushes or answers.
+
+        Raises:
+            StorageError: the disk failed.
         """
         ...
 
@@ -94,6 +111,8 @@ class Driver(ABC):
         self.now_ms = 0
         self.stopped = False
         self._save = ports.save
+        self._end_probation = ports.end_probation
+        self._keep_committed = ports.keep_committed
         self._send = ports.send
         self._begin_flush = ports.begin_flush
         self._flush = ports.flush
@@ -102,6 +121,7 @@ class Driver(ABC):
         self._unsettled: list[Effects] = []
         self.is_busy = False
         self._flush_due = False
+        self._committed: OffsetAndEpoch | None = None
         self._flush_asked = 0  # below it the log is durable, or will be when the flush that was asked for ends
 
     def handle(self, now_ms: int, *events: Event) -> None:
@@ -133,6 +153,9 @@ class Driver(ABC):
                         self._flush()
                 unsettled, self._unsettled = self._unsettled, []
                 self._settle(unsettled)
+                if self._committed is not None:
+                    known, self._committed = self._committed, None
+                    self._keep_committed(known)
                 if not queue:
                     break
         except BaseException:
@@ -159,6 +182,8 @@ class Driver(ABC):
             probe.handled(event, effects)
         if effects.election_state is not None:
             self._save(effects.election_state)
+        if effects.probation_over:
+            self._end_probation()
         if probe is not None:
             probe.saved(effects)
         for send in effects.sends:
@@ -170,6 +195,8 @@ class Driver(ABC):
         if effects.flush:
             self._flush_due = True
             self._begin_flush()
+        if effects.committed is not None:
+            self._committed = effects.committed
         self._unsettled.append(effects)
         self.due_ms = effects.deadline_ms
 

@@ -21,7 +21,6 @@ from kraftcore.errors import (
     KraftError,
     NotLeaderError,
     OutcomeUnknownError,
-    OverloadedError,
     RefusedError,
 )
 from kraftcore.executor.applier import Applier
@@ -87,9 +86,12 @@ class Listener:
     def noted(self, text: str) -> None:
         """A line for the operator's log."""
 
+    def alarmed(self, text: str) -> None:
+        """Something the operator must look at: committed records were to be taken away here."""
+
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ExecutorLimits:
     """Bounds of an executor.
 
     Attributes:
@@ -141,7 +143,7 @@ class Executor(Driver):
         machine: StateMachine,
         ports: Ports,
         listener: Listener,
-        limits: Limits,
+        limits: ExecutorLimits,
         cleaning: CleaningConfig,
         now_ms: int,
         probe: Probe | None = None,
@@ -177,6 +179,7 @@ class Executor(Driver):
 
         Raises:
             NotLeaderError: this replica does not lead; nothing was appended.
+            OverloadedError: too much is in flight; see ``ProposalQueue.add``.
             LocalError: its records do not fit a batch.
             SequenceError: its numbers were used for something else.
             KraftError: what ``refuse`` was given.
@@ -227,15 +230,12 @@ class Executor(Driver):
             digest: of the records, see ``sessions.digest_of``.
 
         Raises:
-            OverloadedError: too much is in flight.
-            NotLeaderError, LocalError, KraftError: see ``add``.
+            NotLeaderError, OverloadedError, LocalError, KraftError: see ``add``.
         """
         key = (producer_id, producer_epoch, sequence, digest)
         running = self.asked.find(key) if producer_id >= 0 else None
         if running is not None:
             return running
-        if self.queue.is_full:
-            raise OverloadedError(f"{self.queue.bytes_in_flight} bytes are in flight")
         proposal = make(values, size_of(values), True, producer_id, sequence, producer_epoch)
         if producer_id >= 0:
             if not self.accepts:
@@ -349,6 +349,8 @@ class Executor(Driver):
                 self._listener.voters_changed(effects.voters)
             for text in effects.notes:
                 self._listener.noted(text)
+            for text in effects.alarms:
+                self._listener.alarmed(text)
         self._notice()
 
     def _notice(self) -> None:
@@ -414,7 +416,7 @@ class Executor(Driver):
         self.accepts = found.is_local and self._refuse is None
         self._claim = found if found.is_local else None
         ended, self.leading_epoch = self.leading_epoch, None
-        queue.fail_groups(self._unknown, found.epoch if found.is_local else None)
+        queue.fail_appended(self._unknown, found.epoch if found.is_local else None)
         self.decisions.fail_appended(self._unknown)
         if not found.is_local:
             queue.fail_pending(self.not_leader)

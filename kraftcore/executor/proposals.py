@@ -17,7 +17,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from kraftcore.core.batch import build_batch
-from kraftcore.errors import InvariantError, KraftError, LocalError, OutcomeUnknownError
+from kraftcore.errors import InvariantError, KraftError, LocalError, OutcomeUnknownError, OverloadedError
+from kraftcore.executor.waiting_queue import WaitingQueue, check_order
 
 RECORD_OVERHEAD = 24  # at most, around a value in a batch
 BATCH_OVERHEAD = 61
@@ -202,8 +203,8 @@ class Group:
             proposal.fail(make_error())
 
 
-class ProposalQueue:
-    """What waits to be appended, and what waits to be committed.
+class ProposalQueue(WaitingQueue[Proposal, Group]):
+    """Proposals that wait to be appended, and groups of them that wait to be committed.
 
     Args:
         max_batch_bytes: no batch is larger; a proposal that cannot fit is refused.
@@ -211,11 +212,10 @@ class ProposalQueue:
     """
 
     def __init__(self, max_batch_bytes: int, max_bytes_in_flight: int) -> None:
+        super().__init__()
         self._max_batch_bytes = max_batch_bytes
         self.max_bytes_in_flight = max_bytes_in_flight
         self.on_room: Callable[[], object] | None = None  # called, once, when it is not full any more
-        self.pending: deque[Proposal] = deque()
-        self._proposed: set[Group] = set()  # given to the consensus, which has not said yet what became of them
         self.groups: deque[Group] = deque()  # in the log
         self.bytes_in_flight = 0
         self.pending_bytes = 0
@@ -223,15 +223,18 @@ class ProposalQueue:
 
     @property
     def is_full(self) -> bool:
-        """Whether nobody may add to it now."""
+        """Whether ``add`` refuses."""
         return self.bytes_in_flight >= self.max_bytes_in_flight
 
     def add(self, proposal: Proposal) -> None:
         """Take a proposal in.
 
         Raises:
+            OverloadedError: the queue is full.
             LocalError: its records do not fit a batch.
         """
+        if self.bytes_in_flight >= self.max_bytes_in_flight:
+            raise OverloadedError(f"{self.bytes_in_flight} bytes are in flight: wait for some to be committed")
         if proposal.size + BATCH_OVERHEAD > self._max_batch_bytes:
             raise LocalError(
                 f"{proposal.size} bytes do not fit a batch of at most {self._max_batch_bytes}: append less at once"
@@ -299,15 +302,15 @@ class ProposalQueue:
             on_room()
 
     def fail_pending(self, make_error: Callable[[], KraftError]) -> None:
-        """Nothing of what is pending was appended, and nothing will be."""
+        """See ``WaitingQueue.fail_pending``."""
         pending, self.pending = self.pending, deque()
         self.pending_bytes = 0
         for proposal in pending:
             self.forget(proposal.size)
             proposal.fail(make_error())
 
-    def fail_groups(self, make_error: Callable[[], KraftError], before_epoch: int | None = None) -> None:
-        """What was appended (in epochs below ``before_epoch``) has an unknown outcome."""
+    def fail_appended(self, make_error: Callable[[], KraftError], before_epoch: int | None = None) -> None:
+        """See ``WaitingQueue.fail_appended``; with ``before_epoch`` only what was appended in epochs below it."""
         kept: deque[Group] = deque()
         failed: list[Group] = []
         for group in self.groups:
@@ -317,23 +320,8 @@ class ProposalQueue:
             self.release(group)
             group.fail(make_error)
 
-    def end(self, make_error: Callable[[], KraftError]) -> None:
-        """The node ended, and with it everything that waits here, for room too."""
-        self.fail_pending(make_error)
-        for group in list(self._proposed):
-            self.refused(group, make_error)
-        self.fail_groups(make_error)
-
     def check_invariants(self, applied: int, end: int) -> None:
-        """Look for contradictions.
-
-        Args:
-            applied: everything below this offset is applied.
-            end: where the log ends.
-
-        Raises:
-            InvariantError: there is one, a bug.
-        """
+        """See ``WaitingQueue.check_invariants``."""
         pending = sum(proposal.size for proposal in self.pending)
         waiting = sum(group.size for group in (*self.groups, *self._proposed))
         if (self.pending_bytes, self.bytes_in_flight) != (pending, pending + waiting):
@@ -341,12 +329,8 @@ class ProposalQueue:
                 f"{self.pending_bytes} bytes pending, {self.bytes_in_flight} in flight: they are {pending} and "
                 f"{pending + waiting}"
             )
-        at = applied
-        for group in self.groups:
-            if group.offset < at:
-                raise InvariantError(f"a batch at {group.offset} is waited for, {at} is where the next one may be")
-            at = group.offset + group.count
-        if at > end and self.groups:
-            raise InvariantError(f"a batch that ends at {at} is waited for, the log ends at {end}")
+        check_order([(group.offset, group.offset + group.count) for group in self.groups], applied, end)
+        if self.groups and self.groups[0].offset < applied:
+            raise InvariantError(f"a batch at {self.groups[0].offset} is waited for, {applied} is applied")
         if any(proposal.done for proposal in self.pending):
             raise InvariantError("a proposal that ended is pending")

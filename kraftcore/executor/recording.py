@@ -41,7 +41,7 @@ from kraftcore.raft.events import (
 )
 from kraftcore.raft.quorum import Endpoint, VersionRange, Voter, VoterSet
 
-FORMAT = 1
+FORMAT = 2
 _PLAIN: dict[str, type[Event]] = {"tick": Tick, "resign": Resign, "shutdown": Shutdown}
 # What decides about the log's shape; how much of it is in memory, or written ahead, does not matter.
 _LOG = ("segment_bytes", "segment_ms", "index_interval_bytes", "index_bytes_max", "max_batch_bytes")
@@ -56,7 +56,13 @@ def _text(data: bytes | bytearray | memoryview) -> str:
 
 
 def beginning(
-    config: RaftConfig, seed: int, log: LogConfig, cleaning: CleaningConfig, files: Mapping[str, bytes]
+    config: RaftConfig,
+    seed: int,
+    log: LogConfig,
+    cleaning: CleaningConfig,
+    files: Mapping[str, bytes],
+    *,
+    may_have_forgotten: bool = False,
 ) -> str:
     """The first line.
 
@@ -66,6 +72,7 @@ def beginning(
         log: of the log.
         cleaning: what may be deleted.
         files: of the partition's directory, by name.
+        may_have_forgotten: see `Replica`.
     """
     plain = {
         each.name: getattr(config, each.name)
@@ -84,6 +91,7 @@ def beginning(
     described = {
         "format": FORMAT,
         "seed": seed,
+        "may_have_forgotten": may_have_forgotten,
         "log": {name: getattr(log, name) for name in _LOG},
         "cleaning": asdict(cleaning),
         "config": plain,
@@ -107,9 +115,10 @@ class Beginning:
         log: of the log.
         cleaning: what may be deleted.
         files: of the partition's directory, by name.
+        may_have_forgotten: see `Replica`.
 
     Raises:
-        LocalError: it is none.
+        LocalError: it is not a recording.
     """
 
     def __init__(self, line: str) -> None:
@@ -118,6 +127,7 @@ class Beginning:
             if found["format"] != FORMAT:
                 raise LocalError(f"the recording has format {found['format']}, this release reads {FORMAT}")
             self.seed: int = found["seed"]
+            self.may_have_forgotten: bool = found["may_have_forgotten"]
             self.log = LogConfig(topic_id=Uuid.from_string(found["topic_id"]), **found["log"])
             self.cleaning = CleaningConfig(**found["cleaning"])
             self.files = {name: b64decode(text) for name, text in found["files"].items()}
@@ -217,6 +227,8 @@ def effects_lines(effects: Effects) -> list[str]:
     lines = []
     if effects.election_state is not None:
         lines.append(f"save {asdict(effects.election_state)}")
+    if effects.probation_over:
+        lines.append("probation over")
     for send in effects.sends:
         lines.append(f"send {send.request_id} {tuple(send.destination)} {send.timeout_ms} {_digest(send.message)}")
     lines += [f"answer {_digest(reply.message)}" for reply in effects.replies]
@@ -233,6 +245,9 @@ def effects_lines(effects: Effects) -> list[str]:
     if effects.voters is not None:
         lines.append(f"voters {effects.voters}")
     lines += [f"note {text}" for text in effects.notes]
+    lines += [f"alarm {text}" for text in effects.alarms]
+    if effects.committed is not None:
+        lines.append(f"committed {effects.committed.offset} {effects.committed.epoch}")
     lines.append(f"due {effects.deadline_ms}")
     return lines
 

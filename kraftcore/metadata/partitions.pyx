@@ -43,11 +43,6 @@ cdef class Matches:
         LocalError: they changed since the question was asked.
     """
 
-    cdef Partitions table
-    cdef RowNumbers rows
-    cdef size_t done
-    cdef uint64_t changes_made
-
     def __len__(self):
         return self.rows.count - self.done
 
@@ -55,31 +50,24 @@ cdef class Matches:
         return self
 
     def __next__(self):
-        cdef uint32_t row
-        if self.done == self.rows.count:
+        cdef int64_t row = self.next_row()
+        if row < 0:
             raise StopIteration
+        return self.table.row_key(<uint32_t>row), self.table.row_value(<uint32_t>row)
+
+    cdef int64_t next_row(self) except -2:
+        if self.done == self.rows.count:
+            return -1
         if self.changes_made != self.table.changes_made:
             raise LocalError("the partitions changed while they were looked through: ask again")
-        row = self.rows.numbers[self.done]
         self.done += 1
-        return self.table.row_key(row), self.table.row_value(row)
+        return self.rows.numbers[self.done - 1]
 
 
 @cython.final
 @cython.auto_pickle(False)
 cdef class Partitions:
     """All partitions of the image. Only records change it."""
-
-    cdef Rows rows
-    cdef PartitionCodec codec
-    cdef UndoLog log
-    cdef dict topics  # TopicRows by Uuid
-    cdef list numbered  # TopicRows by number; of removed ones as long as they may come back
-    cdef list free_numbers
-    cdef TopicRows last  # the topic asked for last
-    cdef uint32_t stamp
-    cdef uint64_t changes_made
-    cdef bint noting
 
     def __cinit__(self):
         self.rows = Rows()
@@ -106,6 +94,9 @@ cdef class Partitions:
 
     def get(self, Uuid topic_id not None, int32_t partition_id):
         """One partition, or None."""
+        return self.find(topic_id, partition_id)
+
+    cdef Partition find(self, Uuid topic_id, int32_t partition_id):
         cdef TopicRows topic = self.topics.get(topic_id)
         cdef int64_t position
         if topic is None:

@@ -59,8 +59,13 @@ class Announcer:
         _logger.info("node %d: the voters are %s", self._node_id, ", ".join(map(str, sorted(voters.ids))))
         self._listeners.tell(VotersChanged(voters))
 
+    def alarm(self, text: str) -> None:
+        """What the operator must look at."""
+        _logger.critical("node %d: %s", self._node_id, text)
+        self._listeners.tell(Noted(text))
+
     def note(self, text: str, error: BaseException | None = None) -> None:
-        """A line for the operator: what is nobody's normal day; an application's error with its traceback."""
+        """A line for the operator: what should not happen; an application's error with its traceback."""
         level = logging.WARNING if error is None else logging.ERROR
         _logger.log(level, "node %d: %s", self._node_id, text, exc_info=error)
         self._listeners.tell(Noted(text))

@@ -22,5 +22,5 @@ class Clock:
         return int((self._trio_now() + self._offset) * 1000)
 
     def trio_time(self, time_ms: int) -> float:
-        """When trio's clock reaches ``time_ms``, and a hair later, so that ``now_ms`` shows it."""
+        """When trio's clock reaches ``time_ms``, and a fraction of a millisecond later, so that ``now_ms`` shows it."""
         return (time_ms + 0.01) / 1000 - self._offset

@@ -15,12 +15,14 @@ from kraftcore.config import NodeConfig
 from kraftcore.core.batch import RecordBatch
 from kraftcore.core.disk.files import Files
 from kraftcore.core.log import Log
+from kraftcore.core.log.epochs import OffsetAndEpoch
 from kraftcore.core.log.listing import LISTING_NAME
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import CorruptDataError
 from kraftcore.protocol.election_state import ElectionState
 from kraftcore.raft.quorum import VoterSet
 from kraftcore.raft.records import control_batches, first_batch, voter_changes
+from kraftcore.storage.committed import CommittedFile
 from kraftcore.storage.log_mark import read_log_mark
 from kraftcore.storage.meta_properties import META_PROPERTIES, NodeFolders
 from kraftcore.storage.quorum_state import QuorumStateFile
@@ -37,7 +39,7 @@ _REPAIR = f"{_ALONE}, or see what mending would lose: kraftcore storage repair (
 
 
 def check_meta_properties(files: Files, directory: str, folder: str, found: NodeFolders) -> None:
-    """A directory with a log must say whose it is.
+    """A directory with a log must have a `meta.properties` that names its node and cluster.
 
     Args:
         files: where they are.
@@ -200,6 +202,74 @@ def check_quorum_state(
     if config.can_become_voter and latest_voters(config, log, store).ids - {config.node_id}:
         raise CorruptDataError(f"is missing: this node may have voted, and would vote again: {_REPAIR}", path=file.path)
     _logger.warning("node %d: %s is missing; going on from the log's last epoch", config.node_id, file.path)
+
+
+def check_committed(config: NodeConfig, log: Log, store: SnapshotStore, file: CommittedFile) -> None:
+    """What is known to be committed must be there.
+
+    Args:
+        config: of the node.
+        log: its log.
+        store: its snapshots.
+        file: the ``kraftcore-committed``.
+
+    Raises:
+        CorruptDataError: the file is damaged; or log and snapshots end below what it says, or hold another epoch there.
+            An observer promised nothing: its log may end below, and the file is lowered.
+    """
+    try:
+        known = file.read()
+    except CorruptDataError as error:
+        raise CorruptDataError(f"{error.reason}: {_REPAIR}", path=file.path) from None
+    if known is None or reaches(log, store, known):
+        return
+    end = end_of(log, store)
+    if not config.can_become_voter:
+        _logger.warning("node %d: its log ends at %d; it is fetched again from there", config.node_id, end.offset)
+        lower_committed(log, store, file)
+        return
+    raise CorruptDataError(
+        f"everything below {known.offset} is known to be committed, with epoch {known.epoch} at its end, but what is "
+        f"here ends at {end.offset} in epoch {end.epoch}: {_REPAIR}",
+        path=file.path,
+    )
+
+
+def reaches(log: Log, store: SnapshotStore, known: OffsetAndEpoch) -> bool:
+    """Whether log and snapshots hold everything below an offset, with the record of its epoch at the end."""
+    latest = store.latest
+    if latest is not None and latest.end_offset >= known.offset:
+        return latest.epoch >= known.epoch
+    if log.log_end_offset < known.offset:
+        return False
+    return known.offset <= log.log_start_offset or log.epoch_at(known.offset - 1) in (None, known.epoch)
+
+
+def end_of(log: Log, store: SnapshotStore) -> OffsetAndEpoch:
+    """Where log and snapshots end, and the epoch of the last record."""
+    latest = store.latest
+    if latest is not None and latest.end_offset >= log.log_end_offset:
+        return OffsetAndEpoch(latest.end_offset, latest.epoch)
+    return OffsetAndEpoch(log.log_end_offset, log.last_epoch or 0)
+
+
+def lower_committed(log: Log, store: SnapshotStore, file: CommittedFile) -> None:
+    """Let nothing be known to be committed that is not here any more.
+
+    Raises:
+        StorageError: the disk failed.
+    """
+    try:
+        known = file.read()
+    except CorruptDataError:
+        known = None
+    if known is not None and reaches(log, store, known):
+        return
+    end = end_of(log, store)
+    if known is not None and 0 < end.offset < known.offset and end.epoch <= known.epoch:
+        file.write(end)  # all that is left was below what was known
+    else:
+        file.remove()
 
 
 def latest_voters(config: NodeConfig, log: Log, store: SnapshotStore) -> VoterSet:

@@ -18,7 +18,7 @@ from kraftcore import __version__
 from kraftcore.config import NodeConfig
 from kraftcore.errors import KraftError, LocalError, NodeStoppedError, StorageError
 from kraftcore.executor.decisions import Decision
-from kraftcore.executor.executor import Executor, Limits, Listener
+from kraftcore.executor.executor import Executor, ExecutorLimits, Listener
 from kraftcore.executor.proposals import Group, Proposal
 from kraftcore.node.administration import Administration
 from kraftcore.node.announcing import Announcer
@@ -38,6 +38,7 @@ from kraftcore.node.home import Home
 from kraftcore.node.inbox import Inbox
 from kraftcore.node.leaderless import Leaderless
 from kraftcore.node.listeners import Extension, Listeners
+from kraftcore.node.local_requests import LocalRequests
 from kraftcore.node.outbox import FORWARDS, OTHERS, Outbox
 from kraftcore.node.pump import Pump
 from kraftcore.node.recorder import Recorder
@@ -47,7 +48,6 @@ from kraftcore.node.shell import Shell
 from kraftcore.node.snapshotting import Snapshotting
 from kraftcore.node.status import Status, describe
 from kraftcore.node.waiting import TaskProposal, WaitingRoom
-from kraftcore.node.wishes import Wishes
 from kraftcore.ports.transport import Transport
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.schema import Request
@@ -115,7 +115,7 @@ class Engine(Listener):
         self._recorder: Recorder | None = None
         self._open_executor(machine)
         self.room = WaitingRoom(self.executor.queue)
-        self.wishes = Wishes(self.shell.feed, self.check_running, self.executor.not_leader, endpoints)
+        self.local = LocalRequests(self.shell.feed, self.check_running, self.executor.not_leader, endpoints)
         self._pump = Pump(self.executor, self.shell.run, config.append_linger_ms)
         self._busy_poll = BusyPoll(self.executor, config.busy_poll_us)
         servers = config.bootstrap_servers
@@ -142,13 +142,23 @@ class Engine(Listener):
     def _open_executor(self, machine: StateMachine) -> None:
         config, home = self.config, self.home
         self.shell = Shell(
-            home.log, home.quorum_state, self.outbox, self.clock, config.inline_flush_bytes, self.fail, self.look
+            home.log,
+            home.quorum_state,
+            self.outbox,
+            self.clock,
+            config.inline_flush_bytes,
+            self.fail,
+            self.look,
+            home.committed,
+            home.probation,
         )
+        may_have_forgotten = home.probation.is_set()
         raft_config = config.raft_config(home.key, home.cluster_id, config.advertise(self.endpoints))
         seed = int.from_bytes(os.urandom(16))
         if config.record_file is not None:
             self._recorder = Recorder(config.record_file, home.log, home.store)
-            self._recorder.begin(raft_config, seed, config.cleaning_config())
+            cleaning = config.cleaning_config()
+            self._recorder.begin(raft_config, seed, cleaning, may_have_forgotten=may_have_forgotten)
         replica = Replica(
             raft_config,
             home.log,
@@ -156,8 +166,10 @@ class Engine(Listener):
             random.Random(seed),
             home.quorum_state.read(),
             verify_snapshot=verify_and_close,
+            committed=home.committed.read(),
+            may_have_forgotten=may_have_forgotten,
         )
-        limits = Limits(
+        limits = ExecutorLimits(
             config.max_batch_bytes,
             config.max_bytes_in_flight,
             config.session_expiry_ms,
@@ -210,10 +222,10 @@ class Engine(Listener):
         executor = self.executor
         with trio.move_on_after(self.config.shutdown_timeout_ms / 1000):
             if self.is_leader and not executor.stopped:
-                heir = self._heir()
+                heir = executor.replica.heir
                 if heir is not None:
                     try:
-                        await self.wishes.transfer(heir)
+                        await self.local.transfer(heir)
                     except KraftError as error:
                         self.note(f"leadership could not be handed to {heir}: {error}")
             self._refuse_more()
@@ -225,13 +237,6 @@ class Engine(Listener):
     def _refuse_more(self) -> None:
         self._is_stopping = True
         self.executor.refuse(self.stopped_error)
-
-    def _heir(self) -> int | None:
-        replica = self.executor.replica
-        others = [seen for seen in replica.progress if seen.key != self.home.key and seen.log_end_offset is not None]
-        voters = [seen for seen in others if replica.voters.is_voter(seen.key)]
-        best = max(voters, key=lambda seen: seen.log_end_offset or 0, default=None)
-        return None if best is None else best.key.id
 
     def close(self) -> None:
         """Answer whoever still waits, and close the log."""
@@ -260,7 +265,7 @@ class Engine(Listener):
         self.is_closed = True
         self.stopped.set()
         self.executor.end(self.stopped_error)
-        self.wishes.fail(self.stopped_error)
+        self.local.fail(self.stopped_error)
         self._applied.unpark_all()
         self._has_changed()
         self.listeners.tell(Stopped(self.error))
@@ -377,6 +382,10 @@ class Engine(Listener):
         """See `Listener`."""
         self.note(text)
 
+    def alarmed(self, text: str) -> None:
+        """See `Listener`."""
+        self._announcer.alarm(text)
+
     def snapshot_taken(self, end_offset: int, epoch: int) -> None:
         """A snapshot was written here."""
         self.listeners.tell(SnapshotTaken(end_offset, epoch))
@@ -414,7 +423,7 @@ class Engine(Listener):
 
     async def local_barrier(self) -> int:
         """As leader, confirm it and return the offset to apply."""
-        outcome = await self.wishes.ask(lambda done: Barrier(done))
+        outcome = await self.local.ask(lambda done: Barrier(done))
         return outcome.offset
 
     def ask_barrier(self, answer: Callable[[ErrorCode, int], None]) -> None:
@@ -442,7 +451,7 @@ class Engine(Listener):
     async def ask(self, host: str, port: int, request: Request, timeout_ms: int, lane: int = OTHERS) -> Any:
         """Send any request to any node; returns the response, or a `Failure`."""
         self.check_open()
-        return await self.wishes.wait(
+        return await self.local.wait(
             lambda future: self.outbox.send(host, port, request, timeout_ms, future.succeed, lane=lane)
         )
 

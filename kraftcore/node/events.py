@@ -71,7 +71,7 @@ class SnapshotRestored:
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """A line for the operator's log: a contradiction or refusal that is nobody's normal day."""
+    """A line for the operator's log: a contradiction or refusal that should not happen."""
 
     text: str
 

@@ -206,7 +206,7 @@ class Forwarder:
             return None
         answer = await node.ask_leader(endpoint, request)
         if not isinstance(answer, Failure):
-            with suppress(RemoteProtocolError):  # an answer to something else is none
+            with suppress(RemoteProtocolError):  # as if there had been no answer
                 return read(answer)
         await trio.sleep(_RETRY_S)
         return None

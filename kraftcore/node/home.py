@@ -14,6 +14,7 @@ from kraftcore.core.log import Log
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import LocalError
 from kraftcore.node.damage import (
+    check_committed,
     check_log_is_there,
     check_meta_properties,
     check_no_gap,
@@ -25,6 +26,7 @@ from kraftcore.protocol.metadata import encode_metadata_record
 from kraftcore.raft.quorum import Endpoint, VersionRange, Voter, VoterSet
 from kraftcore.raft.records import voter_entries
 from kraftcore.storage.bootstrap import read_bootstrap_checkpoint, write_bootstrap_checkpoint, write_initial_voters
+from kraftcore.storage.committed import CommittedFile
 from kraftcore.storage.format import plan_format
 from kraftcore.storage.lock import FolderLocks, lock_folders
 from kraftcore.storage.log_mark import remove_log_mark, write_log_mark
@@ -35,6 +37,7 @@ from kraftcore.storage.meta_properties import (
     read_meta_properties,
     write_meta_properties,
 )
+from kraftcore.storage.probation_mark import ProbationMark
 from kraftcore.storage.quorum_state import QUORUM_STATE, QuorumStateFile
 from kraftcore.storage.snapshots import SnapshotStore
 
@@ -51,6 +54,8 @@ class Home:
         log: open and recovered.
         store: the log's snapshots.
         quorum_state: epoch and vote.
+        committed: what is known to be committed.
+        probation: whether the node may have forgotten what it promised.
         files: where the directory is.
         directory: its path.
     """
@@ -60,6 +65,8 @@ class Home:
     log: Log
     store: SnapshotStore
     quorum_state: QuorumStateFile
+    committed: CommittedFile
+    probation: ProbationMark
     locks: FolderLocks
     files: Files
     directory: str
@@ -73,7 +80,7 @@ class Home:
         return read_bootstrap_checkpoint(self.files, self.directory) or ()
 
     def close(self) -> None:
-        """Close the log, and let others have the directory. Idempotent."""
+        """Close the log, and unlock the directory. Idempotent."""
         try:
             self.log.close()
         finally:
@@ -130,12 +137,23 @@ def _open_log(files: Files, config: NodeConfig, directory_id: Uuid, cluster_id: 
         check_no_gap(log, store)
         quorum_state = QuorumStateFile(files, os.path.join(folder, QUORUM_STATE))
         check_quorum_state(config, log, store, quorum_state, had_log=had_log)
+        committed = CommittedFile(files, folder)
+        check_committed(config, log, store, committed)
         write_log_mark(files, config.directory, directory_id)
     except BaseException:
         log.close()
         raise
     return Home(
-        ReplicaKey(config.node_id, directory_id), cluster_id, log, store, quorum_state, locks, files, config.directory
+        ReplicaKey(config.node_id, directory_id),
+        cluster_id,
+        log,
+        store,
+        quorum_state,
+        committed,
+        ProbationMark(files, config.directory),
+        locks,
+        files,
+        config.directory,
     )
 
 
@@ -144,7 +162,15 @@ def log_folder(config: NodeConfig) -> str:
     return os.path.join(config.directory, f"{config.topic}-0")
 
 
-def format_home(files: Files, config: NodeConfig, key: ReplicaKey, cluster_id: str, voters: VoterSet) -> None:
+def format_home(
+    files: Files,
+    config: NodeConfig,
+    key: ReplicaKey,
+    cluster_id: str,
+    voters: VoterSet,
+    *,
+    may_have_forgotten: bool = False,
+) -> None:
     """Make an empty directory a node's own.
 
     Args:
@@ -153,6 +179,7 @@ def format_home(files: Files, config: NodeConfig, key: ReplicaKey, cluster_id: s
         key: the node's id, and the id its directory gets.
         cluster_id: of its quorum.
         voters: the quorum's first voters, the same for each of them; empty for a node that joins a quorum.
+        may_have_forgotten: nobody says that this is the node's first directory: a static voter is on probation.
 
     Raises:
         StorageError: the disk failed; the directory still counts as empty.
@@ -161,6 +188,12 @@ def format_home(files: Files, config: NodeConfig, key: ReplicaKey, cluster_id: s
     values = [encode_metadata_record(record, 0) for record in records]
     files.make_folder(config.directory)
     remove_log_mark(files, config.directory)
+    CommittedFile(files, log_folder(config)).remove()
+    probation = ProbationMark(files, config.directory)
+    if may_have_forgotten:
+        probation.set()
+    else:
+        probation.clear()
     write_bootstrap_checkpoint(files, config.directory, values, _now_ms)
     if voters:
         write_initial_voters(SnapshotStore(files, log_folder(config)), voter_entries(voters), _now_ms)
@@ -173,7 +206,9 @@ def _create(files: Files, config: NodeConfig, endpoints: tuple[Endpoint, ...]) -
     key = ReplicaKey(config.node_id, Uuid.random(os.urandom))
     alone = (Voter(key, config.advertise(endpoints), VersionRange(0, 1)),)
     voters = VoterSet(alone if config.create == "standalone" else ())
-    format_home(files, config, key, config.cluster_id or str(Uuid.random(os.urandom)), voters)
+    cluster_id = config.cluster_id or str(Uuid.random(os.urandom))
+    is_static_voter = config.can_become_voter and config.node_id in config.voters.ids
+    format_home(files, config, key, cluster_id, voters, may_have_forgotten=is_static_voter)
 
 
 def _now_ms() -> int:

@@ -24,7 +24,7 @@ _WORDS = {
 
 
 class Leaderless:
-    """Looks on while no leader is known.
+    """Watches while no leader is known.
 
     Args:
         key: the node's own.
@@ -49,7 +49,7 @@ class Leaderless:
         self._note = note
 
     async def run(self) -> None:
-        """Look on, until cancelled."""
+        """Watch, until cancelled."""
         since, pause_s = trio.current_time(), FIRST_S
         while True:
             await trio.sleep(pause_s)

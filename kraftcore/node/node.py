@@ -1,4 +1,4 @@
-"""A member or observer of a quorum in this process: what applications hold in their hands."""
+"""A member or observer of a quorum in this process: what applications call."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from trio.lowlevel import current_task, wait_task_rescheduled
 
 from kraftcore.config import NodeConfig
 from kraftcore.core.uuid import Uuid
-from kraftcore.errors import NodeStoppedError, OverloadedError
+from kraftcore.errors import NodeStoppedError
 from kraftcore.executor.decisions import Decision
 from kraftcore.executor.executor import size_of
 from kraftcore.executor.proposals import RECORD_OVERHEAD, Appended, AppendedMany, empty_record
@@ -140,9 +140,6 @@ class Node:
         if not value:
             raise empty_record()
         proposal = TaskProposal(value, len(value) + RECORD_OVERHEAD, False)
-        queue = self._engine.executor.queue
-        if queue.is_full:
-            raise OverloadedError(f"{queue.bytes_in_flight} bytes are in flight: wait for some to be committed")
         self._engine.submit(proposal)
         return proposal
 
@@ -219,7 +216,7 @@ class Node:
             NotLeaderError: this node does not lead.
             RefusedError: no such voter, or it did not catch up within an election timeout.
         """
-        await self._engine.wishes.transfer(voter_id)
+        await self._engine.local.transfer(voter_id)
 
     async def add_voter(
         self, voter_id: int, directory_id: Uuid, endpoints: Iterable[Endpoint], *, timeout_ms: int = 30_000
@@ -241,7 +238,7 @@ class Node:
             voter_directory_id=directory_id,
             listeners=listeners,
         )
-        await self._engine.wishes.change(request, lambda: self._is_voter(voter_id, directory_id))
+        await self._engine.local.change(request, lambda: self._is_voter(voter_id, directory_id))
 
     async def remove_voter(self, voter_id: int, directory_id: Uuid) -> None:
         """Remove a voter; returns when that is committed (KIP-853 RemoveRaftVoter). A leader may remove itself.
@@ -250,7 +247,7 @@ class Node:
             NotLeaderError, RefusedError, OutcomeUnknownError: see ``add_voter``.
         """
         request = RemoveRaftVoterRequest(cluster_id=self.cluster_id, voter_id=voter_id, voter_directory_id=directory_id)
-        await self._engine.wishes.change(request, lambda: not self._is_voter(voter_id, directory_id))
+        await self._engine.local.change(request, lambda: not self._is_voter(voter_id, directory_id))
 
     def _is_voter(self, voter_id: int, directory_id: Uuid) -> bool:
         return self._executor.replica.voters.is_voter(ReplicaKey(voter_id, directory_id))
@@ -261,7 +258,7 @@ class Node:
         Raises:
             NotLeaderError, RefusedError, OutcomeUnknownError: see ``add_voter``.
         """
-        outcome = await self._engine.wishes.upgrade(level, lambda: self._executor.replica.kraft_version)
+        outcome = await self._engine.local.upgrade(level, lambda: self._executor.replica.kraft_version)
         await self._engine.wait_applied(outcome.offset)
 
     async def snapshot_now(self) -> tuple[int, int]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import fields
-from typing import Any
 
 import trio
 
@@ -14,6 +12,7 @@ from kraftcore.config import NodeConfig
 from kraftcore.core.disk.files import Files, OsFiles
 from kraftcore.errors import NodeStoppedError
 from kraftcore.node.engine import Engine
+from kraftcore.node.forming import join_or_begin, must_ask
 from kraftcore.node.home import open_home
 from kraftcore.node.node import Node
 from kraftcore.node.plugin import Plugin, load_plugins, register
@@ -47,11 +46,13 @@ async def open_node(
         files: where the directory is; None: the operating system's.
 
     Yields:
-        The node; it listens, and takes part in elections. No leader need be known yet: ``node.wait_leader()``.
+        The node; it listens, and takes part in elections. No leader need be known yet: ``node.wait_leader()``. With
+        ``create="standalone"``, an empty directory and ``bootstrap_servers`` not before all of those have answered.
 
     Raises:
-        LocalError: this is not trio; the state machine is none (``check_state_machine``); the directory is not
-            formatted, or belongs to another node or cluster; there is no plugin of a configured name, or it does not
+        LocalError: this is not trio; the state machine lacks a method (``check_state_machine``); the directory is not
+            formatted, or belongs to another node or cluster; it would begin a quorum where there is one of another
+            cluster, or one whose ``cluster_id`` is not given; there is no plugin of a configured name, or it does not
             know its settings.
         LockedError: another process owns the directory.
         CorruptDataError, StorageError: the directory cannot be read.
@@ -63,16 +64,15 @@ async def open_node(
     disk = OsFiles() if files is None else files
     async with AsyncExitStack() as stack:
         gate = _Gate(closes_with_node=transport is None)
-        endpoints: tuple[Endpoint, ...] | None = None
-        if config.create == "standalone" and any(endpoint.port == 0 for endpoint in config.listeners):
-            # Its own entry among the voters names the ports.
-            if transport is None:
-                transport = await stack.enter_async_context(tcp_transport(config))
-            endpoints = await _listen(transport, config, gate)
-        home = await trio.to_thread.run_sync(open_home, disk, config, endpoints)
-        stack.callback(home.close)
         if transport is None:
             transport = await stack.enter_async_context(tcp_transport(config))
+        endpoints: tuple[Endpoint, ...] | None = None
+        if config.create == "standalone" and any(endpoint.port == 0 for endpoint in config.listeners):
+            endpoints = await _listen(transport, config, gate)  # its own entry among the voters names the ports
+        if await trio.to_thread.run_sync(must_ask, disk, config):
+            config = await join_or_begin(config, transport)
+        home = await trio.to_thread.run_sync(open_home, disk, config, endpoints)
+        stack.callback(home.close)
         if endpoints is None:
             endpoints = await _listen(transport, config, gate)
         raised: BaseException | None = None
@@ -106,8 +106,7 @@ def tcp_transport(config: NodeConfig) -> TcpTransport:
     Raises:
         TransportError: the TLS files do not work.
     """
-    limits: dict[str, Any] = {each.name: getattr(config, each.name) for each in fields(Limits)}
-    return TcpTransport(tls=config.tls, listener_tls=config.listener_tls, **limits)
+    return TcpTransport(tls=config.tls, listener_tls=config.listener_tls, **config.settings_of(Limits))
 
 
 def _begin(engine: Engine, node: Node, plugins: Sequence[Plugin], nursery: trio.Nursery) -> None:
@@ -132,7 +131,7 @@ async def _run_plugin(plugin: Plugin, node: Node, engine: Engine) -> None:
 
 
 class _Gate:
-    """Where listeners deliver to: what comes while the node is made waits, for a broken connection means a death.
+    """Where listeners deliver to. What comes while the node is made waits: a broken connection looks like a dead node.
 
     Args:
         closes_with_node: the transport ends right after the node: nothing need be said about what comes in between.

@@ -13,6 +13,7 @@ from kraftcore.executor.driver import Probe
 from kraftcore.executor.recording import beginning, effects_lines, event_entry
 from kraftcore.raft.cleaning import CleaningConfig
 from kraftcore.raft.events import Effects, Event, RaftConfig, SnapshotWritten
+from kraftcore.storage.committed import COMMITTED
 from kraftcore.storage.quorum_state import QUORUM_STATE
 from kraftcore.storage.snapshots import SnapshotStore
 
@@ -41,12 +42,16 @@ class Recorder(Probe):
         except OSError as error:
             raise StorageError(error.errno, error.strerror, path) from error
 
-    def begin(self, config: RaftConfig, seed: int, cleaning: CleaningConfig) -> None:
+    def begin(
+        self, config: RaftConfig, seed: int, cleaning: CleaningConfig, *, may_have_forgotten: bool = False
+    ) -> None:
         """Write the beginning, with the log, the snapshots and the election state as they are."""
         files, folder = self._store.files, self._store.folder
-        names = [name for name in files.list_folder(folder) if name.endswith(_KEPT) or name == QUORUM_STATE]
+        names = [
+            name for name in files.list_folder(folder) if name.endswith(_KEPT) or name in (QUORUM_STATE, COMMITTED)
+        ]
         found = {name: files.read_file(os.path.join(folder, name)) for name in names}
-        self._write(beginning(config, seed, self._log.config, cleaning, found))
+        self._write(beginning(config, seed, self._log.config, cleaning, found, may_have_forgotten=may_have_forgotten))
 
     def handling(self, event: Event, now_ms: int) -> None:
         """See `Probe`."""

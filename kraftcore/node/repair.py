@@ -23,18 +23,22 @@ from kraftcore.core.uuid import Uuid
 from kraftcore.errors import CorruptDataError, DamagedLogError, LocalError
 from kraftcore.node.damage import (
     DAMAGED_SUFFIX,
+    check_committed,
     check_log_is_there,
     check_meta_properties,
     check_no_gap,
     check_quorum_state,
+    end_of,
     holds_log,
     latest_voters,
     list_if_there,
+    lower_committed,
     set_aside_damaged,
     state_after,
 )
 from kraftcore.node.home import log_folder
 from kraftcore.protocol.election_state import ElectionState
+from kraftcore.storage.committed import COMMITTED, CommittedFile
 from kraftcore.storage.lock import lock_folders
 from kraftcore.storage.log_mark import read_log_mark
 from kraftcore.storage.meta_properties import META_PROPERTIES, MetaProperties, load_folders, write_meta_properties
@@ -166,6 +170,11 @@ class _Repair:
                     "whom this node voted for since: be sure that no other voter ran for leader after that epoch",
                     partial(self._quorum_state, file, state),
                 )
+            committed = CommittedFile(self.files, self.folder)
+            try:
+                check_committed(self.config, log, store, committed)
+            except CorruptDataError as error:
+                return self._committed(error, log, store, committed)
         return None
 
     def _open(self, *, cut: bool = False) -> Log:
@@ -198,10 +207,36 @@ class _Repair:
         if not end_offset:
             return Damage(str(error))
         remedy = f"begin an empty log behind the snapshot up to {end_offset}"
-        return Damage(str(error), remedy, f"the records from offset {end_offset} on", lambda: self._open().close())
+        return Damage(str(error), remedy, f"the records from offset {end_offset} on", self._begin_behind_snapshot)
+
+    def _begin_behind_snapshot(self) -> None:
+        with self._open() as log:
+            self._lower_committed(log)
 
     def _cut(self) -> None:
-        self._open(cut=True).close()
+        with self._open(cut=True) as log:
+            self._lower_committed(log)
+
+    def _lower_committed(self, log: Log) -> None:
+        # What is cut off by hand is lost, committed or not: the next start must not ask for it.
+        lower_committed(log, SnapshotStore(self.files, self.folder), CommittedFile(self.files, self.folder))
+
+    def _committed(self, error: CorruptDataError, log: Log, store: SnapshotStore, file: CommittedFile) -> Damage:
+        try:
+            known = file.read()
+        except CorruptDataError:
+            known = None
+        if known is None:
+            loses = "the memory of what was committed: a leader that lacks committed records would not be refused"
+            return Damage(str(error), f"rename {COMMITTED}", loses, partial(self._set_aside, [file.path]))
+        end = end_of(log, store)
+        lost = f"the records from offset {end.offset} to {known.offset - 1}" if end.offset < known.offset else "records"
+        return Damage(
+            str(error),
+            f"go on with what is here, up to offset {end.offset}",
+            f"{lost}, which were committed: other voters have them",
+            partial(lower_committed, log, store, file),
+        )
 
     def _gap(self, error: CorruptDataError, log: Log, store: SnapshotStore) -> Damage:
         latest = store.latest
@@ -210,8 +245,11 @@ class _Repair:
         paths = [path for base in self._segments() for path in self._files_of(base)]
         remedy = f"go back to the snapshot up to {latest.end_offset}: rename " + ", ".join(map(os.path.basename, paths))
         loses = f"the records from offset {latest.end_offset} to {log.log_end_offset - 1}"
-        mend = partial(self._set_aside, [*paths, os.path.join(self.folder, LISTING_NAME)])
-        return Damage(str(error), remedy, loses, mend)
+        return Damage(str(error), remedy, loses, partial(self._go_back, paths))
+
+    def _go_back(self, paths: list[str]) -> None:
+        self._set_aside([*paths, os.path.join(self.folder, LISTING_NAME)])
+        self._begin_behind_snapshot()
 
     def _segments(self) -> list[int]:
         names = list_if_there(self.files, self.folder)

@@ -27,6 +27,8 @@ from kraftcore.ports.transport import Reply
 from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.frames import encode_response_parts
 from kraftcore.raft.events import Answered, Event, Failed, Flushed, Send, Tick
+from kraftcore.storage.committed import CommittedFile
+from kraftcore.storage.probation_mark import ProbationMark
 from kraftcore.storage.quorum_state import QuorumStateFile
 
 SOON_MS = 50  # an alarm that rings within this is moved when it comes to be due later
@@ -56,10 +58,12 @@ class Shell:
         inline_flush_bytes: see `Flusher`.
         fail: told once why the driver cannot go on.
         look: called after everything the driver did.
+        committed: where it is kept what is known to be committed; None: it is not, as for what is nobody's voter.
+        probation: the mark that probation takes away; None: there is none.
 
     Attributes:
         driver: what it is the shell of; see ``drive``.
-        save, begin_flush, flush: see `Ports`.
+        save, keep_committed, end_probation, begin_flush, flush: see `Ports`.
     """
 
     def __init__(
@@ -71,6 +75,8 @@ class Shell:
         inline_flush_bytes: int,
         fail: Callable[[BaseException], None],
         look: Callable[[], None],
+        committed: CommittedFile | None = None,
+        probation: ProbationMark | None = None,
     ) -> None:
         self.driver: Driver
         self._outbox = outbox
@@ -83,6 +89,8 @@ class Shell:
         self._has_failed = False
         self.flusher = Flusher(log, inline_flush_bytes, self._flushed, self.fail)
         self.save = quorum_state.write
+        self.keep_committed = (lambda known: None) if committed is None else committed.write
+        self.end_probation = (lambda: None) if probation is None else probation.clear
         self.begin_flush = self.flusher.begin
         self.flush = self.flusher.flush
 

@@ -64,6 +64,10 @@ class Status:
         snapshot_bytes: size of the latest snapshot; 0 without one.
         sessions: clients remembered for their retries.
         connections: open ones (accepted, made); None if the transport does not count.
+        alarm: why this node does not follow its leader: committed records were to be taken away here; None: all is
+            well.
+        is_on_probation: whether it does not count as a voter: it formatted itself, and may have forgotten what it
+            promised with another disk (docs/damage.md).
     """
 
     node_id: int
@@ -92,6 +96,8 @@ class Status:
     snapshot_bytes: int
     sessions: int
     connections: tuple[int, int] | None
+    alarm: str | None
+    is_on_probation: bool
 
 
 def describe(executor: Executor, home: Home, connections: tuple[int, int] | None) -> Status:
@@ -137,4 +143,6 @@ def describe(executor: Executor, home: Home, connections: tuple[int, int] | None
         snapshot_bytes=store.size(snapshots[-1]) if snapshots else 0,
         sessions=len(executor.applier.sessions),
         connections=connections,
+        alarm=replica.alarm,
+        is_on_probation=replica.is_on_probation,
     )

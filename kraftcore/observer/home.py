@@ -13,8 +13,10 @@ from kraftcore.core.uuid import Uuid
 from kraftcore.errors import LocalError
 from kraftcore.node.home import Home
 from kraftcore.protocol.election_state import ReplicaKey
+from kraftcore.storage.committed import CommittedFile
 from kraftcore.storage.lock import lock_folders
 from kraftcore.storage.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
+from kraftcore.storage.probation_mark import ProbationMark
 from kraftcore.storage.quorum_state import QUORUM_STATE, QuorumStateFile
 from kraftcore.storage.snapshots import SnapshotStore
 
@@ -69,4 +71,7 @@ def open_mirror(files: Files, directory: str, cluster_id: str | None, topic: str
     except BaseException:
         locks.release()
         raise
-    return Home(NAMELESS, known or cluster_id or "", log, store, quorum_state, locks, files, directory)
+    committed, probation = CommittedFile(files, folder), ProbationMark(files, directory)
+    return Home(
+        NAMELESS, known or cluster_id or "", log, store, quorum_state, committed, probation, locks, files, directory
+    )

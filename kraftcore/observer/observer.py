@@ -283,5 +283,5 @@ class _Follower(Driver):
 
     def _settle(self, unsettled: list[Effects]) -> None:
         for effects in unsettled:
-            for text in effects.notes:
+            for text in (*effects.notes, *effects.alarms):
                 self._note(text)

@@ -58,7 +58,7 @@ async def observe(
         The observer; it goes on through changes of leader. Nothing need be mirrored yet: ``observer.caught_up()``.
 
     Raises:
-        LocalError: no address, or one that is none; the directory is a node's, or mirrors another cluster.
+        LocalError: no address, or one that cannot be read; the directory is a node's, or mirrors another cluster.
         LockedError: another process owns the directory.
         CorruptDataError, StorageError: the directory cannot be read.
         UnreachableError, RefusedError, UnsupportedVersionError: nobody there tells the cluster's id, or no controller.

@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
+from kraftcore.core.log.epochs import OffsetAndEpoch
 from kraftcore.core.wire.struct import Struct
 from kraftcore.errors import LocalError
 from kraftcore.protocol.election_state import ElectionState, ReplicaKey
@@ -223,6 +224,7 @@ class Effects:
 
     1. Save ``election_state``, durably. Nothing below may be seen by anyone before that.
     2. ``sends`` and ``replies``: to the network, in any order.
+       ``probation_over``, if it is set, comes first: from now on a restart begins without it.
     3. ``flush``: make the log durable to its end, without waiting; then `Flushed`. One flush may serve several events
        that are handled one right after the other. A follower's acknowledgement is
        its next Fetch, which it sends on `Flushed`; a leader counts its own log end on `Flushed`. So the disks work in
@@ -231,12 +233,16 @@ class Effects:
     5. ``high_watermark``: rose to this; apply what is below it. Waiting appends below it are committed.
     6. ``outcomes``: answers to local wishes.
     7. ``leadership``, ``voters``: tell whoever listens.
-    8. ``notes``: lines for the operator's log: contradictions and refusals that are nobody's normal day.
+    8. ``notes``: lines for the operator's log: contradictions and refusals that are nobody's normal day. ``alarms``:
+       what he must look at: committed records were to be taken away here.
+    9. ``committed``: what the next start's floor is; it may be written at leisure, and a value be left out for a later
+       one. The log is durable up to there.
 
     Then wait for the next event, at most until ``deadline_ms`` (then `Tick`); None: no timer runs.
     """
 
     election_state: ElectionState | None = None
+    probation_over: bool = False
     sends: list[Send] = field(default_factory=list)
     replies: list[Reply] = field(default_factory=list)
     flush: bool = False
@@ -246,6 +252,8 @@ class Effects:
     leadership: Leadership | None = None
     voters: VoterSet | None = None
     notes: list[str] = field(default_factory=list)
+    alarms: list[str] = field(default_factory=list)
+    committed: OffsetAndEpoch | None = None
     deadline_ms: int | None = None
 
 
@@ -263,7 +271,7 @@ class RaftConfig:
         bootstrap_servers: asked for the leader while it is unknown; without any, the voters in force are.
         can_become_voter: whether it has the controller role.
         auto_join: ``controller.quorum.auto.join.enable``.
-        reluctant: votes and acknowledges, but leads only while no other voter can; see ``leadership``.
+        reluctant: votes and acknowledges, but leads only while no other voter can; see ``succession``.
         topic: name of the partition's topic.
         supported_versions: kraft.version levels spoken.
         discovery_pause_ms: between two questions to bootstrap servers that did not help.

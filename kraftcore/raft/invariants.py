@@ -58,7 +58,7 @@ def _of_role(state: ReplicaState) -> Iterator[str]:
     if isinstance(role, Prospective | Candidate):
         if (me.id in role.tally.granted) != role.tally.voters.is_voter(me):
             yield f"counts itself: {me.id in role.tally.granted}, among {role.tally.voters}"
-        if role.tally.won and not state.shutting_down:
+        if role.tally.won and not state.shutting_down and not state.may_have_forgotten:
             yield "has won, and does not go on"
     if isinstance(role, Resigned) and me.id in role.unacknowledged:
         yield "waits for itself"

@@ -1,4 +1,4 @@
-"""What a leader does beyond appending: read barriers, handing over, describing the quorum.
+"""What a leader does beyond appending: read barriers, describing the quorum.
 
 **Read barrier.** Reading one's own state is linearizable only if no other leader can have committed since. The leader
 sends BeginQuorumEpoch to the voters and waits until a majority, itself included, has answered in its epoch: those
@@ -8,16 +8,6 @@ replica can answer, Kafka's too. The majority is one of the voter set in force, 
 any two sets that follow each other share a voter in every pair of majorities, and the earlier one's change was
 committed by a majority that was still in this epoch.
 Source: Raft 6.4, with BeginQuorumEpoch in place of the heartbeat.
-
-**Transfer.** The leader takes no more proposals, waits until the chosen voter has everything, and resigns with that
-voter first among the preferred candidates; it starts its election at once. After one election timeout the leader goes
-on leading instead.
-Source: Raft 3.10, with EndQuorumEpoch in place of TimeoutNow.
-
-**Reluctance.** A voter among Kafka's controllers must not lead for long: brokers need one that knows their requests. It
-may be the only one with all that is committed, though, so it cannot refuse for good. So a reluctant replica lets the
-others' timers run out before its own counts, and as a leader hands over to the first voter that keeps up.
-Source: ours; safe because only timing differs, and when a leader resigns.
 """
 
 from __future__ import annotations
@@ -30,35 +20,28 @@ from kraftcore.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRespo
 from kraftcore.protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse, ReplicaState
 from kraftcore.raft import partition
 from kraftcore.raft.duties import Duties
-from kraftcore.raft.events import Barrier, Received, Transfer
-from kraftcore.raft.roles import Cause, Leader, PendingBarrier, PendingTransfer
+from kraftcore.raft.events import Barrier, Received
+from kraftcore.raft.roles import Leader, PendingBarrier
 from kraftcore.raft.state import InFlight
 
 UNKNOWN = -1
 # An observer that has not fetched for this long is forgotten. Source: Kafka 4.3.1 LeaderState.
 OBSERVER_TIMEOUT_MS = 300_000
-# In fetch timeouts: how long a reluctant leader leaves a voter alone that it handed over to before. Without it, two
-# reluctant voters and no third would pass leadership to and fro.
-HAND_OVER_AGAIN = 30
 
 
 class Leadership:
-    """Barriers, transfer and DescribeQuorum."""
+    """Barriers and DescribeQuorum."""
 
     def __init__(self, replica: Duties) -> None:
         self._replica = replica
         self._state = replica.state
-        self._handed_over_ms: dict[ReplicaKey, int] = {}
 
     def advance(self, role: Leader) -> int | None:
-        """Go on with rounds and a transfer; when something is due."""
+        """Go on with rounds; when something is due."""
         self._start_round(role)
-        due = None
-        if role.barrier is not None:
-            due = self._state.now_ms + self._state.config.retry_backoff_ms if self._ask(role.barrier) else None
-        if self._state.config.reluctant:
-            self._hand_over(role)
-        return self._advance_transfer(role, due)
+        if role.barrier is not None and self._ask(role.barrier):
+            return self._state.now_ms + self._state.config.retry_backoff_ms
+        return None
 
     # --- read barrier -------------------------------------------------------------------------------------------------
 
@@ -126,75 +109,12 @@ class Leadership:
         role.barrier = None
         for ticket in barrier.tickets:
             state.finish(ticket, ErrorCode.NONE, barrier.offset)
-        self._start_round(role)
-
-    # --- transfer -----------------------------------------------------------------------------------------------------
-
-    def transfer(self, event: Transfer) -> None:
-        """Start handing over."""
-        state = self._state
-        role = state.role
-        if not isinstance(role, Leader) or state.shutting_down:
-            state.finish(event.ticket, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        elif role.transfer is not None:
-            state.finish(event.ticket, ErrorCode.REQUEST_TIMED_OUT, message="another transfer is under way")
-        elif event.voter_id == state.config.key.id and state.is_voter:
-            state.finish(event.ticket, ErrorCode.NONE)
-        elif state.voters.get(event.voter_id) is None:
-            text = f"{event.voter_id} is not in the set of voters {state.voters}"
-            state.finish(event.ticket, ErrorCode.VOTER_NOT_FOUND, message=text)
-        else:
-            deadline = state.now_ms + state.config.election_timeout_ms
-            role.transfer = PendingTransfer(event.ticket, event.voter_id, deadline)
-
-    def _hand_over(self, role: Leader) -> None:
-        state = self._state
-        config = state.config
-        committed = role.watermark.value
-        if role.transfer is not None or committed is None or state.shutting_down:
-            return
-        heirs = []
-        for seen in role.replicas.values():
-            if seen.key == config.key or not state.voters.is_voter(seen.key):
-                continue
-            before = self._handed_over_ms.get(seen.key)
-            rested = before is None or state.now_ms - before >= HAND_OVER_AGAIN * config.fetch_timeout_ms
-            is_there = state.now_ms - seen.last_fetch_ms < config.fetch_timeout_ms
-            if rested and is_there and seen.log_end_offset is not None and seen.log_end_offset >= committed:
-                heirs.append(seen)
-        if heirs:
-            heir = max(heirs, key=lambda seen: seen.log_end_offset or 0).key
-            self._handed_over_ms[heir] = state.now_ms
-            role.transfer = PendingTransfer(None, heir.id, state.now_ms + config.election_timeout_ms)
-            state.note(f"leadership goes to voter {heir.id}: this reluctant node leads only while nobody else can")
-
-    def _advance_transfer(self, role: Leader, due: int | None) -> int | None:
-        transfer = role.transfer
-        state = self._state
-        if transfer is None:
-            return due
-        voter = state.voters.get(transfer.voter_id)
-        reached = role.watermark.log_end_offset(transfer.voter_id) if voter is not None else None
-        if reached is not None and reached >= state.log.log_end_offset and voter is not None:
-            role.transfer = None
-            state.finish(transfer.ticket, ErrorCode.NONE)
-            self._replica.election.resign(Cause.STEP_DOWN, voter.key)
-            return None
-        if transfer.deadline_ms <= state.now_ms or voter is None:
-            role.transfer = None
-            text = f"voter {transfer.voter_id} did not catch up in time"
-            state.finish(transfer.ticket, ErrorCode.REQUEST_TIMED_OUT, message=text)
-            return due
-        return transfer.deadline_ms if due is None else min(due, transfer.deadline_ms)
 
     def abandon(self, role: Leader, error: ErrorCode) -> None:
-        """Leadership ends: reads and transfers were not confirmed."""
-        tickets = [*role.next_barrier, *(role.barrier.tickets if role.barrier is not None else ())]
-        if role.transfer is not None:
-            tickets.append(role.transfer.ticket)
-        for ticket in tickets:
+        """Leadership ends: reads were not confirmed."""
+        for ticket in [*role.next_barrier, *(role.barrier.tickets if role.barrier is not None else ())]:
             self._state.finish(ticket, error)
-        role.next_barrier, role.barrier, role.transfer = [], None, None
+        role.next_barrier, role.barrier = [], None
 
     # --- DescribeQuorum -----------------------------------------------------------------------------------------------
 

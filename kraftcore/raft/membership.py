@@ -160,7 +160,7 @@ class Membership:
         if entry is None or not entry.key.matches(key) or (key.id == state.config.key.id and key != state.config.key):
             raise Refusal(ErrorCode.VOTER_NOT_FOUND)
         voter = Voter(key, endpoints, supported)
-        self._replica.replication.heard_from(role, key.id)
+        self._replica.succession.heard_from(role, key.id)
         if state.version >= 1:
             # Also if nothing changed, as Kafka 4.3.1.
             self._append_voters(role, state.voters.with_updated(voter))
@@ -290,10 +290,9 @@ class Membership:
     def voters_changed(self, role: Leader) -> None:
         """The voter set in force may have changed: count by the new one from now on."""
         state = self._state
-        if state.voters.is_only_voter(state.config.key):
-            role.check_quorum_deadline_ms = None
-        elif role.check_quorum_deadline_ms is None:
-            role.check_quorum_deadline_ms = self._replica.election.check_quorum_deadline()
+        if state.role is not role:
+            return
+        self._replica.succession.voters_changed(role)
         others = state.voters.ids - {state.config.key.id}
         role.begin_due_ms = {voter_id: role.begin_due_ms.get(voter_id, state.now_ms) for voter_id in others}
         self._replica.replication.voters_in_force(role)
@@ -311,7 +310,7 @@ class Membership:
             for ticket in tickets:
                 state.finish(ticket, ErrorCode.NONE, offset)
         if state.role is role and not state.is_voter and not self._uncommitted_voters(role):
-            self._replica.election.resign(Cause.STEP_DOWN)
+            self._replica.succession.resign(Cause.STEP_DOWN)
 
     def expire(self, role: Leader) -> int | None:
         """End a change that took too long (its record may still commit); when the present one will have."""
@@ -413,6 +412,8 @@ class Membership:
     def _wish(self, role: Follower) -> Struct | None:
         state = self._state
         key = state.config.key
+        if self._replica.probation.is_on:  # an upgrade would make a full voter of it
+            return None
         if state.is_voter:
             outdated = state.version >= 1 and state.voters.get(key.id) != self.own_entry()
             if outdated or (state.version == 0 and not role.leader_updated):

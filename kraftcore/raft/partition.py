@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 API_VERSIONS_NAME = "API_VERSIONS"
 PARTITION = 0
 NO_LEADER = -1
+NAMELESS = -1  # of a replica that is not counted
 _FetchTopic = FetchRequest.FetchTopic
 _FetchPartition = _FetchTopic.FetchPartition
 _Fetched = FetchResponse.FetchableTopicResponse
@@ -210,7 +211,7 @@ def fetch_request(state: ReplicaState) -> FetchRequest:
     )
     return FetchRequest(
         cluster_id=config.cluster_id,
-        replica_state=FetchRequest.ReplicaState(replica_id=config.key.id),
+        replica_state=FetchRequest.ReplicaState(replica_id=NAMELESS if state.is_nameless else config.key.id),
         max_wait_ms=config.fetch_max_wait_ms,
         max_bytes=config.fetch_max_bytes,
         topics=[_FetchTopic(topic_id=config.topic_id, partitions=[wanted])],
@@ -229,7 +230,7 @@ def fetch_snapshot_request(state: ReplicaState, snapshot: SnapshotFetch) -> Fetc
     )
     return FetchSnapshotRequest(
         cluster_id=state.config.cluster_id,
-        replica_id=state.config.key.id,
+        replica_id=NAMELESS if state.is_nameless else state.config.key.id,
         max_bytes=state.config.fetch_snapshot_max_bytes,
         topics=[topic(name=state.config.topic, partitions=[wanted])],
     )

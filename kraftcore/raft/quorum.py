@@ -220,19 +220,6 @@ class Tally:
         return sorted(self.voters.ids - self.granted - self.rejected)
 
 
-def preferred_candidates(voters: VoterSet, local_id: int, offsets: Mapping[int, int | None]) -> tuple[ReplicaKey, ...]:
-    """The other voters, most caught up first, as a resigning leader names them in EndQuorumEpoch.
-
-    Source: KIP-595, EndQuorumEpoch; ties go to the smaller id so that a run can be replayed.
-    """
-    others = [voter.key for voter in voters if voter.key.id != local_id]
-    return tuple(sorted(others, key=lambda key: (-(_known(offsets.get(key.id))), key.id)))
-
-
-def _known(offset: int | None) -> int:
-    return -1 if offset is None else offset
-
-
 def static_voters(entries: Iterable[tuple[int, Endpoint]]) -> VoterSet:
     """The voter set of ``controller.quorum.voters``: directory ids unknown, kraft.version 0 only."""
     return VoterSet(tuple(Voter(ReplicaKey(voter_id), (endpoint,)) for voter_id, endpoint in entries))

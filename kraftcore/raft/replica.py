@@ -2,14 +2,18 @@
 
 Rules of this file:
 
-* ``handle`` is the only way in. It dispatches, lets the role do what is due, and returns the effects.
-* Epochs are compared here, before any role looks at a message: ``meet_leader`` for requests that name a leader,
-  ``meet_answer`` for answers, ``check_leader_only`` for requests only a leader can serve. (Vote compares its own: its
-  epoch has no leader yet.)
+* ``handle`` is the only way in. It dispatches, settles what follows, and returns the effects.
+* Nobody is called back in the middle of what they do. What follows from a step (voters counted anew, news of the high
+  watermark, votes counted, a Fetch answered) is queued (``ReplicaState.then``) and settled once, at the end of
+  ``handle``; then the role does what is due.
+* Epochs are compared before any role looks at a message: ``meet_leader`` for requests that name a leader,
+  ``meet_answer`` for answers, ``check_leader_only`` for requests only a leader can serve. A higher one is entered in
+  one place, ``Election.enter``, whoever tells of it: a leader, an answer, a candidate.
 * A message that contradicts what is known (two leaders of one epoch, us as a leader we never were) is refused and
   noted; it changes nothing.
 
-The duties are split: ``election``, ``replication``, ``snapshots``, ``membership``, ``leadership`` (barriers, transfer).
+The duties are split: ``election``, ``succession``, ``replication``, ``snapshots``, ``membership``, ``leadership``
+(barriers).
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from kraftcore.core.log.epochs import OffsetAndEpoch
 from kraftcore.core.wire.struct import Struct
 from kraftcore.errors import InvariantError
 from kraftcore.protocol.election_state import ElectionState, ReplicaKey
@@ -52,9 +57,11 @@ from kraftcore.raft.events import (
     Transfer,
     Upgrade,
 )
+from kraftcore.raft.floor import Floor
 from kraftcore.raft.leadership import Leadership
 from kraftcore.raft.membership import Membership
 from kraftcore.raft.ports import LogPort, RandomPort, SnapshotPort
+from kraftcore.raft.probation import Probation
 from kraftcore.raft.quorum import Endpoint, VoterSet
 from kraftcore.raft.replication import Replication
 from kraftcore.raft.roles import (
@@ -70,6 +77,9 @@ from kraftcore.raft.roles import (
 )
 from kraftcore.raft.snapshots import Snapshots
 from kraftcore.raft.state import InFlight, ReplicaState
+from kraftcore.raft.succession import Succession
+
+STEPS_MAX = 100  # after one event; a handful is usual
 
 
 class Replica:
@@ -81,6 +91,8 @@ class Replica:
         snapshots: its snapshots.
         rng: draws timeouts; nothing else here is random.
         saved: what the ``quorum-state`` file said; None without one.
+        committed: what ``Effects.committed`` said last, with this log; see ``floor``.
+        may_have_forgotten: whether its directory is new, though it may have had another one; see ``probation``.
         verify_snapshot: reads a received snapshot to its end before it counts, and raises if it is damaged or cut
             short (``storage.snapshot_batches.verify_snapshot``); closes the reader.
     """
@@ -93,11 +105,17 @@ class Replica:
         rng: RandomPort,
         saved: ElectionState | None = None,
         verify_snapshot: Callable[[Any], object] = lambda reader: reader.close(),
+        *,
+        committed: OffsetAndEpoch | None = None,
+        may_have_forgotten: bool = False,
     ) -> None:
         self.verify_snapshot = verify_snapshot
         saved = saved or ElectionState()
         self.state = ReplicaState(config, log, snapshots, rng, saved)
+        self.floor = Floor(self.state, committed)
+        self.probation = Probation(self.state, may_have_forgotten)
         self.election = Election(self)
+        self.succession = Succession(self)
         self.replication = Replication(self)
         self.snapshots = Snapshots(self)
         self.membership = Membership(self)
@@ -107,7 +125,7 @@ class Replica:
         self._requests: dict[type[Struct], Callable[[Received, Any], None]] = {
             VoteRequest: self.election.on_vote,
             BeginQuorumEpochRequest: self.election.on_begin_quorum_epoch,
-            EndQuorumEpochRequest: self.election.on_end_quorum_epoch,
+            EndQuorumEpochRequest: self.succession.on_end_quorum_epoch,
             FetchRequest: self.replication.on_fetch,
             FetchSnapshotRequest: self.snapshots.on_fetch_snapshot,
             AddRaftVoterRequest: self.membership.on_add,
@@ -118,7 +136,7 @@ class Replica:
         self._answers: dict[type[Struct], Callable[[int, InFlight, Any], None]] = {
             VoteResponse: lambda _, sent, message: self.election.on_vote_answer(sent.destination, message),
             BeginQuorumEpochResponse: self.leadership.on_begin_quorum_epoch_answer,
-            EndQuorumEpochResponse: lambda _, sent, message: self.election.on_end_quorum_epoch_answer(
+            EndQuorumEpochResponse: lambda _, sent, message: self.succession.on_end_quorum_epoch_answer(
                 sent.destination, message
             ),
             FetchResponse: lambda _, sent, message: self.replication.on_fetch_answer(sent, message),
@@ -137,11 +155,11 @@ class Replica:
             Propose: self.replication.propose,
             Flushed: lambda event: self.replication.flushed(event.offset),
             Tick: lambda event: None,
-            SnapshotWritten: self.snapshots.written,
+            SnapshotWritten: self._on_snapshot_written,
             Barrier: self.leadership.barrier,
-            Transfer: self.leadership.transfer,
+            Transfer: self.succession.transfer,
             Upgrade: self.membership.upgrade,
-            Resign: lambda event: self.election.resign(Cause.STEP_DOWN),
+            Resign: lambda event: self.succession.resign(Cause.STEP_DOWN),
             Shutdown: self._on_shutdown,
         }
 
@@ -208,6 +226,16 @@ class Replica:
         return self.state.last_epoch
 
     @property
+    def alarm(self) -> str | None:
+        """Why it does not follow its leader, if committed records were to be taken away here; None: all is well."""
+        return self.state.alarm_text
+
+    @property
+    def is_on_probation(self) -> bool:
+        """Whether it does not count as a voter, because it may have forgotten what it promised."""
+        return self.probation.is_on
+
+    @property
     def changes_voters(self) -> bool:
         """Whether this replica leads, and a voter change is not committed yet."""
         role = self.state.role
@@ -226,7 +254,12 @@ class Replica:
     @property
     def is_leaving(self) -> bool:
         """Whether a leader that shuts down still has voters to tell, who would else wait for their fetch timeout."""
-        return self.state.shutting_down and self.election.has_voters_to_tell
+        return self.state.shutting_down and self.succession.has_voters_to_tell
+
+    @property
+    def heir(self) -> int | None:
+        """Whom a leader that has a choice should hand over to; None: it does not lead, or nobody fetches."""
+        return self.succession.heir
 
     @property
     def progress(self) -> tuple[Progress, ...]:
@@ -262,9 +295,13 @@ class Replica:
         if not self._started:
             self._started = True
             self._start()
+            self._settle()
         self._events[type(event)](event)
-        state.out.deadline_ms = self._advance()
-        state.announce()
+        state.out.deadline_ms = self._settle()
+        if self.floor.due_ms <= state.now_ms:
+            self.floor.renew()
+        if state.role is not state.announced_role:
+            state.announce()
         return state.out
 
     def _start(self) -> None:
@@ -277,15 +314,20 @@ class Replica:
             self.replication.raise_high_watermark(latest[0])
         self.election.start(self._saved_leader_id)
 
-    def _advance(self) -> int | None:
-        """Let the role do what is due, until it stays the same; when it next wants to be called."""
+    def _settle(self) -> int | None:
+        """Let what follows have its turn, then the role do what is due, until nothing is left; when it is due."""
         state = self.state
-        for _ in range(16):
+        queue = state.consequences
+        for _ in range(STEPS_MAX):
+            if queue:
+                action, arguments = queue.popleft()
+                action(*arguments)
+                continue
             role = state.role
             due = self._advance_role()
-            if state.role is role:
+            if state.role is role and not queue:
                 return due
-        raise InvariantError(f"roles change without end at {state.now_ms} ms in epoch {state.epoch}: {state.role}")
+        raise InvariantError(f"it does not come to rest at {state.now_ms} ms in epoch {state.epoch}: {state.role}")
 
     def _advance_role(self) -> int | None:
         role = self.state.role
@@ -297,19 +339,21 @@ class Replica:
             due = self.election.advance_unattached(role)
             return due if self.state.role is not role else soonest(due, self.replication.advance_unattached(role))
         if isinstance(role, Resigned):
-            return self.election.advance_resigned(role)
+            return self.succession.advance_resigned(role)
         return self.election.advance_nominee(role)
 
     def _advance_leader(self, role: Leader) -> int | None:
         state = self.state
         if role.check_quorum_deadline_ms is not None and role.check_quorum_deadline_ms <= state.now_ms:
-            self.election.resign(Cause.QUORUM_LOST)
+            self.succession.resign(Cause.QUORUM_LOST)
             return None
         due = self.replication.expire_parked(role)
         if role.change is not None:
             due = soonest(due, self.membership.expire(role))
-        if role.barrier is not None or role.next_barrier or role.transfer is not None or state.config.reluctant:
+        if role.barrier is not None or role.next_barrier:
             due = soonest(due, self.leadership.advance(role))
+        if role.transfer is not None or state.config.reluctant:
+            due = soonest(due, self.succession.advance_leader(role))
             if state.role is not role:
                 return None
         due = soonest(due, role.check_quorum_deadline_ms)
@@ -318,12 +362,13 @@ class Replica:
     def _advance_follower(self, role: Follower) -> int | None:
         state = self.state
         votes = state.is_voter and not state.shutting_down
-        give_up_ms = role.fetch_deadline_ms + state.patience_ms
+        give_up_ms = role.fetch_deadline_ms + self.succession.patience_ms
         if votes and give_up_ms <= state.now_ms:
             cause = Cause.LEADER_UNREACHABLE if role.leader_gone else Cause.FETCH_TIMEOUT
             self.election.become_prospective(cause)
             return None
-        due = soonest(self.membership.advance_follower(role), self.replication.advance_follower(role))
+        due = self.probation.advance() if self.probation.is_set else None
+        due = soonest(due, soonest(self.membership.advance_follower(role), self.replication.advance_follower(role)))
         return soonest(due, give_up_ms) if votes else due
 
     # --- events -------------------------------------------------------------------------------------------------------
@@ -338,6 +383,8 @@ class Replica:
         request = self.state.settle(event.request_id, failed=False)
         if request is None:
             return
+        if self.probation.is_set:
+            self.probation.heard(request, event.message)
         handler = self._answers.get(type(event.message))
         if handler is None:
             raise InvariantError(f"{type(event.message).__name__} is no answer of the consensus")
@@ -357,14 +404,14 @@ class Replica:
         elif isinstance(request.message, AddRaftVoterRequest):
             self.membership.on_join_failed(event.failure)
         elif isinstance(request.message, EndQuorumEpochRequest):
-            self.election.on_end_quorum_epoch_failed(request.destination)
+            self.succession.on_end_quorum_epoch_failed(request.destination)
         role = state.role
         if (
             event.failure in (Failure.REFUSED, Failure.RESET)
             and isinstance(role, Follower)
             and request.destination.node_id == role.leader_id
         ):
-            self.election.leader_unreachable(role)
+            self.succession.leader_unreachable(role)
 
     def _on_update_answer(self, source: Destination, response: UpdateRaftVoterResponse) -> None:
         leader = response.current_leader
@@ -375,9 +422,14 @@ class Replica:
                 return
         self.membership.on_update_answer(source, response)
 
+    def _on_snapshot_written(self, event: SnapshotWritten) -> None:
+        self.snapshots.written(event)
+        self.floor.hurry()
+
     def _on_shutdown(self, event: Shutdown) -> None:
+        self.floor.hurry(until_the_end=True)
         self.state.shutting_down = True
-        self.election.resign(Cause.STEP_DOWN)
+        self.succession.resign(Cause.STEP_DOWN)
 
     def become(self, role: RoleState, cause: Cause, epoch: int | None = None, vote: ReplicaKey | None = None) -> None:
         """Change the role, then answer whoever waited on the old one; as ``ReplicaState.become``."""
@@ -387,6 +439,7 @@ class Replica:
             self.replication.fail_parked(old)
             self.membership.abandon(old, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             self.leadership.abandon(old, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            self.succession.abandon(old, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         elif isinstance(old, Follower):
             self.snapshots.drop(old)
 
@@ -431,7 +484,7 @@ class Replica:
         if not endpoints:
             entry = state.voters.get(leader_id)
             endpoints = entry.endpoints if entry is not None else ()
-        self.election.follow(epoch, leader_id, endpoints)
+        self.election.enter(epoch, leader_id, endpoints)
         return True
 
     def _relocate(
@@ -471,7 +524,7 @@ class Replica:
             if unknown and not behind:
                 return bool(error == ErrorCode.NONE)
         elif behind:
-            self.election.unattach(answer.leader_epoch)
+            self.election.enter(answer.leader_epoch)
         if error == ErrorCode.NONE:
             return not behind
         expected = (

@@ -8,8 +8,8 @@ The high watermark is the largest offset a majority of the voter set in force ha
 record of the leader's own epoch is below it (Raft 5.4.2), and never falls, not even when voters change. The leader's
 own log counts as far as it is flushed.
 
-The follower's side: one Fetch at a time; append, flush, and only then the next Fetch. It never cuts its log below the
-high watermark it knows: a leader that asks for it contradicts what was committed, and is refused.
+The follower's side: one Fetch at a time; append, flush, and only then the next Fetch. It never cuts its log below
+what it knows to be committed: a leader that asks for it is refused, see ``floor``.
 
 Sources: KIP-595, KIP-853 "High watermark"; check order and answers as Kafka 4.3.1.
 """
@@ -91,7 +91,7 @@ class Replication:
         offset = state.log.append_as_leader(batch, state.epoch, state.now_ms)
         if is_control:
             state.learn_from([RecordBatch(batch, verify=False)])
-            self._replica.membership.voters_changed(role)
+            state.then(self._replica.membership.voters_changed, role)
         state.out.flush = True
         # Before our own flush is done: the followers' disks shall work at the same time as ours.
         for parked in role.parked:
@@ -137,9 +137,6 @@ class Replication:
             state.reply(received.ticket, partition.fetch_elsewhere(state, received, role, where))
             return
         self._track(role, key, asked.fetch_offset)
-        if state.role is not role:  # that committed its own removal
-            state.reply(received.ticket, partition.fetch_error(state, received, ErrorCode.NOT_LEADER_OR_FOLLOWER))
-            return
         parked = ParkedFetch(
             received.ticket,
             key,
@@ -150,12 +147,20 @@ class Replication:
             received.version,
             received.listener,
         )
+        state.then(self._answer_or_park, role, parked, asked.high_watermark)  # those that wait come first
+
+    def _answer_or_park(self, role: Leader, parked: ParkedFetch, told: int) -> None:
+        """Answer a Fetch if there is anything its replica lacks; ``told``: the high watermark it knows."""
+        state = self._state
+        if state.role is not role:  # it committed its own removal
+            self._refuse_parked(parked)
+            return
         known = role.watermark.value
-        behind = known is not None and asked.high_watermark < known
+        behind = known is not None and told < known
         linger_ms = state.config.high_watermark_linger_ms
         # Whatever is at hand is an answer: MinBytes is ignored, as in Kafka 4.3.1.
-        has_news = state.log.log_end_offset > asked.fetch_offset
-        if has_news or request.max_wait_ms == 0 or (behind and not linger_ms):
+        has_news = state.log.log_end_offset > parked.fetch_offset
+        if has_news or parked.deadline_ms <= state.now_ms or (behind and not linger_ms):
             self._answer(role, parked)
         else:
             role.parked.append(parked)
@@ -200,7 +205,7 @@ class Replication:
         progress.last_fetch_ms = now
         progress.leader_end_offset = end
         if state.voters.is_voter(key):
-            self.heard_from(role, key.id)
+            self._replica.succession.heard_from(role, key.id)
             if role.watermark.update(key.id, offset):
                 self._high_watermark_moved(role)
 
@@ -210,20 +215,6 @@ class Replication:
         oldest = min(observers, key=lambda seen: seen.last_fetch_ms, default=None)
         if oldest is not None:
             del role.replicas[oldest.key]
-
-    def heard_from(self, role: Leader, voter_id: int) -> None:
-        """A voter fetches: it needs no BeginQuorumEpoch, and counts for check-quorum."""
-        state = self._state
-        if voter_id == state.config.key.id:
-            return  # whoever sends our own key does not make us two voters
-        role.begin_due_ms[voter_id] = state.now_ms + state.config.fetch_timeout_ms // 2
-        if role.check_quorum_deadline_ms is None:
-            return
-        role.heard.add(voter_id)
-        present = len(role.heard & state.voters.ids) + (1 if state.is_voter else 0)
-        if present >= state.voters.majority:
-            role.heard.clear()
-            role.check_quorum_deadline_ms = self._replica.election.check_quorum_deadline()
 
     def _answer(self, role: Leader, parked: ParkedFetch) -> None:
         state = self._state
@@ -254,10 +245,13 @@ class Replication:
     def fail_parked(self, role: Leader) -> None:
         """A leader that leads no more answers the Fetches it held, with the epoch and the leader known now."""
         for parked in role.parked:
-            received = Received(parked.ticket, FetchRequest(), parked.version, parked.listener)
-            error = self._replica.check_leader_only(parked.epoch)
-            self._state.reply(parked.ticket, partition.fetch_error(self._state, received, error))
+            self._refuse_parked(parked)
         role.parked = []
+
+    def _refuse_parked(self, parked: ParkedFetch) -> None:
+        received = Received(parked.ticket, FetchRequest(), parked.version, parked.listener)
+        error = self._replica.check_leader_only(parked.epoch)
+        self._state.reply(parked.ticket, partition.fetch_error(self._state, received, error))
 
     def voters_in_force(self, role: Leader) -> None:
         """The voter set changed: count its members, and only them."""
@@ -275,14 +269,19 @@ class Replication:
             self._high_watermark_moved(role)
 
     def _high_watermark_moved(self, role: Leader) -> None:
-        value = role.watermark.value or 0  # known, for it moved
-        self.raise_high_watermark(value)
+        self.raise_high_watermark(role.watermark.value or 0)  # known, for it moved
+        self._state.then(self._tell_news, role)
+
+    def _tell_news(self, role: Leader) -> None:
+        """The high watermark moved."""
+        if self._state.role is not role:
+            return
         # Everyone who waits learns of it: their state machines wait for it too. If records follow within the linger
         # time, as they do under load, they bring it along.
         if role.news_due_ms is None:  # also if nobody waits: before version 18 a Fetch does not say what it knows
             role.news_due_ms = self._state.now_ms + self._state.config.high_watermark_linger_ms
         self.expire_parked(role)
-        self._replica.membership.committed(role, value)
+        self._replica.membership.committed(role, role.watermark.value or 0)
 
     def raise_high_watermark(self, value: int) -> None:
         """What is below it is committed; it never falls."""
@@ -290,6 +289,7 @@ class Replication:
         if state.high_watermark is None or value > state.high_watermark:
             state.high_watermark = value
             state.out.high_watermark = value
+            self._replica.floor.rose()
 
     # --- the follower fetches -----------------------------------------------------------------------------------------
 
@@ -394,6 +394,8 @@ class Replication:
             taken = self._append_fetched(answer.records or b"", source)
             if taken:
                 self._follow_high_watermark(answer.high_watermark)
+                if self._replica.probation.is_set:
+                    self._replica.probation.fetched(sent, answer.high_watermark)
         if taken:
             self.fetched_well(role)
         else:  # the same answer would come again at once
@@ -403,6 +405,7 @@ class Replication:
         """The leader answered: it lives, and we can serve it."""
         role.fetch_deadline_ms = self._state.now_ms + self._state.config.fetch_timeout_ms
         role.has_fetched = True
+        self._state.alarm_text = None
         role.leader_gone = False
 
     def _append_fetched(self, data: bytes, source: Destination) -> bool:
@@ -435,11 +438,7 @@ class Replication:
         own = state.end_offset_for_epoch(epoch)
         offset = min(own.offset, end_offset) if own.epoch == epoch or epoch == 0 else own.offset
         offset = min(offset, log.log_end_offset)
-        if offset < max(state.high_watermark or 0, log.log_start_offset):
-            state.note(
-                f"refused to cut the log to {offset}, below the high watermark {state.high_watermark}: the leader of "
-                f"epoch {state.epoch} says epoch {epoch} ends at {end_offset}; its log lacks committed records"
-            )
+        if self._replica.floor.forbids_cut(offset):
             return False
         state.forget_history_from(log.truncate_to(offset))
         return True

@@ -4,9 +4,10 @@ Rules of this file:
 
 * A replica is in one role at a time. The role's object holds that role's data and nothing else; it dies with the role.
   What outlives a role (epoch, vote, voter sets, high watermark) is in ``state.py``.
-* `TRANSITIONS` is the whole truth about changes of role: a (role, cause) that is not in it is a bug and raises. One
-  function, ``ReplicaState.become``, changes the role.
-* A higher epoch always wins: it is settled in ``replica.py`` before any role looks at a message.
+* `TRANSITIONS` is the whole truth about roles, the first one included: which may follow which, why, and in which epoch.
+  What is not in it is a bug and raises. One function, ``ReplicaState.become``, changes the role.
+* A higher epoch always wins, whatever message tells of it: ``Election.enter`` is the one place where it is entered,
+  before any role looks at the message.
 * Being an observer is not a role: it is any replica outside the voter set in force. It is Unattached or Follower,
   unless a voter needs it for an election (``Cause.NEEDED``), or it led when it was removed.
 
@@ -15,11 +16,12 @@ Sources: KIP-595 (roles), KIP-996 (Prospective), KIP-853 (observers, removal); K
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
+from kraftcore.errors import InvariantError
 from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.raft.quorum import Endpoint, Tally, VoterSet
 from kraftcore.raft.watermark import Watermark
@@ -37,8 +39,13 @@ class Role(Enum):
 
 
 class Cause(Enum):
-    """Why a role ends."""
+    """Why a replica takes a role, or leaves it for another."""
 
+    LED = "it led the saved epoch, or won it and wrote"
+    VOTED_FOR_ITSELF = "it voted for itself in the saved epoch"
+    LEADER_SAVED = "the saved leader has an endpoint"
+    NO_LEADER_SAVED = "no leader was saved, or none that can be reached"
+    SOLE_VOTER = "it is the only voter"
     HIGHER_EPOCH = "a message of a higher epoch"
     LEADER_FOUND = "a leader with an endpoint became known"
     ELECTION_TIMEOUT = "the election timer ran out"
@@ -49,28 +56,90 @@ class Cause(Enum):
     PRE_VOTE_LOST = "a majority would not grant its vote, or did not say in time"
     VOTE_WON = "a majority granted its vote"
     QUORUM_LOST = "no majority fetched for 1.5 fetch timeouts"
-    STEP_DOWN = "asked to resign: shutdown, transfer, removed from the committed voter set"
+    STEP_DOWN = "asked to resign, by shutdown, transfer, or removal from the committed voter set"
 
 
-_U, _F, _P, _C, _L, _R = Role
-TRANSITIONS: Mapping[tuple[Role, Cause], frozenset[Role]] = {
-    **{(role, Cause.HIGHER_EPOCH): frozenset({_U}) for role in Role},
-    # Leader and Resigned led this epoch themselves: only a higher epoch has another leader, found in the same step.
-    **{(role, Cause.LEADER_FOUND): frozenset({_F}) for role in Role},
-    (_U, Cause.ELECTION_TIMEOUT): frozenset({_P}),
-    (_U, Cause.NEEDED): frozenset({_P}),
-    (_F, Cause.NEEDED): frozenset({_P}),
-    (_F, Cause.FETCH_TIMEOUT): frozenset({_P}),
-    (_F, Cause.LEADER_UNREACHABLE): frozenset({_P}),
-    (_P, Cause.PRE_VOTE_WON): frozenset({_C}),
-    (_P, Cause.PRE_VOTE_LOST): frozenset({_F, _U}),  # back to a leader it still knows
-    (_C, Cause.VOTE_WON): frozenset({_L}),
-    (_C, Cause.ELECTION_TIMEOUT): frozenset({_P}),
-    (_L, Cause.QUORUM_LOST): frozenset({_R}),
-    (_L, Cause.STEP_DOWN): frozenset({_R}),
-    # In the next epoch: its own can have no other leader. A sole voter that starts again asks itself at once.
-    (_R, Cause.ELECTION_TIMEOUT): frozenset({_U, _P}),
-}
+class EpochRule(Enum):
+    """Which epoch a new role is in, compared with the one before."""
+
+    SAME = ""
+    NEXT = "the next epoch"
+    HIGHER = "a higher epoch"
+    NOT_LOWER = "the same epoch or a higher one"
+
+    def settle(self, present: int, named: int | None) -> int:
+        """The new role's epoch.
+
+        Args:
+            present: the epoch so far.
+            named: by whoever changes the role; None: it follows from the rule.
+
+        Raises:
+            InvariantError: the rule forbids it.
+        """
+        if self is EpochRule.NEXT:
+            wanted, allowed = present + 1, named in (None, present + 1)
+        else:
+            wanted = present if named is None else named
+            allowed = wanted > present if self is EpochRule.HIGHER else wanted >= present
+            allowed = allowed and (self is not EpochRule.SAME or wanted == present)
+        if not allowed:
+            raise InvariantError(f"epoch {present} cannot become {named}: {self.value or 'it stays the same'}")
+        return wanted
+
+
+class Transition(NamedTuple):
+    """A row of the table of roles.
+
+    Attributes:
+        role: the one before; None: the replica starts.
+        cause: why it ends.
+        epoch: which epoch the next role is in.
+        next_roles: what may follow.
+    """
+
+    role: Role | None
+    cause: Cause
+    epoch: EpochRule
+    next_roles: frozenset[Role]
+
+
+def _rows() -> Iterator[Transition]:
+    unattached, follower, prospective, candidate, leader, resigned = Role
+    same, following, higher, not_lower = EpochRule
+
+    def row(role: Role | None, cause: Cause, epoch: EpochRule, *next_roles: Role) -> Transition:
+        return Transition(role, cause, epoch, frozenset(next_roles))
+
+    # Where the log is of a later epoch than what was saved, nothing that was saved counts.
+    yield row(None, Cause.LED, same, resigned)
+    yield row(None, Cause.VOTED_FOR_ITSELF, same, candidate)
+    yield row(None, Cause.LEADER_SAVED, same, follower)
+    yield row(None, Cause.NO_LEADER_SAVED, not_lower, unattached)
+    yield row(unattached, Cause.SOLE_VOTER, same, prospective)
+    yield row(resigned, Cause.SOLE_VOTER, same, prospective)
+    for role in Role:
+        yield row(role, Cause.HIGHER_EPOCH, higher, unattached)
+    # The others know the leader of their epoch, or lead it, or did.
+    for role in (unattached, prospective, candidate):
+        yield row(role, Cause.LEADER_FOUND, not_lower, follower)
+    for role in (follower, leader, resigned):
+        yield row(role, Cause.LEADER_FOUND, higher, follower)
+    yield row(unattached, Cause.ELECTION_TIMEOUT, same, prospective)
+    yield row(unattached, Cause.NEEDED, same, prospective)
+    yield row(follower, Cause.NEEDED, same, prospective)
+    yield row(follower, Cause.FETCH_TIMEOUT, same, prospective)
+    yield row(follower, Cause.LEADER_UNREACHABLE, same, prospective)
+    yield row(prospective, Cause.PRE_VOTE_WON, following, candidate)
+    yield row(prospective, Cause.PRE_VOTE_LOST, same, follower, unattached)  # back to a leader it still knows
+    yield row(candidate, Cause.VOTE_WON, same, leader)
+    yield row(candidate, Cause.ELECTION_TIMEOUT, same, prospective)
+    yield row(leader, Cause.QUORUM_LOST, same, resigned)
+    yield row(leader, Cause.STEP_DOWN, same, resigned)
+    yield row(resigned, Cause.ELECTION_TIMEOUT, following, unattached)  # its own epoch can have no other leader
+
+
+TRANSITIONS: Mapping[tuple[Role | None, Cause], Transition] = {(row.role, row.cause): row for row in _rows()}
 
 
 @dataclass(slots=True)
@@ -319,10 +388,10 @@ RoleState: TypeAlias = Unattached | Follower | Prospective | Candidate | Leader 
 
 
 def draw_transitions() -> str:
-    """The transition table as a Mermaid state diagram, for the documentation."""
-    lines = ["stateDiagram-v2", "    [*] --> unattached"]
-    for (role, cause), targets in TRANSITIONS.items():
-        if cause in (Cause.HIGHER_EPOCH, Cause.LEADER_FOUND) and role in targets:
-            continue
-        lines += [f"    {role.value} --> {target.value}: {cause.value}" for target in sorted(targets, key=str)]
+    """The table of roles as a Mermaid state diagram, for the documentation: an arrow for each row and next role."""
+    lines = ["stateDiagram-v2"]
+    for role, cause, epoch, next_roles in TRANSITIONS.values():
+        name = "[*]" if role is None else role.value
+        why = f"{cause.value} ({epoch.value})" if epoch.value and cause is not Cause.HIGHER_EPOCH else cause.value
+        lines += [f"    {name} --> {found.value}: {why}" for found in sorted(next_roles, key=str)]
     return "\n".join(lines)

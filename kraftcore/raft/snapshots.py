@@ -73,7 +73,7 @@ class Snapshots:
             return
         key = ReplicaKey(request.replica_id, asked.replica_directory_id)
         if state.voters.is_voter(key):
-            self._replica.replication.heard_from(role, key.id)
+            self._replica.succession.heard_from(role, key.id)
         reader = state.snapshots.open(snapshot_id)
         try:
             chunk = reader.read_at(asked.position, max(request.max_bytes, 1))
@@ -101,10 +101,7 @@ class Snapshots:
         if end_offset <= 0 or epoch < 0 or epoch > state.epoch:
             state.note(f"refused snapshot {end_offset}-{epoch} from the leader of epoch {state.epoch}: impossible id")
             return False
-        if end_offset < max(state.high_watermark or 0, state.log.log_start_offset):
-            state.note(
-                f"refused snapshot {end_offset}-{epoch}: it ends below the high watermark {state.high_watermark}"
-            )
+        if self._replica.floor.forbids_snapshot(end_offset, epoch):
             return False
         if snapshot_id in state.snapshots:
             self._install(snapshot_id)

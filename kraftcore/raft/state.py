@@ -1,13 +1,14 @@
 """What a replica knows beyond its role, and the one place where roles change.
 
 Everything that outlives a role is here: epoch, vote, voter sets and kraft.version by offset, high watermark, what is
-in flight to whom, and the effects of the event being handled. The files beside this one hold the rules and share this
-state.
+in flight to whom, the effects of the event being handled, and what follows from it. The files beside this one hold the
+rules and share this state.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -77,10 +78,15 @@ class ReplicaState:
         self.high_watermark: int | None = None
         self.voter_sets: History[VoterSet] = History(config.static_voters)
         self.versions: History[int] = History(0)
-        self.role: RoleState = Unattached(None, saved.leader_id)
+        self.role: RoleState = Unattached(None, saved.leader_id)  # until it starts
+        self._has_begun = False
         self.shutting_down = False
+        self.may_have_forgotten = False  # and what follows from it; see ``probation``
+        self.is_nameless = False  # fetches without its id, so that no leader counts it
+        self.alarm_text: str | None = None
         self.now_ms = 0
         self.out = Effects()
+        self.consequences: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
         self.in_flight: dict[int, InFlight] = {}
         self._last_request_id = 0
         self._busy: dict[Destination, int] = {}
@@ -89,7 +95,7 @@ class ReplicaState:
         self._is_voter = False
         self._noted_ms: dict[str, int] = {}
         self._announced: Leadership | None = None
-        self._announced_role: RoleState | None = None
+        self.announced_role: RoleState | None = None
 
     # --- voters -------------------------------------------------------------------------------------------------------
 
@@ -221,20 +227,24 @@ class ReplicaState:
         Args:
             role: the new role's data.
             cause: why; (present role, cause, new role) must be in `TRANSITIONS`.
-            epoch: the new epoch; a higher one clears the vote. None: the present one.
+            epoch: the new epoch, where the table leaves it open; a higher one clears the vote.
             vote: whom this replica votes for in it.
 
         Raises:
-            InvariantError: the table forbids it, or the epoch falls.
+            InvariantError: the table forbids the role or its epoch.
         """
-        allowed = TRANSITIONS.get((self.role.role, cause), frozenset())
-        if role.role not in allowed:
-            raise InvariantError(f"{self.role.role.value} cannot become {role.role.value}: {cause.value}")
-        if epoch is not None and epoch != self.epoch:
-            if epoch < self.epoch:
-                raise InvariantError(f"epoch {self.epoch} cannot fall to {epoch}")
-            self.epoch = epoch
+        before = self.role.role if self._has_begun else None
+        row = TRANSITIONS.get((before, cause))
+        if row is None or role.role not in row.next_roles:
+            raise InvariantError(
+                f"{'a replica that starts' if before is None else before.value} cannot become {role.role.value}: "
+                f"{cause.value}"
+            )
+        settled = row.epoch.settle(self.epoch, epoch)
+        if settled != self.epoch:
+            self.epoch = settled
             self.voted_key = None
+        self._has_begun = True
         if vote is not None:
             self.voted_key = vote
         self.role = role
@@ -272,11 +282,8 @@ class ReplicaState:
         return ()
 
     def announce(self) -> None:
-        """Tell listeners about the leader when that changed."""
-        role = self.role
-        if role is self._announced_role:  # the epoch changes with the role only
-            return
-        self._announced_role = role
+        """The role changed, and with it perhaps the epoch: tell listeners about the leader if that changed."""
+        role = self.announced_role = self.role
         if role.role in (Role.PROSPECTIVE, Role.CANDIDATE, Role.RESIGNED):
             now = Leadership(self.epoch, None)
         elif isinstance(role, Leader):
@@ -286,12 +293,16 @@ class ReplicaState:
         if now != self._announced:
             self._announced = self.out.leadership = now
 
-    # --- time ---------------------------------------------------------------------------------------------------------
+    # --- consequences -------------------------------------------------------------------------------------------------
 
-    @property
-    def patience_ms(self) -> int:
-        """How much longer than its timers a reluctant replica leaves elections to others: another of their rounds."""
-        return self.config.fetch_timeout_ms + 2 * self.config.election_timeout_ms if self.config.reluctant else 0
+    def then(self, action: Callable[..., None], *arguments: Any) -> None:
+        """Do this when whatever the present event began is done: nothing changes under a handler's hands.
+
+        Consequences have their turn in order, before ``handle`` returns. The role may be another one by then.
+        """
+        self.consequences.append((action, arguments))
+
+    # --- time ---------------------------------------------------------------------------------------------------------
 
     def random_election_deadline(self) -> int:
         """Now + T + random[0, T). Source: Kafka 4.3.1 QuorumState.randomElectionTimeoutMs."""
@@ -363,6 +374,13 @@ class ReplicaState:
         if self._noted_ms.get(text, -NOTE_AGAIN_MS) <= self.now_ms - NOTE_AGAIN_MS:
             self._noted_ms[text] = self.now_ms
             self.note(text)
+
+    def alarm(self, text: str) -> None:
+        """Tell the operator what he must look at; it stands until the leader answers well. Once a minute at most."""
+        if self.alarm_text is None or self._noted_ms.get(text, -NOTE_AGAIN_MS) <= self.now_ms - NOTE_AGAIN_MS:
+            self._noted_ms[text] = self.now_ms
+            self.out.alarms.append(text)
+        self.alarm_text = text
 
     def destination(self, node_id: int, endpoints: Sequence[Endpoint]) -> Destination | None:
         """Where to reach a node: its endpoint for our default listener's name."""

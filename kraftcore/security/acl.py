@@ -94,7 +94,7 @@ class AclFilter(NamedTuple):
 
     @property
     def is_unknown(self) -> bool:
-        """A number in it is none of those above."""
+        """A number in it has no meaning."""
         return not (
             ResourceType.ANY <= self.resource_type <= ResourceType.USER
             and PatternType.ANY <= self.pattern_type <= PatternType.PREFIXED

@@ -17,6 +17,8 @@ upgrade kept                an upgrade of kraft.version that was answered is com
 linearizable reads          a barrier shows everything acknowledged before it began
 progress                    after healing: a leader, new commits, everyone who is up has them (``world`` demands it)
 invariant                   executor and replica agree with themselves after every event (``check_invariants``)
+floor                       when all is over, a host that begins a quorum alone does not make others lose what their
+                            disks say is committed (``world``)
 reads end                   after healing no barrier waits that began before (``world``)
 
 What a workload demands stands in its own module.
@@ -129,9 +131,9 @@ class Checker:
         host.shows_epoch = replica.epoch
         saved = effects.election_state
         if isinstance(replica.state.role, Candidate):
-            self._voted(host.key, replica.epoch, host.key)
+            self._voted(host, replica.epoch, host.key)
         elif saved is not None and saved.leader_id == host.number:
-            self._voted(host.key, saved.epoch, saved.voted_key or host.key)  # a sole voter is a candidate for no event
+            self._voted(host, saved.epoch, saved.voted_key or host.key)  # a sole voter is a candidate for no event
         for reply in effects.replies:
             if isinstance(reply.message, VoteResponse):
                 self._answered_vote(host, reply.ticket, reply.message)
@@ -201,9 +203,11 @@ class Checker:
             voted_id = None if saved is None or saved.voted_key is None else saved.voted_key.id
             if saved is None or (saved.epoch, voted_id) != (asked.replica_epoch, asked.replica_id):
                 raise Violation("votes kept", f"host {host.number} grants a vote that is not on its disk: {saved}")
-            self._voted(host.key, asked.replica_epoch, ReplicaKey(asked.replica_id, asked.replica_directory_id))
+            self._voted(host, asked.replica_epoch, ReplicaKey(asked.replica_id, asked.replica_directory_id))
 
-    def _voted(self, voter: ReplicaKey, epoch: int, candidate: ReplicaKey) -> None:
+    def _voted(self, host: Host, epoch: int, candidate: ReplicaKey) -> None:
+        # A static voter is the same one with every disk.
+        voter = ReplicaKey(host.number) if host.world.is_static else host.key
         before = self._votes.setdefault((voter, epoch), candidate)
         if before.id != candidate.id:
             raise Violation("votes kept", f"{voter} voted for {before.id} and {candidate.id} in epoch {epoch}")
@@ -339,9 +343,7 @@ class Checker:
         return max([said, *shadow.voters[-1:]], key=lambda entry: entry[0])[1]
 
     def _granted(self, key: ReplicaKey, epoch: int) -> int | None:
-        found = self._votes.get((key, epoch))
-        if found is None and not key.has_directory:
-            found = next((to for (voter, at), to in self._votes.items() if at == epoch and voter.id == key.id), None)
+        found = self._votes.get((key, epoch)) or self._votes.get((ReplicaKey(key.id), epoch))
         return None if found is None else found.id
 
     def _durable(self, host: Host, shadow: Shadow, high_watermark: int) -> None:
@@ -351,6 +353,8 @@ class Checker:
             other = next((other for other in host.world.hosts if key.matches(other.key)), None)
             # A voter whose disk was replaced since had it, for all that one can tell.
             have += other is None or (other.incarnation > 0 and other.log.flushed_offset >= high_watermark)
+            # A static voter has one name with every disk: the same holds until the new one counts.
+            have += other is not None and not key.has_directory and other.has_forgotten
         if have < len(voters) // 2 + 1:
             raise Violation(
                 "durable majority", f"host {host.number} commits up to {high_watermark}, which {have} of {voters} have"
@@ -383,6 +387,65 @@ class Checker:
             if host.is_up:
                 host.log.check_invariants()
                 self._follow_log(host, self._shadows[host.number])
+                self.applied(host, host.executor.applier.offset, host.machine.digest)
+
+
+class Bystander(Checker):
+    """Judges nothing: there are two quorums of one name, and only ``check_kept`` can tell whether that went well."""
+
+    def __init__(self) -> None:
+        super().__init__(_ignore)
+
+    def started(self, host: Host) -> None:
+        """See `Checker`."""
+
+    def crashed(self, host: Host) -> None:
+        """See `Checker`."""
+
+    def before_sending(self, host: Host, effects: Effects) -> None:
+        """See `Checker`."""
+
+    def after_event(self, host: Host, effects: Effects) -> None:
+        """See `Checker`."""
+
+    def applied(self, host: Host, offset: int, digest: bytes | None) -> None:
+        """See `Checker`."""
+
+    def restored(self, host: Host) -> None:
+        """See `Checker`."""
+
+    def upgraded(self, level: int) -> None:
+        """See `Checker`."""
+
+    def check_all(self, hosts: list[Host]) -> None:
+        """See `Checker`."""
+
+
+def _ignore(batch: RecordBatch) -> None:
+    pass
+
+
+def check_kept(host: Host, known: int, history: list[Seen]) -> None:
+    """What a host's disk said was committed is still there.
+
+    Args:
+        host: which one; it is up.
+        known: below this its disk said so.
+        history: what was committed.
+
+    Raises:
+        Violation: something is gone.
+    """
+    log = host.log
+    latest = host.store.latest
+    covered = 0 if latest is None else latest.end_offset
+    if max(log.log_end_offset, covered) < known:
+        raise Violation("floor", f"host {host.number} ends at {log.log_end_offset}, {known} was known as committed")
+    for seen in history:
+        if seen.base_offset >= log.log_start_offset and seen.next_offset <= known:
+            found = next(iter_batches(log.read(seen.base_offset, 1), verify=False))
+            if (found.base_offset, found.leader_epoch, found.crc) != (seen.base_offset, seen.epoch, seen.crc):
+                raise Violation("floor", f"host {host.number} lost {seen}, which was known as committed")
 
 
 def _changed(before: VoterSet, after: VoterSet) -> int:

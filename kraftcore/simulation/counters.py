@@ -103,7 +103,7 @@ class Counters(Workload):
         self.world.agenda.after_ms(100 + rng.random() * 3000, self._ask_again, operation)
 
     def _ask_again(self, operation: Operation) -> None:
-        if not operation.acknowledged:
+        if not operation.acknowledged and not self.world.is_over:
             self._ask(self.world.leader() if self.world.rng.random() < 0.7 else self.world.somebody(), operation)
 
     def _hand_in(
@@ -150,7 +150,7 @@ class Counters(Workload):
 
     def acknowledge(self, host: Host, operation: Operation, offset: int) -> None:
         """Tell a client that its records are committed, the first at ``offset``."""
-        if operation.acknowledged:
+        if operation.acknowledged or self.world.is_over:
             return  # it was asked for at more than one host
         operation.offset = offset
         # Of what was retried, the first one counts: perhaps that of an earlier leader.
@@ -178,7 +178,7 @@ class Counters(Workload):
         self._data_crcs.add((batch.crc, batch.size))
 
     def _took(self, batch: RecordBatch) -> None:
-        if batch.producer_id >= 0:
+        if batch.producer_id >= 0 and not self.world.is_over:
             numbers = (batch.producer_id, batch.base_sequence)
             first = self._numbered.setdefault(numbers, batch.base_offset)
             if first != batch.base_offset:

@@ -15,29 +15,35 @@ from typing import Any, Protocol
 from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.log import Log
 from kraftcore.core.log.config import LogConfig
+from kraftcore.core.log.epochs import OffsetAndEpoch
 from kraftcore.core.uuid import METADATA_TOPIC_ID, Uuid
 from kraftcore.core.wire.struct import Struct
 from kraftcore.errors import InvariantError, LocalError, StateMachineError, StorageError
 from kraftcore.executor.driver import Probe
-from kraftcore.executor.executor import Executor, Limits, Listener
+from kraftcore.executor.executor import Executor, ExecutorLimits, Listener
 from kraftcore.protocol.election_state import ElectionState, ReplicaKey
 from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.frames import decode_request, decode_response, encode_request, encode_response
 from kraftcore.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kraftcore.protocol.registry import ApiKey
 from kraftcore.raft.cleaning import CleaningConfig
 from kraftcore.raft.events import Answered, Effects, Event, Failed, RaftConfig, Received, Send, Shutdown, Tick
-from kraftcore.raft.quorum import Endpoint, VoterSet
+from kraftcore.raft.inquiry import Found, Inquiry
+from kraftcore.raft.quorum import Endpoint, VersionRange, Voter, VoterSet
 from kraftcore.raft.records import voter_entries
 from kraftcore.raft.replica import Replica
 from kraftcore.simulation.agenda import Agenda
 from kraftcore.simulation.machine import Replicated
 from kraftcore.simulation.network import Network
 from kraftcore.simulation.options import Options
+from kraftcore.storage.committed import CommittedFile
+from kraftcore.storage.probation_mark import ProbationMark
 from kraftcore.storage.quorum_state import QuorumStateFile
 from kraftcore.storage.snapshot_batches import SnapshotWriter, verify_and_close
 from kraftcore.storage.snapshots import SnapshotId, SnapshotStore
 
-FOLDER = "/data/__cluster_metadata-0"
+DIRECTORY = "/data"
+FOLDER = f"{DIRECTORY}/__cluster_metadata-0"
 LISTENER = "CONTROLLER"
 PORT = 9093
 EPOCH_MS = 1_700_000_000_000  # what the clocks show at the start
@@ -68,6 +74,17 @@ class Ticket:
     def answer(self, message: Struct) -> None:
         """Encode and send it."""
         self.host.answer(self, message)
+
+
+class Question:
+    """Where the answer to an inquiry goes."""
+
+    told: Struct | None = None
+    message: Struct | None = None
+
+    def answer(self, message: Struct) -> None:
+        """Keep it."""
+        self.told = message
 
 
 class Application(Protocol):
@@ -104,6 +121,7 @@ class Surroundings(Protocol):
     network: Network
     hosts: list[Host]
     first_voters: VoterSet
+    is_static: bool
 
     @property
     def checker(self) -> Watcher: ...
@@ -144,6 +162,8 @@ class Host(Listener, Probe):
         self.paused_until = 0
         self.shows_epoch = 0  # the highest epoch it may have told anyone, over all its lives with this disk
         self.fuse: int | None = None
+        self.not_before = 0
+        self.is_to_begin = False  # a quorum, when it next starts
         self.install_disk()
 
     # --- the machine --------------------------------------------------------------------------------------------------
@@ -155,6 +175,50 @@ class Host(Listener, Probe):
         self.key = ReplicaKey(self.number, self.directory_id)
         self.shows_epoch = 0
         self.disk.make_folder(FOLDER)
+        self.is_to_begin = False
+
+    def lose_disk(self, *, is_static: bool, after_us: int) -> None:
+        """The machine stops and gets an empty disk; when it starts again its node formats itself.
+
+        Args:
+            is_static: it is a static voter, else it is told to begin a quorum.
+            after_us: how long that takes, at least: no message is on its way for as long.
+        """
+        self.not_before = self.world.agenda.now + after_us
+        self.die(power=True)
+        self.install_disk()
+        if is_static:
+            ProbationMark(self.disk, DIRECTORY).set()
+        else:
+            self.is_to_begin = True
+
+    @property
+    def has_forgotten(self) -> bool:
+        """Whether it is, or will be, on probation."""
+        return ProbationMark(self.disk, DIRECTORY).is_set()
+
+    def _join_or_begin(self) -> bool:
+        """Ask the others before a quorum is begun here; False: not everybody answers, and nobody knows one."""
+        others = {host.number: host for host in self.world.hosts if host is not self}
+        inquiry = Inquiry(others, "simulated", TOPIC_ID)
+        _, newest = inquiry.request().schema.versions or (0, 0)
+        for number, other in others.items():
+            between = {(self.number, number), (number, self.number)}
+            if other.is_up and other.paused_until <= self.world.agenda.now and not between & self.world.network.blocked:
+                question = Question()
+                request = inquiry.request()
+                version = other.versions.get(ApiKey.FETCH, newest)
+                other.handle(Received(question, request, version, LISTENER))
+                if question.told is not None:
+                    inquiry.answered(number, question.told)
+        found = inquiry.found
+        self.world.note(self, "asked", found.value)
+        if found is Found.UNKNOWN:
+            return False
+        self.is_to_begin = False
+        if found is Found.NOTHING:
+            self.format(VoterSet((Voter(self.key, (self.endpoint,), VersionRange(0, 1)),)))
+        return True
 
     def format(self, voters: VoterSet) -> None:
         """Write the 0-0 checkpoint of a new quorum."""
@@ -163,6 +227,16 @@ class Host(Listener, Probe):
             store.create(SnapshotId(0, 0)), now_ms=EPOCH_MS, kraft_version=1, voters=voter_entries(voters)
         ) as writer:
             writer.freeze(EPOCH_MS)
+
+    def format_alone(self, epoch: int) -> None:
+        """Begin a quorum of one behind an epoch: it may have had elections."""
+        self.format(VoterSet((Voter(self.key, (self.endpoint,), VersionRange(0, 1)),)))
+        QuorumStateFile(self.disk, f"{FOLDER}/quorum-state").write(ElectionState(epoch, kraft_version=1))
+
+    def known_committed(self) -> int:
+        """Below this everything is committed, by the disk's own words; 0: nothing is."""
+        known = CommittedFile(self.disk, FOLDER).read()
+        return 0 if known is None else known.offset
 
     def clock_ms(self) -> int:
         """What this machine's clock shows."""
@@ -175,6 +249,9 @@ class Host(Listener, Probe):
     def start(self) -> None:
         """Start the process; if the disk does not let it, try again later."""
         if self.is_up:
+            return
+        if self.world.agenda.now < self.not_before or (self.is_to_begin and not self._join_or_begin()):
+            self.world.down(self)
             return
         self.incarnation += 1
         self.is_up = True
@@ -198,6 +275,8 @@ class Host(Listener, Probe):
         self.log = Log.open(self.disk, FOLDER, config, now_ms=now_ms)
         self.store = SnapshotStore(self.disk, FOLDER, delete_delay_ms=1000, randbytes=self.rng.randbytes)
         self.quorum_file = QuorumStateFile(self.disk, f"{FOLDER}/quorum-state")
+        self.committed_file = CommittedFile(self.disk, FOLDER)
+        self.probation = ProbationMark(self.disk, DIRECTORY)
         cleaning = CleaningConfig(options.snapshot_bytes, 30_000, options.retention_bytes, -1, CLEANING_MS)
         self.machine = self.world.workload.make_machine(self)
         self.outstanding: dict[int, tuple[int, int, int, int]] = {}
@@ -206,9 +285,16 @@ class Host(Listener, Probe):
         self._flushing = False
         saved = self.quorum_file.read()
         self.replica = Replica(
-            self.world.raft_config(self), self.log, self.store, self.rng, saved, verify_snapshot=verify_and_close
+            self.world.raft_config(self),
+            self.log,
+            self.store,
+            self.rng,
+            saved,
+            verify_snapshot=verify_and_close,
+            committed=self.committed_file.read(),
+            may_have_forgotten=self.probation.is_set(),
         )
-        limits = Limits(
+        limits = ExecutorLimits(
             options.max_batch_bytes, NEVER_FULL, SESSION_EXPIRY_MS, options.gathers, apply_bytes=options.apply_bytes
         )
         self.executor = Executor(
@@ -306,6 +392,14 @@ class Host(Listener, Probe):
         """See `Probe`."""
         self._burn()
 
+    def end_probation(self) -> None:
+        """See `Ports`."""
+        self.probation.clear()
+
+    def keep_committed(self, known: OffsetAndEpoch) -> None:
+        """See `Ports`."""
+        self.committed_file.write(known)
+
     def begin_flush(self) -> None:
         """See `Ports`."""
 
@@ -339,6 +433,10 @@ class Host(Listener, Probe):
     def noted(self, text: str) -> None:
         """See `Listener`."""
         self.world.note(self, "note", text)
+
+    def alarmed(self, text: str) -> None:
+        """See `Listener`."""
+        self.world.note(self, "alarm", text)
 
     @property
     def high_watermark(self) -> int:

@@ -29,9 +29,10 @@ FAULTS = (
     "gathering",
     "retries",
     "decisions",
+    "lost-disks",
 )
 LATER = frozenset(
-    {"linger", "reluctance", "gathering", "retries", "decisions"}
+    {"linger", "reluctance", "gathering", "retries", "decisions", "lost-disks"}
 )  # came when there were kept seeds: drawn last, so that those mean the same
 
 
@@ -57,10 +58,10 @@ class Options:
         full_every: full disks.
         flush_ms: of a flush, largest.
         slow_fsync_ms: of some flushes.
-        members_every: wishes to add or remove a voter.
+        members_every: requests to add or remove a voter.
         replace_every: disks replaced by empty ones.
-        transfer_every: wishes to hand leadership over, or to give it up.
-        upgrade_every: wishes to raise kraft.version.
+        transfer_every: requests to hand leadership over, or to give it up.
+        upgrade_every: requests to raise kraft.version.
         stop_every: clean stops.
         append_every: batches proposed.
         barrier_every: linearizable reads.
@@ -81,6 +82,9 @@ class Options:
         apply_bytes: applied in one go.
         retries: share of proposals that are numbered, and proposed again anywhere until their outcome is known.
         decisions: share of proposals that are decisions: their records name the offset they were decided for.
+        lost_every: disks replaced whose hosts format themselves: a static voter again as one, others as somebody who is
+            to begin a quorum, and asks before.
+        comes_alone: at the end one more loses its disk and begins a quorum without asking; nobody may lose anything.
     """
 
     nodes: int
@@ -127,6 +131,8 @@ class Options:
     apply_bytes: int = 1 << 20
     retries: float = 0.0
     decisions: float = 0.0
+    lost_every: int = 0
+    comes_alone: bool = False
 
     def __str__(self) -> str:
         return " ".join(f"{field.name}={_brief(getattr(self, field.name))}" for field in fields(self))
@@ -195,4 +201,6 @@ def draw_options(seed: int, nodes: int, minutes: float, faults: Collection[str] 
         apply_bytes=rng.choice((1, 3_000, 1 << 20)) if "gathering" in faults else 1 << 20,
         retries=rng.choice((0.0, 0.2, 0.5)) if "retries" in faults else 0.0,
         decisions=rng.choice((0.0, 0.2, 0.5)) if "decisions" in faults else 0.0,
+        lost_every=rng.choice((0, 4_000, 10_000, 25_000)) if "lost-disks" in faults else 0,
+        comes_alone=rng.random() < 0.5 if "lost-disks" in faults else False,
     )

@@ -20,13 +20,17 @@ from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.raft import election, partition
 from kraftcore.raft.election import Election
 from kraftcore.raft.events import Propose, Upgrade
+from kraftcore.raft.floor import Floor
+from kraftcore.raft.inquiry import Found, Inquiry
 from kraftcore.raft.leadership import Leadership
 from kraftcore.raft.membership import Membership, Refusal
 from kraftcore.raft.partition import Elsewhere
+from kraftcore.raft.probation import Probation
 from kraftcore.raft.quorum import VoterSet
 from kraftcore.raft.replication import Replication
-from kraftcore.raft.roles import Candidate, Leader, Unattached
+from kraftcore.raft.roles import Candidate, Cause, Leader, Unattached
 from kraftcore.raft.state import ReplicaState
+from kraftcore.raft.succession import Succession
 from kraftcore.raft.watermark import Watermark
 
 
@@ -166,7 +170,7 @@ def _barrier_at_once(self: Leadership, event: Any) -> None:
 def _lead_again(self: Election, saved_leader_id: int | None) -> None:
     state = self._state
     if saved_leader_id == state.config.key.id and state.is_voter:
-        state.role = Candidate(self._own_tally(), state.random_election_deadline())
+        state.become(Candidate(self._own_tally(), state.random_election_deadline()), Cause.VOTED_FOR_ITSELF)
         return
     _start(self, saved_leader_id)
 
@@ -324,8 +328,8 @@ _ROWS: tuple[tuple[str, str, Any, str, Any], ...] = (
     (
         "removed-voter-sits",
         "a replica that is no voter by its own log does not stand when it is needed",
-        Election,
-        "_stand_if_needed",
+        Succession,
+        "stand_if_needed",
         _nothing,
     ),
     (
@@ -356,8 +360,36 @@ _ROWS: tuple[tuple[str, str, Any, str, Any], ...] = (
         "groups-kept",
         "a former leader goes on waiting for its batches",
         ProposalQueue,
-        "fail_groups",
+        "fail_appended",
         _nothing,
+    ),
+    (
+        "floor-ignored",
+        "after a restart a log is cut below what was known to be committed",
+        Floor,
+        "offset",
+        property(lambda self: self._state.high_watermark or 0),
+    ),
+    (
+        "begun-without-asking",
+        "a node with a lost disk begins a quorum without asking",
+        Inquiry,
+        "found",
+        property(lambda self: Found.NOTHING),
+    ),
+    (
+        "probation-skipped",
+        "a static voter that formatted itself counts at once",
+        Probation,
+        "is_on",
+        property(lambda self: False),
+    ),
+    (
+        "probation-hears-nobody",
+        "a static voter that formatted itself counts when it has what the first leader it finds has committed",
+        Probation,
+        "missing",
+        property(lambda self: []),
     ),
 )
 

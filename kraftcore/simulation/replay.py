@@ -11,6 +11,7 @@ from typing import Any
 
 from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.log import Log
+from kraftcore.core.log.epochs import OffsetAndEpoch
 from kraftcore.core.wire.struct import Struct
 from kraftcore.errors import LocalError
 from kraftcore.executor.driver import Driver, Probe
@@ -19,6 +20,7 @@ from kraftcore.protocol.election_state import ElectionState
 from kraftcore.raft.cleaning import Cleaner
 from kraftcore.raft.events import Effects, Event, Send
 from kraftcore.raft.replica import Replica
+from kraftcore.storage.committed import CommittedFile
 from kraftcore.storage.quorum_state import QUORUM_STATE, QuorumStateFile
 from kraftcore.storage.snapshot_batches import verify_and_close
 from kraftcore.storage.snapshots import SnapshotStore
@@ -80,6 +82,12 @@ class _Replayer(Driver, Probe):
     def send(self, send: Send) -> None:
         """See `Ports`."""
 
+    def end_probation(self) -> None:
+        """See `Ports`."""
+
+    def keep_committed(self, known: OffsetAndEpoch) -> None:
+        """See `Ports`."""
+
     def begin_flush(self) -> None:
         """See `Ports`."""
 
@@ -114,7 +122,16 @@ def replay(lines: Iterable[str]) -> Replayed:
     store = SnapshotStore(disk, FOLDER)
     recorded = _RecordedLog(log)
     saved = QuorumStateFile(disk, f"{FOLDER}/{QUORUM_STATE}").read()
-    replica = Replica(begin.config, recorded, store, Random(begin.seed), saved, verify_snapshot=verify_and_close)
+    replica = Replica(
+        begin.config,
+        recorded,
+        store,
+        Random(begin.seed),
+        saved,
+        verify_snapshot=verify_and_close,
+        committed=CommittedFile(disk, FOLDER).read(),
+        may_have_forgotten=begin.may_have_forgotten,
+    )
     driver = _Replayer(replica, recorded)
     cleaner = Cleaner(begin.cleaning, recorded, store)
     for line in found:
@@ -146,5 +163,5 @@ def _read(line: str) -> dict[str, Any] | None:
         if not {"event", "now_ms", "durable"} <= entry.keys():
             raise ValueError(f"it has only {', '.join(entry)}")
     except (ValueError, AttributeError) as error:
-        raise LocalError(f"a line of the recording is none: {error}") from error
+        raise LocalError(f"a line of the recording cannot be read: {error}") from error
     return dict(entry)

@@ -25,7 +25,7 @@ from kraftcore.raft.events import Barrier, Outcome, RaftConfig, Resign, Transfer
 from kraftcore.raft.quorum import VersionRange, Voter, VoterSet, static_voters
 from kraftcore.raft.roles import Role
 from kraftcore.simulation.agenda import Agenda
-from kraftcore.simulation.checks import Checker, Violation
+from kraftcore.simulation.checks import Bystander, Checker, Violation, check_kept
 from kraftcore.simulation.host import Application, Host, raft_config
 from kraftcore.simulation.network import Network
 from kraftcore.simulation.options import Options
@@ -60,6 +60,9 @@ class World:
         make_workload: what the hosts are for; see ``workload.Workload``.
         timeline: remembers what happened; None: nothing is remembered.
         event_limit: end the phase with faults after so many events.
+
+    Attributes:
+        is_over: what was promised is checked; only what comes of a host that begins alone is looked at.
     """
 
     def __init__(
@@ -82,7 +85,7 @@ class World:
         self._event_limit = event_limit
         self._stay_down: set[int] = set()
         self._admin_until = self._replaced_until = 0
-        self._wants_upgrade = False
+        self._wants_upgrade = self.is_over = False
         self._correlation_id = 0
         old = set(self.rng.sample(range(1, options.nodes + 1), options.old_hosts))
         count = options.nodes + options.spares
@@ -92,12 +95,13 @@ class World:
         self.network.peers[ADMIN] = _Admin()
         first = [Voter(host.key, (host.endpoint,), VersionRange(0, 1)) for host in self.hosts[: options.nodes]]
         self.first_voters = VoterSet(tuple(first))
+        self.is_static = options.kraft_version == 0
         if options.kraft_version:
             self._static = VoterSet()
             for host in self.hosts[: options.nodes]:
                 host.format(self.first_voters)
         else:
-            self._static = static_voters((voter.key.id, voter.endpoints[0]) for voter in first)
+            self._static = self.first_voters = static_voters((voter.key.id, voter.endpoints[0]) for voter in first)
         self.workload = make_workload(self)
 
     # --- run ----------------------------------------------------------------------------------------------------------
@@ -121,6 +125,8 @@ class World:
             self._demand_progress()
             self.checker.check_end(self.hosts)
             self.workload.check_end()
+            if self.options.comes_alone:
+                self._begin_alone()
         except Violation:
             raise
         except StateMachineError as error:
@@ -157,7 +163,9 @@ class World:
         self.every(options.members_every, self._change_members)
         self.every(options.replace_every, self._replace_disk)
         self.every(options.transfer_every, self._transfer)
-        self.every(options.upgrade_every, self._upgrade)
+        if not (options.lost_every and self.is_static):  # an upgrade may name directories that are lost meanwhile
+            self.every(options.upgrade_every, self._upgrade)
+        self.every(options.lost_every, self._lose_disk)
         self.every(options.stop_every, self._stop)
 
     def every(self, mean_ms: float, action: Callable[[], None]) -> None:
@@ -166,6 +174,8 @@ class World:
             return
 
         def happen() -> None:
+            if self.is_over:
+                return
             action()
             self.agenda.after_ms(self.rng.expovariate(1 / mean_ms), happen)
 
@@ -410,6 +420,21 @@ class World:
         host.install_disk()
         self.note(host, "new disk", str(host.directory_id))
 
+    def _lose_disk(self) -> None:
+        # As above; and those that may have forgotten stay a minority, whoever has which records.
+        host = self.somebody()
+        if host is None or self.calm or self.agenda.now < self._admin_until:
+            return
+        if not self.is_static and not self.checker.end:
+            return  # nobody can tell that there are voters that never had an election
+        sets = self.voter_sets() + [voters for _, voters in self.checker.voters[-2:]]
+        forgot = {host.number, *(other.number for other in self.hosts if other.has_forgotten)}
+        if len(forgot) * 2 >= self.options.nodes or not all(self._survives(voters, host.key) for voters in sets):
+            return
+        self._admin_until = self._replaced_until = self.agenda.now + 5_000_000
+        self.note(host, "loses its disk", "")
+        host.lose_disk(is_static=self.is_static, after_us=int(8000 * self.options.delay_ms))
+
     def _transfer(self) -> None:
         leader = self.leader()
         if leader is None or self.calm:
@@ -442,7 +467,11 @@ class World:
         self.network.blocked.clear()
         self.note(None, "healed", "")
         sets = self.voter_sets() + [voters for _, voters in self.checker.voters[-2:]]
+        # Whoever may have forgotten something has to hear from every other voter.
+        must_all_be_up = any(host.has_forgotten for host in self.hosts)
         for host in self.rng.sample(self.hosts, self.rng.randrange(len(self.hosts) // 2 + 1)):
+            if must_all_be_up:
+                break
             self._stay_down.add(host.number)
             if not all(self._survives(voters) for voters in sets):
                 self._stay_down.discard(host.number)
@@ -484,6 +513,35 @@ class World:
         alive = [host for host in self.hosts if host.number not in self._stay_down]
         return all(host.is_up and host.executor.applier.offset >= offset for host in alive)
 
+    # --- afterwards: one comes alone ----------------------------------------------------------------------------------
+
+    def _begin_alone(self) -> None:
+        """A host whose disk was lost begins a quorum and asks nobody: what the others know to be committed stays."""
+        self.is_over = True
+        for host in self.hosts:
+            if host.is_up:
+                host.stop()
+        self._run_until(self.agenda.now + 1_000_000)
+        self._stay_down = {host.number for host in self.hosts}
+        top = 0
+        for host in self.hosts:
+            if host.is_up:
+                top = max(top, host.replica.epoch)
+                host.close()
+        history, self.checker = self.checker.history, Bystander()
+        stranger = self.hosts[0]
+        kept = {host: host.known_committed() for host in self.hosts if host is not stranger}
+        stranger.install_disk()
+        stranger.format_alone(top + 5)
+        self._stay_down.clear()
+        stranger.start()
+        self._run_until(self.agenda.now + 2_000_000)
+        for host in kept:
+            host.start()
+        self._run_until(self.agenda.now + 10_000_000)
+        for host, known in kept.items():
+            check_kept(host, known, history)
+
     def describe(self) -> str:
         """Everyone's state in a line."""
         parts = []
@@ -520,7 +578,7 @@ class Read:
 
 
 class _Admin:
-    """Sends wishes and does not care for the answers."""
+    """Sends requests of operators and ignores the answers."""
 
     is_up = True
     refuses = False
@@ -536,4 +594,4 @@ class _Admin:
 
 
 def _ignore(outcome: Outcome) -> None:
-    """How a wish ended does not matter."""
+    """How a request ended does not matter."""

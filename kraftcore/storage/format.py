@@ -35,8 +35,10 @@ from kraftcore.protocol.metadata import encode_metadata_record
 from kraftcore.protocol.records.feature_level_record import FeatureLevelRecord
 from kraftcore.protocol.records.user_scram_credential_record import UserScramCredentialRecord
 from kraftcore.storage.bootstrap import write_bootstrap_checkpoint, write_initial_voters
+from kraftcore.storage.committed import CommittedFile
 from kraftcore.storage.log_mark import remove_log_mark
 from kraftcore.storage.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
+from kraftcore.storage.probation_mark import ProbationMark
 from kraftcore.storage.snapshots import BOOTSTRAP_SNAPSHOT_ID, SnapshotStore
 
 _NUMBER = re.compile(r"[+-]?[0-9]{1,11}", re.ASCII)
@@ -306,6 +308,9 @@ def format_directory(
     properties = MetaProperties(plan.cluster_id, plan.node_id, directory_id)
     files.make_folder(folder)
     remove_log_mark(files, folder)
+    # Whoever formats by hand says that nothing was lost which matters.
+    ProbationMark(files, folder).clear()
+    CommittedFile(files, os.path.join(folder, f"{topic}-0")).remove()
     values = [encode_metadata_record(record, 0) for record in plan.records]
     write_bootstrap_checkpoint(files, folder, values, clock_ms)
     if metadata and plan.voters is not None:

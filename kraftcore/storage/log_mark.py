@@ -11,6 +11,7 @@ import os
 from kraftcore.core.disk.files import Files
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import LocalError, StorageError
+from kraftcore.storage.own_file import remove_file
 
 LOG_MARK = "kraftcore-log"
 
@@ -47,7 +48,4 @@ def remove_log_mark(files: Files, directory: str) -> None:
     Raises:
         StorageError: the disk failed.
     """
-    path = os.path.join(directory, LOG_MARK)
-    if files.exists(path):
-        files.unlink(path)
-        files.sync_folder(directory)
+    remove_file(files, os.path.join(directory, LOG_MARK))

@@ -55,7 +55,7 @@ class MetaProperties:
         """Read a file's content. Unknown keys are ignored.
 
         Raises:
-            CorruptDataError: an unknown version, a number or id that is none, a missing key.
+            CorruptDataError: an unknown version, a number or id that cannot be read, a missing key.
         """
         values = parse_properties(data, path=path)
         version = _integer(values.get("version", "0").strip(), "version", path)

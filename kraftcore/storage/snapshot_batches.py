@@ -7,8 +7,6 @@ kraft.version is at least 1; then data batches of at most 8 MiB; the last is a c
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from types import TracebackType
-from typing import Self
 
 from kraftcore.core.batch import RecordBatch, build_batch, build_records_batch, validate_batch
 from kraftcore.core.disk.files import File
@@ -32,6 +30,7 @@ from kraftcore.protocol.control import (
 from kraftcore.protocol.data.kraft_version_record import KRaftVersionRecord
 from kraftcore.protocol.data.snapshot_header_record import SnapshotHeaderRecord
 from kraftcore.protocol.data.voters_record import VotersRecord
+from kraftcore.storage.closing import Closing
 from kraftcore.storage.snapshots import RawSnapshotReader, RawSnapshotWriter
 
 BATCH_BYTES_MAX = 8 * 1024 * 1024
@@ -42,7 +41,7 @@ _HEADER_BYTES = 61
 _RECORD_OVERHEAD = 16  # at most, around a value without key and headers
 
 
-class SnapshotWriter:
+class SnapshotWriter(Closing):
     """Writes records into a snapshot, one batch at a time: memory stays below two batches.
 
     Also a context manager: leaving it unfrozen discards the snapshot.
@@ -127,14 +126,6 @@ class SnapshotWriter:
     def close(self) -> None:
         """Give up, unless it is frozen. Idempotent."""
         self.raw.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 class BatchSequence:
@@ -221,7 +212,7 @@ class BatchSequence:
         return batch
 
 
-class SnapshotReader:
+class SnapshotReader(Closing):
     """Reads a snapshot's records; memory stays at the size of the largest batch, at least 1 MiB.
 
     Args:
@@ -294,14 +285,6 @@ class SnapshotReader:
             elif isinstance(record.body, VotersRecord):
                 self.voters = tuple(record.body.voters)
         return records
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def verify_snapshot(raw: RawSnapshotReader) -> int:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
-from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from sortedcontainers import SortedDict
 
 from kraftcore.core.disk.files import File, Files
 from kraftcore.errors import ClosedError, LocalError
+from kraftcore.storage.closing import Closing
 
 SUFFIX = ".checkpoint"
 PART_SUFFIX = ".checkpoint.part"
@@ -250,7 +250,7 @@ class SnapshotStore:
             self._files.unlink(part)
 
 
-class RawSnapshotWriter:
+class RawSnapshotWriter(Closing):
     """A snapshot that is being written, as bytes. Also a context manager: leaving it unfrozen discards it.
 
     Attributes:
@@ -331,16 +331,8 @@ class RawSnapshotWriter:
         if self._file.closed:
             raise ClosedError(f"the writer of snapshot {self.id.file_name} is closed")
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-
-class RawSnapshotReader:
+class RawSnapshotReader(Closing):
     """An open snapshot, as bytes: what FetchSnapshot serves. Also a context manager.
 
     Attributes:
@@ -371,11 +363,3 @@ class RawSnapshotReader:
     def close(self) -> None:
         """Release the file. Idempotent."""
         self.file.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

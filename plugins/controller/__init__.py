@@ -1,9 +1,9 @@
 """The active controller of a KRaft cluster: what is decided about brokers, topics, partitions and everything else.
 
-A decision is a pure function: ``decide(context, request, version) -> Decision``. The context holds the metadata image,
-the leader's soft state, the time and the offset that the next record gets; the decision holds the records to append and
-the answer to give once they are committed. Nothing here reads a clock, sends, waits or draws random numbers of its own,
-so that the same code runs under a node, in the simulator and in scenario texts.
+A decision is a pure function: ``decide(context, request, version) -> ControllerResult``. The context holds the metadata
+image, the leader's soft state, the time and the offset that the next record gets; the result holds the records and the
+answer to give once they are committed. Nothing here reads a clock, sends, waits or draws random numbers of its own, so
+that the same code runs under a node, in the simulator and in scenario texts.
 
 ==========================  ==================================================================================
 ``decision``                what every decision is made of: context, records, answer, refusals

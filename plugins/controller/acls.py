@@ -16,7 +16,7 @@ from typing import Final
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import RemoteProtocolError
 from kraftcore.metadata.acls import Acl, acl_record
-from kraftcore.plugins.controller.decision import Api, Context, Decision, Record, Refusal, check_record_count
+from kraftcore.plugins.controller.decision import Api, Context, ControllerResult, Record, Refusal, check_record_count
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.create_acls import CreateAclsRequest, CreateAclsResponse
 from kraftcore.protocol.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
@@ -61,7 +61,7 @@ def _check_readable(name: str, filters: Iterable[AclFilter]) -> None:
 # --- creating
 
 
-def create(context: Context, request: CreateAclsRequest, version: int) -> Decision:
+def create(context: Context, request: CreateAclsRequest, version: int) -> ControllerResult:
     """Add entries, one batch in the order of the request. One that exists already is written no second time."""
     wanted = [
         Acl(
@@ -93,7 +93,7 @@ def create(context: Context, request: CreateAclsRequest, version: int) -> Decisi
             records.append((acl_record(_new_id(context), acl), 0))
         answer.results.append(result)
     check_record_count(len(records))
-    return Decision(answer, records)
+    return ControllerResult(answer, records)
 
 
 def _what_is_wrong(acl: Acl) -> str | None:
@@ -129,7 +129,7 @@ def _refuse_create(
 # --- deleting
 
 
-def delete(context: Context, request: DeleteAclsRequest, version: int) -> Decision:
+def delete(context: Context, request: DeleteAclsRequest, version: int) -> ControllerResult:
     """Remove what the filters find, and tell what it was. What two filters find is removed once."""
     filters = [
         AclFilter(
@@ -158,7 +158,7 @@ def delete(context: Context, request: DeleteAclsRequest, version: int) -> Decisi
                 error_message=None, matching_acls=[_matching(acl) for acl in found.values()]
             )
         )
-    return Decision(answer, [(RemoveAccessControlEntryRecord(id=acl_id), 0) for acl_id in gone])
+    return ControllerResult(answer, [(RemoveAccessControlEntryRecord(id=acl_id), 0) for acl_id in gone])
 
 
 def _matching(acl: Acl) -> DeleteAclsResponse.DeleteAclsFilterResult.DeleteAclsMatchingAcl:
@@ -176,7 +176,7 @@ def _refuse_delete(
 # --- describing
 
 
-def describe(context: Context, request: DescribeAclsRequest, version: int) -> Decision:
+def describe(context: Context, request: DescribeAclsRequest, version: int) -> ControllerResult:
     """The entries that a filter finds, by resource."""
     wanted = AclFilter(
         request.resource_type_filter,
@@ -190,7 +190,7 @@ def describe(context: Context, request: DescribeAclsRequest, version: int) -> De
     _check_readable("DescribeAcls", [wanted])
     _check_secured(context, "No Authorizer is configured on the broker")
     found = dict.fromkeys(acl for acl in context.image.acls.values() if wanted.matches(acl))
-    return Decision(DescribeAclsResponse(resources=_by_resource(found)))
+    return ControllerResult(DescribeAclsResponse(resources=_by_resource(found)))
 
 
 def _by_resource(acls: Iterable[Acl]) -> list[DescribeAclsResponse.DescribeAclsResource]:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from kraftcore.errors import CorruptDataError
-from kraftcore.plugins.controller.decision import Context, Decision, Record
+from kraftcore.plugins.controller.decision import Context, ControllerResult, Record
 from kraftcore.plugins.controller.features import cluster_min_isr
 from kraftcore.plugins.controller.topic_configs import MIN_ISR
 from kraftcore.protocol.features import ELIGIBLE_LEADER_REPLICAS_VERSION, METADATA_VERSION, MetadataVersion
@@ -26,7 +26,7 @@ TRANSACTION: Final = "Bootstrap records"
 FAILOVER: Final = "Controller failover"
 
 
-def activate(context: Context, bootstrap: Sequence[Record]) -> Decision:
+def activate(context: Context, bootstrap: Sequence[Record]) -> ControllerResult:
     """What a controller writes before it decides anything else.
 
     Args:
@@ -38,7 +38,7 @@ def activate(context: Context, bootstrap: Sequence[Record]) -> Decision:
     """
     version = context.image.features.metadata_version
     if version is not None:
-        return Decision(None, _aborted(context, version))
+        return ControllerResult(None, _aborted(context, version))
     levels = {record.name: record.feature_level for record, _ in bootstrap if isinstance(record, FeatureLevelRecord)}
     if METADATA_VERSION not in levels:
         raise CorruptDataError("the bootstrap records name no metadata.version, and neither does the log")
@@ -52,7 +52,7 @@ def activate(context: Context, bootstrap: Sequence[Record]) -> Decision:
         records.append((cluster_min_isr(context.settings.value(MIN_ISR)), 0))
     if has_transactions:
         records.append((EndTransactionRecord(), 0))
-    return Decision(None, records, is_atomic=not has_transactions)
+    return ControllerResult(None, records, is_atomic=not has_transactions)
 
 
 def _aborted(context: Context, version: MetadataVersion) -> list[Record]:
@@ -63,6 +63,6 @@ def _aborted(context: Context, version: MetadataVersion) -> list[Record]:
     return [(AbortTransactionRecord(reason=FAILOVER), 0)]
 
 
-def no_op(context: Context) -> Decision:
+def no_op(context: Context) -> ControllerResult:
     """For the timer ``metadata.max.idle.interval.ms``: a record that says nothing, so that the log is seen to go on."""
-    return Decision(None, [(NoOpRecord(), 0)])
+    return ControllerResult(None, [(NoOpRecord(), 0)])

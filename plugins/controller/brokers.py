@@ -13,7 +13,7 @@ controlled shutdown     (no matter)       when it leads nothing and all active b
                                           shutdown offset: fenced, may shut down now; else stays
 ======================  ================  ===============================  ==========================================
 
-Both wishes at once: a broker that is not in controlled shutdown is fenced and may shut down now.
+Both at once: a broker that is not in controlled shutdown is fenced and may shut down now.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from enum import Enum, auto
 
 from kraftcore.metadata import Broker
-from kraftcore.plugins.controller.decision import Api, Context, Decision, Record, Refusal, check_record_count
+from kraftcore.plugins.controller.decision import Api, Context, ControllerResult, Record, Refusal, check_record_count
 from kraftcore.plugins.controller.directories import cordoned, offline
 from kraftcore.plugins.controller.requester import check_epoch
 from kraftcore.plugins.controller.soft_state import NO_OFFSET, NOT_SHUTTING_DOWN, Session
@@ -47,7 +47,7 @@ _CLEAN_SHUTDOWN_FROM = 3
 # --- registration
 
 
-def register(context: Context, request: BrokerRegistrationRequest, version: int) -> Decision:
+def register(context: Context, request: BrokerRegistrationRequest, version: int) -> ControllerResult:
     """A broker's process announces itself.
 
     A new incarnation gets the offset of the next record as its epoch, and is fenced. The same incarnation keeps its
@@ -79,7 +79,7 @@ def register(context: Context, request: BrokerRegistrationRequest, version: int)
         record.broker_epoch = context.next_offset
     records.append((record, context.image.features.metadata_version_or_minimum.register_broker_record_version))
     answer = BrokerRegistrationResponse(broker_epoch=record.broker_epoch)
-    return Decision(answer, records, is_atomic=False, sessions={broker_id: session})
+    return ControllerResult(answer, records, is_atomic=False, sessions={broker_id: session})
 
 
 def _check_identity(context: Context, request: BrokerRegistrationRequest, known: Broker | None) -> None:
@@ -200,7 +200,7 @@ class _State(Enum):
     SHUTDOWN_NOW = auto()
 
 
-def heartbeat(context: Context, request: BrokerHeartbeatRequest, version: int) -> Decision:
+def heartbeat(context: Context, request: BrokerHeartbeatRequest, version: int) -> ControllerResult:
     """A broker is alive, says how far it has read the metadata log, and what it wants."""
     broker = check_epoch(context, request.broker_id, request.broker_epoch)
     registered_at: int = context.image.registration_offsets.get(broker.id, broker.epoch)
@@ -236,7 +236,7 @@ def heartbeat(context: Context, request: BrokerHeartbeatRequest, version: int) -
         should_shut_down=following is _State.SHUTDOWN_NOW,
     )
     sessions = {broker.id: Session(broker.epoch, context.now_ms, offset, shutdown_offset)}
-    return Decision(answer, records, is_atomic=False, sessions=sessions)
+    return ControllerResult(answer, records, is_atomic=False, sessions=sessions)
 
 
 def _transition(
@@ -306,7 +306,7 @@ def _beginning_of_shutdown(context: Context, broker: Broker) -> list[Record]:
     return updates.records
 
 
-def fence_expired(context: Context) -> Decision:
+def fence_expired(context: Context) -> ControllerResult:
     """For the timer: fence the broker that has been silent for longest, if its session is over.
 
     One at a time, so that what it does to partitions is seen by the next decision; ``is_more`` asks for that. One
@@ -314,18 +314,18 @@ def fence_expired(context: Context) -> Decision:
     """
     broker_id = context.soft.expired(context.now_ms, context.settings.session_timeout_ms)
     if broker_id is None:
-        return Decision(None)
+        return ControllerResult(None)
     broker: Broker | None = context.image.brokers.get(broker_id)
     ended: Mapping[int, Session | None] = {broker_id: None}
     if broker is None or context.soft.session(broker_id, broker.epoch) is None:
-        return Decision(None, sessions=ended, is_more=True)
-    return Decision(None, fencing(context, broker), is_atomic=False, sessions=ended, is_more=True)
+        return ControllerResult(None, sessions=ended, is_more=True)
+    return ControllerResult(None, fencing(context, broker), is_atomic=False, sessions=ended, is_more=True)
 
 
 # --- unregistering
 
 
-def unregister(context: Context, request: UnregisterBrokerRequest, version: int) -> Decision:
+def unregister(context: Context, request: UnregisterBrokerRequest, version: int) -> ControllerResult:
     """An administrator says that a broker will not come back."""
     broker: Broker | None = context.image.brokers.get(request.broker_id)
     if broker is None:
@@ -337,7 +337,7 @@ def unregister(context: Context, request: UnregisterBrokerRequest, version: int)
     records = updates.records
     records.append((UnregisterBrokerRecord(broker_id=broker.id, broker_epoch=broker.epoch), 0))
     check_record_count(len(records))
-    return Decision(UnregisterBrokerResponse(), records, is_atomic=False, sessions={broker.id: None})
+    return ControllerResult(UnregisterBrokerResponse(), records, is_atomic=False, sessions={broker.id: None})
 
 
 # --- whole requests refused

@@ -23,7 +23,7 @@ from kraftcore.metadata.configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GR
 from kraftcore.plugins.controller.decision import (
     Api,
     Context,
-    Decision,
+    ControllerResult,
     Permission,
     Record,
     Refusal,
@@ -127,7 +127,7 @@ class _Request:
         return [] if validate_only else self.records
 
 
-def alter_incrementally(context: Context, request: IncrementalAlterConfigsRequest, version: int) -> Decision:
+def alter_incrementally(context: Context, request: IncrementalAlterConfigsRequest, version: int) -> ControllerResult:
     """Set, delete, append to and subtract from single keys."""
     all_of_it = _Request(context)
     loggers = [each for each in request.resources if each.resource_type == BROKER_LOGGER]
@@ -141,10 +141,10 @@ def alter_incrementally(context: Context, request: IncrementalAlterConfigsReques
     written = all_of_it.written(validate_only=request.validate_only)
     result = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
     answer = IncrementalAlterConfigsResponse(responses=[result(**_fields(*each)) for each in all_of_it.results])
-    return Decision(answer, written)
+    return ControllerResult(answer, written)
 
 
-def alter(context: Context, request: AlterConfigsRequest, version: int) -> Decision:
+def alter(context: Context, request: AlterConfigsRequest, version: int) -> ControllerResult:
     """Replace everything a resource has: keys that are not named are deleted."""
     all_of_it = _Request(context)
     for each in request.resources:
@@ -153,7 +153,7 @@ def alter(context: Context, request: AlterConfigsRequest, version: int) -> Decis
     written = all_of_it.written(validate_only=request.validate_only)
     result = AlterConfigsResponse.AlterConfigsResourceResponse
     answer = AlterConfigsResponse(responses=[result(**_fields(*each)) for each in all_of_it.results])
-    return Decision(answer, written)
+    return ControllerResult(answer, written)
 
 
 def _fields(resource: ConfigResource, refused: Refusal | None) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kraftcore.plugins.controller.decision import Api, Context, Decision, Permission, Refusal
+from kraftcore.plugins.controller.decision import Api, Context, ControllerResult, Permission, Refusal
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.features import MetadataVersion
 from kraftcore.protocol.messages.controller_registration import (
@@ -31,7 +31,7 @@ _CLUSTER_OPERATIONS: Final = (
 )
 
 
-def register(context: Context, request: ControllerRegistrationRequest, version: int) -> Decision:
+def register(context: Context, request: ControllerRegistrationRequest, version: int) -> ControllerResult:
     """A controller says where it listens and what it supports. Each registration is written, known or not."""
     if context.image.features.metadata_version_or_minimum < MetadataVersion.V3_7_IV0:
         text = "The current MetadataVersion is too old to support controller registrations."
@@ -41,7 +41,7 @@ def register(context: Context, request: ControllerRegistrationRequest, version: 
             # Kafka answers UNKNOWN_SERVER_ERROR.
             text = f"Unknown security protocol {listener.security_protocol}"
             raise Refusal(ErrorCode.INVALID_REQUEST, text)
-    return Decision(ControllerRegistrationResponse(), [(registration_record(request), 0)])
+    return ControllerResult(ControllerRegistrationResponse(), [(registration_record(request), 0)])
 
 
 def registration_record(request: ControllerRegistrationRequest) -> RegisterControllerRecord:

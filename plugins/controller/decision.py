@@ -1,6 +1,6 @@
 """What every decision of the controller is made of.
 
-    def decide(context: Context, request: ..., version: int) -> Decision
+    def decide(context: Context, request: ..., version: int) -> ControllerResult
 
 A decision either returns records and an answer, or raises ``Refusal``, which changes nothing. Items of a request that
 are refused one by one are answered one by one; a ``Refusal`` inside an item is caught where the items are walked.
@@ -134,8 +134,8 @@ class KRaftUpgrade(NamedTuple):
 
 
 @dataclass(slots=True)
-class Decision:
-    """What is to be appended and answered.
+class ControllerResult:
+    """What a decision gives: what is to be appended and answered; named as in Kafka's controller.
 
     Attributes:
         answer: sent when the records, and all that were decided before, are committed; None for a timer's decision.
@@ -185,7 +185,7 @@ class Api(NamedTuple):
             message, None for none.
     """
 
-    decide: Callable[[Context, Any, int], Decision]
+    decide: Callable[[Context, Any, int], ControllerResult]
     refuse: Callable[[Any, int, ErrorCode, str | None], Response]
 
 

@@ -16,7 +16,7 @@ from kraftcore.configdef.keys import ConfigKey, definitions
 from kraftcore.configdef.topics import ConfigSource, TopicDefaults
 from kraftcore.configdef.types import ConfigType, ConfigValueError, Value, read_integer, show
 from kraftcore.metadata.configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
-from kraftcore.plugins.controller.decision import Api, Context, Decision, Permission, Refusal
+from kraftcore.plugins.controller.decision import Api, Context, ControllerResult, Permission, Refusal
 from kraftcore.plugins.controller.topic_names import what_is_wrong
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
@@ -87,7 +87,7 @@ class _Layers:
         return found
 
 
-def describe(context: Context, request: DescribeConfigsRequest, version: int) -> Decision:
+def describe(context: Context, request: DescribeConfigsRequest, version: int) -> ControllerResult:
     """What is in force for some resources."""
     layers = _Layers(context)
     allowed: list[_Result] = []
@@ -109,7 +109,7 @@ def describe(context: Context, request: DescribeConfigsRequest, version: int) ->
         except Refusal as refused:
             result.error_code, result.error_message = refused.code, refused.text
         allowed.append(result)
-    return Decision(DescribeConfigsResponse(results=allowed + denied))
+    return ControllerResult(DescribeConfigsResponse(results=allowed + denied))
 
 
 def _check_allowed(context: Context, kind: int, name: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from kraftcore.core.uuid import Uuid
 from kraftcore.metadata import Broker, Partition, PartitionKey
-from kraftcore.plugins.controller.decision import Api, Context, Decision, Record, Refusal
+from kraftcore.plugins.controller.decision import Api, Context, ControllerResult, Record, Refusal
 from kraftcore.plugins.controller.requester import check_epoch
 from kraftcore.plugins.controller.updates import PartitionUpdates
 from kraftcore.protocol.error_codes import ErrorCode
@@ -53,7 +53,7 @@ def cordoned(broker: Broker, directories: Sequence[Uuid]) -> list[Record]:
     return [(change, _CORDONED_VERSION)]
 
 
-def assign(context: Context, request: AssignReplicasToDirsRequest, version: int) -> Decision:
+def assign(context: Context, request: AssignReplicasToDirsRequest, version: int) -> ControllerResult:
     """A broker says in which of its directories its replicas are.
 
     Replicas in a directory that is not online leave the ISR; those changes come after all assignments.
@@ -95,7 +95,7 @@ def assign(context: Context, request: AssignReplicasToDirsRequest, version: int)
         leaving = PartitionUpdates(context, without=broker.id)
         leaving.refresh(lost.items())
         records += leaving.records
-    return Decision(answer, records, is_atomic=False)
+    return ControllerResult(answer, records, is_atomic=False)
 
 
 def _refuse_assign(

@@ -11,8 +11,15 @@ from collections.abc import Iterable
 from typing import Final
 
 from kraftcore.metadata import Partition
-from kraftcore.plugins.controller.decision import Api, Context, Decision, Refusal, check_record_count, check_time
-from kraftcore.plugins.controller.partition_change import Election
+from kraftcore.metadata.partition_change import Election
+from kraftcore.plugins.controller.decision import (
+    Api,
+    Context,
+    ControllerResult,
+    Refusal,
+    check_record_count,
+    check_time,
+)
 from kraftcore.plugins.controller.updates import PartitionUpdates
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
@@ -23,10 +30,10 @@ _ELECTIONS: Final = {_PREFERRED: Election.PREFERRED, 1: Election.UNCLEAN}
 _Topic = ElectLeadersResponse.ReplicaElectionResult
 
 
-def elect_leaders(context: Context, request: ElectLeadersRequest, version: int) -> Decision:
+def elect_leaders(context: Context, request: ElectLeadersRequest, version: int) -> ControllerResult:
     """Elect leaders where it is asked for, needed and possible."""
     if request.topic_partitions is not None and not request.topic_partitions:
-        return Decision(ElectLeadersResponse())  # Kafka looks at nothing else then
+        return ControllerResult(ElectLeadersResponse())  # Kafka looks at nothing else then
     check_time(request.timeout_ms)
     election = _ELECTIONS.get(request.election_type if version >= 1 else _PREFERRED)
     if election is None:
@@ -44,7 +51,7 @@ def elect_leaders(context: Context, request: ElectLeadersRequest, version: int) 
                 _of_topic(updates, context, election, asked.topic, asked.partitions, False)
             )
     check_record_count(len(updates.records))
-    return Decision(answer, updates.records, is_atomic=False)
+    return ControllerResult(answer, updates.records, is_atomic=False)
 
 
 def _of_topic(
@@ -87,18 +94,18 @@ def _needs(election: Election, partition: Partition) -> bool:
     return not (partition.is_led_by_preferred if election is Election.PREFERRED else partition.has_leader)
 
 
-def rebalance_leaders(context: Context) -> Decision:
+def rebalance_leaders(context: Context) -> ControllerResult:
     """For the timer of auto.leader.rebalance.enable: preferred leaders where they can lead again."""
     updates = PartitionUpdates(context)
     most = context.settings.max_elections
     for (topic_id, number), partition in context.image.partitions.not_led_by_preferred():
         updates.change(topic_id, number, partition, election=Election.PREFERRED)
         if len(updates.records) >= most:
-            return Decision(None, updates.records, is_atomic=False, is_more=True)
-    return Decision(None, updates.records, is_atomic=False)
+            return ControllerResult(None, updates.records, is_atomic=False, is_more=True)
+    return ControllerResult(None, updates.records, is_atomic=False)
 
 
-def elect_unclean_leaders(context: Context) -> Decision:
+def elect_unclean_leaders(context: Context) -> ControllerResult:
     """For the timer of unclean.leader.election.interval.ms: leaders for offline partitions whose topics allow it."""
     updates = PartitionUpdates(context)
     most = context.settings.max_elections
@@ -106,8 +113,8 @@ def elect_unclean_leaders(context: Context) -> Decision:
         if updates.terms(topic_id).election is Election.UNCLEAN:
             updates.change(topic_id, number, partition, election=Election.UNCLEAN)
         if len(updates.records) >= most:
-            return Decision(None, updates.records, is_atomic=False, is_more=True)
-    return Decision(None, updates.records, is_atomic=False)
+            return ControllerResult(None, updates.records, is_atomic=False, is_more=True)
+    return ControllerResult(None, updates.records, is_atomic=False)
 
 
 def _refuse(request: ElectLeadersRequest, version: int, error: ErrorCode, message: str | None) -> ElectLeadersResponse:

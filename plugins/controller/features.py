@@ -14,7 +14,7 @@ from typing import Final
 from kraftcore.errors import LocalError
 from kraftcore.metadata import LevelRange
 from kraftcore.metadata.configs import BROKER
-from kraftcore.plugins.controller.decision import Api, Context, Decision, KRaftUpgrade, Record, Refusal
+from kraftcore.plugins.controller.decision import Api, Context, ControllerResult, KRaftUpgrade, Record, Refusal
 from kraftcore.plugins.controller.hash_order import in_hash_order
 from kraftcore.plugins.controller.topic_configs import MIN_ISR
 from kraftcore.protocol.error_codes import ErrorCode
@@ -39,7 +39,7 @@ _PREFIX: Final = "The update failed for all features since the following feature
 _NOT_SUPPORTED: Final = LevelRange(0, 0)
 
 
-def update(context: Context, request: UpdateFeaturesRequest, version: int) -> Decision:
+def update(context: Context, request: UpdateFeaturesRequest, version: int) -> ControllerResult:
     """Raise and lower feature levels."""
     wanted: dict[str, tuple[int, int]] = {}  # of a feature that stands twice, the last
     for each in request.feature_updates:
@@ -80,7 +80,7 @@ def update(context: Context, request: UpdateFeaturesRequest, version: int) -> De
             result(feature=each.feature, error_message=ErrorCode.NONE.name) for each in request.feature_updates
         ]
     validate_only = version >= 1 and request.validate_only
-    return Decision(answer, [] if validate_only else records, kraft_upgrade=upgrade)
+    return ControllerResult(answer, [] if validate_only else records, kraft_upgrade=upgrade)
 
 
 def refused_upgrade(level: int, error: ErrorCode, message: str | None) -> UpdateFeaturesResponse:

@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TypeVar
-
-K = TypeVar("K", str, int)
+from collections.abc import Iterable
 
 
 def in_hash_order(names: Iterable[str]) -> list[str]:
     """Distinct names in the order in which a Java HashMap of the default size walks them."""
-    return _walked(names, _spread)
-
-
-def ids_in_hash_order(ids: Iterable[int]) -> list[int]:
-    """Distinct numbers, not negative, in the order in which a Java HashSet walks them."""
-    return _walked(ids, lambda number: number ^ number >> 16)
-
-
-def _walked(keys: Iterable[K], spread: Callable[[K], int]) -> list[K]:
-    distinct = list(dict.fromkeys(keys))
+    distinct = list(dict.fromkeys(names))
     buckets = 16
     while len(distinct) > buckets * 3 // 4:
         buckets *= 2
-    return sorted(distinct, key=lambda key: spread(key) & buckets - 1)
+    return sorted(distinct, key=lambda name: _spread(name) & buckets - 1)
 
 
 def _spread(name: str) -> int:

@@ -32,8 +32,8 @@ from kraftcore.plugins.controller import activation, brokers, elections, tokens
 from kraftcore.plugins.controller.caller import UNKNOWN_CALLER, Caller
 from kraftcore.plugins.controller.decision import (
     Context,
+    ControllerResult,
     ControllerSettings,
-    Decision,
     Permission,
     Randomness,
     Record,
@@ -51,7 +51,7 @@ TRANSACTION: Final = "Large operation"
 _SESSION_CHECKS: Final = 8  # in the time of one session, as in Kafka
 _logger = logging.getLogger("kraftcore.controller")
 
-Decide = Callable[[Context], Decision]
+Decide = Callable[[Context], ControllerResult]
 
 
 class Life:
@@ -125,7 +125,7 @@ class Life:
         self.on_timers()
         return _Activation(self, self._activate)
 
-    def _activate(self, context: Context) -> Decision:
+    def _activate(self, context: Context) -> ControllerResult:
         bootstrap: list[Record] = []
         if context.image.features.metadata_version is None:
             bootstrap = [decode_metadata_record(value) for value in self._read_bootstrap()]
@@ -160,7 +160,7 @@ class Life:
             wall_ms=self.now_ms,
         )
 
-    def take(self, decision: Decision, offset: int) -> list[bytes]:
+    def take(self, decision: ControllerResult, offset: int) -> list[bytes]:
         """Put a decision's records into the image, and say what is to be appended.
 
         Raises:
@@ -206,9 +206,9 @@ class Life:
         )
         return [_Timer(name, decide, period, now_ms + period) for name, decide, period in wanted if period > 0]
 
-    def _no_op(self, context: Context) -> Decision:
+    def _no_op(self, context: Context) -> ControllerResult:
         is_idle = self._written_ms + self._periods.idle_ms <= self.now_ms
-        return activation.no_op(context) if is_idle else Decision(None)
+        return activation.no_op(context) if is_idle else ControllerResult(None)
 
     @property
     def due_ms(self) -> int | None:
@@ -244,7 +244,7 @@ class Step(decisions.Decision):
         self._life = life
         self._make = make
         self._offset: int | None = None  # where its records are in the image
-        self.made: Decision | None = None
+        self.made: ControllerResult | None = None
         self.decided_at: int | None = None
 
     def context(self, next_offset: int) -> Context:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kraftcore.plugins.controller.decision import Api, Context, Decision, Refusal
+from kraftcore.plugins.controller.decision import Api, Context, ControllerResult, Refusal
 from kraftcore.plugins.controller.requester import check_epoch
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
@@ -16,7 +16,7 @@ BLOCK: Final = 1000
 _LAST: Final = (1 << 63) - 1
 
 
-def allocate(context: Context, request: AllocateProducerIdsRequest, version: int) -> Decision:
+def allocate(context: Context, request: AllocateProducerIdsRequest, version: int) -> ControllerResult:
     """Give a broker the next block of ids."""
     check_epoch(context, request.broker_id, request.broker_epoch)
     first = context.image.producer_ids.next_id
@@ -26,7 +26,7 @@ def allocate(context: Context, request: AllocateProducerIdsRequest, version: int
     record = ProducerIdsRecord(
         broker_id=request.broker_id, broker_epoch=request.broker_epoch, next_producer_id=first + BLOCK
     )
-    return Decision(
+    return ControllerResult(
         AllocateProducerIdsResponse(producer_id_start=first, producer_id_len=BLOCK), [(record, 0)], is_atomic=False
     )
 

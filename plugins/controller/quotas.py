@@ -14,7 +14,7 @@ from typing import Final
 from kraftcore.configdef.keys import ConfigDef, definitions
 from kraftcore.configdef.types import ConfigType
 from kraftcore.metadata import quota_entity
-from kraftcore.plugins.controller.decision import Api, Context, Decision, Record, Refusal, check_record_count
+from kraftcore.plugins.controller.decision import Api, Context, ControllerResult, Record, Refusal, check_record_count
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
 from kraftcore.protocol.records.client_quota_record import ClientQuotaRecord
@@ -34,7 +34,7 @@ Entity = dict[str, str | None]
 _Ops = Mapping[str, float | None]
 
 
-def alter(context: Context, request: AlterClientQuotasRequest, version: int) -> Decision:
+def alter(context: Context, request: AlterClientQuotasRequest, version: int) -> ControllerResult:
     """Set and remove quotas."""
     results: dict[tuple[tuple[str, str | None], ...], tuple[Entity, Refusal | None]] = {}
     records: list[Record] = []
@@ -58,7 +58,7 @@ def alter(context: Context, request: AlterClientQuotasRequest, version: int) -> 
             results[key] = entity, None
     check_record_count(len(records))
     answer = AlterClientQuotasResponse(entries=[_result(*each) for each in results.values()])
-    return Decision(answer, [] if request.validate_only else records)
+    return ControllerResult(answer, [] if request.validate_only else records)
 
 
 def _read_entity(given: list[AlterClientQuotasRequest.EntryData.EntityData]) -> Entity:

@@ -11,9 +11,16 @@ from collections.abc import Iterable
 
 from kraftcore.core.uuid import Uuid
 from kraftcore.metadata import Partition, Topic
+from kraftcore.metadata.partition_change import Election
 from kraftcore.plugins.controller.assignments import check_assignment
-from kraftcore.plugins.controller.decision import Api, Context, Decision, Refusal, check_record_count, check_time
-from kraftcore.plugins.controller.partition_change import Election
+from kraftcore.plugins.controller.decision import (
+    Api,
+    Context,
+    ControllerResult,
+    Refusal,
+    check_record_count,
+    check_time,
+)
 from kraftcore.plugins.controller.updates import PartitionUpdates
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.alter_partition_reassignments import (
@@ -30,10 +37,10 @@ _Topic = AlterPartitionReassignmentsResponse.ReassignableTopicResponse
 _Ongoing = ListPartitionReassignmentsResponse.OngoingTopicReassignment
 
 
-def alter(context: Context, request: AlterPartitionReassignmentsRequest, version: int) -> Decision:
+def alter(context: Context, request: AlterPartitionReassignmentsRequest, version: int) -> ControllerResult:
     """Start, replace or cancel reassignments, each partition on its own."""
     if not request.topics:
-        return Decision(AlterPartitionReassignmentsResponse())  # Kafka looks at nothing else then
+        return ControllerResult(AlterPartitionReassignmentsResponse())  # Kafka looks at nothing else then
     check_time(request.timeout_ms)
     updates = PartitionUpdates(context)
     may_change_factor = version < 1 or request.allow_replication_factor_change
@@ -50,7 +57,7 @@ def alter(context: Context, request: AlterPartitionReassignmentsRequest, version
                 result.error_code = refused.code
                 result.error_message = refused.text
     check_record_count(len(updates.records))
-    return Decision(answer, updates.records)
+    return ControllerResult(answer, updates.records)
 
 
 def _alter_one(
@@ -119,10 +126,10 @@ def _check_factor(partition: Partition, wanted: int) -> None:
         raise Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, text)
 
 
-def list_ongoing(context: Context, request: ListPartitionReassignmentsRequest, version: int) -> Decision:
+def list_ongoing(context: Context, request: ListPartitionReassignmentsRequest, version: int) -> ControllerResult:
     """What is under way, everywhere or where it is asked for; topics and partitions without are left out."""
     if request.topics is not None and not request.topics:
-        return Decision(ListPartitionReassignmentsResponse(error_message=None))
+        return ControllerResult(ListPartitionReassignmentsResponse(error_message=None))
     check_time(request.timeout_ms)
     image = context.image
     found: list[_Ongoing] = []
@@ -137,7 +144,7 @@ def list_ongoing(context: Context, request: ListPartitionReassignmentsRequest, v
             if topic is not None:
                 found.append(_ongoing(context, topic, asked.partition_indexes))
     topics = [each for each in found if each.partitions]
-    return Decision(ListPartitionReassignmentsResponse(error_message=None, topics=topics))
+    return ControllerResult(ListPartitionReassignmentsResponse(error_message=None, topics=topics))
 
 
 def _ongoing(context: Context, topic: Topic, numbers: Iterable[int]) -> _Ongoing:

@@ -8,7 +8,7 @@ from kraftcore.errors import LocalError, NodeStoppedError, NotLeaderError, Outco
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.controller.access import Gate
 from kraftcore.plugins.controller.caller import PLAINTEXT, SSL, Caller
-from kraftcore.plugins.controller.decision import Api, Context, Decision, Refusal
+from kraftcore.plugins.controller.decision import Api, Context, ControllerResult, Refusal
 from kraftcore.plugins.controller.life import Life, Step
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
@@ -54,7 +54,7 @@ class Asked(Step):
     def _host(self) -> str:
         return host_of(self._from.peer)
 
-    def _decide(self, context: Context) -> Decision:
+    def _decide(self, context: Context) -> ControllerResult:
         self._gate.check(context.image, self._caller.principal, self._host, self._request)
         return self._api.decide(context, self._request, self._from.version)
 
@@ -67,7 +67,7 @@ class Asked(Step):
             return True
         return False
 
-    def try_out(self) -> Decision | None:
+    def try_out(self) -> ControllerResult | None:
         """What would be decided now, before anything is appended; None if it would be refused."""
         try:
             return self._decide(self.context(self._life.machine.offset))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from kraftcore.metadata import ScramUser
-from kraftcore.plugins.controller.decision import Api, Context, Decision, Record, Refusal, check_record_count
+from kraftcore.plugins.controller.decision import Api, Context, ControllerResult, Record, Refusal, check_record_count
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.features import MetadataVersion
 from kraftcore.protocol.messages.alter_user_scram_credentials import (
@@ -31,7 +31,7 @@ _Upsertion = AlterUserScramCredentialsRequest.ScramCredentialUpsertion
 _Wanted = _Deletion | _Upsertion
 
 
-def alter(context: Context, request: AlterUserScramCredentialsRequest, version: int) -> Decision:
+def alter(context: Context, request: AlterUserScramCredentialsRequest, version: int) -> ControllerResult:
     """Delete, add and change credentials."""
     refused: dict[str, Refusal] = {}
     wanted: dict[str, _Wanted] = {}
@@ -50,7 +50,7 @@ def alter(context: Context, request: AlterUserScramCredentialsRequest, version: 
     check_record_count(len(records))
     done = [_result(name, None) for name in wanted]
     not_done = [_result(name, refusal) for name, refusal in refused.items()]
-    return Decision(AlterUserScramCredentialsResponse(results=done + not_done), records)
+    return ControllerResult(AlterUserScramCredentialsResponse(results=done + not_done), records)
 
 
 def _named(request: AlterUserScramCredentialsRequest) -> list[_Wanted]:
@@ -109,7 +109,7 @@ def _refuse(
     return AlterUserScramCredentialsResponse(results=[_result(name, refused) for name in users])
 
 
-def describe(context: Context, request: DescribeUserScramCredentialsRequest, version: int) -> Decision:
+def describe(context: Context, request: DescribeUserScramCredentialsRequest, version: int) -> ControllerResult:
     """Brokers tell which credentials there are. Kafka's controllers offer the request, and answer it with an error.
 
     Raises:

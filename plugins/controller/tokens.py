@@ -14,7 +14,7 @@ from typing import Final
 
 from kraftcore.core.uuid import Uuid
 from kraftcore.metadata.tokens import DelegationToken, token_record
-from kraftcore.plugins.controller.decision import Api, Context, Decision, Permission, Record, Refusal
+from kraftcore.plugins.controller.decision import Api, Context, ControllerResult, Permission, Record, Refusal
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.features import MetadataVersion
 from kraftcore.protocol.messages.create_delegation_token import (
@@ -57,7 +57,7 @@ def token_hmac(secret: str, token_id: str) -> bytes:
     return hmac.digest(secret.encode(), token_id.encode(), "sha512")
 
 
-def create(context: Context, request: CreateDelegationTokenRequest, version: int) -> Decision:
+def create(context: Context, request: CreateDelegationTokenRequest, version: int) -> ControllerResult:
     """Make a token for the caller, or for another if the caller may."""
     requester = owner = context.caller.principal
     if request.owner_principal_name:
@@ -94,10 +94,10 @@ def create(context: Context, request: CreateDelegationTokenRequest, version: int
         token_id=token.id,
         hmac=token_hmac(secret, token.id),
     )
-    return Decision(answer, [_record(token, token.expiration_timestamp_ms)])
+    return ControllerResult(answer, [_record(token, token.expiration_timestamp_ms)])
 
 
-def renew(context: Context, request: RenewDelegationTokenRequest, version: int) -> Decision:
+def renew(context: Context, request: RenewDelegationTokenRequest, version: int) -> ControllerResult:
     """Let a token live on, from now for as long as asked for, at most to its last moment."""
     token = _find(context, bytes(request.hmac))
     if _is_over(token, context.wall_ms):
@@ -107,32 +107,32 @@ def renew(context: Context, request: RenewDelegationTokenRequest, version: int) 
     if request.renew_period_ms > 0:
         period = min(period, request.renew_period_ms)
     expiry = min(token.max_timestamp_ms, _later(context.wall_ms, period))
-    return Decision(RenewDelegationTokenResponse(expiry_timestamp_ms=expiry), [_record(token, expiry)])
+    return ControllerResult(RenewDelegationTokenResponse(expiry_timestamp_ms=expiry), [_record(token, expiry)])
 
 
-def expire(context: Context, request: ExpireDelegationTokenRequest, version: int) -> Decision:
+def expire(context: Context, request: ExpireDelegationTokenRequest, version: int) -> ControllerResult:
     """Let a token end in some time, or, with a negative period, now."""
     token = _find(context, bytes(request.hmac))
     _check_owner(context, token)
     now = context.wall_ms
     if request.expiry_time_period_ms < 0:
-        return Decision(ExpireDelegationTokenResponse(expiry_timestamp_ms=now), [_removal(token)])
+        return ControllerResult(ExpireDelegationTokenResponse(expiry_timestamp_ms=now), [_removal(token)])
     if _is_over(token, now):
         raise Refusal(ErrorCode.DELEGATION_TOKEN_EXPIRED)
     expiry = min(token.max_timestamp_ms, _later(now, request.expiry_time_period_ms))
-    return Decision(ExpireDelegationTokenResponse(expiry_timestamp_ms=expiry), [_record(token, expiry)])
+    return ControllerResult(ExpireDelegationTokenResponse(expiry_timestamp_ms=expiry), [_record(token, expiry)])
 
 
-def remove_expired(context: Context) -> Decision:
+def remove_expired(context: Context) -> ControllerResult:
     """For the timer: remove tokens whose time is over, so many at a time."""
     if not context.settings.value(SECRET_KEY):
-        return Decision(None)
+        return ControllerResult(None)
     over = [token for token in context.image.tokens.values() if _is_over(token, context.wall_ms)]
     records = [_removal(token) for token in over[:MAX_SWEPT]]
-    return Decision(None, records, is_atomic=False, is_more=len(over) > MAX_SWEPT)
+    return ControllerResult(None, records, is_atomic=False, is_more=len(over) > MAX_SWEPT)
 
 
-def describe(context: Context, request: DescribeDelegationTokenRequest, version: int) -> Decision:
+def describe(context: Context, request: DescribeDelegationTokenRequest, version: int) -> ControllerResult:
     """Brokers tell which tokens there are. Kafka's controllers offer the request, and answer it with an error.
 
     Raises:
@@ -197,8 +197,8 @@ def _principals(version: int, owner: str, requester: str) -> dict[str, str]:
     return fields
 
 
-def _no_token(version: int, error: ErrorCode, owner: str, requester: str, time: int) -> Decision:
-    return Decision(
+def _no_token(version: int, error: ErrorCode, owner: str, requester: str, time: int) -> ControllerResult:
+    return ControllerResult(
         CreateDelegationTokenResponse(
             error_code=error,
             **_principals(version, owner, requester),  # type: ignore[arg-type]

@@ -12,19 +12,19 @@ from typing import Final
 
 from kraftcore.core.uuid import Uuid
 from kraftcore.metadata import Broker
+from kraftcore.metadata.partition_change import PartitionRules
 from kraftcore.plugins.controller.assignments import check_assignment
 from kraftcore.plugins.controller.decision import (
     MAX_RECORDS,
     Api,
     Context,
-    Decision,
+    ControllerResult,
     Permission,
     Record,
     Refusal,
     check_record_count,
     check_time,
 )
-from kraftcore.plugins.controller.partition_change import PartitionRules
 from kraftcore.plugins.controller.placement import UsableBroker, place
 from kraftcore.plugins.controller.topic_configs import (
     created_configs,
@@ -146,7 +146,7 @@ def _placed_in_sync(context: Context, replication_factor: int, replicas: Sequenc
 # --- CreateTopics
 
 
-def create(context: Context, request: CreateTopicsRequest, version: int) -> Decision:
+def create(context: Context, request: CreateTopicsRequest, version: int) -> ControllerResult:
     """Make topics."""
     check_time(request.timeout_ms)
     counts = Counter(topic.name for topic in request.topics)
@@ -177,7 +177,7 @@ def create(context: Context, request: CreateTopicsRequest, version: int) -> Deci
             continue
         answer.topics.append(_Created(name=topic.name, error_code=error, error_message=text))
     check_record_count(len(records))
-    return Decision(answer, [] if request.validate_only else records)
+    return ControllerResult(answer, [] if request.validate_only else records)
 
 
 def _partition_count(context: Context, topic: _NewTopic) -> int:
@@ -277,7 +277,7 @@ def _placed(context: Context, topic: _NewTopic) -> _Partitions:
 # --- DeleteTopics
 
 
-def delete(context: Context, request: DeleteTopicsRequest, version: int) -> Decision:
+def delete(context: Context, request: DeleteTopicsRequest, version: int) -> ControllerResult:
     """Remove topics, by name or (from version 6 on) by id."""
     if not context.settings.is_topic_deletion_enabled:
         if version < 3:
@@ -312,7 +312,7 @@ def delete(context: Context, request: DeleteTopicsRequest, version: int) -> Deci
         records.append((RemoveTopicRecord(topic_id=topic_id), 0))
         results.append(_deleted(name, topic_id, ErrorCode.NONE, None))
     check_record_count(len(records))
-    return Decision(DeleteTopicsResponse(responses=results), records)
+    return ControllerResult(DeleteTopicsResponse(responses=results), records)
 
 
 def _found_to_delete(
@@ -360,7 +360,7 @@ def _deleted(name: str | None, topic_id: Uuid, error: ErrorCode, message: str | 
 # --- CreatePartitions
 
 
-def create_partitions(context: Context, request: CreatePartitionsRequest, version: int) -> Decision:
+def create_partitions(context: Context, request: CreatePartitionsRequest, version: int) -> ControllerResult:
     """Add partitions to topics.
 
     Kafka 4.3.1 writes the first 10,000 records of a request that asks for more, and resigns; here it is refused as
@@ -396,7 +396,7 @@ def create_partitions(context: Context, request: CreatePartitionsRequest, versio
             records += _grow(context, topic, topic_id, present)
         except Refusal as refused:
             result.error_code, result.error_message = refused.code, refused.text
-    return Decision(answer, [] if request.validate_only else records)
+    return ControllerResult(answer, [] if request.validate_only else records)
 
 
 def _check_growth(context: Context, topic: CreatePartitionsRequest.CreatePartitionsTopic) -> tuple[Uuid, int]:

@@ -8,11 +8,12 @@ from typing import Any, Final, NamedTuple
 from kraftcore.core.uuid import Uuid
 from kraftcore.metadata import Partition, PartitionKey
 from kraftcore.metadata.configs import TOPIC
+from kraftcore.metadata.partition_change import NOBODY, Election, PartitionRules
 from kraftcore.plugins.controller.decision import Context, Record
-from kraftcore.plugins.controller.partition_change import NOBODY, Election, PartitionRules
 from kraftcore.plugins.controller.topic_configs import MIN_ISR, topic_defaults
 from kraftcore.protocol.records.partition_change_record import PartitionChangeRecord
 
+_MOST: Final = 2**31 - 1
 UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"
 
 
@@ -40,14 +41,13 @@ class PartitionUpdates:
         rules: the rules as they hold for this decision.
     """
 
-    __slots__ = ("_context", "_departing", "_terms", "records", "rules")
+    __slots__ = ("_context", "_terms", "records", "rules")
 
     def __init__(
         self, context: Context, *, without: int = NOBODY, including: int = NOBODY, unclean: int = NOBODY
     ) -> None:
         image = context.image
         self._context = context
-        self._departing = (without, unclean)
         self._terms: dict[Uuid, TopicTerms] = {}
         self.records: list[Record] = []
         self.rules = PartitionRules(
@@ -86,18 +86,12 @@ class PartitionUpdates:
 
     def refresh(self, partitions: Iterable[tuple[PartitionKey, Partition]]) -> None:
         """Let brokers that go leave the ISRs, and elect leaders where the present one may not lead or there is none."""
-        departing, rules, records = self._departing, self.rules, self.records
-        for (topic_id, partition_id), partition in partitions:
-            min_isr, election = self.terms(topic_id)
-            isr = tuple([replica for replica in partition.isr if replica not in departing])
-            record = rules.change(topic_id, partition_id, partition, min_isr, isr=isr, election=election)
-            if record is not None:
-                records.append((record, rules.version))
+        self.records += self.rules.refresh(partitions, self.terms)
 
 
 def _number(text: str | None) -> int:
     """A whole number; 1 for what is none. Values for brokers are stored unchecked, and 0 counts as 0, as in Kafka."""
     try:
-        return int(text or 1)
+        return max(min(int(text or 1), _MOST), 0)
     except ValueError:
         return 1

@@ -2,7 +2,7 @@
 
 Kafka's are spelled as the JMX exporter's usual rules for KRaft spell them: ``kafka.server:type=raft-metrics`` becomes
 ``kafka_server_raftmetrics_`` and dashes become underscores; a text is a label of the metric's own name on the value 1.
-One difference: those rules call what ends in ``max`` a counter; it is none, and is a gauge here.
+One difference: those rules call what ends in ``max`` a counter; it is a gauge here.
 """
 
 from __future__ import annotations

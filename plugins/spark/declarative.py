@@ -128,7 +128,7 @@ def write_specs(
         The commands that run the pipelines, one after the other.
 
     Raises:
-        LocalError: nothing to read, an option or table that is none, or a folder of tables that is no local one.
+        LocalError: nothing to read, an unknown option or table, or a folder of tables that is no local one.
     """
     if not is_local(str(tables)):
         raise LocalError(f"{tables}: pipelines make their tables in a local folder here: name one")

@@ -30,7 +30,7 @@ def read_typed(
         A record type, and a ``pyarrow.RecordBatch`` with the columns of its silver table.
 
     Raises:
-        LocalError: a path that matches nothing, or a value that is none.
+        LocalError: a path that matches nothing, or a value that cannot be read.
         CorruptDataError: damage, with ``errors="fail"``.
         StorageError: a file cannot be read.
     """

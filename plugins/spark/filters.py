@@ -74,7 +74,7 @@ class Filters:
         or ms since 1970), ``epoch_from``, ``epoch_to`` (exclusive), ``control``, ``types`` and ``clock_skew_ms``.
 
         Raises:
-            LocalError: a value that is none.
+            LocalError: a value that cannot be read.
         """
         control = options.get("control")
         if control not in (None, "true", "false"):

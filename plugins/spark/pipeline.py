@@ -77,7 +77,7 @@ def run(
         progress: called several times a second with the share of tasks that are done, 0 to 1, and a label.
 
     Raises:
-        LocalError: nothing to read, or an option that is none.
+        LocalError: nothing to read, or an unknown option.
         CorruptDataError: damage, with ``errors="fail"``; or tables of a version that is not known.
         LockedError: another run is writing these tables.
     """
@@ -149,7 +149,7 @@ def check_input(paths: Sequence[str | Path], errors: str, options: dict[str, str
     """Options of the data source, after a look: what is not there is better told here than by a stream.
 
     Raises:
-        LocalError: nothing to read, or an option that is none.
+        LocalError: nothing to read, or an unknown option.
     """
     if not paths:
         raise LocalError("nothing to read: name at least one path")

@@ -39,7 +39,7 @@ class Place:
         ``timeout_ms``; None where no quorum is named.
 
         Raises:
-            LocalError: a value that is none.
+            LocalError: a value that cannot be read.
         """
         text = options.get("bootstrap_controllers")
         if not text:

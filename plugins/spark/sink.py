@@ -12,18 +12,14 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import BinaryType, StringType, StructType
 
 from kraftcore.errors import LocalError, UnreachableError
-from kraftcore.plugins.spark.place import explained
-
-if TYPE_CHECKING:
-    from kraftcore.plugins.spark.place import Place
-    from kraftcore.plugins.spark.source import Settings
+from kraftcore.plugins.spark.place import Place, explained
 
 BATCH_ROWS = 512
 """Records of one batch, at most."""
@@ -49,15 +45,15 @@ class Rows(WriterCommitMessage):
 
 
 class _Writer:
-    def __init__(self, settings: Settings, write_id: str | None, schema: StructType, *, overwrite: bool) -> None:
-        if settings.place is None:
+    def __init__(self, place: Place | None, write_id: str | None, schema: StructType, *, overwrite: bool) -> None:
+        if place is None:
             raise LocalError("rows go to a running quorum: name it with the option bootstrap_controllers")
         if overwrite:
             raise LocalError("a log cannot be overwritten: write with mode('append'), or outputMode('append')")
         names = [field.name for field in schema.fields]
         if names != ["value"] or not isinstance(schema["value"].dataType, BinaryType | StringType):
             raise LocalError(f"one column named value, binary or text, is written; these are {', '.join(names)}")
-        self.place: Place = settings.place
+        self.place = place
         self.write_id = write_id
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:

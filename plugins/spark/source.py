@@ -72,7 +72,7 @@ class Settings:
     """The options of one read, checked.
 
     Raises:
-        LocalError: an option that is unknown or has a value that is none.
+        LocalError: an option that is unknown or whose value cannot be read.
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -232,13 +232,15 @@ class KraftDataSource(DataSource):
         """A writer that appends to a running quorum."""
         from kraftcore.plugins.spark.sink import QuorumWriter
 
-        return QuorumWriter(Settings(self.options), self.options.get("write_id"), schema, overwrite=overwrite)
+        return QuorumWriter(Settings(self.options).place, self.options.get("write_id"), schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """A writer of a stream that appends to a running quorum."""
         from kraftcore.plugins.spark.sink import QuorumStreamWriter
 
-        return QuorumStreamWriter(Settings(self.options), self.options.get("write_id"), schema, overwrite=overwrite)
+        return QuorumStreamWriter(
+            Settings(self.options).place, self.options.get("write_id"), schema, overwrite=overwrite
+        )
 
 
 class KraftReader(DataSourceReader):

@@ -31,6 +31,8 @@ BRONZE = {
 SILVER = {f"silver_{kind.view}": kind for kind in RECORD_TYPES}
 CHECKPOINTS = "_checkpoints"
 """Folder of the streams' checkpoints, one for each bronze table."""
+_SCHEMAS = "_schemas"
+"""Folder of the columns of gold's tables, as JSON, one for each that was written."""
 FORMAT = 1
 ABOUT = "kraftcore-tables.json"
 """What a run notes in its folder of tables."""
@@ -87,7 +89,7 @@ class Tables:
     def write_clusters(self, name: str, rows: DataFrame, clusters: Iterable[str]) -> None:
         """Replace the rows of some clusters by ``rows``, which are theirs; a cluster may have none any more."""
         # Files alone do not tell an empty table's columns.
-        self.folder.write(f"_schemas/{name}.json", rows.schema.json().encode())
+        self.folder.write(f"{_SCHEMAS}/{name}.json", rows.schema.json().encode())
         before = self._cluster_files(name)
         writer = rows.write.mode("overwrite").option("partitionOverwriteMode", "dynamic")
         writer.partitionBy("cluster_id").parquet(self.place(name))
@@ -119,7 +121,7 @@ class Tables:
         return self.session.read.schema(schema).parquet(self.place(name))
 
     def _written_schema(self, name: str) -> StructType:
-        text = self.folder.read(f"_schemas/{name}.json")
+        text = self.folder.read(f"{_SCHEMAS}/{name}.json")
         if text is None:
             raise LocalError(f"there is no table {name} in {self.path}: run 'kraftcore spark run' first")
         return StructType.fromJson(json.loads(text))
@@ -130,13 +132,12 @@ class Tables:
         return max((int(one) for one in found if one.isdecimal()), default=-1)
 
     def names(self) -> list[str]:
-        """All tables, written to or not."""
-        from kraftcore.plugins.spark.gold import GOLD
-
-        return [*BRONZE, *SILVER, *GOLD]
+        """All tables: those of bronze and silver, written to or not, and those of gold that were written."""
+        gold = (name.removesuffix(".json") for name in self.folder.files(_SCHEMAS) if name.endswith(".json"))
+        return [*BRONZE, *SILVER, *sorted(gold)]
 
     def register(self, sql: str | None = None) -> list[str]:
-        """Make tables temporary views of their names; tables of gold only if they were written.
+        """Make tables temporary views of their names, as ``names`` lists them.
 
         Args:
             sql: only the tables that this text names, for each takes a look at its files; None: all.
@@ -152,10 +153,7 @@ class Tables:
         for name in self.names():
             if sql is not None and name not in sql.lower():
                 continue
-            try:
-                self.read(name).createOrReplaceTempView(name)
-            except LocalError:
-                continue
+            self.read(name).createOrReplaceTempView(name)
             registered.append(name)
         return registered
 

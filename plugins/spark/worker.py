@@ -1,4 +1,4 @@
-"""What a worker process of Spark's is told once, when it meets this package."""
+"""What a worker process of Spark's is told once, when it first imports this package."""
 
 from __future__ import annotations
 

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from kraftcore.config import ConfigError, NodeConfig, TlsConfig
-from kraftcore.config.settings import FLAGS, KEYS, NUMBERS
+from kraftcore.config.node_settings import SETTINGS
+from kraftcore.config.settings import Number
 from kraftcore.core.uuid import ZERO_UUID, Uuid
 from kraftcore.node.opening import tcp_transport
 from kraftcore.ports.transport import Address
@@ -21,6 +22,7 @@ from kraftcore.transports.tcp import Limits
 
 # The simulator and Kafka do without it.
 OWN_DEFAULTS = {"high_watermark_linger_ms"}
+NUMBERS = {name: setting for name, setting in SETTINGS.items() if isinstance(setting, Number)}
 LOCAL = Endpoint("CONTROLLER", "127.0.0.1", 9093)
 
 
@@ -104,19 +106,20 @@ def test_defaults_are_those_of_the_parts_they_go_to() -> None:
     config = make()
     for part in (config.raft_config(ReplicaKey(1), "c", [LOCAL]), config.log_config(), config.cleaning_config()):
         for each in fields(part):
-            if each.name in {*NUMBERS, *FLAGS} - OWN_DEFAULTS:
+            if each.name in SETTINGS and isinstance(each.default, int) and each.name not in OWN_DEFAULTS:
                 assert getattr(part, each.name) == each.default, each.name
 
 
 def test_every_setting_is_documented_with_its_property() -> None:
     text = NodeConfig.__doc__ or ""
-    for each in fields(NodeConfig):
-        if each.name == "ignored":
-            continue
-        entry = re.search(rf"^ +{each.name}: (.*?)(?=^ +\w+: |^ *Raises)", text, re.MULTILINE | re.DOTALL)
-        assert entry is not None, each.name
-        key = KEYS[each.name]
-        assert f"``{key}``" in entry[1] or each.name == "tls", f"{each.name} does not name {key}"
+    assert [each.name for each in fields(NodeConfig)] == [*SETTINGS, "ignored"]
+    for name, setting in SETTINGS.items():
+        assert setting.text.endswith("."), f"{name}: whole sentences"
+        entry = re.search(rf"^ +{name}: (.*?)(?=^ {{8}}\w+: |^ *Raises)", text, re.MULTILINE | re.DOTALL)
+        assert entry is not None, name
+        said = re.sub(r"\s+", " ", entry[1])
+        assert said.startswith(f"``{setting.key}``")
+        assert said.rstrip().endswith(setting.text)
 
 
 @pytest.mark.parametrize("name", sorted(NUMBERS))

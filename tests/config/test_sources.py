@@ -8,12 +8,15 @@ from typing import Any
 import pytest
 
 from kraftcore.config import ConfigError, NodeConfig, TlsConfig
-from kraftcore.config.settings import FLAGS, KEYS, NUMBERS
+from kraftcore.config.node_settings import SETTINGS
+from kraftcore.config.settings import Flag, Number
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import CorruptDataError, StorageError
 from kraftcore.ports.transport import Address
 from kraftcore.raft.quorum import Endpoint
 
+NUMBERS = {name: setting for name, setting in SETTINGS.items() if isinstance(setting, Number)}
+KEYS = {name: setting.key for name, setting in SETTINGS.items()}
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 BASE = """\
 process.roles=controller
@@ -84,7 +87,11 @@ def test_every_property_is_read(load: Any) -> None:
     for field, number in NUMBERS.items():
         if field not in ("node_id", "max_frame_bytes", "connection_memory_bytes"):
             values[field] = max(getattr(load(BASE), field) + 1, number.low_in_file or 0)
-    values |= {field: not getattr(load(BASE), field) for field in FLAGS}
+    values |= {
+        field: not getattr(load(BASE), field)
+        for field, each in SETTINGS.items()
+        if isinstance(each, Flag) and not each.is_composed
+    }
     topic_id = Uuid(bytes(range(16)))
     more = f"kraftcore.cluster.id=abc\nkraftcore.topic=t\nkraftcore.topic.id={topic_id}\nkraftcore.create=join\n"
     more += "kraftcore.plugins = a, b\nmetadata.log.dir=/meta\n"

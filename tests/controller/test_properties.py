@@ -12,11 +12,12 @@ import pytest
 from controller_stage import ControllerStage, FakeBroker, directory
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from plain_partition_rules import PlainIsrProposals, PlainPartitionRules
 
 from kraftcore.metadata import Broker
+from kraftcore.plugins.controller import isr, updates
 from kraftcore.plugins.controller.brokers import fence_expired
 from kraftcore.plugins.controller.elections import elect_unclean_leaders, rebalance_leaders
-from kraftcore.plugins.controller.partition_change import PartitionRules
 from kraftcore.protocol.features import MetadataVersion
 from kraftcore.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from kraftcore.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
@@ -212,17 +213,27 @@ def run_until_a_rule_breaks() -> bool:
     return False
 
 
+class FencedBrokersLead(PlainPartitionRules):
+    def may_lead(self, broker_id, partition):
+        return broker_id in partition.replicas
+
+
+class FencedBrokersStay(PlainPartitionRules):
+    def change(self, topic_id, partition_id, before, min_isr, *, isr=None, **more):
+        return super().change(topic_id, partition_id, before, min_isr, isr=isr and before.isr, **more)
+
+
+def use_rules(patch, rules):
+    patch.setattr(updates, "PartitionRules", rules)
+    patch.setattr(isr, "IsrProposals", PlainIsrProposals)
+
+
 def fenced_brokers_lead(patch):
-    patch.setattr(PartitionRules, "may_lead", lambda self, broker, partition: broker in partition.replicas)
+    use_rules(patch, FencedBrokersLead)
 
 
 def fenced_brokers_stay(patch):
-    change = PartitionRules.change
-    patch.setattr(
-        PartitionRules,
-        "change",
-        lambda self, *args, isr=None, **more: change(self, *args, isr=isr and args[2].isr, **more),
-    )
+    use_rules(patch, FencedBrokersStay)
 
 
 def fenced_brokers_may_join(patch):
@@ -235,5 +246,8 @@ def test_a_planted_fault_breaks_a_rule(fault, monkeypatch):
     assert run_until_a_rule_breaks()
 
 
-def test_without_a_fault_none_breaks():
+@pytest.mark.parametrize("is_plain", [False, True])
+def test_without_a_fault_none_breaks(is_plain, monkeypatch):
+    if is_plain:
+        use_rules(monkeypatch, PlainPartitionRules)
     assert not run_until_a_rule_breaks()

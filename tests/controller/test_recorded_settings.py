@@ -23,7 +23,7 @@ from kraftcore.plugins.controller import (
     scram,
     tokens,
 )
-from kraftcore.plugins.controller.decision import Context, ControllerSettings, Decision, Refusal
+from kraftcore.plugins.controller.decision import Context, ControllerResult, ControllerSettings, Refusal
 from kraftcore.plugins.controller.soft_state import SoftState
 from kraftcore.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kraftcore.protocol.messages.describe_cluster import DescribeClusterRequest
@@ -60,7 +60,7 @@ def decide(context: Context, step: Step) -> tuple[Any, list[Any]] | None:
     try:
         decision = api.decide(context, request, version)
     except Refusal as refused:
-        decision = Decision(api.refuse(request, version, refused.code, refused.text))
+        decision = ControllerResult(api.refuse(request, version, refused.code, refused.text))
     except RemoteProtocolError:
         return None, []
     return answer_as_data(decision.answer, version), records_as_data(decision.records)

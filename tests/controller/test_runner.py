@@ -13,7 +13,7 @@ from kraftcore.core.uuid import Uuid
 from kraftcore.core.wire.codec import encode
 from kraftcore.metadata import MetadataMachine
 from kraftcore.plugins.controller import Controller
-from kraftcore.plugins.controller.decision import Api, Decision
+from kraftcore.plugins.controller.decision import Api, ControllerResult
 from kraftcore.plugins.controller.registry import APIS
 from kraftcore.protocol.data.default_principal_data import DefaultPrincipalData
 from kraftcore.protocol.error_codes import ErrorCode
@@ -185,7 +185,7 @@ def test_a_silent_broker_is_fenced_and_a_new_controller_knows_it(tmp_path):
 
 def test_an_unexpected_error_answers_its_asker_alone(tmp_path, monkeypatch):
     def broken(context, request, version):
-        return Decision(None, [(RemoveTopicRecord(topic_id=Uuid(b"\x07" * 16)), 0)])
+        return ControllerResult(None, [(RemoveTopicRecord(topic_id=Uuid(b"\x07" * 16)), 0)])
 
     async def main():
         async with controllers(tmp_path) as quorum:

@@ -13,7 +13,7 @@ from kraftcore.errors import RemoteProtocolError
 from kraftcore.metadata import Acl
 from kraftcore.plugins.controller import acls, quotas, tokens
 from kraftcore.plugins.controller.caller import PLAINTEXT, SSL, Caller
-from kraftcore.plugins.controller.decision import MAX_RECORDS, Context, Decision, Permission, Refusal
+from kraftcore.plugins.controller.decision import MAX_RECORDS, Context, ControllerResult, Permission, Refusal
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.features import MetadataVersion
 from kraftcore.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
@@ -195,7 +195,7 @@ class Tokens:
         try:
             decision = api.decide(self.context(caller), request, version)
         except Refusal as refused:
-            decision = Decision(api.refuse(request, version, refused.code, refused.text))
+            decision = ControllerResult(api.refuse(request, version, refused.code, refused.text))
         self.stage.carry_out(decision)
         return decision.answer
 

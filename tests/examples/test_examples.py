@@ -238,14 +238,19 @@ def test_shard_servers(group):
     until(lambda: is_shared_out(2), lambda: f"the one that came back does not lead: {leaders()}")
 
 
-@example("web_service.py")
-def test_web_service(group):
+def web_services(group):
+    """Three of them, a client of each, and the index of the one that leads."""
     http = free_ports(3)
     programs = [group.start(number, http + number - 1) for number in (1, 2, 3)]
     ask = [HttpClient(http + index) for index in range(3)]
     for each in ask:
         until(each.leader)
-    leader = until(ask[0].leader) - 1
+    return programs, ask, until(ask[0].leader) - 1
+
+
+@example("web_service.py")
+def test_web_service(group):
+    programs, ask, leader = web_services(group)
     assert ask[0].status()["voters"] == [1, 2, 3]
     for number, each in enumerate(ask):
         assert json.loads(each.put(f"key-{number}", f"value {number}"))["version"] > 0
@@ -280,12 +285,7 @@ def test_web_service(group):
 @example("web_service.py")
 def test_a_web_service_ends_with_its_node(group):
     """A file that may not grow: what a full disk looks like to one process."""
-    http = free_ports(3)
-    programs = [group.start(number, http + number - 1) for number in (1, 2, 3)]
-    ask = [HttpClient(http + index) for index in range(3)]
-    for each in ask:
-        until(each.leader)
-    leader = until(ask[0].leader) - 1
+    programs, ask, leader = web_services(group)
     resource.prlimit(programs[leader].process.pid, resource.RLIMIT_FSIZE, (100_000, 100_000))
     left = ask[leader - 1]
     for number in range(20):

@@ -24,8 +24,9 @@ import trio
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
+from broken import Broken
 from faults.abuse import Figures, run_siege
-from faults.rounds import Broken, run_round
+from faults.rounds import run_round
 
 
 def main() -> int:

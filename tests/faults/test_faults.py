@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 import trio
+from broken import Broken
 from faults.abuse import run_siege
 from faults.proxy import Links, Proxy
-from faults.rounds import Broken, Round, run_round
+from faults.rounds import Round, run_round
 from programs import output_of
 
 from kraftcore.core.batch import build_batch

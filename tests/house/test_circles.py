@@ -4,23 +4,6 @@ from __future__ import annotations
 
 from project import imports, module_name, sources
 
-# Circles that stay for a while, with the reason; the test fails when one of them is gone, too.
-KNOWN: dict[frozenset[str], str] = {
-    frozenset(
-        {"kraftcore.core.columns.fill", "kraftcore.core.columns.record_types"}
-    ): "two halves of one compiled pass",
-    frozenset(
-        {"kraftcore.plugins.spark.sink", "kraftcore.plugins.spark.source"}
-    ): "Spark's data source makes its writers, and loads them only then",
-    frozenset(
-        f"kraftcore.plugins.spark.{name}"
-        for name in (
-            *("canonical", "gold", "gold_audit", "gold_partitions", "gold_quorum", "gold_state"),
-            *("lineage", "tables"),
-        )
-    ): "the tables list what is made of them, and load that only when asked",
-}
-
 
 def graph() -> dict[str, set[str]]:
     """Module -> modules it names in import statements."""
@@ -71,7 +54,7 @@ def circles(found: dict[str, set[str]]) -> set[frozenset[str]]:
 
 def test_there_are_no_circles():
     found = circles(graph())
-    assert found == KNOWN.keys(), "\n".join(" ".join(sorted(group)) for group in found ^ KNOWN.keys())
+    assert not found, "\n".join(" ".join(sorted(group)) for group in found)
 
 
 def test_the_search_finds_them():

@@ -68,3 +68,13 @@ def test_every_logger_is_documented():
     text = "".join(path.read_text() for path in sources(".py") if "tests" not in path.parts)
     found = set(re.findall(r'getLogger\("(kraftcore[^"]*)"\)', text)) - {"kraftcore"}
     assert found == set(re.findall(r"^\| `(kraftcore\.[a-z.]+)` \|", page, flags=re.MULTILINE))
+
+
+def test_the_changelog_has_each_section_once_in_order():
+    text = (ROOT / "CHANGELOG.md").read_text()
+    for version in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
+        found = re.findall(r"^### (.*)$", version, flags=re.MULTILINE)
+        order = ["Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"]
+        assert found == [name for name in order if name in found], f"{version.split()[0]} has {found}"
+        entries = re.findall(r"^- .*", version, flags=re.MULTILINE)
+        assert len(set(entries)) == len(entries), [entry for entry in entries if entries.count(entry) > 1]

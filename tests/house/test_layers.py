@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from itertools import pairwise
+
 import pytest
-from project import imports, module_name, sources
+from project import ROOT, imports, module_name, sources
 
 # Layer -> the layers it may import besides itself. `kraftcore.errors` is open to all.
 MAY_IMPORT: dict[str, set[str]] = {
@@ -23,13 +26,18 @@ MAY_IMPORT: dict[str, set[str]] = {
     "simulation": {"core", "protocol", "storage", "raft", "executor", "state_machine"},
     "node": {"core", "protocol", "storage", "raft", "executor", "ports", "transports", "config", "state_machine"},
     "config": {"core", "protocol", "storage", "raft", "ports", "transports"},
-    # Beside node: of raft it needs only the values in raft.quorum.
-    "admin": {"core", "protocol", "raft", "ports", "transports", "config"},
+    # Beside node: of raft it needs only the values in raft.quorum, of the four in the second row likewise.
+    "admin": {
+        *("core", "protocol", "raft", "ports", "transports", "config"),
+        *("configdef", "metadata", "security", "storage"),
+    },
     # A replica and its disk without a node around it; of node it takes trio's shell.
     "observer": {"core", "protocol", "storage", "raft", "executor", "ports", "transports", "node", "config", "admin"},
     "cli": {
         "core",
         "protocol",
+        "configdef",
+        "security",
         "storage",
         "raft",
         "ports",
@@ -101,6 +109,23 @@ def test_imports_point_inwards(path):
             f"{module_name(path)} imports {target}: {layer} may import only {sorted(allowed)}"
         )
         assert target.split(".")[0] not in FORBIDDEN.get(layer, set()), f"{module_name(path)} imports {target}"
+
+
+def test_the_arrows_in_the_documentation_are_these():
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    drawn = text.split("fails on any other arrow:\n")[1].split("\n\n`core/`")[0]
+    seen: set[str] = set()
+    for line in drawn.splitlines():
+        # The second line of the first chain hangs below `executor`.
+        parts = [
+            [word for word in re.findall(r"[a-z_]+", part) if word in MAY_IMPORT]
+            for part in line.replace("└", "executor ").split("──>")
+        ]
+        seen.update(word for part in parts for word in part)
+        for left, right in pairwise(parts):
+            for one in left:
+                assert set(right) - {one} <= MAY_IMPORT[one] | {"errors"}, f"{one} may not import all of {right}"
+    assert seen == set(MAY_IMPORT) - {"aio", "blocking", "testing"}
 
 
 def test_the_reader_of_imports_sees_every_form(tmp_path, monkeypatch):

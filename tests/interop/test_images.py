@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from image_records import Played, canonical, latest
 from kafka_tools import KafkaTools
 from metadata_records import records
 
 from kraftcore.errors import LocalError, MetadataRecordError
 from kraftcore.metadata import Image
 from kraftcore.protocol.features import MetadataVersion
-from kraftcore.protocol.metadata import decode_metadata_record, encode_metadata_record
+from kraftcore.protocol.metadata import decode_metadata_record
 from kraftcore.protocol.records.feature_level_record import FeatureLevelRecord
-from kraftcore.protocol.schema import MetadataRecord
 
 # With ELR off Kafka leaves it out of snapshots though there may be some; see docs/compatibility.md.
 OPENING = [
@@ -26,46 +25,12 @@ OPENING = [
 LEVELS = [7, 8, 11, 13, 14, 16, 17, 22, 23, 29, 30]
 
 
-def latest(record: MetadataRecord) -> bytes:
-    return encode_metadata_record(record, type(record).schema.decodable_versions[-1][1])
-
-
-def canonical(values: list[bytes]) -> list[str]:
-    """What Kafka takes out of hash tables in one order."""
-    found = []
-    for value in values:
-        record: Any
-        record, version = decode_metadata_record(value)
-        for name in ("end_points", "features", "entity"):
-            if hasattr(record, name):
-                getattr(record, name).sort(key=repr)
-        found.append(f"{record!r} version {version}")
-    return sorted(found)
-
-
 def written(image: Image, level: int) -> tuple[str, list[str]]:
     """What a snapshot at a level holds, or what it would lose."""
     try:
         return "", canonical(list(image.freeze().values(MetadataVersion.from_level(level))))
     except LocalError as error:
         return str(error).partition(": ")[2], []
-
-
-class Played:
-    """What Kafka said to a script, write by write."""
-
-    def __init__(self, lines: list[list[str]]) -> None:
-        self.refused = [line[1] for line in lines if line[0] == "refused"]
-        self.writes: list[tuple[str, list[bytes]]] = []
-        lost, values = "", []
-        for line in lines:
-            if line[0] == "record":
-                values.append(bytes.fromhex(line[1]))
-            elif line[0] == "lost":
-                lost = line[1]
-            elif line[0] == "done":
-                self.writes.append((lost, values))
-                lost, values = "", []
 
 
 @pytest.fixture

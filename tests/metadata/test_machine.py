@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from image_records import snapshot_values
 from metadata_replay import State, printed_log
 from project import ROOT
 
@@ -28,10 +29,6 @@ GOLDEN = ROOT / "tests" / "golden" / "dynamic"
 SNAPSHOTS = [
     path.relative_to(GOLDEN) for path in sorted(GOLDEN.glob("c[123]/*/*.checkpoint")) if int(path.stem.split("-")[0])
 ]
-
-
-def snapshot_values(path: Path) -> list[bytes]:
-    return [bytes(v) for b in iter_batches(path.read_bytes()) if not b.is_control for v in b.values()]
 
 
 def apply_log(machine: MetadataMachine, folder: Path, start: int, end: int) -> None:

@@ -95,7 +95,7 @@ def test_batches_that_fail_end_it():
             trio.lowlevel.add_instrument(sleeps)
             poll.wake()
             assert await sleeps.none()
-            queue.fail_groups(lambda: RuntimeError("lost"))
+            queue.fail_appended(lambda: RuntimeError("lost"))
             await sleeps.one()
 
     run(main)

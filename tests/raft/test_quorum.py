@@ -20,7 +20,6 @@ from kraftcore.raft.quorum import (
     changed_voters,
     every_majority_overlaps,
     majority,
-    preferred_candidates,
     with_directory,
 )
 
@@ -87,12 +86,6 @@ def test_the_last_voter_and_other_directories_cannot_be_removed():
         one.with_voter(Voter(ReplicaKey(2))).without(ReplicaKey(1))
     with pytest.raises(LocalError, match="cannot update"):
         one.with_updated(Voter(ReplicaKey(1, Uuid(bytes([2] * 16)))))
-
-
-def test_preferred_candidates_are_the_most_caught_up():
-    voters = VoterSet(tuple(Voter(ReplicaKey(n)) for n in range(1, 5)))
-    order = preferred_candidates(voters, 1, {2: 5, 3: None, 4: 9})
-    assert [key.id for key in order] == [4, 2, 3]
 
 
 def test_a_static_voter_gets_its_directory_once():

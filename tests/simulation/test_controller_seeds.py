@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 from fresh_seeds import first_fresh_seed
 
+from kraftcore import raft, simulation
+from kraftcore.plugins import controller
 from kraftcore.plugins.controller.simulated.faults import FAULTS
 from kraftcore.plugins.controller.simulated.workload import Controllers
 from kraftcore.simulation.runs import run_seed
 from kraftcore.simulation.timeline import Timeline
 
-FRESH = first_fresh_seed()
+FRESH = first_fresh_seed([raft, simulation, controller])
 BLOCK = 8  # seeds in a test
 # A seed for each mistake, and the rule that it breaks there.
 CAUGHT = {

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from fresh_seeds import first_fresh_seed
 
+from kraftcore import raft, simulation
 from kraftcore.simulation.options import FAULTS, LATER, draw_options
 from kraftcore.simulation.planted import FAULTS as PLANTED
 from kraftcore.simulation.runs import run_seed, shortest_failure
@@ -27,7 +28,7 @@ ONCE_FAILED = [
 
 
 BLOCK = 20  # seeds in a test: small enough to share between workers
-FRESH = first_fresh_seed()
+FRESH = first_fresh_seed([raft, simulation])
 
 
 def check(seed, nodes, minutes=0.5, **options):
@@ -113,6 +114,8 @@ def test_a_kept_seed_draws_what_it_did_before_more_was_drawn():
             "apply_bytes": 1 << 20,
             "retries": 0.0,
             "decisions": 0.0,
+            "lost_every": 0,
+            "comes_alone": False,
         }
         assert draw_options(seed, 5, 1, KEPT_FAULTS) == replace(drawn, **later)
 

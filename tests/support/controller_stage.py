@@ -11,7 +11,7 @@ from typing import Any
 
 from kraftcore.core.uuid import Uuid
 from kraftcore.metadata import Image
-from kraftcore.plugins.controller.decision import Context, ControllerSettings, Decision, Record, Refusal
+from kraftcore.plugins.controller.decision import Context, ControllerResult, ControllerSettings, Record, Refusal
 from kraftcore.plugins.controller.registry import APIS
 from kraftcore.plugins.controller.soft_state import SoftState
 from kraftcore.protocol.error_codes import ErrorCode
@@ -79,7 +79,7 @@ class Step:
     """What one decision came to."""
 
     offset: int
-    decision: Decision
+    decision: ControllerResult
     error: ErrorCode | None = None
 
     @property
@@ -127,7 +127,7 @@ class ControllerStage:
             decision = api.decide(self.context(), request, version)
         except Refusal as refused:
             error = refused.code
-            decision = Decision(api.refuse(request, version, refused.code, refused.text))
+            decision = ControllerResult(api.refuse(request, version, refused.code, refused.text))
         frame = encode_response(decision.answer, version, 7)
         decision.answer = decode_response(frame, header.request_api_key, version)[1]
         step = Step(self.offset, decision, error)
@@ -140,7 +140,7 @@ class ControllerStage:
         self.carry_out(step.decision)
         return step
 
-    def carry_out(self, decision: Decision) -> None:
+    def carry_out(self, decision: ControllerResult) -> None:
         for record in decision.records:
             self.apply(record)
         self.soft.update(decision.sessions)
@@ -160,7 +160,7 @@ class ControllerStage:
 
     # --- the rules
 
-    def check_rules(self, decision: Decision | None = None) -> None:
+    def check_rules(self, decision: ControllerResult | None = None) -> None:
         """What must hold after every decision (KIP-841, KIP-516)."""
         self._note_unfenced(decision)
         brokers = self.image.brokers
@@ -186,7 +186,7 @@ class ControllerStage:
                     assert now[0] == before[0] or now[1] > before[1], f"{what}: another leader at the same epoch"
                 self._epochs[topic.id, number] = now
 
-    def _note_unfenced(self, decision: Decision | None) -> None:
+    def _note_unfenced(self, decision: ControllerResult | None) -> None:
         """Kafka 4.3.1 lets a broker lead that is unfenced after its controlled shutdown without registering anew."""
         for record, _ in decision.records if decision is not None else ():
             name = type(record).__name__

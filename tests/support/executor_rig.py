@@ -13,7 +13,7 @@ from kraftcore.core.log import Log
 from kraftcore.core.log.config import LogConfig
 from kraftcore.core.uuid import METADATA_TOPIC_ID
 from kraftcore.executor.driver import Probe
-from kraftcore.executor.executor import Executor, Limits, Listener
+from kraftcore.executor.executor import Executor, ExecutorLimits, Listener
 from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.raft.cleaning import CleaningConfig
 from kraftcore.raft.events import Answered, RaftConfig, Received, Tick
@@ -21,7 +21,7 @@ from kraftcore.raft.quorum import Endpoint, static_voters
 from kraftcore.raft.replica import Replica
 from kraftcore.storage.snapshots import SnapshotStore
 
-LIMITS = Limits(max_batch_bytes=1000, max_bytes_in_flight=1 << 20, session_expiry_ms=60_000)
+LIMITS = ExecutorLimits(max_batch_bytes=1000, max_bytes_in_flight=1 << 20, session_expiry_ms=60_000)
 
 
 class Member(Listener, Probe):
@@ -64,6 +64,12 @@ class Member(Listener, Probe):
     def send(self, send):
         self.does("send", type(send.message).__name__)
         self.quorum.queue.append((self.number, send))
+
+    def end_probation(self):
+        self.does("end probation")
+
+    def keep_committed(self, known):
+        self.does("keep", known.offset, known.epoch)
 
     def begin_flush(self):
         self.does("begin flush")

@@ -14,7 +14,7 @@ from controller_stage import CLUSTER, ControllerStage, Step
 
 from kraftcore.core.batch import iter_batches
 from kraftcore.core.uuid import METADATA_TOPIC_ID
-from kraftcore.plugins.controller.decision import Decision
+from kraftcore.plugins.controller.decision import ControllerResult
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.frames import decode_response, encode_request
 from kraftcore.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
@@ -123,7 +123,7 @@ class KafkaStage(ControllerStage):
         records = self._wire.new_records()[1]
         for record, _ in records:
             _move(record, -self._ahead)
-        decision = Decision(answer, records)
+        decision = ControllerResult(answer, records)
         error = ErrorCode.of(getattr(answer, "error_code", 0))
         step = Step(self.offset, decision, None if error is ErrorCode.NONE else error)
         self.carry_out(decision)

@@ -40,7 +40,12 @@ TOOLS = {
     "features": "org.apache.kafka.tools.FeatureCommand",
     "cluster": "org.apache.kafka.tools.ClusterTool",
     "topics": "org.apache.kafka.tools.TopicCommand",
-    "elect": "org.apache.kafka.tools.LeaderElectionCommand",
+    "elect-leaders": "org.apache.kafka.tools.LeaderElectionCommand",
+    "configs": "kafka.admin.ConfigCommand",
+    "reassign": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
+    "acls": "org.apache.kafka.tools.AclCommand",
+    "groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    "transactions": "org.apache.kafka.tools.TransactionsCommand",
 }
 OURS = [sys.executable, "-P", "-c", "import sys; from kraftcore.cli import main; sys.exit(main())"]
 HOST = "127.0.0.1"
@@ -340,13 +345,19 @@ class KafkaLab:
         return node
 
     def start_quorum(
-        self, ids: Sequence[int], *, make: Callable[..., KafkaNode] | None = None, **properties: object
+        self,
+        ids: Sequence[int],
+        *,
+        make: Callable[..., KafkaNode] | None = None,
+        arguments: Sequence[object] = (),
+        **properties: object,
     ) -> list[KafkaNode]:
         """Format and start controllers that are each other's voters (kraft.version 1).
 
         Args:
             ids: of the nodes.
             make: ``self.kraftcore`` for nodes of ours.
+            arguments: more of formatting.
             properties: of all of them.
         """
         nodes = [(make or self.controller)(node_id, **properties) for node_id in ids]
@@ -354,7 +365,7 @@ class KafkaLab:
         voters = ",".join(f"{node_id}@{node.address}:{new_uuid()}" for node_id, node in zip(ids, nodes, strict=True))
         for node in nodes:
             node.write(controller_quorum_bootstrap_servers=self.controllers)
-            node.format("--initial-controllers", voters).start()
+            node.format("--initial-controllers", voters, *arguments).start()
         for node in nodes:
             node.wait_listening()
         return nodes

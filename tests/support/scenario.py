@@ -3,10 +3,11 @@
 Commands (words; ``key=value`` options in any order):
 
     add-nodes COUNT [version=0|1] [observers=N] [reluctant=ID,ID] [stranger=ID] [logID=EPOCHS] [hidden=ID]
-              [also=LISTENER] [bootstrap=0]    start
+              [also=LISTENER] [bootstrap=0] [forgot=ID,ID]    start
                                  a quorum; a log may hold a batch per epoch named; the entry of the hidden voter has no
                                  endpoint for the others' listener; the stranger belongs to another cluster; ``also``
-                                 names a second listener, which update-voter puts first; bootstrap=0: no servers named
+                                 names a second listener, which update-voter puts first; bootstrap=0: no servers named;
+                                 forgot=ID,ID: these formatted themselves
     tick MS                      let time pass for everyone, timer by timer; nothing sent arrives
     pass MS                      let time pass, and everything arrive and be flushed at once
     timeout ID                   let exactly this node's next timer run out
@@ -17,7 +18,8 @@ Commands (words; ``key=value`` options in any order):
     refuse FROM->TO [why=UNSUPPORTED_VERSION]    the connection is refused: the sender is told so of all it asked
     flush ID | hold-flush ID | let-flush ID    let the flush that was asked for end; stop, go on doing so by itself
     crash ID [lost]              power cut; with ``lost`` nothing unflushed survives
-    restart ID | replace-disk ID | move ID PORT    the last: it listens elsewhere once it restarts
+    restart ID | replace-disk ID [forgot=1] | move ID PORT    forgot: it formatted itself, and may have forgotten what
+                                 it promised; move: it listens elsewhere once it restarts
     supports ID LOW-HIGH|none|ERROR    what it answers to ApiVersions
     isolate ID | join ID         cut all links of a node; mend them
     stabilize                    deliver and flush until nothing moves, without time passing
@@ -149,6 +151,7 @@ class Stage:
         hidden="0",
         also="",
         bootstrap="1",
+        forgot="",
         **logs,
     ):
         total = int(count) + int(observers)
@@ -187,6 +190,7 @@ class Stage:
                     log.append_as_leader(build_batch([b"%d@%d" % (at, epoch)], timestamp_ms=0), epoch, 0)
                 log.flush()
             node.state = ElectionState(epoch=max(epochs, default=0))
+            node.may_have_forgotten = str(n) in forgot.split(",")
         for node in self.nodes.values():
             node.open(self.now)
             node.handle(events.Tick())
@@ -300,12 +304,13 @@ class Stage:
         node.up = False
         node.disk = node.disk.crash(mode)
 
-    def do_replace_disk(self, number):
+    def do_replace_disk(self, number, forgot="0"):
         node = self.nodes[int(number)]
         key = ReplicaKey(node.number, directory(100))
         config = dataclasses.replace(node.config, key=key)
         self.nodes[node.number] = new = Node(self, node.number, config)
         new.life = node.life
+        new.may_have_forgotten = forgot == "1"
 
     def do_move(self, number, port):
         node = self.nodes[int(number)]
@@ -563,3 +568,19 @@ def run_file(path: Path, make_stage=Stage) -> str:
             piece += [stage.run(command) for command in commands]
         out.append("\n".join(piece))
     return "\n\n".join(out) + "\n"
+
+
+def check_transcript(path: Path, is_rewritten: bool, make_stage=Stage) -> None:
+    """Play a scenario's file again, and compare; ``is_rewritten``: write it anew instead."""
+    text = run_file(path, make_stage)
+    if is_rewritten:
+        path.write_text(text)
+    else:
+        assert path.read_text() == text
+
+
+def check_head(path: Path) -> None:
+    """A scenario's file begins with its rule, and names the source."""
+    head = path.read_text().split("\n\n")[0]
+    assert head.startswith("# ")
+    assert "Source: " in head

@@ -11,7 +11,7 @@ from kraftcore.core.log import Log
 from kraftcore.core.log.config import LogConfig
 from kraftcore.core.uuid import Uuid
 from kraftcore.executor.driver import Probe
-from kraftcore.executor.executor import Executor, Limits, Listener
+from kraftcore.executor.executor import Executor, ExecutorLimits, Listener
 from kraftcore.raft import events
 from kraftcore.raft.cleaning import CleaningConfig
 from kraftcore.raft.quorum import Endpoint
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from scenario import Stage
 
 FOLDER = "/n/__cluster_metadata-0"
-LIMITS = Limits(max_batch_bytes=1 << 20, max_bytes_in_flight=1 << 20, session_expiry_ms=60_000)
+LIMITS = ExecutorLimits(max_batch_bytes=1 << 20, max_bytes_in_flight=1 << 20, session_expiry_ms=60_000)
 
 
 class Fixed:
@@ -81,12 +81,21 @@ class Node(Listener, Probe):
         self.sent_requests: dict[int, tuple[int, int]] = {}
         self.life = 0
         self.supports = "0-1"
+        self.known = None
+        self.may_have_forgotten = False
 
     def open(self, now: int) -> None:
         self.log = Log.open(self.disk, FOLDER, LogConfig(), now_ms=now)
         self.store = SnapshotStore(self.disk, FOLDER, randbytes=random.Random(1).randbytes)
         self.replica = Replica(
-            self.config, self.log, self.store, Fixed(self.number), self.state, verify_snapshot=_verify
+            self.config,
+            self.log,
+            self.store,
+            Fixed(self.number),
+            self.state,
+            verify_snapshot=_verify,
+            committed=self.known,
+            may_have_forgotten=self.may_have_forgotten,
         )
         self.executor = Executor(
             self.replica, self.log, self.store, State(), self, self, LIMITS, CleaningConfig(), now, probe=self
@@ -126,6 +135,13 @@ class Node(Listener, Probe):
     def send(self, send) -> None:
         self.stage.send(self, send)
 
+    def end_probation(self) -> None:
+        self.may_have_forgotten = False
+        self.say("probation over")
+
+    def keep_committed(self, known) -> None:
+        self.known = known
+
     def begin_flush(self) -> None:
         self.say(f"flush to {self.log.log_end_offset}")
 
@@ -143,6 +159,9 @@ class Node(Listener, Probe):
 
     def noted(self, text) -> None:
         self.say(f"note: {text}")
+
+    def alarmed(self, text) -> None:
+        self.say(f"alarm: {text}")
 
     def wish(self, name: str) -> Callable[[events.Outcome], None]:
         """A ticket that shows how a wish of this name ended."""

@@ -154,7 +154,7 @@ def test_an_interrupt_cancels_the_waiting_call():
 
         def interrupt():
             slow.began.wait(60)
-            os.kill(os.getpid(), signal.SIGINT)
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)  # another thread's would not wake it
 
         thread = threading.Thread(target=interrupt)
         thread.start()
@@ -164,6 +164,23 @@ def test_an_interrupt_cancels_the_waiting_call():
         assert slow.cancelled.wait(60)
         node.wait_leader()
         assert node.append(b"x")
+
+
+def test_an_interrupt_before_the_call_waits_cancels_it(monkeypatch):
+    with opened(Lab()) as node:
+        slow = Slow()
+        soon = trio.lowlevel.TrioToken.run_sync_soon
+
+        def interrupted(token, function):
+            monkeypatch.undo()
+            soon(token, function)
+            assert slow.began.wait(60)
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(trio.lowlevel.TrioToken, "run_sync_soon", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            node.call(slow)
+        assert slow.cancelled.wait(60)
 
 
 def test_a_node_that_fails_ends_every_call():

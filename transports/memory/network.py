@@ -173,14 +173,14 @@ class MemoryTransport:
             await self._manager.__aexit__(None, None, None)
 
     async def listen(self, listener: str, address: Address, serve: Serve) -> Address:
-        """See ``base.Transport``."""
+        """See ``Transport``."""
         await trio.lowlevel.checkpoint()
         if not self._is_open:
             raise LocalError("the transport is not open: use it as `async with network.transport(...)`")
         return self._network.bind(_Listener(self, listener, serve), address)
 
     def request(self, address: Address, parts: Parts, timeout_ms: int, answer: Answer) -> None:
-        """See ``base.Transport``.
+        """See ``Transport``.
 
         Raises:
             LocalError: the frame is too short, its correlation id is on its way to that peer already, or the transport
@@ -200,7 +200,7 @@ class MemoryTransport:
         link.request(frame, timeout_ms / 1000, answer)
 
     async def aclose(self) -> None:
-        """See ``base.Transport``; leaving the ``async with`` does it."""
+        """See ``Transport``; leaving the ``async with`` does it."""
         self._close()
         await trio.lowlevel.checkpoint()
 

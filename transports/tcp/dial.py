@@ -25,7 +25,7 @@ _HEAD_START_S = 0.25
 NOT_FROM_HERE = {errno.ENETUNREACH, errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
 
 
-# Peers may name hosts that are no names and ports that are none: ValueError and OverflowError.
+# Peers may name hosts and ports that are not valid: ValueError and OverflowError.
 _UNUSABLE = (OSError, ValueError, OverflowError)
 
 

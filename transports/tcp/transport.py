@@ -1,4 +1,4 @@
-"""The transport itself: what a node holds in its hands."""
+"""The transport itself, which a node uses."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class TcpTransport:
             await self._manager.__aexit__(None, None, None)
 
     async def listen(self, listener: str, address: Address, serve: Serve) -> Address:
-        """See ``base.Transport``. A name is bound on all its addresses; an empty host means every interface."""
+        """See ``Transport``. A name is bound on all its addresses; an empty host means every interface."""
         self._check_open()
         tls = self._listener_tls.get(listener, self._tls)
         if tls is not None:
@@ -112,7 +112,7 @@ class TcpTransport:
         return Address(address.host, port)
 
     def request(self, address: Address, parts: Parts, timeout_ms: int, answer: Answer) -> None:
-        """See ``base.Transport``.
+        """See ``Transport``.
 
         Raises:
             LocalError: the frame is too short or too long, its correlation id is on its way to that peer already, or
@@ -141,7 +141,7 @@ class TcpTransport:
             watch.by(due)
 
     async def aclose(self) -> None:
-        """See ``base.Transport``; leaving the ``async with`` does it."""
+        """See ``Transport``; leaving the ``async with`` does it."""
         self._close()
         await trio.lowlevel.checkpoint()
 

@@ -1,9 +1,16 @@
-# Decoded columns for compiled callers.
+# Decoded columns for compiled callers, and the memory they are filled into.
 
 from libc.stdint cimport int64_t, uint8_t
+from libc.stdlib cimport realloc
 
 cdef enum:
     SLACK = 64                 # bytes behind each buffer's contents
+
+
+cdef struct Column:
+    uint8_t *data
+    int64_t used
+    int64_t capacity
 
 
 cdef class ColumnBuffer:
@@ -33,3 +40,29 @@ cdef const uint8_t *address(object buffer) except? NULL
 cdef tuple wanted_columns(object columns)
 # 1 for "ms", 1000 for "us".
 cdef int timestamp_scale(str unit) except -1
+
+
+cdef inline bint grow(Column *column, int64_t bytes) noexcept nogil:
+    # Room for `bytes` in all, and the slack. Grows by half at least, so that many small steps stay cheap.
+    cdef int64_t capacity
+    cdef uint8_t *data
+    bytes += SLACK
+    if bytes <= column.capacity:
+        return True
+    capacity = column.capacity + column.capacity // 2
+    if capacity < bytes:
+        capacity = bytes
+    data = <uint8_t *>realloc(column.data, capacity)
+    if data == NULL:
+        return False
+    column.data = data
+    column.capacity = capacity
+    return True
+
+
+cdef inline ColumnBuffer hand_over(Column *column, int64_t size):
+    # The column's memory becomes a Python object.
+    cdef ColumnBuffer buffer = make_buffer(column.data, size, column.capacity)
+    column.data = NULL
+    column.capacity = column.used = 0
+    return buffer

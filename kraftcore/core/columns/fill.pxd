@@ -1,9 +1,8 @@
 # The pass of columns.pyx over the batches: what it reads (Job), what it fills (Sink).
 
 from libc.stdint cimport int64_t, uint8_t
-from libc.stdlib cimport realloc
 
-from kraftcore.core.columns.chunks cimport SLACK, ColumnBuffer, make_buffer
+from kraftcore.core.columns.chunks cimport Column
 from kraftcore.core.batch.header cimport BatchFault, BatchHeader
 from kraftcore.core.batch.record cimport FaultPlace
 
@@ -23,11 +22,6 @@ cdef enum State:
     FAULT
     COMPRESSED
     NO_MEMORY
-
-cdef struct Column:
-    uint8_t *data
-    int64_t used
-    int64_t capacity
 
 cdef struct Sink:
     # The columns of one chunk. `used` is kept for data of variable length only; the rest follows from the counts.
@@ -74,32 +68,6 @@ cdef struct Job:
     FaultPlace place
     BatchFault fault
     Sink sink
-
-
-cdef inline bint grow(Column *column, int64_t bytes) noexcept nogil:
-    # Room for `bytes` in all, and the slack. Grows by half at least, so that many small steps stay cheap.
-    cdef int64_t capacity
-    cdef uint8_t *data
-    bytes += SLACK
-    if bytes <= column.capacity:
-        return True
-    capacity = column.capacity + column.capacity // 2
-    if capacity < bytes:
-        capacity = bytes
-    data = <uint8_t *>realloc(column.data, capacity)
-    if data == NULL:
-        return False
-    column.data = data
-    column.capacity = capacity
-    return True
-
-
-cdef inline ColumnBuffer hand_over(Column *column, int64_t size):
-    # The column's memory becomes a Python object.
-    cdef ColumnBuffer buffer = make_buffer(column.data, size, column.capacity)
-    column.data = NULL
-    column.capacity = column.used = 0
-    return buffer
 
 
 cdef inline bint has_room(const Job *job, int64_t size) noexcept nogil:

@@ -18,6 +18,7 @@ from kraftcore.core.batch.header cimport (
 from kraftcore.core.batch.record cimport (
     IN_HEADER, RECORD_SIZE_MIN, RecordView, check_count, check_order, scan_plain, scan_record,
 )
+from kraftcore.core.columns.chunks cimport Column, grow
 from kraftcore.core.columns.record_types cimport code_of
 
 cdef enum:

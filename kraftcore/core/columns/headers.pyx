@@ -10,8 +10,7 @@ from libc.stdlib cimport free
 from libc.string cimport memset
 
 from kraftcore.core.batch.check cimport acquire, corrupt_batch
-from kraftcore.core.columns.chunks cimport import_pyarrow
-from kraftcore.core.columns.fill cimport Column, grow, hand_over
+from kraftcore.core.columns.chunks cimport Column, grow, hand_over, import_pyarrow
 from kraftcore.core.batch.header cimport (
     BATCH_CRC, BATCH_OK, BATCH_SHORT, BatchFault, BatchHeader, crc_matches, read_header,
 )

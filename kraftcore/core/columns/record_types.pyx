@@ -6,8 +6,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free
 from libc.string cimport memset
 
-from kraftcore.core.columns.chunks cimport address, import_pyarrow
-from kraftcore.core.columns.fill cimport Column, grow, hand_over
+from kraftcore.core.columns.chunks cimport Column, address, grow, hand_over, import_pyarrow
 
 from kraftcore.errors import LocalError
 

@@ -15,12 +15,11 @@ from libc.string cimport memset
 
 from kraftcore.core.batch.check cimport acquire, corrupt_batch, decompress_records
 from kraftcore.core.columns.chunks cimport (
-    ColumnChunk, import_pyarrow, timestamp_scale, wanted_columns,
+    ColumnChunk, grow, hand_over, import_pyarrow, timestamp_scale, wanted_columns,
 )
 from kraftcore.core.columns.fill cimport (
     COMPRESSED, DONE, FAULT, FULL, NO_MEMORY, WANT_CONTROL, WANT_EPOCH, WANT_HEADERS, WANT_KEY, WANT_OFFSET,
-    WANT_POSITION, WANT_TIMESTAMP, WANT_VALUE, Job, Sink, State, free_sink, grow, hand_over, has_room, run,
-    take_batch,
+    WANT_POSITION, WANT_TIMESTAMP, WANT_VALUE, Job, Sink, State, free_sink, has_room, run, take_batch,
 )
 from kraftcore.core.batch.header cimport BATCH_OK, BATCH_SHORT
 

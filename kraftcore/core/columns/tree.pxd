@@ -3,7 +3,7 @@
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
-from kraftcore.core.columns.fill cimport Column, grow
+from kraftcore.core.columns.chunks cimport Column, grow
 from kraftcore.core.wire.plan cimport Arena
 from kraftcore.core.wire.struct cimport BOOL
 

@@ -6,7 +6,7 @@ from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free
 from libc.string cimport memcpy, memset
 
-from kraftcore.core.columns.fill cimport Column, grow, hand_over
+from kraftcore.core.columns.chunks cimport Column, grow, hand_over
 from kraftcore.core.wire.struct cimport (
     BOOL, BYTES, FLOAT64, INT16, INT32, INT64, INT8, RECORDS, STRING, STRUCT, UINT16, UINT32, UUID, Field, layout_of,
 )

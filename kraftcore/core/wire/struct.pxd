@@ -58,5 +58,6 @@ cdef inline PyObject **slot_at(PyObject *instance, Py_ssize_t offset) noexcept:
 
 
 cdef Layout layout_of(cls)
+cdef Struct new_struct(cls)  # with the defaults of its fields
 cdef PyObject *fill_slot(PyObject *instance, const Slot *slot) except NULL
 cdef bint is_pristine(Struct value) except -1

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from kraftcore.core.batch import RecordBatch
 from kraftcore.executor.decisions import Decided
 from kraftcore.executor.decisions import Decision as Executed
-from kraftcore.metadata import Broker, Image, MetadataMachine
-from kraftcore.plugins.controller import activation, brokers, isr, partition_change
-from kraftcore.plugins.controller.decision import Context, Decision, Record
+from kraftcore.metadata import Broker, Image, MetadataMachine, Partition
+from kraftcore.metadata.isr_change import IsrProposals
+from kraftcore.plugins.controller import activation, brokers, isr
+from kraftcore.plugins.controller.decision import Context, ControllerResult, Record
 from kraftcore.plugins.controller.life import Life
-from kraftcore.plugins.controller.partition_change import Ids, PartitionRules
 from kraftcore.plugins.controller.requester import check_epoch
 from kraftcore.plugins.controller.requests import Asked
 from kraftcore.plugins.controller.soft_state import SoftState
-from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from kraftcore.protocol.messages.alter_partition import AlterPartitionResponse
 from kraftcore.protocol.messages.broker_registration import BrokerRegistrationRequest
 from kraftcore.protocol.metadata import encode_metadata_record
 from kraftcore.protocol.records.broker_registration_change_record import BrokerRegistrationChangeRecord
@@ -26,23 +27,44 @@ from kraftcore.protocol.records.partition_change_record import PartitionChangeRe
 from kraftcore.protocol.records.register_broker_record import RegisterBrokerRecord
 from kraftcore.simulation.planted import Planted
 
-_change = PartitionRules.change
-_hand_over = partition_change._hand_over
 _decide = Asked._decide
-_alter = isr._alter
+_take = Life.take
 _NO_LEADER_CHANGE = -2
 
 
-def _yes(*_: Any) -> bool:
-    return True
+def _blind(partitions: Any, rules: Any, known: Any, sender: int, names_epochs: bool) -> IsrProposals:
+    everybody = {each.id: replace(each, is_fenced=False, is_shutting_down=False) for each in known.values()}
+    return IsrProposals(partitions, rules, everybody, sender, names_epochs)
 
 
-def _epoch_kept(self: PartitionRules, *arguments: Any, **wanted: Any) -> PartitionChangeRecord | None:
-    record = _change(self, *arguments, **wanted)
-    before = arguments[2]
-    if record is not None and record.leader == before.leader:
+def _changed(change: Callable[[PartitionChangeRecord, Partition], None]) -> Callable[..., list[bytes]]:
+    """Every record that changes a partition is changed on its way into the image and the log."""
+
+    def take(self: Life, made: ControllerResult, offset: int) -> list[bytes]:
+        for record, _ in made.records:
+            if isinstance(record, PartitionChangeRecord):
+                before = self.machine.image.partitions.get(record.topic_id, record.partition_id)
+                if before is not None:
+                    change(record, before)
+        return _take(self, made, offset)
+
+    return take
+
+
+def _keep_epoch(record: PartitionChangeRecord, before: Partition) -> None:
+    if record.leader == before.leader:
         record.leader = _NO_LEADER_CHANGE
-    return record
+
+
+def _never_recover(record: PartitionChangeRecord, before: Partition) -> None:
+    if record.leader >= 0:
+        record.leader_recovery_state = -1
+
+
+def _keep_in_elr(record: PartitionChangeRecord, before: Partition) -> None:
+    left = before.isr if record.isr is None else record.isr
+    if record.eligible_leader_replicas and left:
+        record.eligible_leader_replicas = [*record.eligible_leader_replicas, left[0]]
 
 
 def _told_too_early(self: Executed, offset: int) -> None:
@@ -66,14 +88,14 @@ def _nobody_known(unfenced: Iterable[Any], now_ms: int) -> SoftState:
     return SoftState()
 
 
-def _ids_not_written(self: Asked, context: Context) -> Decision:
+def _ids_not_written(self: Asked, context: Context) -> ControllerResult:
     made = _decide(self, context)
     if isinstance(self._request, AllocateProducerIdsRequest) and context.next_offset % 2:
         made.records.clear()
     return made
 
 
-def _broker_epoch_kept(self: Asked, context: Context) -> Decision:
+def _broker_epoch_kept(self: Asked, context: Context) -> ControllerResult:
     made = _decide(self, context)
     if isinstance(self._request, BrokerRegistrationRequest):
         known = context.image.brokers.get(self._request.broker_id)
@@ -98,18 +120,6 @@ def _left_open(context: Context, version: Any) -> list[Record]:
     return []
 
 
-def _never_recovering(
-    record: PartitionChangeRecord, before: Any, leader: int, is_unclean: bool, isr: Ids, elr: Ids
-) -> tuple[Ids, Ids]:
-    result = _hand_over(record, before, leader, is_unclean, isr, elr)
-    record.leader_recovery_state = -1
-    return result
-
-
-def _everybody_eligible(self: PartitionRules, before: Any, isr: Ids, min_isr: int) -> Ids:
-    return () if len(isr) >= min_isr else tuple(dict.fromkeys((*before.elr, *before.isr)))
-
-
 def _applied_twice(self: MetadataMachine, batch: RecordBatch) -> Sequence[Any] | None:
     if self._ahead and self._ahead[0].offset <= batch.base_offset < self._ahead[0].end:
         self._commit(batch.next_offset)
@@ -124,11 +134,13 @@ def _applied_twice(self: MetadataMachine, batch: RecordBatch) -> Sequence[Any] |
 _apply = MetadataMachine.apply
 
 
-def _old_epoch_told(*arguments: Any) -> Any:
-    result = _alter(*arguments)
-    if result.error_code == ErrorCode.NONE and result.partition_epoch:
-        result.partition_epoch -= 1
-    return result
+def _old_epoch_told(self: Asked, context: Context) -> ControllerResult:
+    made = _decide(self, context)
+    if isinstance(made.answer, AlterPartitionResponse):
+        for topic in made.answer.topics:
+            for each in topic.partitions:
+                each.partition_epoch = max(each.partition_epoch - 1, 0)
+    return made
 
 
 def _transaction_kept(self: Image) -> int | None:
@@ -139,8 +151,8 @@ def _transaction_kept(self: Image) -> int | None:
 
 
 _ROWS: tuple[tuple[str, str, Any, str, Any], ...] = (
-    ("ineligible-accepted", "an ineligible replica is let into an ISR", isr, "_are_eligible", _yes),
-    ("leader-epoch-kept", "the leader epoch does not rise when replicas go", PartitionRules, "change", _epoch_kept),
+    ("ineligible-accepted", "an ineligible replica is let into an ISR", isr, "IsrProposals", _blind),
+    ("leader-epoch-kept", "the leader epoch stays when replicas go", Life, "take", _changed(_keep_epoch)),
     ("answered-early", "a decision is answered when it is appended", Executed, "appended", _told_too_early),
     ("not-rolled-back", "a former leader's image keeps what was not committed", MetadataMachine, "follow", _stay_ahead),
     ("half-a-decision", "a large decision is written without a transaction", Life, "_as_transaction", _without_marks),
@@ -167,19 +179,13 @@ _ROWS: tuple[tuple[str, str, Any, str, Any], ...] = (
     (
         "unclean-forgotten",
         "a leader from outside ISR and ELR does not recover",
-        partition_change,
-        "_hand_over",
-        _never_recovering,
+        Life,
+        "take",
+        _changed(_never_recover),
     ),
-    ("isr-in-elr", "members of the ISR stay in the ELR", PartitionRules, "_next_elr", _everybody_eligible),
-    (
-        "applied-twice",
-        "a leader applies its own records again when they commit",
-        MetadataMachine,
-        "apply",
-        _applied_twice,
-    ),
-    ("old-epoch-told", "AlterPartition answers the former partition epoch", isr, "_alter", _old_epoch_told),
+    ("isr-in-elr", "a member of the ISR stays in the ELR", Life, "take", _changed(_keep_in_elr)),
+    ("applied-twice", "a leader applies its own records again", MetadataMachine, "apply", _applied_twice),
+    ("old-epoch-told", "AlterPartition answers the former partition epoch", Asked, "_decide", _old_epoch_told),
     (
         "read-unconfirmed",
         "an answer without records does not ask whether it still leads",

@@ -181,9 +181,15 @@ class Controllers(Workload):
 
     @classmethod
     def adapt(cls, options: Options) -> Options:
-        """See `Workload`: no batch is larger than a segment, and followers fetch batches one by one."""
+        """See `Workload`: no batch is larger than a segment, followers fetch batches one by one, and no
+        second quorum begins at the end."""
         batch_bytes = min(options.max_batch_bytes, options.segment_bytes)
-        return replace(options, max_batch_bytes=batch_bytes, chunk_bytes=min(options.chunk_bytes, batch_bytes))
+        return replace(
+            options,
+            max_batch_bytes=batch_bytes,
+            chunk_bytes=min(options.chunk_bytes, batch_bytes),
+            comes_alone=False,
+        )
 
     def plan(self) -> None:
         """See `Workload`."""

@@ -9,22 +9,16 @@ from pathlib import Path
 
 import pytest
 from controller_scenario import Stage
-from scenario import run_file
+from scenario import check_head, check_transcript
 
 FILES = sorted(Path(__file__).parent.glob("*.txt"))
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_scenario(path, request):
-    text = run_file(path, Stage)
-    if request.config.getoption("--rewrite"):
-        path.write_text(text)
-        return
-    assert path.read_text() == text
+    check_transcript(path, request.config.getoption("--rewrite"), Stage)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_scenario_names_its_rule_and_source(path):
-    head = path.read_text().split("\n\n")[0]
-    assert head.startswith("# ")
-    assert "Source: " in head
+    check_head(path)

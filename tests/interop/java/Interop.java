@@ -12,6 +12,9 @@ public class Interop {
             case "write-batches" -> Batches.write(Path.of(args[1]), Path.of(args[2]));
             case "read-batches" -> Batches.read(Path.of(args[1]), out);
             case "play-image" -> Images.play(Path.of(args[1]), out);
+            case "images-of" -> {
+                for (int i = 1; i < args.length; i += 2) Images.of(Path.of(args[i]), Long.parseLong(args[i + 1]), out);
+            }
             case "describe-log" -> RaftLog.describe(Path.of(args[1]), Integer.parseInt(args[2]), out);
             case "fill-log" -> RaftLog.fill(
                 Path.of(args[1]), Integer.parseInt(args[2]), Integer.parseInt(args[3]), Integer.parseInt(args[4]),

@@ -21,12 +21,26 @@ public class ToolServer {
         }
     }
 
+    private static final ByteArrayOutputStream out = new ByteArrayOutputStream();
+    private static final ByteArrayOutputStream err = new ByteArrayOutputStream();
     private static Exited first;
+    private static int outSize;
+    private static int errSize;
 
-    /** The first status counts: some tools catch what their own exit throws here, and exit again with 1. */
+    /** The first one counts: some tools catch what their own exit throws here, print it, and exit again with 1. */
     private static void exit(int status, String message) {
-        first = first == null ? new Exited(status) : first;
+        if (first == null) {
+            first = new Exited(status);
+            note();
+        }
         throw first;
+    }
+
+    private static void note() {
+        System.out.flush();
+        System.err.flush();
+        outSize = out.size();
+        errSize = err.size();
     }
 
     public static void main(String[] args) throws Exception {
@@ -36,18 +50,20 @@ public class ToolServer {
         BufferedReader requests = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = requests.readLine(); line != null; line = requests.readLine()) {
             String[] words = line.split("\t", -1);
-            ByteArrayOutputStream out = new ByteArrayOutputStream();
-            ByteArrayOutputStream err = new ByteArrayOutputStream();
+            out.reset();
+            err.reset();
             System.setOut(new PrintStream(out, true, StandardCharsets.UTF_8));
             System.setErr(new PrintStream(err, true, StandardCharsets.UTF_8));
             first = null;
             int status = run(words[0], Arrays.copyOfRange(words, 1, words.length));
-            status = first == null ? status : first.status;
-            System.out.flush();
-            System.err.flush();
-            answers.printf("%d %d %d%n", status, out.size(), err.size());
-            out.writeTo(answers);
-            err.writeTo(answers);
+            if (first == null) {
+                note();
+            } else {
+                status = first.status;
+            }
+            answers.printf("%d %d %d%n", status, outSize, errSize);
+            answers.write(out.toByteArray(), 0, outSize);
+            answers.write(err.toByteArray(), 0, errSize);
             answers.flush();
         }
         Runtime.getRuntime().halt(0);

@@ -259,7 +259,7 @@ def quorum_info(port, version=2):
     try:
         p = first(call(port, DESCRIBE_QUORUM, version, describe(), timeout=5))
         return p if p["ErrorCode"] == 0 else None
-    except (OSError, ValueError):
+    except (OSError, ValueError, IndexError):
         return None
 
 
@@ -407,7 +407,7 @@ class FakeVoter:
                     answer,
                 )
                 sock.sendall(struct.pack(">i", len(out)) + out)
-        except (OSError, ValueError):
+        except (OSError, ValueError, IndexError):
             pass
         finally:
             self.socks.discard(sock)

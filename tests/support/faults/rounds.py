@@ -26,6 +26,7 @@ from random import Random
 from socket import SO_REUSEADDR, SOL_SOCKET, socket
 
 import trio
+from broken import Broken
 from kafka_lab import HOST, free_port
 from linearizability import Operation, check, counter_step, register_step
 
@@ -47,10 +48,6 @@ STOP_S = 20.0
 CLIENTS = 6
 MEMBER = Path(__file__).with_name("member.py")
 KINDS = ("kill", "kill", "pause", "restart", "cut", "cut", "slow")
-
-
-class Broken(Exception):
-    """A promise was not kept."""
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""What callers want of the consensus besides appending: barriers, transfer, changes of the voter set."""
+"""Requests of this node's own callers to its replica, besides appending: barriers, transfer, voter changes, upgrade."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from kraftcore.raft.events import Event, Outcome, Received, Transfer, Upgrade
 from kraftcore.raft.quorum import Endpoint
 
 
-class Wishes:
-    """Feeds them to the replica and waits for what becomes of them; the node's end ends them.
+class LocalRequests:
+    """Feeds requests to the replica and waits for their outcomes; the node's end ends those that wait.
 
     Args:
         feed: takes events for the consensus.

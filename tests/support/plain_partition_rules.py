@@ -1,89 +1,31 @@
-"""The rules by which a partition changes. Everything that changes a partition goes through ``PartitionRules.change``.
+"""The rules of partitions and the checks of AlterPartition in plain Python: what the compiled ones are held against.
 
-Sources: KIP-455 (reassignment), KIP-704 (leader recovery), KIP-841 (fenced replicas), KIP-858 (directories), KIP-966
-(eligible leader replicas); where they differ, Kafka 4.3.1's PartitionChangeBuilder. The rules, in the order in which
-they are applied; each sees what those before it have settled:
-
-1. **Reassignment.** It is complete when, without the replicas being removed, the ISR is not empty and holds all being
-   added; and, if fewer are added than removed, all that remain. Then the removed ones leave replicas and ISR, and
-   nothing is being added or removed.
-2. **Eligible leader replicas (ELR)**, if the feature is on. With min.insync.replicas or more in the ISR: none. Below
-   it: those that were eligible or in the ISR before, without the new ISR and without whoever shut down uncleanly.
-3. **Leader.** A candidate is active, its directory is online (``may_lead``), and it is in the ISR, or, with an empty
-   ISR, in the ELR. The first row that finds somebody decides:
-
-   ===================================================  ======  =========  =======
-   who                                                  ONLINE  PREFERRED  UNCLEAN
-   ===================================================  ======  =========  =======
-   the first replica, if a candidate                              1st
-   the present leader, if a candidate                   1st       2nd        1st
-   the first replica that is a candidate                2nd       3rd        2nd
-   with ISR and ELR empty: the last known leader *      3rd       4th        3rd
-   the first replica that may lead at all *                                  4th
-   nobody                                               4th       5th        5th
-   ===================================================  ======  =========  =======
-
-   \\* These elections are unclean: the ISR becomes the leader alone, the ELR empty, and the leader recovers. A leader
-   from the ELR becomes the ISR, alone, and leaves the ELR; nothing is lost by that.
-4. **Leader epoch.** It rises with every record that names a leader: when the leader changes; when replicas are dropped;
-   below metadata.version 3.6-IV0 also when the ISR shrinks (KAFKA-15021).
-5. **ISR.** Without the ELR feature the last ISR stays as it is rather than become empty.
-6. **Last known leader**, with the ELR feature: kept when a partition loses its leader, cleared when it has one again.
-7. **Directories** follow the replicas; a new replica gets its broker's only directory, or stays unassigned.
-8. **Partition epoch.** It rises by one with every record. What changes nothing gives no record.
+`kraftcore.metadata.partition_change` and `kraftcore.metadata.isr_change` say what the rules are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from enum import Enum
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
 
 from kraftcore.core.uuid import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, Uuid
-from kraftcore.metadata import Broker, Partition
-from kraftcore.metadata.partition import NO_LEADER, RECOVERING
-from kraftcore.plugins.controller.hash_order import ids_in_hash_order
+from kraftcore.errors import RefusedError
+from kraftcore.metadata import Broker, Partition, PartitionKey
+from kraftcore.metadata.partition import NO_LEADER, RECOVERED, RECOVERING
+from kraftcore.metadata.partition_change import NOBODY, Election
+from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.features import MetadataVersion
+from kraftcore.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from kraftcore.protocol.records.partition_change_record import PartitionChangeRecord
 
 Ids = tuple[int, ...]
 """Broker ids, in an order that counts."""
 
 _LEADER_UNCHANGED: Final = -2
-NOBODY: Final = -1
-"""Stands for no broker where a broker id is expected."""
 
 
-class Election(Enum):
-    """Whom a change may make leader; see the table above."""
-
-    ONLINE = 0
-    PREFERRED = 1
-    UNCLEAN = 2
-
-
-class PartitionRules:
-    """The rules for the changes of one decision.
-
-    Args:
-        metadata_version: the finalized level; it decides which fields and versions records have.
-        is_elr_on: eligible.leader.replicas.version is 1 or higher.
-        brokers: the registered brokers.
-        without: a broker that may not lead any more, although the image still shows it active.
-        including: a broker that may lead already, although the image still shows it fenced.
-        unclean: a broker whose last shutdown was unclean; it neither leads nor stays in an ELR.
-    """
-
-    __slots__ = (
-        "_active",
-        "_brokers",
-        "_has_directories",
-        "_including",
-        "_is_elr_on",
-        "_raises_epoch_on_shrink",
-        "_unclean",
-        "version",
-    )
+class PlainPartitionRules:
+    """See ``PartitionRules``."""
 
     def __init__(
         self,
@@ -102,6 +44,7 @@ class PartitionRules:
         self._raises_epoch_on_shrink = metadata_version < MetadataVersion.V3_6_IV0
         self._including = including
         self._unclean = unclean
+        self._departing = (without, unclean)
         self.version = metadata_version.partition_record_version
 
     def change(
@@ -119,21 +62,7 @@ class PartitionRules:
         recovery_state: int | None = None,
         directory: tuple[int, Uuid] | None = None,
     ) -> PartitionChangeRecord | None:
-        """The record that takes the partition to what is wanted, or None if nothing changes.
-
-        Args:
-            topic_id: of the topic.
-            partition_id: number of the partition.
-            before: the partition as it is.
-            min_isr: the topic's min.insync.replicas, at most its replication factor.
-            election: whom the change may make leader.
-            isr: wanted in-sync replicas; as they are when left out, like the rest.
-            replicas: wanted replicas, first the preferred one; those being added or removed are among them.
-            removing: replicas that leave when the reassignment completes.
-            adding: replicas that the reassignment waits for.
-            recovery_state: what the leader says of its recovery (KIP-704).
-            directory: a broker, and the directory in which its replica is now.
-        """
+        """See ``PartitionRules.change``."""
         isr_before, replicas_before = before.isr, before.replicas
         isr = isr_before if isr is None else isr
         replicas = replicas_before if replicas is None else replicas
@@ -173,6 +102,21 @@ class PartitionRules:
             is_changed = True
             record.leader_recovery_state = recovery_state
         return record if is_changed else None
+
+    def refresh(
+        self,
+        partitions: Iterable[tuple[PartitionKey, Partition]],
+        terms: Callable[[Uuid], tuple[int, Election]],
+    ) -> list[tuple[PartitionChangeRecord, int]]:
+        """See ``PartitionRules.refresh``."""
+        records = []
+        for (topic_id, partition_id), partition in partitions:
+            min_isr, election = terms(topic_id)
+            isr = _without(partition.isr, *self._departing)
+            record = self.change(topic_id, partition_id, partition, min_isr, isr=isr, election=election)
+            if record is not None:
+                records.append((record, self.version))
+        return records
 
     def may_lead(self, broker_id: int, partition: Partition) -> bool:
         """Whether a replica is on an active broker and in a directory that is online (KIP-841, KIP-858)."""
@@ -262,6 +206,15 @@ class PartitionRules:
         return broker.directories[0] if len(broker.directories) == 1 else UNASSIGNED_DIRECTORY
 
 
+def ids_in_hash_order(ids: Iterable[int]) -> list[int]:
+    """Distinct numbers, not negative, in the order in which a Java HashSet walks them."""
+    distinct = list(dict.fromkeys(ids))
+    buckets = 16
+    while len(distinct) > buckets * 3 // 4:
+        buckets *= 2
+    return sorted(distinct, key=lambda number: (number ^ number >> 16) & buckets - 1)
+
+
 def _completed(isr: Ids, replicas: Ids, removing: Ids, adding: Ids) -> tuple[Ids, Ids, Ids, Ids]:
     """The four of them after the reassignment, or as they are while it goes on."""
     left_in_sync = _without(isr, *removing)
@@ -301,3 +254,93 @@ def _holds_all(whole: Ids, part: Ids) -> bool:
 
 def _without(replicas: Ids, *gone: int) -> Ids:
     return tuple([replica for replica in replicas if replica not in gone])
+
+
+_Wanted = AlterPartitionRequest.TopicData.PartitionData
+_Result = AlterPartitionResponse.TopicData.PartitionData
+
+
+class PlainIsrProposals:
+    """See ``IsrProposals``."""
+
+    def __init__(
+        self, partitions: Any, rules: Any, brokers: Mapping[int, Broker], sender: int, names_epochs: bool
+    ) -> None:
+        self._partitions = partitions
+        self._rules = rules
+        self._brokers = brokers
+        self._sender = sender
+        self._names_epochs = names_epochs
+
+    def take(
+        self, topic_id: Uuid, wanted: list[_Wanted], min_isr: int, election: Election, records: list[Any]
+    ) -> list[_Result]:
+        """See ``IsrProposals.take``."""
+        return [self._take_one(topic_id, each, min_isr, election, records) for each in wanted]
+
+    def _take_one(
+        self, topic_id: Uuid, wanted: _Wanted, min_isr: int, election: Election, records: list[Any]
+    ) -> _Result:
+        index, state = wanted.partition_index, wanted.leader_recovery_state
+        partition = self._partitions.get(topic_id, index)
+        if partition is None:
+            return _Result(partition_index=index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        members = wanted.new_isr_with_epochs
+        isr = tuple([each.broker_id for each in members] if self._names_epochs else wanted.new_isr)
+        error = _what_is_wrong(self._sender, partition, wanted, isr)
+        if error is ErrorCode.NONE and not self._are_eligible(isr, members):
+            error = ErrorCode.INELIGIBLE_REPLICA
+        if error is not ErrorCode.NONE:
+            return _Result(partition_index=index, error_code=error)
+        record = self._rules.change(
+            topic_id, index, partition, min_isr, election=election, isr=isr, recovery_state=state
+        )
+        leader_epoch, partition_epoch = partition.leader_epoch, partition.partition_epoch
+        isr_after = list(partition.isr)
+        if record is not None:
+            records.append((record, self._rules.version))
+            if record.leader != _LEADER_UNCHANGED:
+                if record.leader != partition.leader:
+                    return _Result(partition_index=index, error_code=ErrorCode.NEW_LEADER_ELECTED)
+                leader_epoch += 1
+            partition_epoch += 1
+            if record.isr is not None:
+                isr_after = record.isr
+        return _Result(
+            partition_index=index,
+            leader_id=partition.leader,
+            leader_epoch=leader_epoch,
+            isr=isr_after,
+            leader_recovery_state=state,
+            partition_epoch=partition_epoch,
+        )
+
+    def _are_eligible(self, isr: Ids, members: list[_Wanted.BrokerState]) -> bool:
+        named = {each.broker_id: each.broker_epoch for each in members}
+        for broker_id in isr or named:
+            broker = self._brokers.get(broker_id)
+            if broker is None or not broker.is_active or named.get(broker_id, -1) not in (-1, broker.epoch):
+                return False
+        return True
+
+
+def _what_is_wrong(sender: int, partition: Partition, wanted: _Wanted, isr: Ids) -> ErrorCode:
+    leader_epoch, partition_epoch, leader = partition.leader_epoch, partition.partition_epoch, partition.leader
+    if wanted.leader_epoch > leader_epoch or wanted.partition_epoch > partition_epoch:
+        return ErrorCode.NOT_CONTROLLER
+    if wanted.leader_epoch < leader_epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    if sender != leader:
+        return ErrorCode.INVALID_REQUEST
+    if wanted.partition_epoch < partition_epoch:
+        return ErrorCode.INVALID_UPDATE_VERSION
+    members = set(isr)
+    if len(members) != len(isr) or leader not in members or not members.issubset(partition.replicas):
+        return ErrorCode.INVALID_REQUEST
+    state = wanted.leader_recovery_state
+    if state == RECOVERING:
+        if len(isr) > 1 or partition.recovery_state == RECOVERED:
+            return ErrorCode.INVALID_REQUEST
+    elif state != RECOVERED:
+        raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR.name, "")
+    return ErrorCode.NONE

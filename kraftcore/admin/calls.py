@@ -1,0 +1,122 @@
+"""What the client's calls have in common: results by item, and requests that a quota holds back."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
+from typing import Any, NamedTuple, TypeVar
+
+import trio
+
+from kraftcore.admin.router import Router, refusal
+from kraftcore.errors import RefusedError, RemoteProtocolError
+from kraftcore.protocol.error_codes import ErrorCode
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+THROTTLED = ErrorCode.THROTTLING_QUOTA_EXCEEDED.name
+
+
+class TopicPartition(NamedTuple):
+    """A partition of a topic; as text ``topic-0``.
+
+    Attributes:
+        topic: its name.
+        partition: its number, from 0.
+    """
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class PartlyRefusedError(RefusedError):
+    """Some of what one call asked for was refused; the error is the first one's.
+
+    Attributes:
+        results: per item what the call would have returned for it, or its RefusedError.
+    """
+
+    results: Mapping[Any, object]
+
+    def __init__(self, results: Mapping[Any, object]) -> None:
+        self.results = results
+        first = next(each for each in results.values() if isinstance(each, RefusedError))
+        super().__init__(first.error, first.message)
+
+
+def settle(results: Mapping[K, V | RefusedError]) -> dict[K, V]:
+    """The results, if nothing was refused.
+
+    Raises:
+        PartlyRefusedError: something was.
+    """
+    fine = {key: value for key, value in results.items() if not isinstance(value, RefusedError)}
+    if len(fine) < len(results):
+        raise PartlyRefusedError(results)
+    return fine
+
+
+def all_told(asked: Iterable[K], told: Mapping[K, V]) -> dict[K, V]:
+    """What an answer says about each item, in the order of the request; what it says besides is left out.
+
+    Raises:
+        RemoteProtocolError: it leaves one out.
+    """
+    try:
+        return {item: told[item] for item in asked}
+    except KeyError as missing:
+        raise RemoteProtocolError(f"the answer does not say what became of {missing.args[0]}") from None
+
+
+def check_active(codes: Iterable[int]) -> None:
+    """Let the router look for the active controller if one of an answer's errors says that this was not it.
+
+    Raises:
+        RefusedError: NOT_CONTROLLER.
+    """
+    error = refusal(ErrorCode.NOT_CONTROLLER, None)
+    if error is not None and ErrorCode.NOT_CONTROLLER in codes:
+        raise error
+
+
+class Calls:
+    """Where the client's calls come from; see ``AdminClient``."""
+
+    def __init__(self, router: Router) -> None:
+        self._router = router
+
+    @property
+    def _timeout_ms(self) -> int:
+        """How long a node may take for a request: what the client itself waits for its answer."""
+        return min(self._router.request_timeout_ms, self._router.call_timeout_ms)
+
+    async def _past_quotas(
+        self,
+        items: Iterable[K],
+        ask: Callable[[list[K]], Awaitable[tuple[int, Mapping[K, V | RefusedError]]]],
+        *,
+        retry: bool,
+    ) -> dict[K, V | RefusedError]:
+        """Ask, and ask again for what ``controller_mutation_rate`` held back (KIP-599), until the call's timeout.
+
+        Args:
+            items: what is asked for.
+            ask: sends a request for some of them; gives the time to wait in milliseconds, and each one's result.
+            retry: False: a refusal by a quota is a result, as any other.
+        """
+        results: dict[K, V | RefusedError] = {}
+        left = list(items)
+        with trio.move_on_after(self._router.call_timeout_ms / 1000):
+            while left:
+                wait_ms, found = await ask(left)
+                results.update(found)
+                left = [item for item in left if retry and _is_throttled(found[item])]
+                if left:
+                    await trio.sleep(max(wait_ms, 1) / 1000)
+        return results
+
+
+def _is_throttled(result: object) -> bool:
+    return isinstance(result, RefusedError) and result.error == THROTTLED

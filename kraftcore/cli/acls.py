@@ -1,0 +1,398 @@
+"""``kraftcore acls``: Kafka's kafka-acls. Text output is that of Kafka 4.3.1's AclCommand.
+
+Differences, all deliberate: entries are printed in order (Kafka's is that of hash tables); wrong usage is one line and
+a hint; no stack traces; a question that gets no answer is a refusal (Kafka's tool fails).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
+from typing import Any, NamedTuple
+
+import click
+from click.shell_completion import CompletionItem
+
+from kraftcore.admin import Acl, AclFilter, AdminClient
+from kraftcore.cli.admin_tool import Connection, make_connection, server_options
+from kraftcore.cli.kafka_style import KafkaTool, StdoutFailure, check_not_with, given, words
+from kraftcore.cli.output import printable
+from kraftcore.errors import KraftError, LocalError
+from kraftcore.security.acl import CLUSTER_NAME, WILDCARD, Operation, PatternType, Permission, ResourceType
+
+# What an entry about a resource may allow or deny, besides ALL. Source: Kafka 4.3.1, AclEntry.supportedOperations.
+SUPPORTED: Mapping[ResourceType, Sequence[Operation]] = {
+    ResourceType.TOPIC: (
+        *(Operation.READ, Operation.WRITE, Operation.CREATE, Operation.DELETE, Operation.ALTER, Operation.DESCRIBE),
+        *(Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS),
+    ),
+    ResourceType.GROUP: (
+        *(Operation.READ, Operation.DELETE, Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS),
+    ),
+    ResourceType.CLUSTER: (
+        *(Operation.CREATE, Operation.ALTER, Operation.DESCRIBE, Operation.CLUSTER_ACTION),
+        *(Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS, Operation.IDEMPOTENT_WRITE),
+    ),
+    ResourceType.TRANSACTIONAL_ID: (Operation.WRITE, Operation.DESCRIBE, Operation.TWO_PHASE_COMMIT),
+    ResourceType.DELEGATION_TOKEN: (Operation.DESCRIBE,),
+    ResourceType.USER: (Operation.CREATE_TOKENS, Operation.DESCRIBE_TOKENS),
+}
+OPERATIONS = {
+    spelling: each
+    for each in Operation
+    for spelling in (each.name, "".join(word.capitalize() for word in each.name.split("_")))
+    if each >= Operation.ALL
+}
+ACTIONS = ("add", "remove", "list")
+
+
+class Resource(NamedTuple):
+    """What entries are about.
+
+    Attributes:
+        type: which kind.
+        name: as the pattern says.
+        pattern: how the name is meant.
+    """
+
+    type: ResourceType
+    name: str
+    pattern: PatternType
+
+    def __str__(self) -> str:
+        return f"ResourcePattern(resourceType={self.type.name}, name={self.name}, patternType={self.pattern.name})"
+
+
+class Entry(NamedTuple):
+    """What an entry says about its resource.
+
+    Attributes:
+        principal: ``User:alice``.
+        host: an address, or ``*``.
+        operation: what it is about.
+        permission: allowed or denied.
+    """
+
+    principal: str
+    host: str
+    operation: Operation
+    permission: Permission
+
+    def __str__(self) -> str:
+        return (
+            f"(principal={self.principal}, host={self.host}, operation={self.operation.name}, "
+            f"permissionType={self.permission.name})"
+        )
+
+
+def _failed(error: KraftError) -> click.ClickException:
+    return StdoutFailure(f"Error while executing ACL command: {words(error)}")
+
+
+def _complete_pattern(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    names = (each.name.lower() for each in PatternType if each is not PatternType.UNKNOWN)
+    return [CompletionItem(name) for name in names if name.startswith(incomplete.lower())]
+
+
+def _complete_operation(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    return [CompletionItem(name) for name in OPERATIONS if name.startswith(incomplete)]
+
+
+@click.command(
+    cls=KafkaTool,
+    failed=_failed,
+    epilog="""\b
+Examples:
+  Alice may write to a topic and create it, Bob may read it as a member of a group:
+    kraftcore acls --bootstrap-server 127.0.0.1:9092 --add --allow-principal User:alice --producer --topic orders
+    kraftcore acls --bootstrap-server 127.0.0.1:9092 --add --allow-principal User:bob --consumer --topic orders \\
+      --group readers
+  Everybody but Eve may describe topics that begin with public-, from everywhere:
+    kraftcore acls --bootstrap-server 127.0.0.1:9092 --add --allow-principal 'User:*' --deny-principal User:eve \\
+      --operation Describe --topic public- --resource-pattern-type prefixed
+  Who may do what to a topic, by whatever pattern; what Alice may do:
+    kraftcore acls --bootstrap-controller 127.0.0.1:9093 --list --topic orders --resource-pattern-type match
+    kraftcore acls --bootstrap-server 127.0.0.1:9092 --list --principal User:alice
+  Take all entries about a topic away without being asked:
+    kraftcore acls --bootstrap-server 127.0.0.1:9092 --remove --topic orders --force
+
+\b
+Deny wins over allow. Without an entry nobody but super.users is allowed anything. 'match' finds every entry that
+applies to the name, 'any' those with this very name, literal or prefixed; both are for --list and --remove.
+""",
+)
+@click.option("--user-principal", "users", multiple=True, metavar="NAME", help="Resource: a user, for its tokens.")
+@click.option("--force", is_flag=True, help="With --remove: do not ask.")
+@click.option("--consumer", is_flag=True, help="Operations of a consumer: read, describe a topic; read a group.")
+@click.option("--producer", is_flag=True, help="Operations of a producer: write, describe, create a topic.")
+@click.option("--deny-host", multiple=True, metavar="ADDRESS", help="From where; without it from everywhere.")
+@click.option("--allow-host", multiple=True, metavar="ADDRESS", help="From where; without it from everywhere.")
+@click.option("--principal", multiple=True, metavar="TYPE:NAME", help="With --list: entries of this principal.")
+@click.option("--deny-principal", multiple=True, metavar="TYPE:NAME", help="Who may not, User:name or User:*.")
+@click.option("--allow-principal", multiple=True, metavar="TYPE:NAME", help="Who may, User:name or User:*.")
+@click.option(
+    "--operation",
+    multiple=True,
+    metavar="NAME",
+    shell_complete=_complete_operation,
+    help="All (if not given), Read, Write, Create, Delete, Alter, Describe, ClusterAction, DescribeConfigs, "
+    "AlterConfigs, IdempotentWrite, CreateTokens, DescribeTokens, TwoPhaseCommit.",
+)
+@click.option("--list", is_flag=True, help="List entries.")
+@click.option("--remove", is_flag=True, help="Remove entries.")
+@click.option("--add", is_flag=True, help="Add entries.")
+@click.option(
+    "--resource-pattern-type",
+    metavar="TYPE",
+    default="literal",
+    shell_complete=_complete_pattern,
+    help="literal (if not given), prefixed; to find entries also any, match.",
+)
+@click.option("--delegation-token", "tokens", multiple=True, metavar="ID", help="Resource: a delegation token.")
+@click.option("--idempotent", is_flag=True, help="With --producer: may number its records.")
+@click.option(
+    "--transactional-id", "transactional_ids", multiple=True, metavar="ID", help="Resource: a transactional id."
+)
+@click.option("--group", "groups", multiple=True, metavar="ID", help="Resource: a group.")
+@click.option("--cluster", is_flag=True, help="Resource: the cluster.")
+@click.option(
+    "--topic", "topics", multiple=True, metavar="NAME", help="Resource: a topic; may be repeated, as all are."
+)
+@server_options(controllers=True)
+@click.pass_context
+def acls(
+    ctx: click.Context,
+    /,
+    bootstrap_server: str | None,
+    bootstrap_controller: str | None,
+    command_config: str | None,
+    **options: Any,
+) -> None:
+    """List, add and remove access control entries, as kafka-acls does."""
+    action = _check(given(ctx))
+    connection = make_connection(bootstrap_server, bootstrap_controller, command_config)
+    {"add": _add, "remove": _remove, "list": _list}[action](connection, options)
+
+
+def _check(present: Sequence[str]) -> str:
+    """Which action it is; refuses options that do not go together, as Kafka's tool does and in its order."""
+    connections = {"bootstrap-server", "bootstrap-controller"} & {*present}
+    if len(connections) != 1:
+        which = "Only one" if connections else "One"
+        raise click.UsageError(f"{which} of --bootstrap-server or --bootstrap-controller must be specified")
+    actions = [action for action in ACTIONS if action in present]
+    if len(actions) != 1:
+        raise click.UsageError("Command must include exactly one action: --list, --add, --remove. ")
+    hosts = ("allow-host", "allow-principal", "deny-host", "deny-principal")
+    check_not_with(present, "list", ("producer", "consumer", *hosts))
+    for role in ("producer", "consumer"):
+        check_not_with(present, role, ("operation", "deny-principal", "deny-host"))
+    if "principal" in present and "list" not in present:
+        raise click.UsageError("The --principal option is only available if --list is set")
+    if "producer" in present and "topic" not in present:
+        raise click.UsageError("With --producer you must specify a --topic")
+    if "idempotent" in present and "producer" not in present:
+        raise click.UsageError("The --idempotent option is only available if --producer is set")
+    if "consumer" in present:
+        others = "producer" not in present and {"cluster", "transactional-id"} & {*present}
+        if others or not {"topic", "group"} <= {*present}:
+            raise click.UsageError(
+                "With --consumer you must specify a --topic and a --group and no --cluster or --transactional-id "
+                "option should be specified."
+            )
+    return actions[0]
+
+
+def _add(connection: Connection, options: Mapping[str, Any]) -> None:
+    pattern = _pattern(options)
+    if pattern not in (PatternType.LITERAL, PatternType.PREFIXED):
+        raise click.UsageError(f"A '--resource-pattern-type' value of '{pattern.name}' is not valid when adding acls.")
+    wanted = _entries_by_resource(options)
+    if not all(wanted.values()):
+        raise click.UsageError("You must specify one of: --allow-principal, --deny-principal when trying to add ACLs.")
+
+    async def work(client: AdminClient) -> None:
+        for resource, entries in sorted(wanted.items()):
+            known = set(await client.describe_acls(_filter(resource)))
+            new = [entry for entry in sorted(entries) if _acl(resource, entry) not in known]
+            for entry in sorted(entries - {*new}):
+                click.echo(printable(f"Acl (pattern={resource}, entry={entry}) already exists."))
+            if new:
+                click.echo(printable(f"Adding ACLs for resource `{resource}`: "))
+                click.echo(" " + _listed(new) + "\n")
+                await client.create_acls([_acl(resource, entry) for entry in new])
+
+    connection.run(work)
+
+
+def _remove(connection: Connection, options: Mapping[str, Any]) -> None:
+    wanted = _entries_by_resource(options)
+
+    async def work(client: AdminClient) -> None:
+        for resource, entries in sorted(wanted.items()):
+            if entries:
+                question = (
+                    f"Are you sure you want to remove ACLs: \n {_listed(sorted(entries))}\n from resource filter "
+                    f"`{printable(str(resource))}`? (y/n)"
+                )
+            else:
+                question = (
+                    f"Are you sure you want to delete all ACLs for resource filter `{printable(str(resource))}`? (y/n)"
+                )
+            if options["force"] or _confirmed(question):
+                filters = [_filter(resource, entry) for entry in sorted(entries)] or [_filter(resource)]
+                await client.delete_acls(filters)
+
+    connection.run(work)
+
+
+def _confirmed(question: str) -> bool:
+    click.echo(question)
+    answer = sys.stdin.readline()
+    if not answer:
+        raise LocalError("nobody answered: give --force to remove entries without being asked")
+    return answer.strip().lower() == "y"
+
+
+def _list(connection: Connection, options: Mapping[str, Any]) -> None:
+    resources = _resources(options)
+    principals = sorted({_principal(text) for text in options["principal"]})
+
+    async def ask(client: AdminClient) -> set[Acl]:
+        filters = [_filter(resource) for resource in sorted(resources)] or [_any()]
+        return {acl for each in filters for acl in await client.describe_acls(each)}
+
+    found = connection.run(ask)
+    if not principals:
+        _print(found)
+    for principal in principals:
+        click.echo(printable(f"ACLs for principal `{principal}`"))
+        _print(acl for acl in found if acl.principal == principal)
+
+
+def _print(found: Iterable[Acl]) -> None:
+    by_resource: dict[str, list[Entry]] = {}
+    for acl in sorted(found):
+        entry = Entry(
+            acl.principal, acl.host, _known(Operation, acl.operation), _known(Permission, acl.permission_type)
+        )
+        kind, pattern = _known(ResourceType, acl.resource_type), _known(PatternType, acl.pattern_type)
+        by_resource.setdefault(str(Resource(kind, acl.resource_name, pattern)), []).append(entry)
+    for resource, entries in by_resource.items():
+        click.echo(printable(f"Current ACLs for resource `{resource}`:"))
+        click.echo(_listed(entries) + "\n")
+
+
+def _known(kind: Any, number: int) -> Any:
+    """The member of an enumeration; a number that this release does not know is UNKNOWN, as in Kafka's client."""
+    return kind(number) if number in kind._value2member_map_ else kind.UNKNOWN
+
+
+def _listed(entries: Iterable[Entry]) -> str:
+    return "\n".join(f"\t{printable(str(entry))}" for entry in entries)
+
+
+def _acl(resource: Resource, entry: Entry) -> Acl:
+    return Acl(
+        resource.type,
+        resource.name,
+        resource.pattern,
+        entry.principal,
+        entry.host,
+        entry.operation,
+        entry.permission,
+    )
+
+
+def _filter(resource: Resource, entry: Entry | None = None) -> AclFilter:
+    if entry is None:
+        return AclFilter(resource.type, resource.name, resource.pattern, None, None, Operation.ANY, Permission.ANY)
+    return AclFilter(*_acl(resource, entry))
+
+
+def _any() -> AclFilter:
+    return AclFilter(ResourceType.ANY, None, PatternType.ANY, None, None, Operation.ANY, Permission.ANY)
+
+
+def _pattern(options: Mapping[str, Any]) -> PatternType:
+    text = options["resource_pattern_type"]
+    if text.upper() not in PatternType.__members__:
+        raise LocalError(f"Cannot parse argument '{text}' of option resource-pattern-type")
+    if text.upper() == PatternType.UNKNOWN.name:
+        raise LocalError(f"Unknown resource-pattern-type: {text}")
+    return PatternType[text.upper()]
+
+
+def _resources(options: Mapping[str, Any]) -> set[Resource]:
+    pattern = _pattern(options)
+    found = set()
+    for kind, names in (
+        (ResourceType.TOPIC, options["topics"]),
+        (ResourceType.GROUP, options["groups"]),
+        (ResourceType.TRANSACTIONAL_ID, options["transactional_ids"]),
+        (ResourceType.DELEGATION_TOKEN, options["tokens"]),
+        (ResourceType.USER, options["users"]),
+    ):
+        for name in names:
+            found.add(Resource(kind, name if kind is ResourceType.TRANSACTIONAL_ID else name.strip(), pattern))
+    if pattern is PatternType.LITERAL and (options["cluster"] or options["idempotent"]):
+        found.add(Resource(ResourceType.CLUSTER, CLUSTER_NAME, PatternType.LITERAL))
+    return found
+
+
+def _entries_by_resource(options: Mapping[str, Any]) -> dict[Resource, set[Entry]]:
+    resources = _resources(options)
+    if not resources:
+        raise click.UsageError(
+            "You must provide at least one resource: --topic <topic> or --cluster or --group <group> or "
+            "--delegation-token <Delegation Token ID>"
+        )
+    wanted: dict[Resource, set[Entry]] = {}
+
+    def add(kind: ResourceType, *operations: Operation) -> None:
+        for resource in resources:
+            if resource.type is kind:
+                wanted.setdefault(resource, set()).update(_entries(options, operations))
+
+    if options["producer"]:
+        add(ResourceType.TOPIC, Operation.WRITE, Operation.DESCRIBE, Operation.CREATE)
+        add(ResourceType.TRANSACTIONAL_ID, Operation.WRITE, Operation.DESCRIBE)
+        if options["idempotent"]:
+            cluster = Resource(ResourceType.CLUSTER, CLUSTER_NAME, PatternType.LITERAL)
+            wanted[cluster] = _entries(options, [Operation.IDEMPOTENT_WRITE])
+    if options["consumer"]:
+        add(ResourceType.TOPIC, Operation.READ, Operation.DESCRIBE)
+        add(ResourceType.GROUP, Operation.READ)
+    if not options["producer"] and not options["consumer"]:
+        operations = [_operation(text.strip()) for text in options["operation"]] or [Operation.ALL]
+        wanted = {resource: _entries(options, operations) for resource in resources}
+    for resource, entries in wanted.items():
+        supported = (*SUPPORTED[resource.type], Operation.ALL)
+        if any(entry.operation not in supported for entry in entries):
+            names = ", ".join(operation.name for operation in sorted(supported))
+            raise click.UsageError(f"ResourceType {resource.type.name} only supports operations [{names}]")
+    return wanted
+
+
+def _entries(options: Mapping[str, Any], operations: Iterable[Operation]) -> set[Entry]:
+    found: set[Entry] = set()
+    chosen = tuple(operations)
+    for permission, word in ((Permission.ALLOW, "allow"), (Permission.DENY, "deny")):
+        principals = [_principal(text) for text in options[f"{word}_principal"]]
+        hosts = [host.strip() for host in options[f"{word}_host"]] or [WILDCARD]
+        found.update(Entry(*each, permission) for each in product(principals, hosts, chosen))
+    return found
+
+
+def _principal(text: str) -> str:
+    kind, colon, name = text.strip().partition(":")
+    if not colon or not kind:
+        raise LocalError(f"expected a string in format principalType:principalName but got {text.strip()}")
+    return f"{kind}:{name}"
+
+
+def _operation(text: str) -> Operation:
+    if text not in OPERATIONS:
+        raise LocalError(f"No enum constant for {text}")
+    return OPERATIONS[text]

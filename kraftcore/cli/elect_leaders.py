@@ -1,0 +1,143 @@
+"""``kraftcore elect-leaders``: Kafka's kafka-leader-election. Text output is that of 4.3.1's LeaderElectionCommand.
+
+Differences, all deliberate: partitions are named in order (Kafka's is that of hash tables); no stack traces; files
+that are no JSON, or hold something else, are said to be without the names of Java's classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+import click
+from click.shell_completion import CompletionItem
+
+from kraftcore.admin import ElectionType, PartlyRefusedError, TopicPartition
+from kraftcore.cli.admin_tool import Connection, make_connection, server_options
+from kraftcore.cli.kafka_style import JavaNumber, KafkaFailure, KafkaTool, given, last_failure, words
+from kraftcore.cli.output import printable
+from kraftcore.cli.partition_files import read_election, read_file
+from kraftcore.errors import LocalError, RefusedError, UnreachableError
+
+# Kafka's tool waits less than its other clients: 30 s in all.
+TIMEOUTS = {"default.api.timeout.ms": "30000", "request.timeout.ms": "15000"}
+CHOICES = ("topic", "all-topic-partitions", "path-to-json-file")
+
+
+def _read_type(ctx: click.Context, param: click.Parameter, value: str | None) -> ElectionType | None:
+    if value is None:
+        return None
+    if value.upper() not in ElectionType.__members__:
+        raise click.BadParameter(f"Cannot parse argument '{value}' of option election-type", ctx, param)
+    return ElectionType[value.upper()]
+
+
+def _complete_type(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    names = (each.name.lower() for each in ElectionType)
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+@click.command(
+    cls=KafkaTool,
+    epilog="""\b
+Examples:
+  Back to the preferred leaders, after brokers were restarted:
+    kraftcore elect-leaders --bootstrap-server 127.0.0.1:9092 --election-type preferred --all-topic-partitions
+  One partition, whose replicas in sync are lost for good; what only they had is lost with them:
+    kraftcore elect-leaders --bootstrap-server 127.0.0.1:9092 --election-type unclean --topic orders --partition 3
+
+\b
+The file: {"partitions": [{"topic": "orders", "partition": 1}, {"topic": "clicks", "partition": 2}]}
+""",
+)
+@click.option("--all-topic-partitions", is_flag=True, help="All partitions that need it.")
+@click.option("--partition", metavar="N", type=JavaNumber(), help="With --topic: the partition's number.")
+@click.option("--topic", metavar="NAME", help="A topic; with --partition.")
+@click.option("--path-to-json-file", metavar="FILE", type=click.Path(), help="File with partitions, see below.")
+@click.option(
+    "--election-type",
+    metavar="TYPE",
+    callback=_read_type,
+    shell_complete=_complete_type,
+    help="preferred: the first replica, if it is in sync. unclean: any, where there is no leader.",
+)
+@click.option("--admin.config", "admin_config", metavar="FILE", help="Deprecated: --command-config.")
+@server_options(controllers=False)
+@click.pass_context
+def elect_leaders(
+    ctx: click.Context,
+    /,
+    bootstrap_server: str | None,
+    command_config: str | None,
+    admin_config: str | None,
+    election_type: ElectionType,
+    path_to_json_file: str | None,
+    topic: str | None,
+    partition: int | None,
+    all_topic_partitions: bool,
+) -> None:
+    """Elect leaders of partitions, as kafka-leader-election does."""
+    _check(given(ctx))
+    partitions: Sequence[TopicPartition] | None = None
+    if path_to_json_file is not None:
+        partitions = read_election(read_file(path_to_json_file))
+    elif topic is not None and partition is not None:
+        partitions = [TopicPartition(topic, partition)]
+    if admin_config is not None:
+        click.echo(
+            "Option --admin.config has been deprecated and will be removed in a future version. "
+            "Use --command-config instead."
+        )
+    connection = make_connection(bootstrap_server, None, command_config or admin_config)
+    _print(election_type, _elect(connection, election_type, partitions))
+
+
+def _check(present: Sequence[str]) -> None:
+    if {"admin.config", "command-config"} <= {*present}:
+        raise LocalError('Option "[admin.config]" can\'t be used with option "[command-config]"')
+    missing = [option for option in ("bootstrap-server", "election-type") if option not in present]
+    if missing:
+        raise LocalError(f"Missing required option(s): {', '.join(missing)}")
+    if len([option for option in CHOICES if option in present]) != 1:
+        raise LocalError(f"One and only one of the following options is required: {', '.join(CHOICES)}")
+    if "topic" in present and "partition" not in present:
+        raise LocalError("Missing required option(s): partition")
+    if "partition" in present and "topic" not in present:
+        raise LocalError("Option partition is only allowed if topic is used")
+
+
+def _elect(
+    connection: Connection, election: ElectionType, partitions: Sequence[TopicPartition] | None
+) -> Mapping[TopicPartition, object]:
+    patient = replace(connection, properties={**TIMEOUTS, **connection.properties})
+    try:
+        return patient.run(lambda client: client.elect_leaders(election, partitions))
+    except PartlyRefusedError as error:
+        return error.results
+    except UnreachableError as error:
+        click.echo("Timeout waiting for election results")
+        raise KafkaFailure(f"Timeout waiting for election results\n{last_failure(error)}") from None
+    except RefusedError as error:
+        if error.error == "CLUSTER_AUTHORIZATION_FAILED":
+            click.echo("Not authorized to perform leader election")
+            raise KafkaFailure("Not authorized to perform leader election") from None
+        raise
+
+
+def _print(election: ElectionType, results: Mapping[TopicPartition, object]) -> None:
+    def named(wanted: Iterable[TopicPartition]) -> str:
+        return ", ".join(map(str, sorted(wanted)))
+
+    elected = [each for each, result in results.items() if result is True]
+    needless = [each for each, result in results.items() if result is False]
+    failed = {each: result for each, result in results.items() if isinstance(result, RefusedError)}
+    if elected:
+        text = f"Successfully completed leader election ({election.name}) for partitions {named(elected)}"
+        click.echo(printable(text))
+    if needless:
+        click.echo(printable(f"Valid replica already elected for partitions {named(needless)}"))
+    for partition, error in sorted(failed.items()):
+        text = f"Error completing leader election ({election.name}) for partition: {partition}: {words(error)}"
+        click.echo(printable(text))
+    if failed:
+        raise KafkaFailure(f"{len(failed)} replica(s) could not be elected")

@@ -1,0 +1,378 @@
+"""Every setting of a node, declared once: type, default, property, range and text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from kraftcore.config.errors import ConfigError, suggestion
+from kraftcore.config.settings import (
+    INT64_MAX,
+    Converted,
+    Number,
+    Setting,
+    Several,
+    TopicId,
+    composed,
+    composed_mapping,
+    declare,
+    declared,
+    flag,
+    number,
+    several,
+    text,
+)
+from kraftcore.config.tls import TlsConfig
+from kraftcore.core.uuid import METADATA_TOPIC_ID, Uuid
+from kraftcore.ports.transport import Address
+from kraftcore.raft.quorum import Endpoint, VoterSet
+
+_QUORUM = "controller.quorum."
+_OWN = "kraftcore."
+_KIB, _MIB, _GIB = 1 << 10, 1 << 20, 1 << 30
+_DAY_MS = 24 * 3_600_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeSettings:
+    """The fields of ``NodeConfig``, which converts and checks them.
+
+    Names and defaults are Kafka's where Kafka has them. A default that a part of a node has as well (``RaftConfig``,
+    ``LogConfig``, ``CleaningConfig``, ``Limits``) is the same there.
+    """
+
+    node_id: int = field(metadata=declare(Number("node.id", "The node's id.")))
+    directory: str = field(
+        metadata=declare(Setting("metadata.log.dir", "Holds the log. In a file else the first of ``log.dirs``.", True))
+    )
+    log_directories: tuple[str, ...] = composed(
+        (),
+        "log.dirs",
+        "Beside ``directory``: a node keeps nothing there, but does not start when their ``meta.properties`` are "
+        "another cluster's or node's.",
+    )
+    cluster_id: str | None = text(None, _OWN + "cluster.id", "None: what the directory's ``meta.properties`` says.")
+    listeners: Converted[Iterable[Endpoint | str], tuple[Endpoint, ...]] = Converted(
+        (),
+        Setting(
+            "listeners",
+            "What is bound: those named in ``controller.listener.names``, the default one first. Also as texts, "
+            "``CONTROLLER://127.0.0.1:9093`` or ``127.0.0.1:9093``. Port 0: any free port. An empty host is 0.0.0.0, "
+            "all interfaces.",
+            True,
+        ),
+    )
+    advertised_listeners: Converted[Iterable[Endpoint | str], tuple[Endpoint, ...]] = Converted(
+        (),
+        Setting(
+            "advertised.listeners",
+            "What others are told, also as texts. For a listener that is not among them it is what was bound; for one "
+            "on all interfaces the address in ``voters``, or this host's name.",
+            True,
+        ),
+    )
+    voters: Converted[VoterSet | str | Iterable[str], VoterSet] = Converted(
+        VoterSet(),
+        Setting(
+            _QUORUM + "voters",
+            "Static voters, also as ``1@host:port,2@host:port``. Empty: the voters are in the log (KIP-853).",
+        ),
+    )
+    bootstrap_servers: Converted[Iterable[Address | str], tuple[Address, ...]] = Converted(
+        (),
+        Several(
+            _QUORUM + "bootstrap.servers",
+            "Asked for the leader; also as ``host:port``. Without any, the voters that the log names are asked.",
+        ),
+    )
+    can_become_voter: bool = flag(
+        True,
+        "process.roles",
+        "In a file: whether it holds ``controller``. False: always an observer.",
+        is_composed=True,
+    )
+    auto_join: bool = flag(False, _QUORUM + "auto.join.enable", "True: become a voter without being added (KIP-1186).")
+    reluctant: bool = flag(
+        False,
+        _OWN + "reluctant",
+        "True: vote and acknowledge, but lead only while no other voter can, and hand over as soon as one keeps up. "
+        "For a voter without a controller among Kafka's: brokers need one of those.",
+    )
+    topic: str = text("__cluster_metadata", _OWN + "topic", "Name of the log's topic.")
+    topic_id: Uuid = field(
+        default=METADATA_TOPIC_ID, metadata=declare(TopicId(_OWN + "topic.id", "Id of the log's topic."))
+    )
+    create: Literal["standalone", "join"] | None = text(
+        None,
+        _OWN + "create",
+        "What to do with an empty directory. None: it is an error; ``standalone``: format it as a quorum of one, "
+        "unless one of ``bootstrap_servers`` knows a quorum: then, or with ``join``, it is formatted without voters, "
+        "to be added or to join by itself. Of ``voters`` it counts only when all the others were heard "
+        "(docs/damage.md).",
+        choices=("standalone", "join"),
+    )
+    plugins: tuple[str, ...] = several(_OWN + "plugins", "Names of installed plugins to load.")
+    plugin_settings: Mapping[str, str] = composed_mapping(
+        _OWN + "plugin.", "What begins with ``kraftcore.plugin.``, without that: ``NAME.SETTING`` of a plugin."
+    )
+    tls: TlsConfig | None = composed(
+        None,
+        "ssl.keystore.location",
+        "How to encrypt, from ``ssl.*`` and ``listener.security.protocol.map``; None: plain text. It holds for "
+        "connections to other nodes, which go to their listener of our first one's name, and for all listeners but "
+        "those in ``listener_tls``.",
+    )
+    listener_tls: Mapping[str, TlsConfig | None] = composed_mapping(
+        "listener.security.protocol.map",
+        "By name of a listener: how it encrypts where ``tls`` does not say, ``None`` if it does not; the first "
+        "listener is not among them.",
+    )
+
+    # --- the consensus ------------------------------------------------------------------------------------------------
+
+    election_timeout_ms: int = number(
+        1000,
+        _QUORUM + "election.timeout.ms",
+        "How long an election may take; a random time up to as much is added.",
+        low=1,
+    )
+    fetch_timeout_ms: int = number(
+        2000, _QUORUM + "fetch.timeout.ms", "After so long without a leader's answer, call an election.", low=1
+    )
+    election_backoff_max_ms: int = number(
+        1000, _QUORUM + "election.backoff.max.ms", "Longest pause between a lost election and the next one."
+    )
+    request_timeout_ms: int = number(
+        2000, _QUORUM + "request.timeout.ms", "How long a request to another node may take.", low=1
+    )
+    retry_backoff_ms: int = number(20, _QUORUM + "retry.backoff.ms", "Pause after a failed request to one peer.")
+    discovery_pause_ms: int = number(
+        100, _OWN + "discovery.pause.ms", "Pause between two questions for the leader that brought no answer."
+    )
+    fetch_max_wait_ms: int = number(
+        500, _OWN + "fetch.max.wait.ms", "How long a leader holds a Fetch when there is nothing new; fixed in Kafka."
+    )
+    fetch_max_bytes: int = number(
+        _MIB, _QUORUM + "fetch.max.bytes", "Records in one Fetch, but one batch at least.", low=1
+    )
+    fetch_snapshot_max_bytes: int = number(
+        _MIB, _QUORUM + "fetch.snapshot.max.bytes", "Part of a snapshot in one FetchSnapshot.", low=1
+    )
+    high_watermark_linger_ms: int = number(
+        2,
+        _OWN + "high.watermark.linger.ms",
+        "How long a follower that lacks nothing but the latest high watermark is kept waiting for records to come "
+        "along with it; 0: not at all, as Kafka.",
+    )
+    fast_failover: bool = flag(
+        True,
+        _OWN + "fast.failover",
+        "An election begins when the leader's connection breaks, not only at ``fetch_timeout_ms``.",
+    )
+
+    # --- the log ------------------------------------------------------------------------------------------------------
+
+    segment_bytes: int = number(
+        _GIB,
+        "metadata.log.segment.bytes",
+        "Size of a segment. In a file at least 8 MiB, as in Kafka (``internal.metadata.log.segment.bytes`` takes "
+        "less).",
+        low=64,
+        low_in_file=8 * _MIB,
+    )
+    segment_ms: int = number(
+        7 * _DAY_MS,
+        "metadata.log.segment.ms",
+        "Age of its oldest record at which a segment is not written to any more.",
+        low=1,
+        high=2**62,
+    )
+    max_batch_bytes: int = number(
+        8 * _MIB,
+        "internal.metadata.max.batch.size.in.bytes",
+        "Largest batch; ``segment_bytes`` if that is less.",
+        low=64,
+    )
+    index_interval_bytes: int = number(
+        4 * _KIB, _OWN + "index.interval.bytes", "Bytes of log between two index entries; fixed in Kafka."
+    )
+    index_bytes_max: int = number(10 * _MIB, _OWN + "index.bytes.max", "Size of an index file; fixed in Kafka.", low=36)
+    file_delete_delay_ms: int = number(
+        60_000,
+        "internal.metadata.delete.delay.millis",
+        "How long a superseded file stays, renamed to ``.deleted``.",
+        high=2**62,
+    )
+    tail_bytes: int = number(8 * _MIB, _OWN + "tail.bytes", "How much of the log's end is kept in memory.", high=2**40)
+    preallocate: bool = flag(
+        False,
+        "log.preallocate",
+        "True: write 256 KiB of zeros ahead of small appends, for quicker syncs; see ``preallocate_bytes`` of "
+        "``kraftcore.core.log.config.LogConfig``.",
+    )
+
+    # --- snapshots and retention --------------------------------------------------------------------------------------
+
+    snapshot_bytes: int = number(
+        20 * _MIB,
+        "metadata.log.max.record.bytes.between.snapshots",
+        "When so much was applied since the last snapshot, another is written.",
+        low=1,
+        high=INT64_MAX,
+    )
+    snapshot_interval_ms: int = number(
+        _DAY_MS // 24,
+        "metadata.log.max.snapshot.interval.ms",
+        "When the last snapshot is so old and something was applied since, another is written; 0: not because of time.",
+        high=INT64_MAX,
+    )
+    retention_bytes: int = number(
+        100 * _MIB,
+        "metadata.max.retention.bytes",
+        "How much room log and snapshots may take; negative: no limit.",
+        low=-INT64_MAX,
+        high=INT64_MAX,
+    )
+    retention_ms: int = number(
+        7 * _DAY_MS,
+        "metadata.max.retention.ms",
+        "How old a superseded snapshot may become; negative: no limit.",
+        low=-INT64_MAX,
+        high=INT64_MAX,
+    )
+    cleaning_period_ms: int = number(
+        60_000, _OWN + "cleaning.period.ms", "How often to look for what to delete; fixed in Kafka.", low=1
+    )
+
+    # --- appending ----------------------------------------------------------------------------------------------------
+
+    append_linger_ms: int = number(
+        0,
+        _QUORUM + "append.linger.ms",
+        "How long records wait for others of their batch. Kafka has 25; here a batch takes everything that arrives "
+        "while the one before it is flushed.",
+    )
+    max_bytes_in_flight: int = number(
+        32 * _MIB,
+        _OWN + "max.bytes.in.flight",
+        "How much may be proposed and not committed; then ``append`` waits.",
+        low=1,
+        high=INT64_MAX,
+    )
+    session_expiry_ms: int = number(
+        7 * _DAY_MS,
+        _OWN + "session.expiry.ms",
+        "How long a client's last proposals are remembered. All nodes must have the same: it decides what is applied.",
+        low=1,
+        high=INT64_MAX,
+    )
+    inline_flush_bytes: int = number(
+        64 * _KIB, _OWN + "inline.flush.bytes", "A larger flush goes to a thread; 0: every one.", high=INT64_MAX
+    )
+    busy_poll_us: int = number(
+        500,
+        _OWN + "busy.poll.us",
+        "While batches are on their way, a leader with more than one processor looks for news that long before it "
+        "sleeps; 0: it sleeps at once.",
+    )
+    record_file: str | None = text(
+        None,
+        _OWN + "record.file",
+        "Write everything the consensus gets, and when, to this file, for ``kraftcore simulate --replay``. It holds "
+        "the log's records and grows without bound; None: do not.",
+    )
+    shutdown_timeout_ms: int = number(
+        5000, _OWN + "shutdown.timeout.ms", "How long handing leadership over may take at a stop; fixed in Kafka."
+    )
+
+    # --- connections --------------------------------------------------------------------------------------------------
+
+    max_frame_bytes: int = number(100 * _MIB, "socket.request.max.bytes", "Longest request or response.", low=1024)
+    max_connections: int = number(1000, "max.connections", "Accepted connections at a time; Kafka has no limit.", low=1)
+    max_connections_per_peer: int = number(
+        1000, "max.connections.per.ip", "Accepted connections from one address; Kafka has no limit.", low=1
+    )
+    max_connection_creation_rate: int = number(
+        2000, "max.connection.creation.rate", "Connections accepted a second; Kafka has no limit.", low=1
+    )
+    max_in_flight: int = number(
+        1000,
+        _OWN + "max.in.flight",
+        "Requests of one connection being served; then no more is read from it.",
+        low=1,
+    )
+    connection_memory_bytes: int = number(
+        128 * _MIB,
+        _OWN + "connection.memory.bytes",
+        "Most that one connection may buffer.",
+        low=64 * _KIB,
+        high=INT64_MAX,
+    )
+    receive_memory_bytes: int = number(
+        512 * _MIB,
+        _OWN + "receive.memory.bytes",
+        "Most that frames of all connections may take while they arrive; then the oldest of them is given up, with "
+        "its connection.",
+        low=64 * _KIB,
+        high=INT64_MAX,
+    )
+    handshake_timeout_ms: int = number(
+        10_000, _OWN + "handshake.timeout.ms", "How long TLS and the first request may take together.", low=1
+    )
+    frame_timeout_ms: int = number(
+        10_000,
+        _OWN + "frame.timeout.ms",
+        "How long a frame that has begun to arrive may take, besides what its length takes at "
+        "``min_bytes_per_second``.",
+        low=1,
+    )
+    min_bytes_per_second: int = number(
+        256 * _KIB, _OWN + "min.bytes.per.second", "Slowest sender of long frames that is waited for.", low=1
+    )
+    stuck_timeout_ms: int = number(
+        1000,
+        _OWN + "stuck.timeout.ms",
+        "A connection on which a request timed out and nothing at all came for so long is made anew.",
+        low=1,
+    )
+    idle_timeout_ms: int = number(
+        600_000,
+        "connections.max.idle.ms",
+        "After so long without traffic a connection is closed; negative in a file: never.",
+        low=1,
+        high=INT64_MAX,
+        low_in_file=-INT64_MAX,
+    )
+    reconnect_backoff_ms: int = number(50, _OWN + "reconnect.backoff.ms", "First pause when connecting failed.", low=1)
+    reconnect_backoff_max_ms: int = number(
+        1000, _OWN + "reconnect.backoff.max.ms", "The pause doubles up to this; Kafka has 500.", low=1
+    )
+
+    ignored: tuple[str, ...] = field(default=(), compare=False)
+
+    def __post_init__(self) -> None:
+        for name, setting in SETTINGS.items():
+            setting.check(name, getattr(self, name))
+
+
+SETTINGS = declared(NodeSettings)
+
+
+def known_settings(given: Iterable[str]) -> None:
+    """Check names of settings.
+
+    Raises:
+        ConfigError: one is no field of ``NodeConfig``.
+    """
+    known = [*SETTINGS, "ignored"]
+    for name in given:
+        if name not in known:
+            own = next((each for each, setting in SETTINGS.items() if setting.key == name), None)
+            close = f"; did you mean {own}?" if own else suggestion(name, known)
+            raise ConfigError(f"there is no setting {name}{close}", [name])
+
+
+def label(name: str) -> str:
+    """A setting's name for a message, with its property."""
+    return f"{name} ({SETTINGS[name].key})" if name in SETTINGS else name

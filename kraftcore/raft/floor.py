@@ -1,0 +1,103 @@
+"""What is known to be committed, kept over restarts: below it no leader has this log cut, whoever asks.
+
+A leader that lacks committed records exists only where disks were lost, or where another quorum took this one's name:
+whatever it asks, the records here are the only ones left. The replica refuses, says so loudly (``Effects.alarms``),
+keeps what it has, and does not count the answer as one of its leader: its timers run out, and it may find another.
+
+The floor is written lazily: `LAG_MS` after the high watermark rose, with a snapshot, and from a shutdown on. So after a
+power cut it may lack what was committed in the last `LAG_MS`; for that there is only what consensus promises.
+
+Source: ours.
+"""
+
+from __future__ import annotations
+
+from kraftcore.core.log.epochs import OffsetAndEpoch
+from kraftcore.raft.state import ReplicaState
+
+LAG_MS = 2_000
+_NEVER = 1 << 62
+
+
+class Floor:
+    """See the module text.
+
+    Args:
+        state: of the replica.
+        saved: what was written last; None: nothing is known.
+
+    Attributes:
+        known: everything below the offset is committed, and the record before it is of the epoch; None: nothing.
+        due_ms: when there is something to write; far away: there is nothing.
+    """
+
+    def __init__(self, state: ReplicaState, saved: OffsetAndEpoch | None) -> None:
+        self._state = state
+        self._is_eager = False
+        self.known = saved
+        self.due_ms = _NEVER
+
+    @property
+    def offset(self) -> int:
+        """Everything below is committed, by what was written and by what this process has seen; 0: nothing."""
+        known = 0 if self.known is None else self.known.offset
+        return max(known, self._state.high_watermark or 0)
+
+    def rose(self) -> None:
+        """The high watermark rose."""
+        if self.due_ms == _NEVER:
+            self.due_ms = self._state.now_ms + (0 if self._is_eager else LAG_MS)
+
+    def hurry(self, *, until_the_end: bool = False) -> None:
+        """Write what there is with this event's effects; ``until_the_end``: and from now on as soon as it rises."""
+        self._is_eager = self._is_eager or until_the_end
+        self.due_ms = self._state.now_ms
+
+    def renew(self) -> None:
+        """Have the present high watermark written, as far as it is durable here."""
+        state = self._state
+        self.due_ms = _NEVER
+        risen = state.high_watermark or 0
+        offset = min(risen, state.log.flushed_offset)
+        if offset < risen:  # the rest when it is
+            self.due_ms = state.now_ms + LAG_MS
+        if offset > (0 if self.known is None else self.known.offset):
+            epoch = self._epoch_before(offset)
+            if epoch is not None:
+                self.known = state.out.committed = OffsetAndEpoch(offset, epoch)
+
+    def _epoch_before(self, offset: int) -> int | None:
+        state = self._state
+        if offset > state.log.log_start_offset:
+            return state.log.epoch_at(offset - 1)
+        latest = state.snapshots.latest
+        return latest[1] if latest is not None and latest[0] == offset else None
+
+    # --- what it forbids ----------------------------------------------------------------------------------------------
+
+    def forbids_cut(self, offset: int) -> bool:
+        """Whether the log must not be cut at ``offset``; says so."""
+        if offset >= max(self.offset, self._state.log.log_start_offset):
+            return False
+        self._refuse(f"to cut the log at {offset}")
+        return True
+
+    def forbids_snapshot(self, end_offset: int, epoch: int) -> bool:
+        """Whether the log must not be replaced by a snapshot; says so.
+
+        One that reaches as far, but ends in an earlier epoch than the floor's, is of another history.
+        """
+        known = self.known
+        older = known is not None and end_offset >= known.offset and epoch < known.epoch
+        if end_offset >= max(self.offset, self._state.log.log_start_offset) and not older:
+            return False
+        self._refuse(f"snapshot {end_offset}-{epoch}")
+        return True
+
+    def _refuse(self, what: str) -> None:
+        state = self._state
+        state.alarm(
+            f"refused {what}: everything below {self.offset} is committed, and the leader of epoch {state.epoch}, node "
+            f"{state.leader_id}, lacks some of it. Disks were lost there, or it is of another quorum. This node keeps "
+            "its records and does not follow that leader; see docs/damage.md"
+        )

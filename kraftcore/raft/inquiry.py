@@ -1,0 +1,116 @@
+"""Is there a quorum already? What a node asks before it begins one by itself, and what it makes of the answers.
+
+Everybody it knows is asked with a Fetch that names no replica and no epoch: no leader counts it, Kafka's neither, and
+whatever is answered names the epoch of whoever answers. One that is not 0 shows that there was an election once; so
+does a known leader. Everybody has to answer before nothing was ever there: who is silent may be the one that remembers.
+(Voters that were formatted by hand and never had an election cannot be told from nobody: nothing is committed there.)
+
+Source: ours; the answers are those of KIP-595.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Generic, TypeVar
+
+from kraftcore.core.uuid import Uuid
+from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.failure import Failure
+from kraftcore.protocol.messages.fetch import FetchRequest, FetchResponse
+from kraftcore.raft.partition import NAMELESS, PARTITION
+
+Who = TypeVar("Who")
+
+
+class Found(Enum):
+    """What is known so far."""
+
+    NOTHING = "everybody answered, and nobody knows a quorum"
+    QUORUM = "somebody is, or was, part of a quorum"
+    OTHER_CLUSTER = "somebody belongs to another cluster"
+    UNKNOWN = "not everybody has answered, and who has knows no quorum"
+
+
+@dataclass(frozen=True, slots=True)
+class Told(Generic[Who]):
+    """One answer.
+
+    Attributes:
+        who: gave it.
+        epoch: its leader epoch; -1: it is of another cluster.
+        leader_id: whom it follows, or None.
+    """
+
+    who: Who
+    epoch: int
+    leader_id: int | None
+
+
+class Inquiry(Generic[Who]):
+    """See the module text.
+
+    Args:
+        others: who is to be asked; without any, nothing is there.
+        cluster_id: of the quorum; None: any.
+        topic_id: of its log.
+    """
+
+    def __init__(self, others: Iterable[Who], cluster_id: str | None, topic_id: Uuid) -> None:
+        self.others = tuple(others)
+        self._cluster_id = cluster_id
+        self._topic_id = topic_id
+        self._told: dict[Who, Told[Who]] = {}
+        self._why: dict[Who, str] = {}
+
+    def request(self) -> FetchRequest:
+        """What to send to each, in version ``partition.FETCH_MIN_VERSION`` or later."""
+        wanted = FetchRequest.FetchTopic.FetchPartition(partition=PARTITION, current_leader_epoch=0)
+        return FetchRequest(
+            cluster_id=self._cluster_id,
+            replica_state=FetchRequest.ReplicaState(replica_id=NAMELESS),
+            max_bytes=1,
+            topics=[FetchRequest.FetchTopic(topic_id=self._topic_id, partitions=[wanted])],
+        )
+
+    def answered(self, who: Who, answer: Any) -> None:
+        """Take an answer, or a `Failure`; what was told stays told."""
+        if isinstance(answer, Failure):
+            self._why[who] = answer.name
+        elif not isinstance(answer, FetchResponse):
+            self._why[who] = f"answers {type(answer).__name__}"
+        elif answer.error_code == ErrorCode.INCONSISTENT_CLUSTER_ID:
+            self._told[who] = Told(who, -1, None)
+        elif answer.error_code != ErrorCode.NONE or not answer.responses or not answer.responses[0].partitions:
+            self._why[who] = ErrorCode.of(answer.error_code).name
+        else:
+            leader = answer.responses[0].partitions[0].current_leader
+            if leader.leader_epoch < 0:
+                self._why[who] = "does not say its epoch"
+            else:
+                leader_id = leader.leader_id if leader.leader_id >= 0 else None
+                self._told[who] = Told(who, leader.leader_epoch, leader_id)
+
+    @property
+    def silent(self) -> dict[Who, str]:
+        """Who has not told its epoch, and why: the last failure, or an error's name; empty: not asked yet."""
+        return {who: self._why.get(who, "") for who in self.others if who not in self._told}
+
+    @property
+    def witness(self) -> Told[Who] | None:
+        """The answer that decides: of another cluster, or else of the highest epoch; None: nobody knows a quorum."""
+        told = self._told.values()
+        foreign = next((each for each in told if each.epoch < 0), None)
+        if foreign is not None:
+            return foreign
+        known = [each for each in told if each.epoch > 0 or each.leader_id is not None]
+        return max(known, key=lambda each: each.epoch, default=None)
+
+    @property
+    def found(self) -> Found:
+        """What is known so far."""
+        witness = self.witness
+        if witness is not None:
+            return Found.OTHER_CLUSTER if witness.epoch < 0 else Found.QUORUM
+        return Found.UNKNOWN if self.silent else Found.NOTHING

@@ -1,0 +1,124 @@
+"""Probation: a static voter (kraft.version 0) whose directory is new may have forgotten what it promised.
+
+Such a voter is known by its id alone, so the others count on votes and acknowledgements that it gave with another disk.
+While on probation it
+
+* grants no vote and never becomes a candidate (pre-votes promise nothing: it asks for and grants them);
+* fetches without a name, so that no leader, Kafka's neither, counts its Fetches, until every other voter has told an
+  epoch that is not above the present one: then no promise it forgot is of a later epoch;
+* then fetches by its name, which replaces whatever the leader remembers of its former disk.
+
+It ends when
+
+* an answer to such a Fetch names a high watermark, and all below it is durable here: it then has all that is
+  committed, and follows the leader of an epoch in which, or after which, it promised nothing it does not know; or
+* its own log is empty and every other voter grants it a pre-vote, as one does whose log is empty, too: nothing was ever
+  committed; it then runs for leader in the next epoch, where it cannot have voted; or
+* kraft.version 1 is committed: there a new directory is another voter.
+
+Every other voter has to be heard, not a majority: of those that are left out, one may be a candidate with this voter's
+forgotten vote. With it two leaders of one epoch would be possible (simulated with 5 voters).
+
+Source: ours; the idea is that of recovery in Viewstamped Replication Revisited, 4.3.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kraftcore.protocol.messages.fetch import FetchRequest
+from kraftcore.protocol.messages.vote import VoteResponse
+from kraftcore.raft import partition
+from kraftcore.raft.quorum import Tally
+from kraftcore.raft.roles import Follower
+from kraftcore.raft.state import InFlight, ReplicaState
+
+PRE_VOTES = 2  # the version of Vote that has them
+
+
+class Probation:
+    """See the module text.
+
+    Args:
+        state: of the replica.
+        may_have_forgotten: whether its directory is new, and nobody said that it is the node's first one.
+    """
+
+    def __init__(self, state: ReplicaState, may_have_forgotten: bool) -> None:
+        self._state = state
+        self._told: dict[int, int] = {}  # by voter: an epoch it had since this replica is there
+        self._ask_ms = 0
+        state.may_have_forgotten = state.is_nameless = may_have_forgotten
+
+    @property
+    def is_set(self) -> bool:
+        """Whether it has not ended; see ``is_on``."""
+        return self._state.may_have_forgotten
+
+    @property
+    def is_on(self) -> bool:
+        """Whether this replica must not count."""
+        return self._state.may_have_forgotten and self._state.version == 0 and self._state.is_voter
+
+    @property
+    def missing(self) -> list[int]:
+        """The voters that have not told an epoch, ascending."""
+        state = self._state
+        leader = state.role.leader_id if isinstance(state.role, Follower) else None
+        return sorted(state.voters.ids - {state.config.key.id, leader} - self._told.keys())
+
+    def may_run(self, tally: Tally) -> bool:
+        """Whether a replica that may have forgotten can run for leader: nobody has anything, so there is nothing."""
+        if not self.is_on:
+            return True
+        if self._state.log.log_end_offset > 0 or tally.granted != tally.voters.ids:
+            return False
+        self._end()
+        return True
+
+    def advance(self) -> int | None:
+        """Ask who has not told its epoch; when to ask again."""
+        state = self._state
+        state.is_nameless = self.is_on and (bool(self.missing) or max(self._told.values(), default=0) > state.epoch)
+        if not self.is_on:
+            if state.version > 0 and (state.versions.latest_offset or 0) < (state.high_watermark or 0):
+                self._end()
+            return None
+        if self._ask_ms > state.now_ms:
+            return self._ask_ms
+        self._ask_ms = state.now_ms + state.config.fetch_timeout_ms // 2
+        missing = self.missing
+        if missing:
+            state.note_seldom(
+                "does not count as a voter yet: its directory is new, and it may have voted and acknowledged with "
+                f"another disk. It has to hear from every other voter; missing: {', '.join(map(str, missing))}. If "
+                "this quorum is new and they will not come, format this node by hand (docs/damage.md)"
+            )
+        for voter_id in missing:
+            entry = state.voters.get(voter_id)
+            to = None if entry is None else state.destination(voter_id, entry.endpoints)
+            if entry is not None and to is not None and state.is_ready(to):
+                state.send(to, partition.vote_request(state, entry.key, pre_vote=True), min_version=PRE_VOTES)
+        return self._ask_ms
+
+    def heard(self, sent: InFlight, response: Any) -> None:
+        """An answer to something this replica sent, before it is looked at otherwise."""
+        voter_id = sent.destination.node_id
+        if isinstance(response, VoteResponse) and voter_id is not None:
+            found = partition.quorum_answer(self._state, response)
+            if found is not None and found[0].leader_epoch >= 0:
+                self._told[voter_id] = max(found[0].leader_epoch, self._told.get(voter_id, 0))
+
+    def fetched(self, sent: InFlight, high_watermark: int) -> None:
+        """The leader of the present epoch answered a Fetch well; see the second way it ends."""
+        state = self._state
+        asked = sent.message
+        named = isinstance(asked, FetchRequest) and asked.replica_state.replica_id == state.config.key.id
+        if named and not self.missing and 0 <= high_watermark <= state.log.flushed_offset and self.is_on:
+            self._end()
+
+    def _end(self) -> None:
+        state = self._state
+        state.may_have_forgotten = state.is_nameless = False
+        state.out.probation_over = True
+        state.note("counts as a voter from now on: what it may have forgotten cannot harm any more")

@@ -1,0 +1,540 @@
+"""``kraftcore topics``, ``configs``, ``elect-leaders``, ``reassign``, ``acls`` beside Kafka's tools.
+
+Kafka's brokers, on a controller of Kafka's and on one of ours. What reads is run twice and compared; what writes is
+done by one tool to what is called ``kafka`` and by the other to what is called ``other``, and the names are put out.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from kafka_lab import KafkaLab, ToolResult, wait_for
+from kafka_tools import KafkaTools
+from tool_pair import Ours, alike, said
+
+from kraftcore import admin
+from kraftcore.admin import TopicPartition
+
+BROKERS = (11, 12, 13)
+LOST = 13
+NAMES = ("kafka", "other")
+Both = Callable[..., ToolResult]
+
+
+@pytest.fixture(scope="module", params=["kafka", "kraftcore"])
+def lab(
+    request: pytest.FixtureRequest, kafka: KafkaTools, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[KafkaLab]:
+    """A controller and three brokers in racks, with an authorizer that allows the anonymous everything."""
+    allowed = {
+        "authorizer_class_name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super_users": "User:ANONYMOUS",
+    }
+    with KafkaLab(kafka, tmp_path_factory.mktemp("lab")) as lab:
+        lab.start_quorum([1], make=lab.kraftcore if request.param == "kraftcore" else None, **allowed)
+        for number in BROKERS:
+            second = lab.folder / f"second-{number}"
+            node = lab.broker(number, broker_rack=f"rack-{number % 2}", **allowed)
+            node.write(log_dirs=f"{node.folder},{second}").format().start()
+        for number in BROKERS:
+            lab.nodes[number].wait_listening()
+        wait_for("three brokers", lambda: len(_run(lab, lambda client: client.list_endpoints())) == 3)
+        where = f"--bootstrap-server {_servers(lab)}"
+        for name in ("read", "quiet.one"):
+            made = _kafka(lab, f"topics {where} --create --topic {name} --replica-assignment 11:12,12:13,13:11")
+            assert made.status == 0, made
+        yield lab
+
+
+def _servers(lab: KafkaLab) -> str:
+    return ",".join(lab.nodes[number].address for number in BROKERS)
+
+
+def _run(lab: KafkaLab, work: Callable[[admin.AdminClient], Any]) -> Any:
+    async def main() -> Any:
+        async with admin.connect(bootstrap_servers=[lab.nodes[number].address for number in BROKERS]) as client:
+            return await work(client)
+
+    return trio.run(main)
+
+
+def _kafka(lab: KafkaLab, line: str) -> ToolResult:
+    return lab.tool(*shlex.split(line))
+
+
+@pytest.fixture
+def both(lab: KafkaLab, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Both:
+    """Run a line by both tools, hold what they say against each other, and return what ours said.
+
+    $B and $C stand for where brokers and controllers are, NAME for what each tool calls its own, <<...>> for a file.
+    """
+    ours = Ours(capsys)
+
+    def spelled(line: str, name: str) -> str:
+        for number, content in enumerate(re.findall(r"<<(.*?)>>", line)):
+            path = tmp_path / f"{number}.json"
+            path.write_text(content.replace("NAME", name))
+            line = line.replace(f"<<{content}>>", str(path), 1)
+        line = line.replace("$B", f"--bootstrap-server {_servers(lab)}")
+        return line.replace("$C", f"--bootstrap-controller {lab.controllers}").replace("NAME", name)
+
+    def hidden(result: ToolResult, name: str) -> ToolResult:
+        texts = (re.sub(r"TopicId: \S+", "TopicId: ID", text) for text in (result.out, result.err))
+        return ToolResult(result.status, *(text.replace(name, "NAME") for text in texts))
+
+    def run(line: str) -> ToolResult:
+        theirs = hidden(_kafka(lab, spelled(line, NAMES[0])), NAMES[0])
+        mine = hidden(ours(*shlex.split(spelled(line, NAMES[1]))), NAMES[1])
+        alike(theirs, mine)
+        return mine
+
+    return run
+
+
+TOPICS_READ = """
+--list
+--list --exclude-internal
+--list --topic 'qui.*'
+--describe
+--describe --topic read
+--describe --topic 'read,quiet.one' --partition-size-limit-per-response 2
+--describe --topic nosuch
+--describe --topic nosuch --if-exists
+--describe --topic '[x'
+--describe --topics-with-overrides
+--describe --under-replicated-partitions
+--describe --at-min-isr-partitions
+--describe --under-min-isr-partitions
+--describe --unavailable-partitions
+--describe --topic-id AAAAAAAAAAAAAAAAAAAAAA
+--describe --topic-id AAAAAAAAAAAAAAAAAAAAAQ
+--describe --topic-id AAAAAAAAAAAAAAAAAAAAAQ --if-exists
+--describe --if-exists --topic read --topic-id AAAAAAAAAAAAAAAAAAAAAQ
+--create --topic read
+--create --topic read --if-not-exists
+--create --topic x --replica-assignment 11:11
+--create --topic x --replica-assignment 11:12,11
+--create --topic x --replica-assignment 11:a
+--create --topic x --replica-assignment 99
+--create --topic x --replication-factor 9
+--create --topic x --replication-factor 40000
+--create --topic x --partitions 0
+--create --topic x --config a
+--create --topic x --config a=b
+--create --topic x --config retention.ms=b
+--create --topic x!
+--create --topic ..
+--alter --topic read --partitions 1
+--alter --topic read --partitions 3
+--alter --topic read --partitions 5 --replica-assignment 11,12,13,11
+--alter --topic nosuch --partitions 5
+--delete --topic nosuch
+--delete --topic nosuch --if-exists
+"""
+TOPICS_WRONG = """
+topics $B --delete
+topics $B
+topics --list
+topics $B --list --create
+topics $B --list --partitions 1
+topics $B --create --topic x --replica-assignment 1 --partitions 1
+topics $B --alter --topic x
+topics $B --describe --if-exists
+topics $B --describe --under-replicated-partitions --topics-with-overrides
+topics $B --list --if-exists
+topics $B --list --if-not-exists
+topics $B --create --topic x --exclude-internal
+topics $B --list --nothing
+topics $B --list --topic
+configs $B
+configs --describe --topic read
+configs $B $C --describe --topic read
+configs $B --describe
+configs $B --describe --entity-type nosuch
+configs $B --describe --entity-type topics --entity-type users
+configs $B --describe --topic read --entity-type topics
+configs $B --describe --entity-type topics --entity-type topics
+configs $B --describe --topic read --add-config a=b
+configs $B --describe --broker x
+configs $B --describe --entity-type broker-loggers
+configs $B --describe --entity-type topics --entity-default
+configs $B --alter --topic read
+configs $B --alter --topic read --add-config a=b --add-config-file x
+configs $B --alter --topic read --add-config nosuch
+configs $B --alter --topic read --add-config 'a b=c'
+configs $B --alter --entity-type brokers --add-config a=b
+configs $B --alter --entity-type topics --add-config a=b
+configs $B --describe --nothing
+elect-leaders $B
+elect-leaders --election-type preferred --all-topic-partitions
+elect-leaders $B --election-type nosuch --all-topic-partitions
+elect-leaders $B --election-type preferred
+elect-leaders $B --election-type preferred --topic read
+elect-leaders $B --election-type preferred --partition 1 --all-topic-partitions
+elect-leaders $B --election-type preferred --all-topic-partitions --topic read --partition 0
+elect-leaders $B --election-type preferred --path-to-json-file <<nothing>>
+elect-leaders $B --election-type preferred --path-to-json-file <<{"topics": []}>>
+reassign $B
+reassign --list
+reassign $B $C --list
+reassign $B --list --execute
+reassign $B --execute
+reassign $B --generate --broker-list 11
+reassign $C --verify --reassignment-json-file <<{}>>
+reassign $B --list --throttle 5
+reassign $B --verify --additional --reassignment-json-file <<{}>>
+acls --list
+acls $B $C --list
+acls $B
+acls $B --list --add
+acls $B --list --allow-principal User:a
+acls $B --add --producer --operation Read --topic a
+acls $B --add --principal User:a --topic a
+acls $B --add --producer --allow-principal User:a
+acls $B --add --idempotent --allow-principal User:a --topic a
+acls $B --add --consumer --topic a --allow-principal User:a
+acls $B --add --allow-principal User:a
+acls $B --add --topic a
+acls $B --add --topic a --allow-principal User:a --resource-pattern-type any
+acls $B --list --nothing
+"""
+CONFIGS_READ = """
+$B --describe --topic read
+$B --describe --entity-type topics --entity-name read --all
+$B --describe --entity-type topics
+$B --describe --topic nosuch
+$B --describe --topic nosuch --all
+$B --describe --topic x!
+$B --describe --broker 11
+$B --describe --broker 11 --all
+$B --describe --broker 99
+$B --describe --broker-defaults
+$B --describe --entity-type brokers
+$B --describe --entity-type brokers --entity-default --all
+$C --describe --broker 1
+$C --describe --entity-type brokers
+$C --describe --topic read
+$B --describe --client-metrics nosuch
+$B --describe --group nosuch
+$B --describe --user nosuch
+$B --alter --topic nosuch --add-config retention.ms=1
+$B --alter --topic read --add-config retention.ms=x
+$B --alter --topic read --add-config nosuch=x
+$B --alter --topic read --delete-config segment.bytes
+$B --alter --user u --add-config producer_byte_rate=x
+$B --alter --user u --delete-config producer_byte_rate
+$B --alter --user u --add-config 'SCRAM-SHA-512=[iterations=99,password=x]'
+$B --alter --user u --add-config 'SCRAM-SHA-512=[pass=x]'
+$B --alter --user u --add-config 'SCRAM-SHA-512=[password=x],producer_byte_rate=1'
+$B --alter --user-defaults --add-config 'SCRAM-SHA-512=[password=x]'
+$B --alter --user u --delete-config SCRAM-SHA-512
+$B --alter --ip nosuch.invalid --add-config connection_creation_rate=10
+$B --alter --broker-logger 11 --add-config nosuch.x=DEBUG
+$B --alter --client-metrics sub --add-config interval.ms=1
+"""
+
+
+def lines(text: str, prefix: str = "") -> list[str]:
+    return [prefix + line for line in text.strip().splitlines()]
+
+
+@pytest.mark.parametrize("line", lines(TOPICS_READ, "topics $B "))
+def test_topics_are_shown_and_refused_the_same(both: Both, line: str) -> None:
+    both(line)
+
+
+@pytest.mark.parametrize("line", lines(CONFIGS_READ, "configs "))
+def test_configurations_are_shown_and_refused_the_same(both: Both, line: str) -> None:
+    both(line)
+
+
+@pytest.mark.parametrize("line", lines(TOPICS_WRONG))
+def test_wrong_usage_is_said_the_same(both: Both, line: str) -> None:
+    assert both(line).status == 1
+
+
+def test_a_topic_comes_changes_and_goes(both: Both, lab: KafkaLab) -> None:
+    config = "--config retention.ms=1000 --config cleanup.policy=compact,delete"
+    assert (
+        "Created topic NAME." in both(f"topics $B --create --topic NAME --replica-assignment 11:12,12:13 {config}").out
+    )
+    assert "retention.ms=1000" in both("topics $B --describe --topic NAME").out
+    both("topics $B --create --topic NAME")
+    both("topics $B --alter --topic NAME --partitions 3 --replica-assignment 11:12,12:13,13:11")
+    assert "PartitionCount: 3" in both("topics $B --describe --topic NAME").out
+    both("configs $B --alter --topic NAME --add-config 'retention.ms=5000,cleanup.policy=[compact,delete]'")
+    both("configs $B --alter --topic NAME --add-config-file <<segment.bytes=1048576>>")
+    assert "segment.bytes=1048576" in both("configs $B --describe --topic NAME").out
+    both("configs $B --alter --topic NAME --delete-config retention.ms --delete-config segment.bytes")
+    assert "retention.ms" not in both("configs $B --describe --topic NAME").out
+    both("configs $C --alter --topic NAME --add-config retention.ms=77")
+    wait_for("it to be seen", lambda: all("=77 " in _kafka(lab, _described(lab, name)).out for name in NAMES))
+    both("topics $B --delete --topic NAME")
+    left = wait_for("the topics to go", lambda: not {*NAMES} & {*_names(lab)})
+    assert left
+
+
+def _described(lab: KafkaLab, topic: str) -> str:
+    return f"configs --bootstrap-server {_servers(lab)} --describe --topic {topic}"
+
+
+def _names(lab: KafkaLab) -> list[str]:
+    return [topic.name for topic in _run(lab, lambda client: client.list_topics())]
+
+
+def test_quotas_and_credentials_are_set_and_shown(both: Both) -> None:
+    for line in lines(
+        """
+        --alter --user NAME --add-config producer_byte_rate=1024
+        --alter --user NAME --add-config consumer_byte_rate=1e7
+        --alter --user NAME --client app --add-config producer_byte_rate=0.5
+        --alter --entity-type clients --entity-default --entity-type users --entity-name NAME --add-config request_percentage=200
+        --alter --client-defaults --add-config producer_byte_rate=123456789.125
+        --alter --ip 127.0.0.9 --add-config connection_creation_rate=10
+        --alter --ip-defaults --add-config connection_creation_rate=12
+        --alter --user NAME --add-config 'SCRAM-SHA-256=[iterations=5000,password=se,cret]'
+        --alter --user NAME --add-config 'SCRAM-SHA-512=[password=secret]'
+        """  # noqa: E501
+    ):
+        assert "Completed updating" in both(f"configs $B {line.strip()}").out
+    for line in lines(
+        """
+        --describe --user NAME
+        --describe --user NAME --client app
+        --describe --user NAME --entity-type clients
+        --describe --entity-type users
+        --describe --entity-type clients
+        --describe --entity-type users --entity-type clients
+        --describe --client-defaults
+        --describe --entity-type ips
+        --describe --ip 127.0.0.9
+        """
+    ):
+        assert both(f"configs $B {line.strip()}").out
+    assert "SCRAM-SHA-256=iterations=5000" in both("configs $B --describe --user NAME").out
+    for keys in ("SCRAM-SHA-256,SCRAM-SHA-512", "producer_byte_rate"):
+        both(f"configs $B --alter --user NAME --delete-config {keys}")
+    left = both("configs $B --describe --user NAME").out
+    assert left == "Quota configs for user-principal 'NAME' are consumer_byte_rate=1.0E7\n"
+
+
+def test_other_resources_are_changed_and_shown(both: Both) -> None:
+    both("configs $B --alter --client-metrics NAME --add-config 'interval.ms=1000,metrics=[org.a,org.b]'")
+    assert "metrics=org.a,org.b" in both("configs $B --describe --client-metrics NAME").out
+    both("configs $B --describe --entity-type client-metrics")
+    both("configs $B --alter --group NAME --add-config consumer.session.timeout.ms=50000")
+    assert "=50000 " in both("configs $B --describe --group NAME").out
+    both("configs $B --describe --entity-type groups")
+    both("configs $B --describe --group NAME --all")
+    both("configs $B --alter --broker-defaults --add-config log.cleaner.threads=2")
+    assert "log.cleaner.threads=2" in both("configs $B --describe --broker-defaults").out
+    both("configs $B --alter --broker-defaults --delete-config log.cleaner.threads")
+    both("configs $B --alter --broker 11 --add-config follower.replication.throttled.rate=77")
+    both("configs $B --describe --broker 11")
+    both("configs $B --alter --broker 11 --delete-config follower.replication.throttled.rate")
+    both("configs $B --alter --broker-logger 11 --add-config kafka.server=DEBUG")
+    both("configs $B --alter --broker-logger 11 --delete-config kafka.server")
+
+
+@pytest.mark.parametrize("where", ["$B", "$C"])
+def test_access_control_entries_come_and_go(both: Both, where: str) -> None:
+    allow = "--add --allow-principal User:NAME"
+    for line in lines(
+        f"""
+        {allow} --operation Read --operation DescribeConfigs --topic NAME
+        {allow} --operation Read --topic NAME
+        {allow} --producer --topic NAME-p --transactional-id NAME-t
+        {allow} --producer --idempotent --topic NAME-i
+        {allow} --consumer --topic NAME-c --group NAME-g
+        {allow} --producer --consumer --topic NAME-b --group NAME-b
+        {allow} --deny-principal User:eve --deny-host 127.0.0.9 --operation Write --topic NAME- --resource-pattern-type prefixed
+        {allow} --cluster --operation Alter
+        {allow} --delegation-token NAME --operation Describe
+        {allow} --user-principal User:NAME --operation CreateTokens
+        """  # noqa: E501
+    ):
+        assert "ACLs for resource" in both(f"acls {where} {line.strip()}").out or "already exists" in line
+    wait_for("entries to be seen", lambda: "NAME-g" in both(f"acls {where} --list --principal User:NAME").out)
+    for line in (
+        "--topic NAME",
+        "--topic NAME-x --resource-pattern-type match",
+        "--group NAME-g --principal User:NAME",
+    ):
+        both(f"acls {where} --list {line}")
+    both(f"acls {where} --add --allow-principal User:NAME --operation Create --group NAME-g")
+    both(f"acls {where} --add --allow-principal NAME --operation Read --group NAME-g")
+    both(f"acls {where} --list --resource-pattern-type nosuch --topic NAME")
+    both(f"acls {where} --remove --allow-principal User:NAME --operation Read --topic NAME --force")
+    for resource in ("--topic NAME", "--topic NAME-p", "--topic NAME-i", "--topic NAME-c", "--topic NAME-b"):
+        both(f"acls {where} --remove {resource} --force")
+    for resource in ("--group NAME-g", "--group NAME-b", "--transactional-id NAME-t", "--delegation-token NAME"):
+        both(f"acls {where} --remove {resource} --force")
+    both(f"acls {where} --remove --topic NAME- --resource-pattern-type prefixed --force")
+    both(f"acls {where} --remove --user-principal User:NAME --force")
+    both(f"acls {where} --remove --cluster --allow-principal User:NAME --operation Alter --force")
+    both(f"acls {where} --remove --cluster --allow-principal User:NAME --operation IdempotentWrite --force")
+    wait_for("entries to go", lambda: "NAME" not in _entries(both, where))
+
+
+def _entries(both: Both, where: str) -> str:
+    return both(f"acls {where} --list --principal User:NAME").out.replace("principal `User:NAME`", "")
+
+
+def plan(topic: str, *replicas: list[int], **more: object) -> str:
+    partitions = [{"topic": topic, "partition": number, "replicas": each} for number, each in enumerate(replicas)]
+    return "<<" + json.dumps({"version": 1, "partitions": [{**each, **more} for each in partitions]}) + ">>"
+
+
+def test_replicas_move_to_other_brokers(both: Both, lab: KafkaLab) -> None:
+    both("topics $B --create --topic NAME --replica-assignment 11:12,12:13")
+    wanted = plan("NAME", [12, 11], [13, 11])
+    both(f"reassign $B --verify --reassignment-json-file {wanted} --preserve-throttles")
+    started = both(f"reassign $B --execute --reassignment-json-file {wanted} --throttle 100000000")
+    assert "Successfully started partition reassignments for NAME-0,NAME-1" in started.out
+    wait_for("all to have moved", lambda: not _run(lab, lambda client: client.list_reassignments()))
+    assert both("reassign $B --list").out == both("reassign $C --list").out == "No partition reassignments found.\n"
+    wait_for("metadata to arrive", lambda: "Replicas: 13,11" in both("topics $B --describe --topic NAME").out)
+    assert "throttled" in both("configs $B --describe --topic NAME").out
+    done = both(f"reassign $B --verify --reassignment-json-file {wanted}")
+    assert "Reassignment of partition NAME-1 is completed." in done.out
+    wait_for("throttles to go", lambda: "throttled" not in both("configs $B --describe --topic NAME").out)
+    both(f"reassign $B --cancel --reassignment-json-file {wanted} --preserve-throttles")
+    assert "Successfully" in both("elect-leaders $B --election-type preferred --topic NAME --partition 0").out
+    assert "Valid replica" in both("elect-leaders $B --election-type preferred --topic NAME --partition 0").out
+    both("elect-leaders $B --election-type unclean --topic NAME --partition 0")
+    both("elect-leaders $B --election-type preferred --topic NAME --partition 9")
+    one = '<<{"partitions":[{"topic":"NAME","partition":1}]}>>'
+    both(f"elect-leaders $B --election-type PREFERRED --path-to-json-file {one}")
+    both("topics $B --delete --topic NAME")
+
+
+def test_replicas_move_to_other_directories(both: Both, lab: KafkaLab) -> None:
+    both("topics $B --create --topic NAME --replica-assignment 11")
+    there = plan("NAME", [11], log_dirs=[str(lab.folder / "second-11")])
+    moved = both(f"reassign $B --execute --reassignment-json-file {there} --replica-alter-log-dirs-throttle 1000000")
+    assert "Successfully started moving log directory" in moved.out or "started partition" in moved.out
+    wait_for(
+        "both to have moved",
+        lambda: all("completed successfully" in _verified(lab, name) for name in NAMES),
+    )
+    both(f"reassign $B --verify --reassignment-json-file {there}")
+    both(f"reassign $B --execute --reassignment-json-file {plan('NAME', [11], log_dirs=['/nosuch'])}")
+    both("topics $B --delete --topic NAME")
+
+
+def _verified(lab: KafkaLab, topic: str) -> str:
+    path = lab.folder / "directories.json"
+    path.write_text(plan(topic, [11], log_dirs=[str(lab.folder / "second-11")])[2:-2])
+    where = f"--bootstrap-server {_servers(lab)}"
+    return _kafka(lab, f"reassign {where} --verify --preserve-throttles --reassignment-json-file {path}").out
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"--execute --reassignment-json-file {plan('nosuch', [11])}",
+        f"--execute --reassignment-json-file {plan('read', [99, 11])}",
+        f"--execute --reassignment-json-file {plan('read', [11, 11])}",
+        f"--execute --reassignment-json-file {plan('read', [])}",
+        f"--execute --reassignment-json-file {plan('read', [11], [12], [13], [11])}",
+        f"--execute --reassignment-json-file {plan('read', [11], log_dirs=['a', 'b'])}",
+        f"--execute --disallow-replication-factor-change --reassignment-json-file {plan('read', [11])}",
+        '--execute --reassignment-json-file <<{"version":1,"partitions":[]}>>',
+        '--execute --reassignment-json-file <<{"version":2,"partitions":[]}>>',
+        f"--verify --preserve-throttles --reassignment-json-file {plan('nosuch', [11])}",
+        f"--verify --preserve-throttles --reassignment-json-file {plan('read', [11, 13])}",
+        f"--cancel --preserve-throttles --reassignment-json-file {plan('read', [11, 13])}",
+        '--generate --broker-list 11,11 --topics-to-move-json-file <<{"topics":[{"topic":"read"}]}>>',
+        '--generate --broker-list 11,12 --topics-to-move-json-file <<{"topics":[{"topic":"nosuch"}]}>>',
+        '--generate --broker-list 11 --topics-to-move-json-file <<{"topics":[{"topic":"read"}]}>>',
+        '--generate --broker-list 11,12 --topics-to-move-json-file <<{"topics":[{"topic":"read"},{"topic":"read"}]}>>',
+    ],
+)
+def test_reassignments_are_refused_the_same(both: Both, lab: KafkaLab, line: str) -> None:
+    both(f"reassign $B {line}")
+
+
+def test_proposals_have_the_same_form_and_keep_the_rules(
+    lab: KafkaLab, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "topics.json"
+    path.write_text('{"version": 1, "topics": [{"topic": "read"}, {"topic": "quiet.one"}]}')
+    line = f"reassign --bootstrap-server {_servers(lab)} --generate --topics-to-move-json-file {path}"
+    line += " --broker-list 11,12,13"
+    theirs, mine = _kafka(lab, line), Ours(capsys)(*shlex.split(line))
+    assert said(theirs.out)[0] == said(mine.out)[0]
+    for result in (theirs, mine):
+        proposed = json.loads(result.out.splitlines()[-1])
+        assert list(proposed) == ["version", "partitions"]
+        assert [(each["topic"], each["partition"]) for each in proposed["partitions"]] == [
+            (name, number) for name in ("quiet.one", "read") for number in range(3)
+        ]
+        for each in proposed["partitions"]:
+            assert list(each) == ["topic", "partition", "replicas", "log_dirs"]
+            assert len(set(each["replicas"])) == 2
+            assert {number % 2 for number in each["replicas"]} == {0, 1}  # one in each rack
+
+
+def test_the_client_gives_typed_answers_and_errors(lab: KafkaLab) -> None:
+    async def work(client: admin.AdminClient) -> None:
+        created = await client.create_topics([admin.NewTopic("typed", 2, 1, configs={"retention.ms": "5"})])
+        assert (created["typed"].partitions, created["typed"].replication_factor) == (2, 1)
+        with pytest.raises(admin.PartlyRefusedError) as refused:
+            await client.create_topics([admin.NewTopic("typed"), admin.NewTopic("typed-2", 1, 1)])
+        assert refused.value.error == "TOPIC_ALREADY_EXISTS"
+        assert isinstance(refused.value.results["typed-2"], admin.CreatedTopic)
+        await client.create_partitions({"typed": admin.NewPartitions(3)})
+        with trio.fail_after(60):
+            while len((await client.describe_topics(["typed"]))["typed"].partitions) < 3:
+                await trio.sleep(0.1)
+        (found,) = (await client.describe_topics_by_id([created["typed"].id])).values()
+        assert found.name == "typed"
+        await client.delete_topics(ids=[created["typed"].id])
+        await client.delete_topics(["typed-2"])
+        with pytest.raises(admin.PartlyRefusedError) as refused:
+            await client.delete_topics(ids=[created["typed"].id])
+        assert refused.value.error == "UNKNOWN_TOPIC_ID"
+
+    _run(lab, work)
+
+
+def test_what_a_lost_broker_leaves_is_shown_the_same(both: Both, lab: KafkaLab) -> None:
+    """The last test of a lab: a broker is killed, its partitions have no leader, and replicas that go to it wait."""
+    both("topics $B --create --topic NAME --replica-assignment 11:12,13")
+    lab.nodes[LOST].kill()
+    wait_for("the broker to be fenced", lambda: "Leader: none" in both("topics $B --describe --topic NAME").out)
+    for report in ("under-replicated", "unavailable", "under-min-isr", "at-min-isr"):
+        wanted = "unavailable" if report == "unavailable" else report
+        out = both(f"topics $B --describe --{wanted}-partitions").out
+        assert "Topic: read" in out or report == "under-min-isr" or report == "unavailable"
+    both("elect-leaders $B --election-type preferred --topic read --partition 2")
+    both("elect-leaders $B --election-type unclean --topic NAME --partition 1")
+    both("configs $B --describe --broker 13")
+    both(f"reassign $B --execute --reassignment-json-file {plan('read', [13, 11])}")
+
+    async def begin(client: admin.AdminClient) -> None:
+        await client.alter_reassignments({TopicPartition(name, 0): [11, LOST] for name in NAMES})
+
+    _run(lab, begin)
+    described = wait_for("it to be seen", lambda: _with_moves(both))
+    assert "Removing Replicas: 12" in described
+    listed = both("reassign $B --list").out
+    assert "other-0: replicas: 11,13,12. adding: 13. removing: 12." in listed.replace("NAME", "other")
+    both("reassign $C --list")
+    both(f"reassign $B --verify --reassignment-json-file {plan('NAME', [11, LOST])}")
+    both(f"reassign $B --execute --reassignment-json-file {plan('read', [11, 12])}")
+    cancelled = both(f"reassign $C --cancel --preserve-throttles --reassignment-json-file {plan('NAME', [11, LOST])}")
+    assert "Successfully cancelled partition reassignment for: NAME-0" in cancelled.out
+    both("reassign $B --list")
+
+
+def _with_moves(both: Both) -> str | None:
+    out = both("topics $B --describe --topic NAME").out
+    return out if "Adding Replicas: 13" in out else None

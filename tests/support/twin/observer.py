@@ -1,0 +1,81 @@
+"""The observer that reads the metadata log of a side, batch by batch, and the client it shares with the script."""
+
+from conformance import codec, peers
+
+FETCH_VERSION = 17
+
+
+class Client:
+    """Connects when first used, and again after the other end closed; one request at a time."""
+
+    def __init__(self, port, timeout):
+        self.port, self.timeout, self.connection = port, timeout, None
+
+    def call(self, key, version, body):
+        if self.connection is None:
+            self.connection = peers.Client(self.port, self.timeout)
+        try:
+            return self.connection.call(key, version, body)
+        except Exception:
+            self.close()
+            raise
+
+    def close(self):
+        if self.connection is not None:
+            self.connection.close()
+            self.connection = None
+
+
+class Truncated(Exception):
+    """Records that had been read are not in the log any more."""
+
+
+class Observer:
+    """Reads the metadata log from the start, batch by batch, following leader epochs."""
+
+    def __init__(self, client):
+        self.client, self.epoch, self.offset, self.last_epoch = client, 0, 0, 0
+
+    def read(self):
+        """Batches appended since the last call; raises LookupError while there is no leader."""
+        out = []
+        for _ in range(1000):
+            p = self.fetch()
+            if p["ErrorCode"] in (74, 75) and p["CurrentLeader"]["LeaderEpoch"] != self.epoch:
+                self.epoch = p["CurrentLeader"]["LeaderEpoch"]
+                continue
+            if p["ErrorCode"]:
+                raise LookupError(f"Fetch answered error {p['ErrorCode']}")
+            if p["SnapshotId"]["EndOffset"] >= 0:
+                raise LookupError(f"the log starts above offset {self.offset}: {p['SnapshotId']}")
+            if p["DivergingEpoch"]["EndOffset"] >= 0:
+                raise Truncated(
+                    f"offset {self.offset} of epoch {self.last_epoch} is not in the log any more: {p['DivergingEpoch']}"
+                )
+            new = [b for b in codec.batches(p["Records"] or b"") if b.last >= self.offset]
+            if not new:
+                return out
+            out += new
+            self.offset, self.last_epoch = new[-1].last + 1, new[-1].epoch
+        raise LookupError("the log grows without end")
+
+    def fetch(self):
+        part = {
+            "Partition": 0,
+            "CurrentLeaderEpoch": self.epoch,
+            "FetchOffset": self.offset,
+            "LastFetchedEpoch": self.last_epoch,
+            "LogStartOffset": 0,
+            "PartitionMaxBytes": 8 << 20,
+        }
+        body = {
+            "MaxWaitMs": 0,
+            "MinBytes": 0,
+            "MaxBytes": 8 << 20,
+            "ReplicaState": {"ReplicaId": -1, "ReplicaEpoch": -1},
+            "Topics": [{"TopicId": codec.METADATA_TOPIC_ID, "Partitions": [part]}],
+        }
+        answer = self.client.call(codec.FETCH, FETCH_VERSION, body)
+        if answer["ErrorCode"]:
+            raise LookupError(f"Fetch answered error {answer['ErrorCode']}")
+        return answer["Responses"][0]["Partitions"][0]
