@@ -16,7 +16,18 @@ FRESH = first_fresh_seed([raft, simulation, controller])
 BLOCK = 8  # seeds in a test
 # A seed for each mistake, and the rule that it breaks there.
 CAUGHT = {
-    "ineligible-accepted": (4, "KIP-841"),
+    "ineligible-accepted": (5, "KIP-841"),
+    "leader-epoch-kept": (1, "epochs"),
+    "answered-early": (1, "acknowledged"),
+    "not-rolled-back": (1, "same state"),
+    "ids-not-written": (4, "never again"),
+    "broker-epoch-kept": (1, "never again"),
+    "fenced-alone": (2, "KIP-841"),
+    "shutting-down-leads": (5, "KIP-841"),
+    "unclean-forgotten": (1, "epochs"),
+    "isr-in-elr": (1, "KIP-841"),
+    "applied-twice": (1, "invariant"),
+    "old-epoch-told": (1, "told"),
 }
 
 
