@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from kraftcore.core.batch import RecordBatch
-from kraftcore.executor.decisions import Decided
 from kraftcore.executor.decisions import Decision as Executed
-from kraftcore.metadata import Broker, Image, MetadataMachine, Partition
+from kraftcore.metadata import Broker, MetadataMachine, Partition
 from kraftcore.metadata.isr_change import IsrProposals
-from kraftcore.plugins.controller import activation, brokers, isr
+from kraftcore.plugins.controller import brokers, isr
 from kraftcore.plugins.controller.decision import Context, ControllerResult, Record
 from kraftcore.plugins.controller.life import Life
-from kraftcore.plugins.controller.requester import check_epoch
 from kraftcore.plugins.controller.requests import Asked
-from kraftcore.plugins.controller.soft_state import SoftState
 from kraftcore.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from kraftcore.protocol.messages.alter_partition import AlterPartitionResponse
 from kraftcore.protocol.messages.broker_registration import BrokerRegistrationRequest
-from kraftcore.protocol.metadata import encode_metadata_record
 from kraftcore.protocol.records.broker_registration_change_record import BrokerRegistrationChangeRecord
-from kraftcore.protocol.records.no_op_record import NoOpRecord
 from kraftcore.protocol.records.partition_change_record import PartitionChangeRecord
 from kraftcore.protocol.records.register_broker_record import RegisterBrokerRecord
 from kraftcore.simulation.planted import Planted
@@ -79,15 +74,6 @@ def _stay_ahead(self: MetadataMachine) -> None:
         self.image._ahead = False
 
 
-def _without_marks(self: Life, values: list[bytes]) -> list[bytes]:
-    nothing = encode_metadata_record(NoOpRecord(), 0)
-    return [nothing, *values, nothing]
-
-
-def _nobody_known(unfenced: Iterable[Any], now_ms: int) -> SoftState:
-    return SoftState()
-
-
 def _ids_not_written(self: Asked, context: Context) -> ControllerResult:
     made = _decide(self, context)
     if isinstance(self._request, AllocateProducerIdsRequest) and context.next_offset % 2:
@@ -106,18 +92,9 @@ def _broker_epoch_kept(self: Asked, context: Context) -> ControllerResult:
     return made
 
 
-def _any_epoch(context: Context, broker_id: int, broker_epoch: int) -> Any:
-    known = context.image.brokers.get(broker_id)
-    return check_epoch(context, broker_id, broker_epoch if known is None else known.epoch)
-
-
 def _fenced_alone(context: Context, broker: Broker) -> list[Record]:
     change = BrokerRegistrationChangeRecord(broker_id=broker.id, broker_epoch=broker.epoch, fenced=1)
     return [(change, 0)]
-
-
-def _left_open(context: Context, version: Any) -> list[Record]:
-    return []
 
 
 def _applied_twice(self: MetadataMachine, batch: RecordBatch) -> Sequence[Any] | None:
@@ -143,31 +120,13 @@ def _old_epoch_told(self: Asked, context: Context) -> ControllerResult:
     return made
 
 
-def _transaction_kept(self: Image) -> int | None:
-    offset = self.roll_back() if self._marks else None
-    self._ahead = False
-    self.forget_marks()
-    return offset
-
-
 _ROWS: tuple[tuple[str, str, Any, str, Any], ...] = (
     ("ineligible-accepted", "an ineligible replica is let into an ISR", isr, "IsrProposals", _blind),
     ("leader-epoch-kept", "the leader epoch stays when replicas go", Life, "take", _changed(_keep_epoch)),
     ("answered-early", "a decision is answered when it is appended", Executed, "appended", _told_too_early),
     ("not-rolled-back", "a former leader's image keeps what was not committed", MetadataMachine, "follow", _stay_ahead),
-    ("half-a-decision", "a large decision is written without a transaction", Life, "_as_transaction", _without_marks),
-    ("left-open", "a new leader does not abort an open transaction", activation, "_aborted", _left_open),
-    ("half-kept", "a former leader's image keeps half a transaction", Image, "follow", _transaction_kept),
-    (
-        "sessions-forgotten",
-        "a new leader has no sessions of unfenced brokers",
-        SoftState,
-        "of_unfenced",
-        staticmethod(_nobody_known),
-    ),
     ("ids-not-written", "a block of producer ids is answered without a record", Asked, "_decide", _ids_not_written),
     ("broker-epoch-kept", "a new incarnation gets the broker epoch of the old", Asked, "_decide", _broker_epoch_kept),
-    ("stale-sender", "an ISR is taken from a broker of an earlier epoch", isr, "check_epoch", _any_epoch),
     ("fenced-alone", "a broker is fenced, its partitions stay as they are", brokers, "fencing", _fenced_alone),
     (
         "shutting-down-leads",
@@ -186,13 +145,6 @@ _ROWS: tuple[tuple[str, str, Any, str, Any], ...] = (
     ("isr-in-elr", "a member of the ISR stays in the ELR", Life, "take", _changed(_keep_in_elr)),
     ("applied-twice", "a leader applies its own records again", MetadataMachine, "apply", _applied_twice),
     ("old-epoch-told", "AlterPartition answers the former partition epoch", Asked, "_decide", _old_epoch_told),
-    (
-        "read-unconfirmed",
-        "an answer without records does not ask whether it still leads",
-        Decided,
-        "needs_barrier",
-        property(lambda self: False),
-    ),
 )
 
 FAULTS: dict[str, Planted] = {row[0]: Planted(*row) for row in _ROWS}
