@@ -19,13 +19,14 @@ from typing import Any
 from bench import report
 from bench.harness import FULL, OURS, QUICK, SMOKE, Case, Effort, Missing, Outcome, Sum, add_up, measure
 
-SUITES = ("core", "nodes", "spark")
+SUITES = ("core", "nodes", "controller", "spark")
 """Modules of bench.suites."""
 EXTRAS = {"spark": "bench,spark"}
 EPILOG = """\
 suites:
   core    batches, messages and the log on disk, beside other libraries: one process, about three minutes
   nodes   three processes on loopback, beside other replicated logs: about half an hour; --build first
+  controller  Kafka's controller beside ours, its brokers and administrators played: about half an hour
   spark   metadata logs on Spark, beside what Spark and Kafka's tool can do: a quarter of an hour, half of it layers
 
 examples:
@@ -153,6 +154,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             plan = suite.plan_for(effort, options.rounds, options.minutes)
             outcomes = suite.measure(cases, plan, folder, facts, status)
         elif hasattr(suite, "measure"):
+            if hasattr(suite, "settings"):
+                facts["settings"] = suite.settings(cases)
             outcomes = suite.measure(left(cases, rows), effort, status, rows)
         else:
             outcomes = one_by_one(cases, effort, status)

@@ -165,7 +165,7 @@ def heading(facts: dict[str, Any]) -> str:
         f"Python {facts['python']}, {facts['java'] or 'no Java'}; {packages}\n"
         f"measured: {facts['measured']}; files in {facts['files_in']}\n"
         f"load {' '.join(map(str, facts['load']))}, CPU pressure {facts['cpu_pressure']} %, seed {facts['seed']}\n"
-        "Figures are the best round of each (failover, live-latency: the median), contenders taking turns; "
+        "Figures are the best round of each (failover, live-latency, controller: the median), contenders taking turns; "
         "ratio above 1: kraftcore is better.\n"
     )
 

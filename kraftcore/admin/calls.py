@@ -92,6 +92,18 @@ class Calls:
         """How long a node may take for a request: what the client itself waits for its answer."""
         return min(self._router.request_timeout_ms, self._router.call_timeout_ms)
 
+    def _need_brokers(self) -> None:
+        """Refuse what controllers cannot answer.
+
+        Raises:
+            RefusedError: UNSUPPORTED_ENDPOINT_TYPE, with the text of Kafka's client.
+        """
+        if self._router.through_controllers:
+            raise RefusedError(
+                ErrorCode.UNSUPPORTED_ENDPOINT_TYPE.name,
+                "This Admin API is not yet supported when communicating directly with the controller quorum.",
+            )
+
     async def _past_quotas(
         self,
         items: Iterable[K],

@@ -253,7 +253,11 @@ class TopicCalls(Calls):
 
         Args:
             include_internal: Kafka's own as well.
+
+        Raises:
+            RefusedError: UNSUPPORTED_ENDPOINT_TYPE: the client is connected to controllers.
         """
+        self._need_brokers()
         response = await self._router.call(
             "listTopics",
             MetadataRequest(topics=None, allow_auto_topic_creation=False),
@@ -282,7 +286,9 @@ class TopicCalls(Calls):
 
         Raises:
             PartlyRefusedError: by name. UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION.
+            RefusedError: UNSUPPORTED_ENDPOINT_TYPE: the client is connected to controllers.
         """
+        self._need_brokers()
         wanted = tuple(dict.fromkeys(names))
         if not wanted:
             return {}
@@ -300,7 +306,9 @@ class TopicCalls(Calls):
 
         Raises:
             PartlyRefusedError: by id. UNKNOWN_TOPIC_ID.
+            RefusedError: UNSUPPORTED_ENDPOINT_TYPE: the client is connected to controllers.
         """
+        self._need_brokers()
         wanted = tuple(dict.fromkeys(ids))
         if not wanted:
             return {}

@@ -98,14 +98,20 @@ def read_plan(text: str) -> Plan:
     return Plan(tuple(partitions), log_dirs)
 
 
-def format_plan(replicas: Mapping[TopicPartition, Sequence[int]]) -> str:
-    """The same as Kafka's tool prints it, in order, for any directory."""
+def format_plan(replicas: Mapping[TopicPartition, Sequence[int]], log_dirs: Mapping[Replica, str] | None = None) -> str:
+    """The same as Kafka's tool prints it, in order.
+
+    Args:
+        replicas: broker ids by partition.
+        log_dirs: directories of those replicas that are not in just any.
+    """
+    known = log_dirs or {}
     partitions = [
         {
             "topic": each.topic,
             "partition": each.partition,
             "replicas": list(replicas[each]),
-            "log_dirs": [ANY_LOG_DIR] * len(replicas[each]),
+            "log_dirs": [known.get(Replica(*each, broker_id), ANY_LOG_DIR) for broker_id in replicas[each]],
         }
         for each in sorted(replicas)
     ]

@@ -191,9 +191,11 @@ def _generate(connection: Connection, options: Mapping[str, Any]) -> None:
 
     async def work(client: AdminClient) -> None:
         current = await _replicas_of(client, topics)
-        nodes = [node for node in (await client.describe_cluster()).nodes if node.id in brokers]
+        living = (await client.describe_cluster()).nodes
+        places = await _directories(client, current, {node.id for node in living})
+        nodes = [node for node in living if node.id in brokers]
         proposed = propose(current, nodes, by_rack=not options["disable_rack_aware"])
-        click.echo(printable(f"Current partition replica assignment\n{format_plan(current)}\n"))
+        click.echo(printable(f"Current partition replica assignment\n{format_plan(current, places)}\n"))
         click.echo(printable(f"Proposed partition reassignment configuration\n{format_plan(proposed)}"))
 
     connection.run(work)
@@ -213,6 +215,15 @@ async def _replicas_of(client: AdminClient, topics: Iterable[str]) -> dict[Topic
     }
 
 
+async def _directories(
+    client: AdminClient, current: Mapping[TopicPartition, Sequence[int]], living: set[int]
+) -> dict[Replica, str]:
+    """Where replicas are on the brokers that can be asked."""
+    replicas = [Replica(*each, broker) for each, brokers in current.items() for broker in brokers if broker in living]
+    places = await client.describe_replica_log_dirs(replicas)
+    return {replica: place.log_dir for replica, place in places.items() if place.log_dir is not None}
+
+
 def _execute(connection: Connection, plan: Plan, options: Mapping[str, Any]) -> None:
     proposed = _checked(plan)
     throttle, log_dir_throttle = options["throttle"], options["replica_alter_log_dirs_throttle"]
@@ -230,7 +241,8 @@ def _execute(connection: Connection, plan: Plan, options: Mapping[str, Any]) -> 
         if missing:
             raise RefusedError("UNKNOWN_TOPIC_OR_PARTITION", f"Unable to find partition: {', '.join(missing)}")
         current = {each: known[each] for each in proposed}
-        click.echo(printable(f"Current partition replica assignment\n\n{format_plan(current)}\n"))
+        places = await _directories(client, current, living)
+        click.echo(printable(f"Current partition replica assignment\n\n{format_plan(current, places)}\n"))
         click.echo("Save this to use as the --reassignment-json-file option during rollback")
         if throttle >= 0 or log_dir_throttle >= 0:
             click.echo(_VERIFY)

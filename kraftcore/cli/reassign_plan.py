@@ -1,6 +1,6 @@
 """Where replicas go, and who is throttled meanwhile: what ``kraftcore reassign`` works out by itself.
 
-Source: Kafka 4.3.1, AdminUtils.assignReplicasToBrokers and ReassignPartitionsCommand; KIP-36, 73, 455.
+Source: Kafka 4.3.1, ReassignPartitionsCommand; KIP-36, 73, 455. Kafka's tool places replicas as its controller does.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 from kraftcore.admin import NodeAddress, Reassignment, TopicPartition
 from kraftcore.errors import LocalError
+from kraftcore.plugins.controller.decision import Refusal
+from kraftcore.plugins.controller.placement import UsableBroker, place
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +31,13 @@ class Move:
 
 def propose(
     current: Mapping[TopicPartition, Sequence[int]], brokers: Sequence[NodeAddress], *, by_rack: bool
-) -> dict[TopicPartition, list[int]]:
+) -> dict[TopicPartition, Sequence[int]]:
     """Spread topics evenly over brokers, with as many partitions and replicas as they have.
 
     Args:
         current: broker ids of all partitions of the topics.
         brokers: where they shall be.
-        by_rack: no rack gets two replicas of a partition while another has none.
+        by_rack: spread each partition over racks.
 
     Raises:
         LocalError: fewer brokers than replicas, or some have racks and some do not.
@@ -47,47 +49,16 @@ def propose(
             "Not all brokers have rack information. Add --disable-rack-aware in command line to make replica "
             "assignment without rack information."
         )
-    proposed = {}
+    usable = [UsableBroker(broker.id, racks[broker.id], broker.is_fenced) for broker in brokers]
+    proposed: dict[TopicPartition, Sequence[int]] = {}
     for topic in sorted({each.topic for each in current}):
         partitions = sorted(each for each in current if each.topic == topic)
-        spread = _spread(racks, len(partitions), len(current[partitions[0]]))
+        try:
+            spread = place(usable, len(partitions), len(current[partitions[0]]), random.SystemRandom())
+        except Refusal as refusal:
+            raise LocalError(refusal.text or refusal.code.name) from None
         proposed.update({TopicPartition(topic, number): replicas for number, replicas in enumerate(spread)})
     return proposed
-
-
-def _spread(racks: Mapping[int, str | None], partitions: int, replicas: int) -> list[list[int]]:
-    """Leaders take turns; followers are shifted by one more each round. Without racks each broker counts as one."""
-    if replicas > len(racks):
-        raise LocalError(f"Replication factor: {replicas} larger than available brokers: {len(racks)}.")
-    rack_of = {broker: rack if rack is not None else f"broker {broker}" for broker, rack in racks.items()}
-    brokers = _alternating(rack_of) if any(racks.values()) else sorted(racks)
-    count, rack_count = len(brokers), len(set(rack_of.values()))
-    start, shift = random.randrange(count), random.randrange(count)
-    found = []
-    for number in range(partitions):
-        if number > 0 and number % count == 0:
-            shift += 1
-        first = (number + start) % count
-        chosen = [brokers[first]]
-        place = 0
-        while len(chosen) < replicas:
-            step = 1 + (shift * (rack_count if any(racks.values()) else 1) + place) % (count - 1)
-            broker = brokers[(first + step) % count]
-            place += 1
-            held = {rack_of[each] for each in chosen}
-            if broker not in chosen and (rack_of[broker] not in held or len(held) == rack_count):
-                chosen.append(broker)
-        found.append(chosen)
-    return found
-
-
-def _alternating(rack_of: Mapping[int, str]) -> list[int]:
-    """Brokers so that neighbours are in different racks as long as that is possible."""
-    by_rack: dict[str, list[int]] = defaultdict(list)
-    for broker in sorted(rack_of):
-        by_rack[rack_of[broker]].append(broker)
-    queues = [by_rack[rack] for rack in sorted(by_rack)]
-    return [queue[place] for place in range(max(map(len, queues))) for queue in queues if place < len(queue)]
 
 
 def moves(

@@ -107,10 +107,6 @@ class NodeConfig(NodeSettings):
 
     # --- what the parts of a node are given ---------------------------------------------------------------------------
 
-    def tls_of(self, listener: str) -> TlsConfig | None:
-        """How a listener encrypts; None: plain text."""
-        return self.listener_tls.get(listener, self.tls)
-
     def advertise(self, bound: Iterable[Endpoint]) -> tuple[Endpoint, ...]:
         """What others are told of the listeners that were bound.
 

@@ -97,7 +97,8 @@ class NodeSettings:
         False,
         _OWN + "reluctant",
         "True: vote and acknowledge, but lead only while no other voter can, and hand over as soon as one keeps up. "
-        "For a voter without a controller among Kafka's: brokers need one of those.",
+        "A choice for a node with the controller, which may lead Kafka's; for a voter without one among them a need: "
+        "brokers have to reach a controller.",
     )
     topic: str = text("__cluster_metadata", _OWN + "topic", "Name of the log's topic.")
     topic_id: Uuid = field(

@@ -17,6 +17,8 @@ from kraftcore.executor.proposals import BATCH_OVERHEAD, GROUP_BYTES, RECORD_OVE
 from kraftcore.executor.waiting_queue import WaitingQueue, check_order
 
 _AT_ONCE = 512  # pending: more would not make a batch cheaper, only later
+_LOOK_EVERY = 8  # of decisions that were made alone: so often one waits, to see whether others come along
+_PATIENCE = 4  # decisions that wait for others in vain, after some did come along
 
 
 class Decision:
@@ -100,14 +102,25 @@ class DecisionQueue(WaitingQueue[Decision, Decided]):
         self._room = max_batch_bytes - BATCH_OVERHEAD
         self._gathered = min(self._room, GROUP_BYTES)
         self.appended: deque[tuple[int, Decision]] = deque()  # end offset, decision
+        self._alone = 1  # decisions that were made alone, one after the other; below 1: others may come along
 
     @property
     def is_time(self) -> bool:
         """Whether so many wait that they should not wait for more."""
         return len(self.pending) >= _AT_ONCE
 
+    @property
+    def is_alone(self) -> bool:
+        """Whether a decision that comes now need not wait for others that come at the same time.
+
+        Where one commit answers many callers, all of them ask again at once; made one by one, each of their decisions
+        would be a batch with a flush of its own.
+        """
+        return self._alone > 0 and self._alone % _LOOK_EVERY != 0
+
     def decide(self, next_offset: int, leader_epoch: int, now_ms: int) -> Decided:
         """Make what is pending into batches."""
+        self._alone = self._alone + 1 if len(self.pending) <= 1 else -_PATIENCE
         decided = Decided(next_offset)
         offset = next_offset
         values: list[bytes] = []

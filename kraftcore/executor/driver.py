@@ -7,6 +7,7 @@ Rules of this file:
 * Election state, requests and answers are carried out event by event. One flush follows the last event at hand. What
   concerns the application (restore, apply, outcomes, news) comes after that, again event by event: acknowledging to
   peers goes before applying.
+* While a received snapshot is put in the log's place, events wait: nobody else may touch the log.
 * Whatever raises ends the driver: it takes nothing more, and the error is the caller's.
 """
 
@@ -19,7 +20,16 @@ from typing import Protocol
 from kraftcore.core.log.epochs import OffsetAndEpoch
 from kraftcore.errors import InvariantError
 from kraftcore.protocol.election_state import ElectionState
-from kraftcore.raft.events import Effects, Event, Flushed, Send
+from kraftcore.raft.events import (
+    Effects,
+    Event,
+    Flushed,
+    InstallSnapshot,
+    Send,
+    SnapshotInstalled,
+    SnapshotVerified,
+    VerifySnapshot,
+)
 from kraftcore.raft.ports import LogPort
 from kraftcore.raft.replica import Replica
 
@@ -61,8 +71,20 @@ class Ports(Protocol):
         """``flush`` follows soon: the disk may begin to write."""
         ...
 
-    def flush(self) -> None:
-        """Make the log durable to its present end; ``handle`` gets `Flushed`, at once or later."""
+    def flush(self, size: int) -> None:
+        """Make the log durable to its present end; ``handle`` gets `Flushed`, at once or later.
+
+        Args:
+            size: bytes appended since the flush before was asked for, or a few more.
+        """
+        ...
+
+    def verify(self, wanted: VerifySnapshot) -> None:
+        """Go through ``raft.installing.verifying``; ``verified`` gets its event, at once or later."""
+        ...
+
+    def install(self, wanted: InstallSnapshot) -> None:
+        """Go through ``raft.installing.installing``; ``installed`` gets its event, at once or later."""
         ...
 
 
@@ -102,6 +124,8 @@ class Driver(ABC):
         now_ms: the latest time told; never falls.
         stopped: it takes nothing more.
         is_busy: whether it is in the middle of something: what is handed in now waits.
+        is_installing: whether a snapshot is being put in the log's place: what is handed in now waits, and log and
+            snapshots must be left alone.
     """
 
     def __init__(self, replica: Replica, log: LogPort, ports: Ports, probe: Probe | None = None) -> None:
@@ -116,11 +140,14 @@ class Driver(ABC):
         self._send = ports.send
         self._begin_flush = ports.begin_flush
         self._flush = ports.flush
+        self._verify = ports.verify
+        self._install = ports.install
         self._probe = probe
         self._queue: deque[Event] = deque()
         self._unsettled: list[Effects] = []
         self.is_busy = False
-        self._flush_due = False
+        self.is_installing = False
+        self._flush_due = 0  # bytes
         self._committed: OffsetAndEpoch | None = None
         self._flush_asked = 0  # below it the log is durable, or will be when the flush that was asked for ends
 
@@ -138,25 +165,25 @@ class Driver(ABC):
             return
         queue = self._queue
         queue.extend(events)
-        if self.is_busy:
+        if self.is_busy or self.is_installing:
             return
         self.is_busy = True
         if now_ms > self.now_ms:
             self.now_ms = now_ms
         try:
             while True:
-                while queue:
+                while queue and not self.is_installing:
                     self._step(queue.popleft())
                     if self._flush_due and not queue:
-                        self._flush_due = False
+                        size, self._flush_due = self._flush_due, 0
                         self._flush_asked = self.log.log_end_offset
-                        self._flush()
+                        self._flush(size)
                 unsettled, self._unsettled = self._unsettled, []
                 self._settle(unsettled)
                 if self._committed is not None:
                     known, self._committed = self._committed, None
                     self._keep_committed(known)
-                if not queue:
+                if not queue or self.is_installing:
                     break
         except BaseException:
             self.stop()
@@ -167,6 +194,17 @@ class Driver(ABC):
     def flushed(self, now_ms: int, offset: int) -> None:
         """The log is durable below ``offset``."""
         self.handle(now_ms, Flushed(offset))
+
+    def verified(self, now_ms: int, event: SnapshotVerified) -> None:
+        """A received snapshot was verified."""
+        self.handle(now_ms, event)
+
+    def installed(self, now_ms: int, event: SnapshotInstalled) -> None:
+        """A received snapshot is in the log's place: what waited goes on, after it."""
+        self.is_installing = False
+        if not self.stopped:
+            self._queue.appendleft(event)
+            self.handle(now_ms)
 
     def stop(self) -> None:
         """Take nothing more."""
@@ -193,12 +231,21 @@ class Driver(ABC):
         if probe is not None:
             probe.sent(effects)
         if effects.flush:
-            self._flush_due = True
+            self._flush_due += effects.flush
             self._begin_flush()
+        if effects.snapshot is not None:
+            self._take_snapshot(effects.snapshot)
         if effects.committed is not None:
             self._committed = effects.committed
         self._unsettled.append(effects)
-        self.due_ms = effects.deadline_ms
+        self.due_ms = effects.deadline_ms if not self.is_installing else None
+
+    def _take_snapshot(self, wanted: VerifySnapshot | InstallSnapshot) -> None:
+        if isinstance(wanted, VerifySnapshot):
+            self._verify(wanted)
+        else:
+            self.is_installing = True
+            self._install(wanted)
 
     @abstractmethod
     def _settle(self, unsettled: list[Effects]) -> None:
@@ -210,6 +257,8 @@ class Driver(ABC):
         Raises:
             InvariantError: there is one, a bug.
         """
+        if self.is_installing:
+            return  # the log is not what the replica knows
         self.replica.check_invariants()
         durable = max(self.log.flushed_offset, self._flush_asked)
         if self.log.log_end_offset > durable:

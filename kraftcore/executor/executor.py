@@ -262,7 +262,8 @@ class Executor(Driver):
         if self.leading_epoch is None:
             raise self.not_leader("it has not applied its predecessors' records yet")
         self.decisions.pending.append(decision)
-        if self.on_its_way is None and not self._gathers and not self.is_busy:
+        is_first = not self.wants_turn and self.on_its_way is None and self.decisions.is_alone
+        if is_first and not self._gathers and not self.is_busy:
             self.wants_batch = True
         else:
             self.wants_turn = True
@@ -502,6 +503,8 @@ class Executor(Driver):
             InvariantError: there is one, a bug.
         """
         super().check_invariants()
+        if self.is_installing:
+            return
         applied, end = self.applier.offset, self.log.log_end_offset
         if not applied <= self.high_watermark <= end:
             raise InvariantError(

@@ -34,10 +34,13 @@ from kraftcore.raft.events import (
     Received,
     Resign,
     Shutdown,
+    SnapshotInstalled,
+    SnapshotVerified,
     SnapshotWritten,
     Tick,
     Transfer,
     Upgrade,
+    VerifySnapshot,
 )
 from kraftcore.raft.quorum import Endpoint, VersionRange, Voter, VoterSet
 
@@ -176,6 +179,10 @@ def event_entry(event: Event) -> dict[str, Any]:
         return {"event": "flushed", "offset": event.offset}
     if isinstance(event, SnapshotWritten):
         return {"event": "snapshot written", "id": [event.end_offset, event.epoch]}
+    if isinstance(event, SnapshotVerified):
+        return {"event": "snapshot verified", "number": event.number, "damage": event.damage}
+    if isinstance(event, SnapshotInstalled):
+        return {"event": "snapshot installed", "id": [event.end_offset, event.epoch], "problem": event.problem}
     if isinstance(event, Barrier):
         return {"event": "barrier"}
     if isinstance(event, Transfer):
@@ -210,6 +217,10 @@ def event_of(entry: Mapping[str, Any], ticket: Any) -> Event:
         return Flushed(entry["offset"])
     if name == "snapshot written":
         return SnapshotWritten(*entry["id"])
+    if name == "snapshot verified":
+        return SnapshotVerified(entry["number"], entry["damage"])
+    if name == "snapshot installed":
+        return SnapshotInstalled(entry["id"][0], entry["id"][1], entry["problem"])
     if name == "barrier":
         return Barrier(ticket)
     if name == "transfer":
@@ -233,7 +244,10 @@ def effects_lines(effects: Effects) -> list[str]:
         lines.append(f"send {send.request_id} {tuple(send.destination)} {send.timeout_ms} {_digest(send.message)}")
     lines += [f"answer {_digest(reply.message)}" for reply in effects.replies]
     if effects.flush:
-        lines.append("flush")
+        lines.append(f"flush {effects.flush}")
+    if effects.snapshot is not None:
+        verb = "verify" if isinstance(effects.snapshot, VerifySnapshot) else "install"
+        lines.append(f"{verb} {effects.snapshot[:-1]}")
     if effects.restore is not None:
         lines.append(f"restore {effects.restore}")
     if effects.high_watermark is not None:

@@ -29,7 +29,7 @@ class Features(Part[str, int]):
     def metadata_version(self) -> MetadataVersion | None:
         """The finalized level of metadata.version; None while the log has none."""
         level = self._items.get(METADATA_VERSION)
-        return None if level is None else MetadataVersion.from_level(level)
+        return None if level is None else _KNOWN_LEVELS[level]
 
     @property
     def metadata_version_or_minimum(self) -> MetadataVersion:
@@ -62,7 +62,7 @@ class Features(Part[str, int]):
             self.put(name, level)
 
 
-_KNOWN_LEVELS = {int(level) for level in MetadataVersion}
+_KNOWN_LEVELS = {int(level): level for level in MetadataVersion}
 
 
 def feature_records(levels: dict[str, int], metadata_version: MetadataVersion | None) -> Iterator[FeatureLevelRecord]:

@@ -6,7 +6,7 @@ from kraftcore.metadata.cluster import Broker
 from kraftcore.metadata.partition_change import Election, PartitionRules
 from kraftcore.metadata.partitions import Partitions
 from kraftcore.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
-from kraftcore.protocol.records.partition_change_record import PartitionChangeRecord
+from kraftcore.protocol.schema import MetadataRecord
 
 @final
 class IsrProposals:
@@ -24,5 +24,5 @@ class IsrProposals:
         wanted: list[AlterPartitionRequest.TopicData.PartitionData],
         min_isr: int,
         election: Election,
-        records: list[tuple[PartitionChangeRecord, int]],
+        records: list[tuple[MetadataRecord, int]],
     ) -> list[AlterPartitionResponse.TopicData.PartitionData]: ...

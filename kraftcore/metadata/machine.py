@@ -56,7 +56,7 @@ class MetadataMachine(StateMachine):
             self._take_among(batch.values(), base, end)
         else:
             self._take(batch.values(), base)
-            self._note_levels(self.image.features, end)
+            self._note_levels(self.image.features.snapshot(), end)
         self.offset = end
         return None
 
@@ -86,13 +86,13 @@ class MetadataMachine(StateMachine):
         """
         image = self.image
         image.mark(offset)
-        before = dict(image.features)
+        before = image.features.snapshot()
         try:
             image.apply_values(values, offset)
         except RemoteProtocolError:
             image.roll_back(offset)
             raise
-        levels = dict(image.features)
+        levels = image.features.snapshot()
         end = offset + len(values)
         image.mark(end)
         self._ahead.append(_Appended(offset, end, values, None if levels == before else levels))
@@ -148,7 +148,7 @@ class MetadataMachine(StateMachine):
         try:
             self.image.roll_back()
             self.image.apply_values(values, base)
-            self._note_levels(self.image.features, end)
+            self._note_levels(self.image.features.snapshot(), end)
             self.image.mark(end)
             self.image.committed(end)
             self._replay(end)

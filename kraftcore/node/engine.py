@@ -56,7 +56,6 @@ from kraftcore.raft.quorum import Endpoint, VoterSet
 from kraftcore.raft.replica import Replica
 from kraftcore.raft.roles import Role
 from kraftcore.state_machine import StateMachine
-from kraftcore.storage.snapshot_batches import verify_and_close
 
 _logger = logging.getLogger("kraftcore.node")
 _POLL_S = 0.005
@@ -143,6 +142,7 @@ class Engine(Listener):
         config, home = self.config, self.home
         self.shell = Shell(
             home.log,
+            home.store,
             home.quorum_state,
             self.outbox,
             self.clock,
@@ -165,7 +165,6 @@ class Engine(Listener):
             home.store,
             random.Random(seed),
             home.quorum_state.read(),
-            verify_snapshot=verify_and_close,
             committed=home.committed.read(),
             may_have_forgotten=may_have_forgotten,
         )
@@ -240,7 +239,7 @@ class Engine(Listener):
 
     def close(self) -> None:
         """Answer whoever still waits, and close the log."""
-        self.shell.flusher.close()
+        self.shell.close()
         self._end_calls()
         self.inbox.close()
         if self._recorder is not None:

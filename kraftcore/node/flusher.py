@@ -2,7 +2,7 @@
 
 A thread costs two switches (about 0.1 ms), an inline sync blocks the task for as long as the disk takes. So small
 flushes go inline as long as the disk has been quick lately; large ones, and all while it is slow, go to the thread. How
-much there is to flush, the log itself tells by its size: a leader's own records and what a follower fetched alike.
+much there is to flush is told with each: a leader's own records and what a follower fetched alike.
 Measured with `python -m bench nodes`; the figures are in bench/README.md.
 """
 
@@ -43,10 +43,10 @@ class Flusher:
         self._done = done
         self._failed = failed
         self._mean_s = 0.0
-        self._again = False
+        self._again = 0  # bytes appended since the running flush began
         self._jobs: SimpleQueue[bool] | None = None
         self._token = trio.lowlevel.current_trio_token()
-        self._size = log.size_in_bytes  # when the last flush began
+        self._waiting: list[Callable[[], None]] = []
         self.is_running = False
 
     def begin(self) -> None:
@@ -54,11 +54,15 @@ class Flusher:
         if not self.is_running:
             self._log.write_out()
 
-    def flush(self) -> None:
-        """Make everything appended so far durable, then report it; at once or soon."""
+    def flush(self, size: int) -> None:
+        """Make everything appended so far durable, then report it; at once or soon.
+
+        Args:
+            size: bytes appended since the flush before was asked for.
+        """
         if self.is_running:
-            self._again = True
-        elif self._is_small() and self._mean_s < SLOW_S:
+            self._again += size
+        elif 0 < self._inline_bytes >= size and self._mean_s < SLOW_S:
             start = perf_counter()
             offset = self._log.flush()
             self._took(perf_counter() - start)
@@ -70,12 +74,12 @@ class Flusher:
                 threading.Thread(target=self._work, args=(self._jobs,), name="kraftcore flush", daemon=True).start()
             self._jobs.put(True)
 
-    def _is_small(self) -> bool:
-        size = self._log.size_in_bytes
-        grown, self._size = size - self._size, size
-        if grown < 0:  # something was truncated or deleted meanwhile: all that is known is that it is not more
-            grown = size
-        return 0 < self._inline_bytes >= grown
+    def when_idle(self, action: Callable[[], None]) -> None:
+        """Do this when no flush runs: now, or when the one that runs has ended well and no other follows."""
+        if self.is_running:
+            self._waiting.append(action)
+        else:
+            action()
 
     def close(self) -> None:
         """End the thread; not while a flush runs."""
@@ -108,5 +112,9 @@ class Flusher:
             return
         self._done(offset)
         if self._again:
-            self._again = False
-            self.flush()
+            size, self._again = self._again, 0
+            self.flush(size)
+        elif self._waiting and not self.is_running:
+            waiting, self._waiting = self._waiting, []
+            for action in waiting:
+                action()

@@ -10,7 +10,7 @@ from trio.lowlevel import current_task, wait_task_rescheduled
 
 from kraftcore.config import NodeConfig
 from kraftcore.core.uuid import Uuid
-from kraftcore.errors import NodeStoppedError
+from kraftcore.errors import LocalError, NodeStoppedError
 from kraftcore.executor.decisions import Decision
 from kraftcore.executor.executor import size_of
 from kraftcore.executor.proposals import RECORD_OVERHEAD, Appended, AppendedMany, empty_record
@@ -205,6 +205,10 @@ class Node:
         high_watermark = engine.executor.high_watermark
         if offset >= high_watermark:
             return b""
+        if engine.executor.is_installing:
+            raise LocalError(
+                f"the log is being replaced by a snapshot: what is below {high_watermark} is only in there"
+            )
         return engine.home.log.read(offset, max_bytes, up_to=high_watermark)
 
     # --- the quorum ---------------------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from kraftcore.errors import LocalError
 from kraftcore.protocol.election_state import EPOCH_MAX, ElectionState, ReplicaKey
 from kraftcore.raft import records
 from kraftcore.raft.events import RaftConfig
+from kraftcore.raft.installing import discard_log_behind_snapshot
 from kraftcore.raft.quorum import Endpoint, VersionRange, Voter, VoterSet
 from kraftcore.raft.state import ReplicaState
 from kraftcore.storage.lock import lock_folders
@@ -148,7 +149,7 @@ def _opened(files: Files, directory: str, node_id: int) -> Iterator[tuple[Replic
             config = RaftConfig(found.cluster_id, key)
             saved = quorum_file.read() or ElectionState()
             state = ReplicaState(config, log, SnapshotStore(files, folder), Random(0), saved)
-            state.discard_log_behind_snapshot()
+            discard_log_behind_snapshot(log, state.snapshots, 0)
             state.load_history()
             yield state, log, quorum_file
 

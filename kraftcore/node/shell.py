@@ -22,14 +22,16 @@ from kraftcore.core.wire.struct import Struct
 from kraftcore.executor.driver import Driver
 from kraftcore.node.clock import Clock
 from kraftcore.node.flusher import Flusher
+from kraftcore.node.installer import Installer
 from kraftcore.node.outbox import Outbox
 from kraftcore.ports.transport import Reply
 from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.frames import encode_response_parts
-from kraftcore.raft.events import Answered, Event, Failed, Flushed, Send, Tick
+from kraftcore.raft.events import Answered, Event, Failed, Flushed, Send, SnapshotInstalled, Tick
 from kraftcore.storage.committed import CommittedFile
 from kraftcore.storage.probation_mark import ProbationMark
 from kraftcore.storage.quorum_state import QuorumStateFile
+from kraftcore.storage.snapshots import SnapshotStore
 
 SOON_MS = 50  # an alarm that rings within this is moved when it comes to be due later
 
@@ -52,6 +54,7 @@ class Shell:
 
     Args:
         log: the driver's log.
+        store: its snapshots.
         quorum_state: where its election state is kept.
         outbox: sends its requests.
         clock: the time it is told.
@@ -63,12 +66,13 @@ class Shell:
 
     Attributes:
         driver: what it is the shell of; see ``drive``.
-        save, keep_committed, end_probation, begin_flush, flush: see `Ports`.
+        save, keep_committed, end_probation, begin_flush, flush, verify, install: see `Ports`.
     """
 
     def __init__(
         self,
         log: Log,
+        store: SnapshotStore,
         quorum_state: QuorumStateFile,
         outbox: Outbox,
         clock: Clock,
@@ -93,6 +97,11 @@ class Shell:
         self.end_probation = (lambda: None) if probation is None else probation.clear
         self.begin_flush = self.flusher.begin
         self.flush = self.flusher.flush
+        self._installer = Installer(
+            log, store, clock.now_ms, self.flusher.when_idle, self.feed, self._installed, self._not_installed
+        )
+        self.verify = self._installer.verify
+        self.install = self._installer.install
 
     def drive(self, driver: Driver) -> None:
         """Say which driver it is; once, before anything else."""
@@ -131,8 +140,19 @@ class Shell:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a flush runs, or a leader that shuts down has voters to tell."""
-        return self.flusher.is_running or (self.driver.replica.is_leaving and not self.driver.stopped)
+        """Whether the log is in use, see ``has_log``, or a leader that shuts down has voters to tell."""
+        driver = self.driver
+        return self.has_log or (driver.replica.is_leaving and not driver.stopped)
+
+    @property
+    def has_log(self) -> bool:
+        """Whether a flush runs, or a snapshot is being put in the log's place: log and snapshots must be left alone."""
+        return self.flusher.is_running or self.driver.is_installing
+
+    def close(self) -> None:
+        """End the threads; not while a flush runs."""
+        self.flusher.close()
+        self._installer.close()
 
     def fail(self, error: BaseException) -> None:
         """Stop for good; the first reason is the one that is told."""
@@ -147,6 +167,17 @@ class Shell:
             driver.flushed(driver.now_ms, offset)
         else:
             self.feed(Flushed(offset))
+
+    def _installed(self, event: SnapshotInstalled) -> None:
+        driver = self.driver
+        if driver.stopped:
+            driver.installed(driver.now_ms, event)  # nobody waits any more, but the log is free
+        else:
+            self.run(driver.installed, event)
+
+    def _not_installed(self, error: BaseException) -> None:
+        self.driver.is_installing = False
+        self.fail(error)
 
     # --- requests -----------------------------------------------------------------------------------------------------
 

@@ -78,7 +78,7 @@ class Snapshotting:
                 except StateMachineError as error:
                     text = f"no snapshot was written, and the log is not shortened: {error}"
                     self._owner.note(text, error.__cause__)
-            if trio.current_time() >= next_cleaning and not self._shell.flusher.is_running and not self.is_running:
+            if trio.current_time() >= next_cleaning and not self._shell.has_log and not self.is_running:
                 next_cleaning = trio.current_time() + self._config.period_ms / 1000
                 self._shell.run(self._executor.clean)
 
@@ -106,6 +106,8 @@ class Snapshotting:
         try:
             with contents.begin(self._executor.store) as writer:
                 await trio.to_thread.run_sync(_fill, contents, writer)
+                while self._shell.driver.is_installing:
+                    await trio.sleep(_LOOK_S / 50)
                 if (contents.end_offset, contents.epoch) not in self._executor.store:
                     writer.freeze(contents.now_ms)
         finally:

@@ -65,7 +65,7 @@ class Keeper:
             await trio.sleep(self._period_s)
             try:
                 await self._copy_latest()
-                if not self._shell.flusher.is_running and not self._shell.driver.stopped:
+                if not self._shell.has_log and not self._shell.driver.stopped:
                     self._cleaner.clean(self._now_ms())
             except StorageError as error:
                 self._shell.fail(error)
@@ -84,7 +84,7 @@ class Keeper:
         with self._store.create(wanted) as writer:
             if await self._download(leader, copying.chunks(wanted, writer), writer):
                 await trio.to_thread.run_sync(self._verify, writer.read_back())
-                if wanted not in self._store and not self._shell.driver.stopped:
+                if wanted not in self._store and not self._shell.driver.stopped and not self._shell.has_log:
                     writer.freeze()
                     self._shell.feed(SnapshotWritten(*wanted))
 

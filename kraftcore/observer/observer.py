@@ -103,12 +103,18 @@ class Observer:
             home.store,
             random.Random(int.from_bytes(os.urandom(16))),
             home.quorum_state.read(),
-            verify_snapshot=verify_and_close,
         )
         self._clock = Clock()
         self._outbox = Outbox(transport, "kraftcore-observer", __version__, self._note, self._look)
         self._shell = Shell(
-            home.log, home.quorum_state, self._outbox, self._clock, INLINE_FLUSH_BYTES, self._fail, self._look_around
+            home.log,
+            home.store,
+            home.quorum_state,
+            self._outbox,
+            self._clock,
+            INLINE_FLUSH_BYTES,
+            self._fail,
+            self._look_around,
         )
         self._shell.drive(_Follower(self._replica, home.log, self._shell, self._note))
         self._keeper = Keeper(
@@ -254,6 +260,11 @@ class Observer:
         self.error = error
         self._end()
 
+    @property
+    def is_readable(self) -> bool:
+        """Whether the mirror may be read: no snapshot is being put in its place."""
+        return not self._shell.driver.is_installing
+
     def check_open(self) -> None:
         """Raise `NodeStoppedError` if it has ended."""
         if self._closed or self.error is not None:
@@ -265,9 +276,9 @@ class Observer:
         self._closed = True
         self._waiting.unpark_all()
         with trio.move_on_after(_FLUSH_PATIENCE_S):
-            while self._shell.flusher.is_running:
+            while self._shell.has_log:
                 await trio.sleep(_POLL_S)
-        self._shell.flusher.close()
+        self._shell.close()
         try:
             self._home.close()
         except (LocalError, StorageError) as error:

@@ -26,6 +26,11 @@ class Source(Protocol):
         """Below it everything is committed."""
         ...
 
+    @property
+    def is_readable(self) -> bool:
+        """Whether log and snapshots may be read."""
+        ...
+
     def check_open(self) -> None:
         """Raise if it has ended."""
         ...
@@ -70,13 +75,15 @@ class Batches:
                 return batch
             await trio.lowlevel.checkpoint()
             observer.check_open()
-            if self._offset < log.log_start_offset:
+            if not observer.is_readable:
+                await observer.changed()
+            elif self._offset < log.log_start_offset:
                 latest = self._store.latest
                 if latest is None or latest.end_offset < log.log_start_offset:
                     raise LocalError(f"the mirror begins at {log.log_start_offset}, and its snapshot is gone")
                 self._offset = latest.end_offset
                 return Snapshot(latest.end_offset, latest.epoch, self._store)
-            if self._offset < observer.high_watermark:
+            elif self._offset < observer.high_watermark:
                 data = log.read(self._offset, READ_BYTES, up_to=observer.high_watermark)
                 self._chunk = iter_batches(data, verify=False)
             else:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import cached_property
 from types import MappingProxyType
 from typing import Self
 
@@ -106,19 +107,19 @@ class MetadataVersion(IntEnum):
         """True up to the latest level that Kafka 4.3.1 uses in production."""
         return self <= LATEST_PRODUCTION_LEVEL
 
-    @property
+    @cached_property
     def register_broker_record_version(self) -> int:
         """Version in which RegisterBrokerRecord is written."""
         return self._first_reached(
             (MetadataVersion.V4_3_IV0, 4), (MetadataVersion.V3_7_IV2, 3), (MetadataVersion.V3_4_IV0, 2), otherwise=1
         )
 
-    @property
+    @cached_property
     def partition_record_version(self) -> int:
         """Version in which PartitionRecord and PartitionChangeRecord are written."""
         return self._first_reached((MetadataVersion.V4_0_IV1, 2), (MetadataVersion.V3_7_IV2, 1), otherwise=0)
 
-    @property
+    @cached_property
     def fetch_version(self) -> int:
         """Version of Fetch between brokers."""
         return self._first_reached(
@@ -130,7 +131,7 @@ class MetadataVersion(IntEnum):
             otherwise=13,
         )
 
-    @property
+    @cached_property
     def list_offsets_version(self) -> int:
         """Version of ListOffsets between brokers."""
         return self._first_reached(

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from kraftcore.protocol.election_state import ReplicaKey
@@ -85,8 +85,6 @@ class Duties(Protocol):
     @property
     def probation(self) -> Probation: ...
     @property
-    def verify_snapshot(self) -> Callable[[Any], object]: ...
-    @property
     def election(self) -> ElectionDuty: ...
     @property
     def succession(self) -> SuccessionDuty: ...
@@ -102,9 +100,18 @@ class Duties(Protocol):
         self, role: RoleState, cause: Cause, epoch: int | None = None, vote: ReplicaKey | None = None
     ) -> None: ...
     def check_leader_only(self, epoch: int) -> ErrorCode: ...
-    def meet_leader(
+    def learn_leader(
         self, epoch: int, leader_id: int, endpoints: tuple[Endpoint, ...], *, by_itself: bool = False
     ) -> bool: ...
-    def meet_answer(self, answer: partition.Answer, node_endpoints: Sequence[Any], source: Destination) -> bool: ...
+    def learn_from_answer(
+        self, answer: partition.Answer, node_endpoints: Sequence[Any], source: Destination
+    ) -> bool: ...
     def single_partition(self, response: Any, source: Destination) -> Any: ...
     def refuse_answer(self, source: Destination, response: Any, told: Any = None) -> None: ...
+
+
+def soonest(first: int | None, second: int | None) -> int | None:
+    """The earlier of two times, None meaning never."""
+    if first is None:
+        return second
+    return first if second is None or first <= second else second

@@ -343,8 +343,8 @@ class Election:
         if told.leader_id < 0:
             return ErrorCode.INVALID_REQUEST
         endpoints = tuple(Endpoint(item.name, item.host, item.port) for item in request.leader_endpoints)
-        met = self._replica.meet_leader(told.leader_epoch, told.leader_id, endpoints, by_itself=True)
-        return ErrorCode.NONE if met else ErrorCode.INVALID_REQUEST
+        accepted = self._replica.learn_leader(told.leader_epoch, told.leader_id, endpoints, by_itself=True)
+        return ErrorCode.NONE if accepted else ErrorCode.INVALID_REQUEST
 
     def reply_to_leader(
         self, received: Received, kind: type[BeginQuorumEpochResponse | EndQuorumEpochResponse], error: ErrorCode
@@ -363,7 +363,7 @@ class Election:
             self._become_candidate(role)
             return
         found = self._replica.single_partition(response, source)
-        if found is None or not self._replica.meet_answer(found[0], response.node_endpoints, source):
+        if found is None or not self._replica.learn_from_answer(found[0], response.node_endpoints, source):
             return
         role = state.role
         if isinstance(role, Prospective | Candidate) and source.node_id is not None:
@@ -391,4 +391,4 @@ class Election:
     def on_begin_quorum_epoch_answer(self, source: Destination, response: BeginQuorumEpochResponse) -> bool:
         """Whether a voter confirmed our epoch."""
         found = self._replica.single_partition(response, source)
-        return found is not None and self._replica.meet_answer(found[0], response.node_endpoints, source)
+        return found is not None and self._replica.learn_from_answer(found[0], response.node_endpoints, source)

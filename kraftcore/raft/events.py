@@ -19,6 +19,7 @@ from kraftcore.errors import LocalError
 from kraftcore.protocol.election_state import ElectionState, ReplicaKey
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.failure import Failure
+from kraftcore.raft.ports import WriterPort
 from kraftcore.raft.quorum import Endpoint, VoterSet
 
 # --- in ---------------------------------------------------------------------------------------------------------------
@@ -89,6 +90,34 @@ class SnapshotWritten:
 
 
 @dataclass(frozen=True, slots=True)
+class SnapshotVerified:
+    """What `VerifySnapshot` asked for is done.
+
+    Attributes:
+        number: its number.
+        damage: why the snapshot is of no use; empty: it is whole and durable.
+    """
+
+    number: int
+    damage: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotInstalled:
+    """What `InstallSnapshot` asked for is done.
+
+    Attributes:
+        end_offset: of the snapshot.
+        epoch: of the snapshot.
+        problem: why it could not be given its name; empty: it is there, and the log begins at its end or holds it.
+    """
+
+    end_offset: int
+    epoch: int
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Barrier:
     """Ask once more whether this replica still leads, for a linearizable read."""
 
@@ -136,6 +165,8 @@ Event: TypeAlias = (
     | Flushed
     | Tick
     | SnapshotWritten
+    | SnapshotVerified
+    | SnapshotInstalled
     | Barrier
     | Transfer
     | Upgrade
@@ -186,10 +217,10 @@ class Reply(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """How a local wish (proposal, barrier, transfer, upgrade) ended.
+    """How a local request (proposal, barrier, transfer, upgrade) ended.
 
     Attributes:
-        ticket: the wish's.
+        ticket: the request's.
         error: NONE; NOT_LEADER_OR_FOLLOWER before anything was appended; anything else as Kafka names it.
         offset: where the batch begins (proposal, upgrade), or the offset to apply before reading (barrier); else -1.
         message: words for people, empty without error.
@@ -218,6 +249,36 @@ class Leadership:
     epoch_start_offset: int = -1
 
 
+class VerifySnapshot(NamedTuple):
+    """Read a received snapshot to its end, and make it durable; see ``installing.verifying``.
+
+    Attributes:
+        number: comes back in `SnapshotVerified`.
+        end_offset: of the snapshot.
+        epoch: of the snapshot.
+        part: the writer of its part file, which belongs to the driver until then.
+    """
+
+    number: int
+    end_offset: int
+    epoch: int
+    part: WriterPort
+
+
+class InstallSnapshot(NamedTuple):
+    """Give a verified snapshot its name, and have the log begin at its end; see ``installing.installing``.
+
+    Attributes:
+        end_offset: of the snapshot.
+        epoch: of the snapshot.
+        part: the writer of its part file; None: it has its name already.
+    """
+
+    end_offset: int
+    epoch: int
+    part: WriterPort | None
+
+
 @dataclass(slots=True)
 class Effects:
     """What the driver must do now, in this order.
@@ -225,18 +286,21 @@ class Effects:
     1. Save ``election_state``, durably. Nothing below may be seen by anyone before that.
     2. ``sends`` and ``replies``: to the network, in any order.
        ``probation_over``, if it is set, comes first: from now on a restart begins without it.
-    3. ``flush``: make the log durable to its end, without waiting; then `Flushed`. One flush may serve several events
-       that are handled one right after the other. A follower's acknowledgement is
+    3. ``flush``: so many bytes were appended: make the log durable to its end, without waiting; then `Flushed`. One
+       flush may serve several events that are handled one right after the other. A follower's acknowledgement is
        its next Fetch, which it sends on `Flushed`; a leader counts its own log end on `Flushed`. So the disks work in
        parallel.
-    4. ``restore``: the log was replaced by this snapshot: load it into the state machine before applying anything else.
-    5. ``high_watermark``: rose to this; apply what is below it. Waiting appends below it are committed.
-    6. ``outcomes``: answers to local wishes.
-    7. ``leadership``, ``voters``: tell whoever listens.
-    8. ``notes``: lines for the operator's log: contradictions and refusals that are nobody's normal day. ``alarms``:
+    4. ``snapshot``: do this with a received snapshot, off the loop that feeds the replica. `VerifySnapshot`: then
+       `SnapshotVerified`; events go on meanwhile. `InstallSnapshot`: then `SnapshotInstalled`, as the very next event:
+       the log is being replaced, so all others wait, and nobody reads, appends, flushes or cleans.
+    5. ``restore``: the log was replaced by this snapshot: load it into the state machine before applying anything else.
+    6. ``high_watermark``: rose to this; apply what is below it. Waiting appends below it are committed.
+    7. ``outcomes``: answers to local requests.
+    8. ``leadership``, ``voters``: tell whoever listens.
+    9. ``notes``: lines for the operator's log: contradictions and refusals that should not happen. ``alarms``:
        what he must look at: committed records were to be taken away here.
-    9. ``committed``: what the next start's floor is; it may be written at leisure, and a value be left out for a later
-       one. The log is durable up to there.
+    10. ``committed``: what the next start's floor is; it may be written at leisure, and a value be left out for a
+        later one. The log is durable up to there.
 
     Then wait for the next event, at most until ``deadline_ms`` (then `Tick`); None: no timer runs.
     """
@@ -245,7 +309,8 @@ class Effects:
     probation_over: bool = False
     sends: list[Send] = field(default_factory=list)
     replies: list[Reply] = field(default_factory=list)
-    flush: bool = False
+    flush: int = 0
+    snapshot: VerifySnapshot | InstallSnapshot | None = None
     restore: tuple[int, int] | None = None
     high_watermark: int | None = None
     outcomes: list[Outcome] = field(default_factory=list)

@@ -85,6 +85,8 @@ def _of_leader(state: ReplicaState, role: Leader) -> Iterator[str]:
     for parked in role.parked:
         if parked.fetch_offset != state.log.log_end_offset:
             yield f"holds a Fetch from {parked.fetch_offset}, the log ends at {state.log.log_end_offset}"
+    if role.parked_due_ms != min((parked.deadline_ms for parked in role.parked), default=None):
+        yield f"answers the Fetches it holds at {role.parked_due_ms}, which is none of their deadlines"
     change = role.change
     if change is not None and change.offset is not None and value is not None and change.offset < value:
         yield f"waits for a voter change at {change.offset}, committed is {value}"

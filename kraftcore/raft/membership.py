@@ -399,7 +399,7 @@ class Membership:
             return None
         if role.update_deadline_ms > state.now_ms:
             return role.update_deadline_ms
-        message = self._wish(role)
+        message = self._wanted_change(role)
         leader = state.destination(role.leader_id, role.leader_endpoints)
         if message is not None and leader is not None:
             if not state.is_ready(leader):
@@ -409,7 +409,7 @@ class Membership:
         role.update_deadline_ms = state.now_ms + state.config.fetch_timeout_ms
         return role.update_deadline_ms
 
-    def _wish(self, role: Follower) -> Struct | None:
+    def _wanted_change(self, role: Follower) -> Struct | None:
         state = self._state
         key = state.config.key
         if self._replica.probation.is_on:  # an upgrade would make a full voter of it

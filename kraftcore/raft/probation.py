@@ -17,7 +17,7 @@ It ends when
 * kraft.version 1 is committed: there a new directory is another voter.
 
 Every other voter has to be heard, not a majority: of those that are left out, one may be a candidate with this voter's
-forgotten vote. With it two leaders of one epoch would be possible (simulated with 5 voters).
+forgotten vote. With it two leaders of one epoch would be possible, among 5 voters.
 
 Source: ours; the idea is that of recovery in Viewstamped Replication Revisited, 4.3.
 """

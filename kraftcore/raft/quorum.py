@@ -9,12 +9,11 @@ for any directory of that id. Source: KIP-853 "Set of voters"; Kafka 4.3.1 keeps
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
 
-from kraftcore.core.uuid import Uuid
-from kraftcore.errors import InvariantError, LocalError
+from kraftcore.errors import LocalError
 from kraftcore.protocol.election_state import ReplicaKey
 
 
@@ -170,21 +169,6 @@ def majority(count: int) -> int:
     return count // 2 + 1
 
 
-def every_majority_overlaps(old: VoterSet, new: VoterSet) -> bool:
-    """Whether each majority of one set shares a voter with each majority of the other.
-
-    True for sets that differ by one voter, which is why one change may be in flight. Source: Ongaro's dissertation,
-    4.1.
-    """
-    shared = len(set(old.keys) & set(new.keys))
-    return old.majority + new.majority > len(old) + len(new) - shared
-
-
-def changed_voters(old: VoterSet, new: VoterSet) -> int:
-    """How many voters were added or removed between two sets; changed endpoints do not count."""
-    return len(set(old.keys) ^ set(new.keys))
-
-
 @dataclass(slots=True)
 class Tally:
     """The votes of one election, against the voter set in force when it began.
@@ -223,14 +207,3 @@ class Tally:
 def static_voters(entries: Iterable[tuple[int, Endpoint]]) -> VoterSet:
     """The voter set of ``controller.quorum.voters``: directory ids unknown, kraft.version 0 only."""
     return VoterSet(tuple(Voter(ReplicaKey(voter_id), (endpoint,)) for voter_id, endpoint in entries))
-
-
-def with_directory(voter: Voter, directory_id: Uuid) -> Voter:
-    """A static voter's entry once its directory is known.
-
-    Raises:
-        InvariantError: it already has another directory id; that would be another voter.
-    """
-    if voter.key.has_directory and voter.key.directory_id != directory_id:
-        raise InvariantError(f"{voter.key} cannot become directory {directory_id}")
-    return replace(voter, key=ReplicaKey(voter.key.id, directory_id))

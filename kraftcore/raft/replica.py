@@ -6,9 +6,9 @@ Rules of this file:
 * Nobody is called back in the middle of what they do. What follows from a step (voters counted anew, news of the high
   watermark, votes counted, a Fetch answered) is queued (``ReplicaState.then``) and settled once, at the end of
   ``handle``; then the role does what is due.
-* Epochs are compared before any role looks at a message: ``meet_leader`` for requests that name a leader,
-  ``meet_answer`` for answers, ``check_leader_only`` for requests only a leader can serve. A higher one is entered in
-  one place, ``Election.enter``, whoever tells of it: a leader, an answer, a candidate.
+* Epochs are compared before any role looks at a message: ``learn_leader`` for requests that name a leader,
+  ``learn_from_answer`` for answers, ``check_leader_only`` for requests only a leader can serve. A higher one is entered
+  in one place, ``Election.enter``, whoever tells of it: a leader, an answer, a candidate.
 * A message that contradicts what is known (two leaders of one epoch, us as a leader we never were) is refused and
   noted; it changes nothing.
 
@@ -38,6 +38,7 @@ from kraftcore.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from kraftcore.protocol.messages.update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
 from kraftcore.protocol.messages.vote import VoteRequest, VoteResponse
 from kraftcore.raft import invariants, partition
+from kraftcore.raft.duties import soonest
 from kraftcore.raft.election import Election
 from kraftcore.raft.events import (
     Answered,
@@ -52,12 +53,15 @@ from kraftcore.raft.events import (
     Received,
     Resign,
     Shutdown,
+    SnapshotInstalled,
+    SnapshotVerified,
     SnapshotWritten,
     Tick,
     Transfer,
     Upgrade,
 )
 from kraftcore.raft.floor import Floor
+from kraftcore.raft.installing import discard_log_behind_snapshot
 from kraftcore.raft.leadership import Leadership
 from kraftcore.raft.membership import Membership
 from kraftcore.raft.ports import LogPort, RandomPort, SnapshotPort
@@ -83,7 +87,12 @@ STEPS_MAX = 100  # after one event; a handful is usual
 
 
 class Replica:
-    """A member or observer of the quorum, without I/O.
+    """A member or observer of the quorum, without I/O but for one exception.
+
+    ``handle`` appends to the log and to a snapshot that it receives, and reads both to serve others: in the page cache,
+    through the ports. Making durable what was appended, and a received snapshot's way into the log's place, are
+    effects. Two things that are rare are made durable at once: where an epoch begins, and a cut where the log parts
+    from the leader's.
 
     Args:
         config: how it takes part.
@@ -93,8 +102,9 @@ class Replica:
         saved: what the ``quorum-state`` file said; None without one.
         committed: what ``Effects.committed`` said last, with this log; see ``floor``.
         may_have_forgotten: whether its directory is new, though it may have had another one; see ``probation``.
-        verify_snapshot: reads a received snapshot to its end before it counts, and raises if it is damaged or cut
-            short (``storage.snapshot_batches.verify_snapshot``); closes the reader.
+
+    Raises:
+        StorageError: a log behind the latest snapshot, as a crash may leave it, could not be cut.
     """
 
     def __init__(
@@ -104,12 +114,11 @@ class Replica:
         snapshots: SnapshotPort,
         rng: RandomPort,
         saved: ElectionState | None = None,
-        verify_snapshot: Callable[[Any], object] = lambda reader: reader.close(),
         *,
         committed: OffsetAndEpoch | None = None,
         may_have_forgotten: bool = False,
     ) -> None:
-        self.verify_snapshot = verify_snapshot
+        discard_log_behind_snapshot(log, snapshots, 0)
         saved = saved or ElectionState()
         self.state = ReplicaState(config, log, snapshots, rng, saved)
         self.floor = Floor(self.state, committed)
@@ -156,6 +165,8 @@ class Replica:
             Flushed: lambda event: self.replication.flushed(event.offset),
             Tick: lambda event: None,
             SnapshotWritten: self._on_snapshot_written,
+            SnapshotVerified: self.snapshots.verified,
+            SnapshotInstalled: self.snapshots.installed,
             Barrier: self.leadership.barrier,
             Transfer: self.succession.transfer,
             Upgrade: self.membership.upgrade,
@@ -306,7 +317,6 @@ class Replica:
 
     def _start(self) -> None:
         state = self.state
-        state.discard_log_behind_snapshot()
         state.load_history()
         latest = state.snapshots.latest
         if latest is not None and latest[0] > 0:
@@ -363,7 +373,9 @@ class Replica:
         state = self.state
         votes = state.is_voter and not state.shutting_down
         give_up_ms = role.fetch_deadline_ms + self.succession.patience_ms
-        if votes and give_up_ms <= state.now_ms:
+        if votes and give_up_ms <= state.now_ms and role.snapshot is not None and role.snapshot.is_whole:
+            votes = False  # while it installs a snapshot its timer stands still
+        elif votes and give_up_ms <= state.now_ms:
             cause = Cause.LEADER_UNREACHABLE if role.leader_gone else Cause.FETCH_TIMEOUT
             self.election.become_prospective(cause)
             return None
@@ -418,7 +430,7 @@ class Replica:
         if leader.leader_id >= 0:
             endpoints = self._endpoints(leader.host, leader.port)
             answer = partition.Answer(response.error_code, leader.leader_id, leader.leader_epoch)
-            if not self._meet(answer, endpoints, source):
+            if not self._compare_answer(answer, endpoints, source):
                 return
         self.membership.on_update_answer(source, response)
 
@@ -456,7 +468,7 @@ class Replica:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.BROKER_NOT_AVAILABLE if state.shutting_down else ErrorCode.NONE
 
-    def meet_leader(
+    def learn_leader(
         self, epoch: int, leader_id: int, endpoints: tuple[Endpoint, ...], *, by_itself: bool = False
     ) -> bool:
         """Somebody says who leads an epoch that is not below ours; False if that contradicts what we know.
@@ -499,15 +511,15 @@ class Replica:
         if told == known or by_itself or known is None or state.is_backing_off(known):
             role.leader_endpoints = endpoints
 
-    def meet_answer(self, answer: partition.Answer, node_endpoints: Sequence[Any], source: Destination) -> bool:
+    def learn_from_answer(self, answer: partition.Answer, node_endpoints: Sequence[Any], source: Destination) -> bool:
         """Compare an answer's epoch and leader with ours; True if the answer itself still matters."""
         endpoints: tuple[Endpoint, ...] = ()
         for item in node_endpoints:
             if item.node_id == answer.leader_id:
                 endpoints = self._endpoints(item.host, item.port)
-        return self._meet(answer, endpoints, source)
+        return self._compare_answer(answer, endpoints, source)
 
-    def _meet(self, answer: partition.Answer, endpoints: tuple[Endpoint, ...], source: Destination) -> bool:
+    def _compare_answer(self, answer: partition.Answer, endpoints: tuple[Endpoint, ...], source: Destination) -> bool:
         state = self.state
         error = answer.error_code
         if error == ErrorCode.UNKNOWN_LEADER_EPOCH:  # it has yet to hear of this epoch
@@ -518,7 +530,7 @@ class Replica:
         behind = answer.leader_epoch > state.epoch
         if answer.leader_id is not None:
             unknown = state.leader_id is None
-            if not self.meet_leader(answer.leader_epoch, answer.leader_id, endpoints):
+            if not self.learn_leader(answer.leader_epoch, answer.leader_id, endpoints):
                 state.back_off(source)
                 return False
             if unknown and not behind:
@@ -567,10 +579,3 @@ class Replica:
         text = f"{type(response).__name__} from {source.host}:{source.port} is refused: {why}"
         state.note_seldom(text)
         state.back_off(source)
-
-
-def soonest(first: int | None, second: int | None) -> int | None:
-    """The earlier of two times, None meaning never."""
-    if first is None:
-        return second
-    return first if second is None or first <= second else second

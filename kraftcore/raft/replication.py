@@ -16,13 +16,15 @@ Sources: KIP-595, KIP-853 "High watermark"; check order and answers as Kafka 4.3
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kraftcore.core.batch import RecordBatch, iter_batches
 from kraftcore.errors import ClosedError, CorruptBatchError, LocalError
 from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.fetch import FetchRequest, FetchResponse
 from kraftcore.raft import partition, records
-from kraftcore.raft.duties import Duties
+from kraftcore.raft.duties import Duties, soonest
 from kraftcore.raft.events import Destination, Propose, Received
 from kraftcore.raft.quorum import VoterSet
 from kraftcore.raft.roles import Follower, Leader, ParkedFetch, Progress, Unattached
@@ -92,11 +94,11 @@ class Replication:
         if is_control:
             state.learn_from([RecordBatch(batch, verify=False)])
             state.then(self._replica.membership.voters_changed, role)
-        state.out.flush = True
+        state.out.flush += len(batch)
         # Before our own flush is done: the followers' disks shall work at the same time as ours.
-        for parked in role.parked:
-            self._answer(role, parked)
+        self._answer(role, role.parked)
         role.parked = []
+        role.parked_due_ms = None
         role.news_due_ms = None  # they know; whoever fetches next gets these records, and the news with them
         return offset
 
@@ -161,9 +163,11 @@ class Replication:
         # Whatever is at hand is an answer: MinBytes is ignored, as in Kafka 4.3.1.
         has_news = state.log.log_end_offset > parked.fetch_offset
         if has_news or parked.deadline_ms <= state.now_ms or (behind and not linger_ms):
-            self._answer(role, parked)
+            self._answer(role, (parked,))
         else:
             role.parked.append(parked)
+            if role.parked_due_ms is None or parked.deadline_ms < role.parked_due_ms:
+                role.parked_due_ms = parked.deadline_ms
             if behind and role.news_due_ms is None:
                 role.news_due_ms = state.now_ms + linger_ms
 
@@ -216,37 +220,39 @@ class Replication:
         if oldest is not None:
             del role.replicas[oldest.key]
 
-    def _answer(self, role: Leader, parked: ParkedFetch) -> None:
+    def _answer(self, role: Leader, fetches: Sequence[ParkedFetch]) -> None:
+        # Most of those that wait for the same news get the same answer: it is made once.
         state = self._state
-        data = b""
-        if state.log.log_end_offset > parked.fetch_offset:
-            data = state.log.read(parked.fetch_offset, parked.max_bytes)
-        state.reply(parked.ticket, partition.fetch_records(state, parked, role, data))
+        end = state.log.log_end_offset
+        made: dict[tuple[int, int, int, str], FetchResponse] = {}
+        for parked in fetches:
+            asked = (parked.fetch_offset, parked.max_bytes, parked.version, parked.listener)
+            response = made.get(asked)
+            if response is None:
+                data = state.log.read(parked.fetch_offset, parked.max_bytes) if end > parked.fetch_offset else b""
+                response = made[asked] = partition.fetch_records(state, parked, role, data)
+            state.reply(parked.ticket, response)
 
     def expire_parked(self, role: Leader) -> int | None:
         """Answer what has waited long enough; when the next one will have."""
-        due = role.news_due_ms
         now = self._state.now_ms
-        all_due = due is not None and due <= now
-        if all_due:
-            due = role.news_due_ms = None
-        elif not role.parked:
-            return due
-        waiting = []
-        for parked in role.parked:
-            if all_due or parked.deadline_ms <= now:
-                self._answer(role, parked)
-            else:
-                waiting.append(parked)
-                due = parked.deadline_ms if due is None else min(due, parked.deadline_ms)
-        role.parked = waiting
-        return due
+        if role.news_due_ms is not None and role.news_due_ms <= now:
+            role.news_due_ms = role.parked_due_ms = None
+            ended, role.parked = role.parked, []
+            self._answer(role, ended)
+            return None
+        if role.parked_due_ms is not None and role.parked_due_ms <= now:
+            self._answer(role, [parked for parked in role.parked if parked.deadline_ms <= now])
+            role.parked = [parked for parked in role.parked if parked.deadline_ms > now]
+            role.parked_due_ms = min((parked.deadline_ms for parked in role.parked), default=None)
+        return soonest(role.news_due_ms, role.parked_due_ms)
 
     def fail_parked(self, role: Leader) -> None:
         """A leader that leads no more answers the Fetches it held, with the epoch and the leader known now."""
         for parked in role.parked:
             self._refuse_parked(parked)
         role.parked = []
+        role.parked_due_ms = None
 
     def _refuse_parked(self, parked: ParkedFetch) -> None:
         received = Received(parked.ticket, FetchRequest(), parked.version, parked.listener)
@@ -312,7 +318,8 @@ class Replication:
         if not state.is_ready(leader):
             return state.ready_at(leader)
         if role.snapshot is not None:
-            state.send(leader, partition.fetch_snapshot_request(state, role.snapshot))
+            if not role.snapshot.is_whole:
+                state.send(leader, partition.fetch_snapshot_request(state, role.snapshot))
         else:
             state.send(leader, partition.fetch_request(state), min_version=partition.FETCH_MIN_VERSION)
         return None
@@ -371,7 +378,7 @@ class Replication:
             return
         if source.node_id is None:
             self._ask_again_ms = state.now_ms + state.config.discovery_pause_ms
-        if not self._replica.meet_answer(partition.as_answer(answer), response.node_endpoints, source):
+        if not self._replica.learn_from_answer(partition.as_answer(answer), response.node_endpoints, source):
             return
         role = state.role
         if not isinstance(role, Follower) or sent.epoch != state.epoch or role.snapshot is not None:
@@ -425,7 +432,7 @@ class Replication:
         state.learn_from(
             [batch for batch in iter_batches(data, verify=False, allow_partial=True) if batch.last_offset < end]
         )
-        state.out.flush = True
+        state.out.flush += len(data)
         return True
 
     def _follow_high_watermark(self, told: int) -> None:

@@ -163,14 +163,16 @@ class SnapshotFetch:
     Attributes:
         end_offset: its id's end offset.
         epoch: its id's epoch.
-        part: the part file's writer, see ``SnapshotStore``.
+        part: the part file's writer, see ``SnapshotStore``; None: the snapshot is here already.
         position: bytes received so far.
+        is_whole: nothing is missing; it is being verified and installed.
     """
 
     end_offset: int
     epoch: int
     part: Any
     position: int = 0
+    is_whole: bool = False
 
 
 @dataclass(slots=True)
@@ -320,7 +322,7 @@ class PendingTransfer:
     """A leader that hands over: no proposals until it is done or given up.
 
     Attributes:
-        ticket: of the wish; None: nobody asked.
+        ticket: of the request; None: nobody asked.
         voter_id: who shall lead.
         deadline_ms: when it goes on leading instead.
     """
@@ -342,6 +344,7 @@ class Leader:
         check_quorum_deadline_ms: when it resigns unless a majority fetched; None for a sole voter.
         heard: voters heard since that timer last restarted.
         parked: fetches waiting.
+        parked_due_ms: the earliest deadline of them; None while there are none.
         news_due_ms: when they are answered because of the high watermark alone.
         change: the voter change in flight.
         upgrade: offset of a kraft.version record not yet committed, this leader's or an earlier one's, and the tickets
@@ -359,6 +362,7 @@ class Leader:
     begin_due_ms: dict[int, int] = field(default_factory=dict)
     heard: set[int] = field(default_factory=set)
     parked: list[ParkedFetch] = field(default_factory=list)
+    parked_due_ms: int | None = None
     news_due_ms: int | None = None
     change: VoterChange | None = None
     upgrade: tuple[int, list[Any]] | None = None

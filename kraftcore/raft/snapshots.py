@@ -1,9 +1,11 @@
 """FetchSnapshot, both sides, and what a finished snapshot changes.
 
 A leader that no longer has the records a replica needs names its latest snapshot in the Fetch answer. The replica
-copies it in chunks; when it is whole and durable, the log is replaced by it: it starts there, empty, and so do voter
-sets, kraft.version and high watermark. A replica that is interrupted starts over (after a restart) or goes on at its
-position (same leader).
+copies it in chunks; when it is whole it is verified and made durable, and then the log is replaced by it: it starts
+there, empty, and so do voter sets, kraft.version and high watermark. Both are effects (`VerifySnapshot`,
+`InstallSnapshot`): nobody waits for the disk here. Meanwhile nothing is fetched, the fetch timer stands still, and
+pre-votes are granted once the leader has been silent for a fetch timeout. A replica that is interrupted starts over
+(after a restart) or goes on at its position (same leader).
 
 A snapshot that turns out to be damaged is fetched again after a pause that doubles up to half a fetch timeout: the
 leader may have another one by then.
@@ -16,13 +18,21 @@ answers UNKNOWN_SERVER_ERROR at top level instead: a follower takes that for SNA
 
 from __future__ import annotations
 
-from kraftcore.errors import KraftError, StorageError
+from kraftcore.errors import InvariantError, StorageError
 from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
 from kraftcore.raft import partition
 from kraftcore.raft.duties import Duties
-from kraftcore.raft.events import Destination, Received, SnapshotWritten
+from kraftcore.raft.events import (
+    Destination,
+    InstallSnapshot,
+    Received,
+    SnapshotInstalled,
+    SnapshotVerified,
+    SnapshotWritten,
+    VerifySnapshot,
+)
 from kraftcore.raft.roles import Follower, Leader, SnapshotFetch
 from kraftcore.raft.state import InFlight
 
@@ -36,6 +46,9 @@ class Snapshots:
         self._replica = replica
         self._state = replica.state
         self._damaged = 0  # snapshots received in a row that were of no use
+        self._number = 0  # of the latest that was to be verified
+        self._verified: dict[int, tuple[SnapshotFetch, Destination]] = {}  # what is being verified, and who sent it
+        self._source: Destination | None = None  # of what is being installed
 
     # --- the leader's side --------------------------------------------------------------------------------------------
 
@@ -104,7 +117,8 @@ class Snapshots:
         if self._replica.floor.forbids_snapshot(end_offset, epoch):
             return False
         if snapshot_id in state.snapshots:
-            self._install(snapshot_id)
+            role.snapshot = SnapshotFetch(end_offset, epoch, None, is_whole=True)
+            state.out.snapshot = InstallSnapshot(end_offset, epoch, None)
             return True
         try:
             role.snapshot = SnapshotFetch(end_offset, epoch, state.snapshots.create(snapshot_id))
@@ -114,7 +128,7 @@ class Snapshots:
         return True
 
     def on_fetch_snapshot_answer(self, sent: InFlight, response: FetchSnapshotResponse) -> None:
-        """Take a chunk; the last one replaces the log."""
+        """Take a chunk; after the last one the snapshot is verified."""
         state = self._state
         source = sent.destination
         answer = partition.fetch_snapshot_answer(state, response)
@@ -124,7 +138,7 @@ class Snapshots:
             else:
                 self._replica.refuse_answer(source, response)
             return
-        if not self._replica.meet_answer(partition.as_answer(answer), response.node_endpoints, source):
+        if not self._replica.learn_from_answer(partition.as_answer(answer), response.node_endpoints, source):
             return
         role = state.role
         if not isinstance(role, Follower) or role.snapshot is None or sent.epoch != state.epoch:
@@ -153,31 +167,53 @@ class Snapshots:
         fetch.position += len(data)
         self._replica.replication.fetched_well(role)
         if fetch.position >= answer.size:
-            role.snapshot = None
-            self._complete(fetch, source)
+            fetch.is_whole = True
+            self._number += 1
+            self._verified[self._number] = (fetch, source)
+            state.out.snapshot = VerifySnapshot(self._number, fetch.end_offset, fetch.epoch, fetch.part)
 
-    def _complete(self, fetch: SnapshotFetch, source: Destination) -> None:
+    def verified(self, event: SnapshotVerified) -> None:
+        """A received snapshot is whole and durable, or damaged."""
         state = self._state
-        snapshot_id = (fetch.end_offset, fetch.epoch)
-        try:
-            self._replica.verify_snapshot(fetch.part.read_back())
-            fetch.part.freeze()
-        except KraftError as error:
-            state.note(f"snapshot {fetch.end_offset}-{fetch.epoch} is of no use: {error}")
-            fetch.part.close()
-            self._damaged += 1
-            pause_ms = state.config.retry_backoff_ms << min(self._damaged, MAX_DOUBLINGS)
-            state.back_off(source, min(pause_ms, state.config.fetch_timeout_ms // 2))
+        fetch, source = self._verified.pop(event.number)
+        role = state.role
+        if not isinstance(role, Follower) or role.snapshot is not fetch or state.shutting_down:
+            fetch.part.close()  # whoever sent it leads no more
+        elif event.damage:
+            self._is_of_no_use(role, fetch, source, event.damage)
+        else:
+            self._source = source
+            state.out.snapshot = InstallSnapshot(fetch.end_offset, fetch.epoch, fetch.part)
+
+    def installed(self, event: SnapshotInstalled) -> None:
+        """A snapshot is in the log's place, or could not be given its name."""
+        state = self._state
+        role = state.role
+        if not isinstance(role, Follower) or role.snapshot is None:
+            raise InvariantError(
+                f"snapshot {event.end_offset}-{event.epoch} is installed, and {role} did not ask for it"
+            )
+        fetch, role.snapshot = role.snapshot, None
+        if event.problem:
+            self._is_of_no_use(role, fetch, self._source, event.problem)
             return
         self._damaged = 0
-        self._install(snapshot_id)
-
-    def _install(self, snapshot_id: tuple[int, int]) -> None:
-        state = self._state
-        state.discard_log_behind_snapshot()
         state.load_history()
-        state.out.restore = snapshot_id
-        self._replica.replication.raise_high_watermark(snapshot_id[0])
+        state.out.restore = (event.end_offset, event.epoch)
+        self._replica.replication.raise_high_watermark(event.end_offset)
+        self._replica.replication.fetched_well(role)
+
+    def _is_of_no_use(self, role: Follower, fetch: SnapshotFetch, source: Destination | None, why: str) -> None:
+        state = self._state
+        state.note(f"snapshot {fetch.end_offset}-{fetch.epoch} is of no use: {why}")
+        role.snapshot = None
+        if fetch.part is not None:
+            fetch.part.close()
+        self._replica.replication.fetched_well(role)
+        self._damaged += 1
+        pause_ms = state.config.retry_backoff_ms << min(self._damaged, MAX_DOUBLINGS)
+        if source is not None:
+            state.back_off(source, min(pause_ms, state.config.fetch_timeout_ms // 2))
 
     def _give_up(self, role: Follower, source: Destination) -> None:
         """What came is of no use: back to Fetch, a moment later."""
@@ -185,10 +221,10 @@ class Snapshots:
         self.drop(role)
 
     def drop(self, role: Follower) -> None:
-        """Drop the part and go back to Fetch."""
-        if role.snapshot is not None:
-            role.snapshot.part.close()
-            role.snapshot = None
+        """Drop the part and go back to Fetch; one that is being verified goes when that has ended."""
+        fetch, role.snapshot = role.snapshot, None
+        if fetch is not None and not fetch.is_whole:
+            fetch.part.close()
 
     # --- our own snapshots --------------------------------------------------------------------------------------------
 

@@ -197,24 +197,6 @@ class ReplicaState:
             return OffsetAndEpoch(*oldest)
         return OffsetAndEpoch(found.offset, found.epoch)
 
-    def discard_log_behind_snapshot(self) -> None:
-        """The latest snapshot is committed: a log that does not hold its last record starts anew at its end.
-
-        So after a snapshot was received, also when a crash came between. Kafka 4.3.1 (truncateToLatestSnapshot)
-        compares epochs before offsets instead, and so stops at a log with uncommitted records of a later epoch than
-        the snapshot's.
-        """
-        latest = self.snapshots.latest
-        if latest is None:
-            return
-        end_offset, epoch = latest
-        # None: the log was cleaned up to there, so it did go on from the snapshot.
-        known = self.log.epoch_at(end_offset - 1) if end_offset > self.log.log_start_offset else None
-        if end_offset > self.log.log_end_offset or known not in (None, epoch):
-            self.log.truncate_fully_to(end_offset)
-        # Also what a crash kept from going.
-        self.snapshots.delete_before(self.log.log_start_offset, self.now_ms)
-
     def voters_at(self, end_offset: int) -> tuple[int, VoterSet]:
         """kraft.version and voter set in force below ``end_offset``: what a snapshot up to there must name."""
         return self.versions.at(end_offset - 1), self.voter_sets.at(end_offset - 1)
@@ -361,7 +343,7 @@ class ReplicaState:
         self.out.replies.append(Reply(ticket, message))
 
     def finish(self, ticket: Any, error: ErrorCode, offset: int = -1, message: str = "") -> None:
-        """Answer a local wish; a ticket of None is nobody's."""
+        """Answer a local request; a ticket of None is nobody's."""
         if ticket is not None:
             self.out.outcomes.append(Outcome(ticket, error, offset, message))
 

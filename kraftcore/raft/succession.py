@@ -11,9 +11,9 @@ Elections (``election``) say who may win. Here is what comes before one:
   reset a connection: then the others go one after the other, by id, so that they do not split the votes.
 * **Transfer.** The leader takes no more proposals, waits until the chosen voter has everything, and resigns with that
   voter first in its list. After one election timeout the leader goes on leading instead.
-* **Reluctance.** A voter among Kafka's controllers must not lead for long: brokers need one that knows their requests.
-  It may be the only one with all that is committed, though, so it cannot refuse for good. So a reluctant replica lets
-  the others' timers run out before its own counts, and as a leader hands over to the first voter that keeps up.
+* **Reluctance.** A voter that should not lead for long, as one without a controller among Kafka's, may be the only one
+  with all that is committed, so it cannot refuse for good. So a reluctant replica lets the others' timers run out
+  before its own counts, and as a leader hands over to the first voter that keeps up.
 * **Needed.** A replica that is no voter by its own log stands when a voter whose log is behind asks for its vote:
   without that a quorum can be dead for ever with every node healthy. It waits until it is asked.
 
@@ -219,7 +219,7 @@ class Succession:
     def on_end_quorum_epoch_answer(self, source: Destination, response: EndQuorumEpochResponse) -> None:
         """A voter knows that we resigned."""
         found = self._replica.single_partition(response, source)
-        if found is None or not self._replica.meet_answer(found[0], response.node_endpoints, source):
+        if found is None or not self._replica.learn_from_answer(found[0], response.node_endpoints, source):
             return
         if isinstance(role := self._state.role, Resigned) and source.node_id is not None:
             role.unacknowledged.discard(source.node_id)
@@ -274,7 +274,8 @@ class Succession:
     def is_silent(self, role: Follower) -> bool:
         """Whether its leader has not answered a Fetch yet, is gone, or has not answered for a fetch timeout."""
         state = self._state
-        lasts = not state.is_voter or state.config.reluctant  # a voter that is not would not follow any more
+        installs = role.snapshot is not None and role.snapshot.is_whole
+        lasts = installs or not state.is_voter or state.config.reluctant  # any other would not follow any more
         return not role.has_fetched or role.leader_gone or (lasts and role.fetch_deadline_ms <= state.now_ms)
 
     def stand_if_needed(self) -> None:

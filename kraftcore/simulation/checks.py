@@ -32,12 +32,14 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from kraftcore.core.batch import RecordBatch, iter_batches
+from kraftcore.core.disk.files import Files
 from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.protocol.messages.vote import VoteRequest, VoteResponse
 from kraftcore.raft.events import Effects
 from kraftcore.raft.quorum import VoterSet
 from kraftcore.raft.records import voter_changes
 from kraftcore.raft.roles import Candidate, Role
+from kraftcore.storage.committed import CommittedFile
 
 if TYPE_CHECKING:
     from kraftcore.simulation.host import Host, Ticket
@@ -423,6 +425,12 @@ class Bystander(Checker):
 
 def _ignore(batch: RecordBatch) -> None:
     pass
+
+
+def known_committed(disk: Files, folder: str) -> int:
+    """Below this everything is committed, by a disk's own words; 0: nothing is."""
+    known = CommittedFile(disk, folder).read()
+    return 0 if known is None else known.offset
 
 
 def check_kept(host: Host, known: int, history: list[Seen]) -> None:

@@ -7,7 +7,7 @@ between any two steps.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from random import Random
 from typing import Any, Protocol
@@ -25,14 +25,26 @@ from kraftcore.protocol.election_state import ElectionState, ReplicaKey
 from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.frames import decode_request, decode_response, encode_request, encode_response
 from kraftcore.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from kraftcore.protocol.registry import ApiKey
 from kraftcore.raft.cleaning import CleaningConfig
-from kraftcore.raft.events import Answered, Effects, Event, Failed, RaftConfig, Received, Send, Shutdown, Tick
-from kraftcore.raft.inquiry import Found, Inquiry
+from kraftcore.raft.events import (
+    Answered,
+    Effects,
+    Event,
+    Failed,
+    InstallSnapshot,
+    RaftConfig,
+    Received,
+    Send,
+    Shutdown,
+    Tick,
+    VerifySnapshot,
+)
+from kraftcore.raft.installing import installing, verifying
 from kraftcore.raft.quorum import Endpoint, VersionRange, Voter, VoterSet
 from kraftcore.raft.records import voter_entries
 from kraftcore.raft.replica import Replica
 from kraftcore.simulation.agenda import Agenda
+from kraftcore.simulation.forming import join_or_begin
 from kraftcore.simulation.machine import Replicated
 from kraftcore.simulation.network import Network
 from kraftcore.simulation.options import Options
@@ -74,17 +86,6 @@ class Ticket:
     def answer(self, message: Struct) -> None:
         """Encode and send it."""
         self.host.answer(self, message)
-
-
-class Question:
-    """Where the answer to an inquiry goes."""
-
-    told: Struct | None = None
-    message: Struct | None = None
-
-    def answer(self, message: Struct) -> None:
-        """Keep it."""
-        self.told = message
 
 
 class Application(Protocol):
@@ -130,6 +131,7 @@ class Surroundings(Protocol):
     def raft_config(self, host: Host) -> RaftConfig: ...
     def host_at(self, name: str) -> Host: ...
     def flush_delay_ms(self, host: Host) -> float: ...
+    def cuts_power_while_installing(self, host: Host) -> bool: ...
     def connections_broke(self, host: Host) -> None: ...
     def down(self, host: Host) -> None: ...
     def note(self, host: Host | None, kind: str, text: str) -> None: ...
@@ -197,29 +199,6 @@ class Host(Listener, Probe):
         """Whether it is, or will be, on probation."""
         return ProbationMark(self.disk, DIRECTORY).is_set()
 
-    def _join_or_begin(self) -> bool:
-        """Ask the others before a quorum is begun here; False: not everybody answers, and nobody knows one."""
-        others = {host.number: host for host in self.world.hosts if host is not self}
-        inquiry = Inquiry(others, "simulated", TOPIC_ID)
-        _, newest = inquiry.request().schema.versions or (0, 0)
-        for number, other in others.items():
-            between = {(self.number, number), (number, self.number)}
-            if other.is_up and other.paused_until <= self.world.agenda.now and not between & self.world.network.blocked:
-                question = Question()
-                request = inquiry.request()
-                version = other.versions.get(ApiKey.FETCH, newest)
-                other.handle(Received(question, request, version, LISTENER))
-                if question.told is not None:
-                    inquiry.answered(number, question.told)
-        found = inquiry.found
-        self.world.note(self, "asked", found.value)
-        if found is Found.UNKNOWN:
-            return False
-        self.is_to_begin = False
-        if found is Found.NOTHING:
-            self.format(VoterSet((Voter(self.key, (self.endpoint,), VersionRange(0, 1)),)))
-        return True
-
     def format(self, voters: VoterSet) -> None:
         """Write the 0-0 checkpoint of a new quorum."""
         store = SnapshotStore(self.disk, FOLDER, randbytes=self.rng.randbytes)
@@ -228,15 +207,15 @@ class Host(Listener, Probe):
         ) as writer:
             writer.freeze(EPOCH_MS)
 
+    def begin_quorum(self) -> None:
+        """Be the only voter of a new quorum."""
+        self.is_to_begin = False
+        self.format(VoterSet((Voter(self.key, (self.endpoint,), VersionRange(0, 1)),)))
+
     def format_alone(self, epoch: int) -> None:
         """Begin a quorum of one behind an epoch: it may have had elections."""
-        self.format(VoterSet((Voter(self.key, (self.endpoint,), VersionRange(0, 1)),)))
+        self.begin_quorum()
         QuorumStateFile(self.disk, f"{FOLDER}/quorum-state").write(ElectionState(epoch, kraft_version=1))
-
-    def known_committed(self) -> int:
-        """Below this everything is committed, by the disk's own words; 0: nothing is."""
-        known = CommittedFile(self.disk, FOLDER).read()
-        return 0 if known is None else known.offset
 
     def clock_ms(self) -> int:
         """What this machine's clock shows."""
@@ -250,7 +229,9 @@ class Host(Listener, Probe):
         """Start the process; if the disk does not let it, try again later."""
         if self.is_up:
             return
-        if self.world.agenda.now < self.not_before or (self.is_to_begin and not self._join_or_begin()):
+        if self.world.agenda.now < self.not_before or (
+            self.is_to_begin and not join_or_begin(self, self.world.hosts, blocked=self.world.network.blocked)
+        ):
             self.world.down(self)
             return
         self.incarnation += 1
@@ -290,7 +271,6 @@ class Host(Listener, Probe):
             self.store,
             self.rng,
             saved,
-            verify_snapshot=verify_and_close,
             committed=self.committed_file.read(),
             may_have_forgotten=self.probation.is_set(),
         )
@@ -403,7 +383,33 @@ class Host(Listener, Probe):
     def begin_flush(self) -> None:
         """See `Ports`."""
 
-    def flush(self) -> None:
+    def verify(self, wanted: VerifySnapshot) -> None:
+        """See `Ports`."""
+        self._go_on(self.incarnation, verifying(wanted, verify_and_close), self.executor.verified)
+
+    def install(self, wanted: InstallSnapshot) -> None:
+        """See `Ports`."""
+        self._go_on(
+            self.incarnation, installing(wanted, self.log, self.store, self.clock_ms()), self.executor.installed
+        )
+
+    def _go_on(self, incarnation: int, steps: Generator[str, None, Any], done: Callable[[int, Any], None]) -> None:
+        """Go on with a received snapshot, a step at a time; the machine may lose its power between any two."""
+        self.world.agenda.after_ms(self.world.flush_delay_ms(self), self.perform, incarnation, self._step, steps, done)
+
+    def _step(self, steps: Generator[str, None, Any], done: Callable[[int, Any], None]) -> None:
+        try:
+            found = next(steps)
+        except StopIteration as end:
+            done(self.clock_ms(), end.value)
+            return
+        self._burn()
+        if self.world.cuts_power_while_installing(self):
+            self.world.note(self, "installing", f"a snapshot is {found}, and the power is cut")
+            raise PowerCut
+        self._go_on(self.incarnation, steps, done)
+
+    def flush(self, size: int) -> None:
         """See `Ports`."""
         if not self._flushing:
             self._flushing = True
@@ -483,7 +489,7 @@ class Host(Listener, Probe):
         if incarnation != self.incarnation or not self.is_up:
             return
         self.world.agenda.after_ms(CLEANING_MS, self._clean, incarnation)
-        if self.log.flushed_offset < self.log.log_end_offset:
+        if self.log.flushed_offset < self.log.log_end_offset or self.executor.is_installing:
             return
         try:
             if self.executor.clean(self.clock_ms()):
@@ -577,7 +583,7 @@ class Host(Listener, Probe):
 
     def _snapshot_if_due(self) -> None:
         now_ms = self.clock_ms()
-        if not self.executor.snapshot_is_due(now_ms):
+        if self.executor.is_installing or not self.executor.snapshot_is_due(now_ms):
             return
         try:
             contents = self.executor.gather_snapshot(now_ms)

@@ -384,13 +384,6 @@ _ROWS: tuple[tuple[str, str, Any, str, Any], ...] = (
         "is_on",
         property(lambda self: False),
     ),
-    (
-        "probation-hears-nobody",
-        "a static voter that formatted itself counts when it has what the first leader it finds has committed",
-        Probation,
-        "missing",
-        property(lambda self: []),
-    ),
 )
 
 FAULTS: dict[str, Planted] = {row[0]: Planted(*row) for row in _ROWS}

@@ -18,11 +18,11 @@ from kraftcore.executor.driver import Driver, Probe
 from kraftcore.executor.recording import Beginning, check_effects, effects_lines, event_of
 from kraftcore.protocol.election_state import ElectionState
 from kraftcore.raft.cleaning import Cleaner
-from kraftcore.raft.events import Effects, Event, Send
+from kraftcore.raft.events import Effects, Event, InstallSnapshot, Send, SnapshotInstalled, VerifySnapshot
+from kraftcore.raft.installing import completed, installing
 from kraftcore.raft.replica import Replica
 from kraftcore.storage.committed import CommittedFile
 from kraftcore.storage.quorum_state import QUORUM_STATE, QuorumStateFile
-from kraftcore.storage.snapshot_batches import verify_and_close
 from kraftcore.storage.snapshots import SnapshotStore
 
 FOLDER = "/replay"
@@ -75,6 +75,7 @@ class _Replayer(Driver, Probe):
         super().__init__(replica, log, self, self)
         self.number = 0
         self.recorded: list[str] = []
+        self.wanted: InstallSnapshot | None = None
 
     def save(self, state: ElectionState) -> None:
         """See `Ports`."""
@@ -91,8 +92,15 @@ class _Replayer(Driver, Probe):
     def begin_flush(self) -> None:
         """See `Ports`."""
 
-    def flush(self) -> None:
+    def flush(self, size: int) -> None:
         """See `Ports`."""
+
+    def verify(self, wanted: VerifySnapshot) -> None:
+        """See `Ports`."""
+
+    def install(self, wanted: InstallSnapshot) -> None:
+        """See `Ports`."""
+        self.wanted = wanted
 
     def handled(self, event: Event, effects: Effects) -> None:
         """See `Probe`."""
@@ -128,7 +136,6 @@ def replay(lines: Iterable[str]) -> Replayed:
         store,
         Random(begin.seed),
         saved,
-        verify_snapshot=verify_and_close,
         committed=CommittedFile(disk, FOLDER).read(),
         may_have_forgotten=begin.may_have_forgotten,
     )
@@ -149,7 +156,13 @@ def replay(lines: Iterable[str]) -> Replayed:
                 writer.freeze()
         driver.number += 1
         driver.recorded = entry["effects"]
-        driver.handle(entry["now_ms"], event_of(entry, _Ticket()))
+        event = event_of(entry, _Ticket())
+        if isinstance(event, SnapshotInstalled):
+            if driver.wanted is not None and not event.problem:
+                completed(installing(driver.wanted, log, store, entry["now_ms"]))
+            driver.installed(entry["now_ms"], event)
+        else:
+            driver.handle(entry["now_ms"], event)
         driver.check_invariants()
     log.flush()
     return Replayed(driver.number, replica.role.value, replica.epoch, log.log_end_offset, replica.high_watermark)

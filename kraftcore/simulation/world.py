@@ -25,8 +25,8 @@ from kraftcore.raft.events import Barrier, Outcome, RaftConfig, Resign, Transfer
 from kraftcore.raft.quorum import VersionRange, Voter, VoterSet, static_voters
 from kraftcore.raft.roles import Role
 from kraftcore.simulation.agenda import Agenda
-from kraftcore.simulation.checks import Bystander, Checker, Violation, check_kept
-from kraftcore.simulation.host import Application, Host, raft_config
+from kraftcore.simulation.checks import Bystander, Checker, Violation, check_kept, known_committed
+from kraftcore.simulation.host import FOLDER, Application, Host, raft_config
 from kraftcore.simulation.network import Network
 from kraftcore.simulation.options import Options
 from kraftcore.simulation.timeline import Timeline
@@ -200,6 +200,10 @@ class World:
         if self.options.slow_fsync_ms and not self.calm and host.rng.random() < 0.05:
             return host.rng.random() * self.options.slow_fsync_ms
         return self.options.flush_ms * (0.2 + 0.8 * host.rng.random())
+
+    def cuts_power_while_installing(self, host: Host) -> bool:
+        """Whether the power goes between two steps of a received snapshot's way into the log's place."""
+        return bool(self.options.crash_every) and not self.calm and host.rng.random() < 0.2
 
     def connections_broke(self, host: Host) -> None:
         """A process died: whoever waits for an answer of it notices."""
@@ -530,7 +534,7 @@ class World:
                 host.close()
         history, self.checker = self.checker.history, Bystander()
         stranger = self.hosts[0]
-        kept = {host: host.known_committed() for host in self.hosts if host is not stranger}
+        kept = {host: known_committed(host.disk, FOLDER) for host in self.hosts if host is not stranger}
         stranger.install_disk()
         stranger.format_alone(top + 5)
         self._stay_down.clear()

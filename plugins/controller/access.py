@@ -70,7 +70,7 @@ class Gate:
 
     @property
     def is_open(self) -> bool:
-        """Everybody may do everything."""
+        """Whether everybody may do everything."""
         return self._authorizer is None
 
     def asker(self, image: Image, principal: str, host: str) -> Callable[[Permission], bool]:

@@ -8,8 +8,10 @@ of the answer, while their topics stay.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import itemgetter
 from typing import Final
 
+from kraftcore.core.uuid import Uuid
 from kraftcore.metadata import Partition
 from kraftcore.metadata.partition_change import Election
 from kraftcore.plugins.controller.decision import (
@@ -25,6 +27,7 @@ from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from kraftcore.protocol.schema import Request
 
+_NUMBER: Final = itemgetter(0)
 _PREFERRED: Final = 0
 _ELECTIONS: Final = {_PREFERRED: Election.PREFERRED, 1: Election.UNCLEAN}
 _Topic = ElectLeadersResponse.ReplicaElectionResult
@@ -42,27 +45,34 @@ def elect_leaders(context: Context, request: ElectLeadersRequest, version: int) 
     answer = ElectLeadersResponse()
     image = context.image
     if request.topic_partitions is None:
+        needing = _needing(context, election)
         for known in image.topics.values():
-            every = [number for number, _ in image.partitions.of_topic(known.id)]
-            answer.replica_election_results.append(_of_topic(updates, context, election, known.name, every, True))
+            results = _Topic(topic=known.name)
+            for number, partition in sorted(needing.get(known.id, ()), key=_NUMBER):
+                error = _elect(updates, known.id, number, partition, election)
+                results.partition_result.append(_result(number, error, error.message))
+            answer.replica_election_results.append(results)
     else:
         for asked in request.topic_partitions:
-            answer.replica_election_results.append(
-                _of_topic(updates, context, election, asked.topic, asked.partitions, False)
-            )
+            answer.replica_election_results.append(_of_topic(updates, context, election, asked.topic, asked.partitions))
     check_record_count(len(updates.records))
     return ControllerResult(answer, updates.records, is_atomic=False)
 
 
+def _needing(context: Context, election: Election) -> dict[Uuid, list[tuple[int, Partition]]]:
+    """All partitions that need an election, by topic."""
+    partitions = context.image.partitions
+    found: dict[Uuid, list[tuple[int, Partition]]] = {}
+    needing = partitions.not_led_by_preferred() if election is Election.PREFERRED else partitions.without_leader()
+    for (topic_id, number), partition in needing:
+        found.setdefault(topic_id, []).append((number, partition))
+    return found
+
+
 def _of_topic(
-    updates: PartitionUpdates,
-    context: Context,
-    election: Election,
-    name: str,
-    partitions: Iterable[int],
-    leaves_out: bool,
+    updates: PartitionUpdates, context: Context, election: Election, name: str, partitions: Iterable[int]
 ) -> _Topic:
-    """The results of one topic; ``leaves_out`` those that need no election."""
+    """The results of partitions that were asked for."""
     results = _Topic(topic=name)
     topic = context.image.topics.by_name(name)
     for number in partitions:
@@ -73,21 +83,27 @@ def _of_topic(
         elif partition is None:
             error, text = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{number}"
         else:
-            if not _needs(election, partition):
-                error = ErrorCode.ELECTION_NOT_NEEDED
-                if leaves_out:
-                    continue
-            elif updates.change(topic.id, number, partition, election=election) is not None:
-                error = ErrorCode.NONE
-            elif election is Election.PREFERRED:
-                error = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
-            else:
-                error = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+            is_needed = _needs(election, partition)
+            error = (
+                _elect(updates, topic.id, number, partition, election) if is_needed else ErrorCode.ELECTION_NOT_NEEDED
+            )
             text = error.message
-        results.partition_result.append(
-            _Topic.PartitionResult(partition_id=number, error_code=error, error_message=text)
-        )
+        results.partition_result.append(_result(number, error, text))
     return results
+
+
+def _elect(
+    updates: PartitionUpdates, topic_id: Uuid, number: int, partition: Partition, election: Election
+) -> ErrorCode:
+    if updates.change(topic_id, number, partition, election=election) is not None:
+        return ErrorCode.NONE
+    if election is Election.PREFERRED:
+        return ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+    return ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+
+
+def _result(number: int, error: ErrorCode, text: str | None) -> _Topic.PartitionResult:
+    return _Topic.PartitionResult(partition_id=number, error_code=error, error_message=text)
 
 
 def _needs(election: Election, partition: Partition) -> bool:
@@ -118,7 +134,7 @@ def elect_unclean_leaders(context: Context) -> ControllerResult:
 
 
 def _refuse(request: ElectLeadersRequest, version: int, error: ErrorCode, message: str | None) -> ElectLeadersResponse:
-    answer = ElectLeadersResponse(error_code=error)
+    answer = ElectLeadersResponse(error_code=error if version >= 1 else ErrorCode.NONE)
     for asked in request.topic_partitions or ():
         answer.replica_election_results.append(
             _Topic(

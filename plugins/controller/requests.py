@@ -48,6 +48,8 @@ class Asked(Step):
     def context(self, next_offset: int) -> Context:
         """What the decision looks at."""
         life, image = self._life, self._life.machine.image
+        if self._gate.is_open:
+            return life.context(next_offset, self._caller)
         return life.context(next_offset, self._caller, self._gate.asker(image, self._caller.principal, self._host))
 
     @property
@@ -55,7 +57,8 @@ class Asked(Step):
         return host_of(self._from.peer)
 
     def _decide(self, context: Context) -> ControllerResult:
-        self._gate.check(context.image, self._caller.principal, self._host, self._request)
+        if not self._gate.is_open:
+            self._gate.check(context.image, self._caller.principal, self._host, self._request)
         return self._api.decide(context, self._request, self._from.version)
 
     def is_refused(self) -> bool:

@@ -81,8 +81,3 @@ class SoftState:
         """A broker whose last heartbeat is older than the timeout, the longest silent first; None without one."""
         found = min(self.sessions.items(), key=lambda item: (item[1].contact_ms, item[0]), default=None)
         return found[0] if found is not None and found[1].contact_ms + timeout_ms < now_ms else None
-
-    def next_expiry_ms(self, timeout_ms: int) -> int | None:
-        """The first time at which ``expired`` can find something; None while nobody has a session."""
-        first = min((session.contact_ms for session in self.sessions.values()), default=None)
-        return None if first is None else first + timeout_ms + 1

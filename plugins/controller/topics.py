@@ -22,6 +22,7 @@ from kraftcore.plugins.controller.decision import (
     Permission,
     Record,
     Refusal,
+    allow_all,
     check_record_count,
     check_time,
 )
@@ -59,6 +60,8 @@ _Partitions = list[tuple[Sequence[int], list[int]]]
 
 
 def _may(context: Context, operation: int, names: Iterable[str]) -> set[str]:
+    if context.is_allowed is allow_all:
+        return set(names)
     return {name for name in names if context.is_allowed(Permission(operation, _TOPIC, name))}
 
 
@@ -89,10 +92,13 @@ def _in_sync(context: Context, replicas: Sequence[int]) -> list[int]:
     return [broker_id for broker_id in replicas if brokers[broker_id].is_active]
 
 
-def _partition_records(context: Context, topic_id: Uuid, first: int, partitions: _Partitions) -> list[Record]:
-    """Records of new partitions: replicas and ISR of each, numbered from ``first``. The first in sync leads."""
+def _rules(context: Context) -> PartitionRules:
     features = context.image.features
-    rules = PartitionRules(features.metadata_version_or_minimum, features.is_elr_on, context.image.brokers)
+    return PartitionRules(features.metadata_version_or_minimum, features.is_elr_on, context.image.brokers)
+
+
+def _partition_records(rules: PartitionRules, topic_id: Uuid, first: int, partitions: _Partitions) -> list[Record]:
+    """Records of new partitions: replicas and ISR of each, numbered from ``first``. The first in sync leads."""
     has_directories = rules.version >= 1
     used = {broker_id for replicas, _ in partitions for broker_id in replicas}
     directories = {broker_id: rules.default_directory(broker_id) for broker_id in used}
@@ -149,7 +155,7 @@ def _placed_in_sync(context: Context, replication_factor: int, replicas: Sequenc
 def create(context: Context, request: CreateTopicsRequest, version: int) -> ControllerResult:
     """Make topics."""
     check_time(request.timeout_ms)
-    counts = Counter(topic.name for topic in request.topics)
+    counts = _counts(topic.name for topic in request.topics)
     once = [topic for topic in request.topics if counts[topic.name] == 1]
     names = {topic.name for topic in once} - {METADATA_TOPIC}
     creatable = names if _may_on_cluster(context, _CREATE) else _may(context, _CREATE, names)
@@ -157,11 +163,12 @@ def create(context: Context, request: CreateTopicsRequest, version: int) -> Cont
     wanted = [topic for topic in once if topic.name in creatable]
     if sum(_partition_count(context, topic) for topic in wanted) > MAX_RECORDS:
         raise Refusal(ErrorCode.POLICY_VIOLATION, _TOO_MANY)
+    rules = _rules(context)
     records: list[Record] = []
     answer = CreateTopicsResponse()
     for topic in wanted:
         try:
-            result, of_topic = _create_one(context, topic, topic.name in describable, version)
+            result, of_topic = _create_one(context, rules, topic, topic.name in describable, version)
             records += of_topic
         except Refusal as refused:
             result = _Created(name=topic.name, error_code=refused.code, error_message=refused.text)
@@ -180,6 +187,14 @@ def create(context: Context, request: CreateTopicsRequest, version: int) -> Cont
     return ControllerResult(answer, [] if request.validate_only else records)
 
 
+def _counts(names: Iterable[str]) -> dict[str, int]:
+    """How often each comes."""
+    counts: dict[str, int] = {}
+    for name in names:
+        counts[name] = counts.get(name, 0) + 1
+    return counts
+
+
 def _partition_count(context: Context, topic: _NewTopic) -> int:
     if topic.assignments:
         return len(topic.assignments)
@@ -189,7 +204,7 @@ def _partition_count(context: Context, topic: _NewTopic) -> int:
 
 
 def _create_one(
-    context: Context, topic: _NewTopic, is_describable: bool, version: int
+    context: Context, rules: PartitionRules, topic: _NewTopic, is_describable: bool, version: int
 ) -> tuple[_Created, list[Record]]:
     name = topic.name
     _check_name(context, name)
@@ -211,7 +226,7 @@ def _create_one(
         result.configs = created_configs(context, configs)
     records: list[Record] = [(TopicRecord(name=name, topic_id=topic_id), 0)]
     records += topic_config_records(context, name, configs)
-    records += _partition_records(context, topic_id, 0, partitions)
+    records += _partition_records(rules, topic_id, 0, partitions)
     return result, records
 
 
@@ -437,7 +452,7 @@ def _grow(
         for number, assignment in enumerate(topic.assignments, present):
             check_assignment(context, assignment.broker_ids, factor)
             partitions.append((assignment.broker_ids, _assigned_in_sync(context, number, assignment.broker_ids)))
-    return _partition_records(context, topic_id, present, partitions)
+    return _partition_records(_rules(context), topic_id, present, partitions)
 
 
 def _sampled_partition(count: int) -> int:

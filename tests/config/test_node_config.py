@@ -219,9 +219,8 @@ def test_tls_settings() -> None:
     assert "secret" not in repr(config)
     assert "secret" not in repr(make(tls=config))
     two = ["A://h:1", "B://h:2"]
-    assert make(listeners=two, listener_tls={"b": config}).tls_of("B") == config
-    assert make(listeners=two, tls=config, listener_tls={"B": None}).tls_of("B") is None
-    assert make(listeners=two, tls=config).tls_of("B") == config
+    assert make(listeners=two, listener_tls={"b": config}).listener_tls == {"B": config}
+    assert make(listeners=two, tls=config, listener_tls={"B": None}).listener_tls == {"B": None}
     assert "C is none of the listeners, which are A, B" in refused(listeners=two, listener_tls={"C": config})
     for wrong in (None, [config], {"B": "node.pem"}):
         assert "by the name of a listener" in refused(listeners=two, listener_tls=wrong)

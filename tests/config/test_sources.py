@@ -229,7 +229,6 @@ def test_tls(load: Any) -> None:
     text = "ssl.keystore.type=PEM\nlistener.security.protocol.map=CONTROLLER:PLAINTEXT,B:SSL\n"
     other = load(two + text + "listener.name.b.ssl.keystore.location=/b.pem\n")
     assert (other.tls, other.listener_tls) == (None, {"B": TlsConfig(certificate="/b.pem")})
-    assert (other.tls_of("CONTROLLER"), other.tls_of("B")) == (None, TlsConfig(certificate="/b.pem"))
     with pytest.raises(ConfigError, match="ssl.keystore.location is missing"):
         load(two + text)
     both = load(

@@ -141,6 +141,7 @@ def test_what_was_not_committed_is_gone_with_the_leadership_and_its_askers_hear_
         async with controllers(tmp_path) as quorum:
             leader = await active(quorum)
             await unfenced(leader)
+            await registered(leader)
             await ask(leader, leader, new_topic("kept"))
             await same_images(quorum, topics_of)
             others = [f"n{node.key.id}" for node in quorum.nodes.values() if node is not leader]

@@ -10,7 +10,7 @@ from kraftcore.core.batch import build_batch
 from kraftcore.errors import InvariantError, StateMachineError, StorageError
 from kraftcore.executor.executor import size_of
 from kraftcore.executor.proposals import Proposal
-from kraftcore.raft.events import Propose, Tick
+from kraftcore.raft.events import Propose, Shutdown, Tick
 from kraftcore.state_machine import StateMachine
 
 
@@ -51,6 +51,36 @@ def test_peers_are_told_before_the_application():
     names = [entry[0] for entry in follower.done]
     at = names.index("committed", names.index("flush"))
     assert "send" in names[names.index("flush") : at]  # the Fetch that acknowledges
+
+
+def test_the_end_of_probation_is_durable_before_anything_is_sent():
+    quorum = Quorum(1, Values, may_have_forgotten=True)
+    member = quorum.elect()
+    names = [entry[0] for entry in member.done]
+    at = names.index("end probation")
+    assert names[at - 1] == "save"  # its vote
+    assert names[at + 1] == "sent"
+    assert names.count("end probation") == 1
+
+
+def test_what_is_committed_is_kept_later_and_never_more_than_is_durable():
+    quorum = Quorum(3, Values)
+    leader = quorum.elect()
+    leader.handle(Propose(lambda outcome: None, build_batch([b"x"], timestamp_ms=1)))
+    quorum.pass_ms(1000)
+    assert not leader.told("keep")
+    quorum.pass_ms(3000)
+    for member in quorum.members.values():
+        kept = member.told("keep")
+        assert [entry[1] for entry in kept] == [member.log.flushed_offset]
+        assert kept[0][2] == leader.replica.epoch
+        names = [entry[0] for entry in member.done]
+        assert names[names.index("keep") - 1] not in ("handled", "save")  # answers go first
+    leader.handle(Propose(lambda outcome: None, build_batch([b"y"], timestamp_ms=1)))
+    leader.flush_is_inline = False
+    quorum.deliver()
+    leader.handle(Shutdown())
+    assert leader.told("keep")[-1][1] == leader.log.flushed_offset  # without waiting
 
 
 def test_what_comes_up_meanwhile_waits():

@@ -2,7 +2,8 @@
 
 Prints a line a round and the sum; ends with status 1 at the first round in which a promise was broken, and leaves its
 directory for whoever looks for the reason. ``--abuse``: what a quorum of three processes commits, and the most memory
-that one of them takes, in windows without and with hostile connections, 10,000 of each kind.
+that one of them takes, in windows without and with hostile connections, 10,000 of each kind. ``--frames N``: so many
+frames that are almost sound, at a controller, drawn from ``--seed``; a line after each tenth.
 
 They come from this process, whose share of a core is shown: on a machine of few cores the quorum lacks it. "us each"
 is what a connection costs the nodes, microseconds of processor time beyond what their commits take.
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -26,7 +28,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
 from broken import Broken
 from faults.abuse import Figures, run_siege
+from faults.frames import run_frames
 from faults.rounds import run_round
+from kafka_tools import KafkaTools
 
 
 def main() -> int:
@@ -40,8 +44,12 @@ def main() -> int:
     parser.add_argument("--windows", type=int, default=8, help="of both, for each kind")
     parser.add_argument("--in-flight", type=int, default=64, help="proposals at a time")
     parser.add_argument("--json", action="store_true", help="figures of abuse also as JSON, a line a kind")
+    parser.add_argument("--frames", type=int, default=0, help="send so many spoilt frames to a controller instead")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
+        if options.frames:
+            return frames(options.seed, options.frames)
         return abuse(options) if options.abuse else rounds(options.seed, options.rounds, options.seconds)
     except KeyboardInterrupt:
         return 130
@@ -65,6 +73,18 @@ def abuse(options: argparse.Namespace) -> int:
         if options.json:
             for figures in found:
                 print(json.dumps({"quorum": name, **figures.row()}), flush=True)
+    return 0
+
+
+def frames(seed: int, count: int) -> int:
+    folder = Path(tempfile.mkdtemp(prefix=f"kraftcore-frames-{seed}-"))
+    try:
+        report = run_frames(KafkaTools(), folder, seed, count, 10, lambda report: print(report, flush=True))
+    except Broken as error:
+        print(f"seed {seed}: BROKEN: {error}\nsee {folder}")
+        return 1
+    shutil.rmtree(folder)
+    print(f"{report.frames} frames, none without an answer or an end")
     return 0
 
 

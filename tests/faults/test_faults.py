@@ -11,6 +11,7 @@ import pytest
 import trio
 from broken import Broken
 from faults.abuse import run_siege
+from faults.frames import run_frames
 from faults.proxy import Links, Proxy
 from faults.rounds import Round, run_round
 from programs import output_of
@@ -109,6 +110,14 @@ def test_an_abused_quorum_goes_on(tls, tmp_path):
         assert figures.abused > 0
         assert figures.connections >= (30 if figures.kind == "slow senders" else 300)
         assert figures.abused_mib - figures.quiet_mib < 64
+
+
+def test_spoilt_frames_are_answered_or_end_their_connection(kafka, tmp_path):
+    report = run_frames(kafka, tmp_path, 1, 3000, 2)
+    assert report.frames == 3000
+    for what in ("sound answered", "fields answered", "bytes answered", "bytes closed", "header closed"):
+        assert report.kinds[what] > 20
+    assert report.kinds["fields answered"] > 10 * report.kinds["fields closed"]
 
 
 def test_nodes_end_with_whoever_started_them(tmp_path):

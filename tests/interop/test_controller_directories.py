@@ -35,7 +35,8 @@ def work(lab: KafkaLab, turn: int) -> None:
     of_topic = ("--entity-type", "topics", "--entity-name", f"turn-{turn}")
     tool(lab, "configs", "--alter", *of_topic, "--add-config", f"retention.ms={turn}000")
     user = ("--entity-type", "users", "--entity-name", f"user-{turn}")
-    tool(lab, "configs", "--alter", *user, "--add-config", "producer_byte_rate=1000,SCRAM-SHA-512=[password=secret]")
+    for text in ("producer_byte_rate=1000", "SCRAM-SHA-512=[password=secret]"):
+        tool(lab, "configs", "--alter", *user, "--add-config", text)
     tool(lab, "topics", "--create", "--topic", "passing", "--partitions", 3, "--replication-factor", 1)
     tool(lab, "topics", "--delete", "--topic", "passing")
 

@@ -147,6 +147,38 @@ def test_a_voter_of_ours(pair: KafkaLab) -> None:
     check_equal(map(log_of, (one, two, ours)), end)
 
 
+def test_a_voter_of_ours_leads(pair: KafkaLab) -> None:
+    """It has the controller, and wins an election among Kafka's; they follow what it decides, and lead again."""
+    one, two = pair.nodes[1], pair.nodes[2]
+    ours = pair.kraftcore(10, kraftcore_offers_log=None).format("--no-initial-controllers").start().wait_listening()
+    add(pair, ours)
+
+    def leads() -> bool:
+        leader = wait_leader(pair, one, two, ours)
+        if leader is not ours:
+            leader.kill()
+            leader.start().wait_listening()
+        return leader is ours
+
+    wait_for("it to be elected", leads)
+    setting = ("--entity-type", "brokers", "--entity-default", "--add-config", "log.cleaner.threads=2")
+    done = pair.tool("configs", "--bootstrap-controller", pair.controllers, "--alter", *setting)
+    assert done.status == 0, done
+    wait_commits(pair)
+    pair.bootstrap.append(ours.address)
+    try:
+        end = wait_commits(pair)
+        check_equal(map(log_of, (one, two, ours)), end)
+        asked = ("--describe", "--entity-type", "brokers", "--entity-default")
+        told = pair.tool("configs", "--bootstrap-controller", pair.controllers, *asked)
+        assert "log.cleaner.threads=2" in told.out
+    finally:
+        pair.bootstrap.remove(ours.address)
+    remove(pair, key(ours))
+    wait_leader(pair, one, two)
+    ours.stop()
+
+
 def test_several_listeners_under_a_kafka_leader(pair: KafkaLab) -> None:
     """Kafka writes a voter's listeners in the order of their hashes: a voter of ours knows its entry all the same."""
     names = ("CONTROLLER", "SECOND", "THIRD", "FOURTH")

@@ -97,7 +97,7 @@ class Rig:
         """Append and flush so much; returns who did it."""
         self.log.size_in_bytes += size
         count = len(self.said)
-        self.flusher.flush()
+        self.flusher.flush(size)
         while len(self.said) == count:
             await trio.sleep(0.001)
         return self.log.flushed_by[-1]
@@ -108,11 +108,9 @@ def test_the_limit():
         rig = Rig(100)
         assert [await rig.flush(size) for size in (100, 101, 1)] == [HERE, THREAD, HERE]
         assert rig.said == [100, 201, 202]
-        rig.log.size_in_bytes = 100  # truncated, or deleted: nobody knows how much was appended since
-        assert await rig.flush(1) == THREAD
+        rig.log.size_in_bytes = 100  # truncated, or deleted: how much was appended since is told
         assert await rig.flush(1) == HERE
-        rig.log.size_in_bytes = 0
-        assert await rig.flush(1) == HERE
+        assert await rig.flush(101) == THREAD
         rig.flusher.close()
 
     run(main)
@@ -149,10 +147,10 @@ def test_what_comes_while_it_flushes_is_flushed_next():
         rig = Rig(0)
         rig.log.may_end.clear()
         rig.log.size_in_bytes = 5
-        rig.flusher.flush()
+        rig.flusher.flush(5)
         assert await trio.to_thread.run_sync(rig.log.begun.wait, 60)
         rig.log.size_in_bytes = 7
-        rig.flusher.flush()
+        rig.flusher.flush(2)
         assert (rig.flusher.is_running, rig.said) == (True, [])
         rig.log.may_end.set()
         while len(rig.said) < 2:

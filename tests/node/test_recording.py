@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 
 import pytest
 import trio
@@ -11,7 +12,8 @@ from nodes import Lab, run
 
 from kraftcore.cli.simulate import simulate
 from kraftcore.errors import InvariantError, LocalError
-from kraftcore.raft.replication import Replication
+from kraftcore.node import installer
+from kraftcore.raft.succession import Succession
 from kraftcore.simulation.replay import replay
 
 
@@ -79,7 +81,7 @@ def test_a_change_is_noticed(tmp_path, monkeypatch):
     with pytest.raises(InvariantError, match="was recorded, it is"):
         replay(changed)
     with monkeypatch.context() as patch:
-        patch.setattr(Replication, "heard_from", lambda *_: None)
+        patch.setattr(Succession, "heard_from", lambda *_: None)
         with pytest.raises(InvariantError, match="event"):
             replay(lines)
     assert replay([*lines[:at], lines[at][:-9]]).events <= at  # cut off in the middle of a line
@@ -93,3 +95,47 @@ def test_a_change_is_noticed(tmp_path, monkeypatch):
 def test_what_is_no_recording_is_refused(text):
     with pytest.raises(LocalError, match="recording"):
         replay([text] if text else [])
+
+
+def test_a_received_snapshot_is_had_again(tmp_path, monkeypatch):
+    """A node that comes late installs a snapshot, in another thread than its own; the recording has both events."""
+    path = tmp_path / "recording"
+    steps = []
+
+    def watched(name):
+        original = getattr(installer, name)
+
+        def generator(*arguments):
+            steps.append((name, threading.current_thread() is threading.main_thread()))
+            event = yield from original(*arguments)
+            steps.append((name, threading.current_thread() is threading.main_thread()))
+            return event
+
+        monkeypatch.setattr(installer, name, generator)
+
+    watched("verifying")
+    watched("installing")
+
+    async def main():
+        lab = Lab(snapshot_bytes=3000, segment_bytes=4096, retention_bytes=2000, cleaning_period_ms=50)
+        async with lab.node(1) as one, lab.node(2):
+            await one.wait_leader()
+            while not one.status().log_start_offset:
+                await one.append(b"x" * 100, forward=True)
+            async with lab.node(3, record_file=str(path)) as three:
+                while not three.status().log_start_offset:
+                    await trio.sleep(0.01)
+                offset = (await one.append(b"after", forward=True)).offset
+                await three.wait_applied(offset)
+
+    run(main, limit_s=60)
+    # Generators begin when the thread first asks them.
+    assert {name for name, _ in steps} == {"verifying", "installing"}
+    assert {is_main for _, is_main in steps} == {False}
+    kinds = [json.loads(line).get("event") for line in path.read_text().splitlines()]
+    assert kinds.index("snapshot verified") < kinds.index("snapshot installed")
+    with path.open() as lines:
+        assert replay(lines).log_end_offset > 0
+    broken = [line.replace('"install (', '"install (9') for line in path.read_text().splitlines(keepends=True)]
+    with pytest.raises(InvariantError, match="install"):
+        replay(broken)

@@ -229,11 +229,11 @@ def test_a_proposal_the_log_cannot_take_is_refused():
     stage = staged()
     node = stage.nodes[1]
     for batch in (bytearray(b"x" * 100), bytearray(control_batch([kraft_version(1)], 0)), bytearray(10**8)):
-        assert "p INVALID_RECORD" in told(stage, node, events.Propose(node.wish("p"), batch))
+        assert "p INVALID_RECORD" in told(stage, node, events.Propose(node.outcome_ticket("p"), batch))
     assert node.log.log_end_offset == 3
     node.log.close()
     with pytest.raises(ClosedError):
-        node.handle(events.Propose(node.wish("p"), build_batch([b"x"], timestamp_ms=0)))
+        node.handle(events.Propose(node.outcome_ticket("p"), build_batch([b"x"], timestamp_ms=0)))
 
 
 def test_voters_are_never_forgotten(monkeypatch):

@@ -6,9 +6,13 @@ import pytest
 from scenario import FOLDER, Stage
 
 from kraftcore.core.uuid import Uuid
+from kraftcore.errors import InvariantError
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
 from kraftcore.raft import events
+from kraftcore.raft.installing import installing, verifying
+from kraftcore.storage.snapshot_batches import verify_and_close
+from kraftcore.storage.snapshots import RawSnapshotWriter
 
 _Topic = FetchSnapshotResponse.TopicSnapshot
 _Partition = _Topic.PartitionSnapshot
@@ -213,8 +217,10 @@ def test_a_snapshot_that_is_here_already_is_not_copied_again():
     node = stage.nodes[2]
     role = node.replica.state.role
     assert node.replica.snapshots.begin_fetch(role, (4, 1))
+    assert node.replica.state.out.snapshot == events.InstallSnapshot(4, 1, None)
+    effects = node.replica.handle(events.SnapshotInstalled(4, 1), stage.now)
     assert role.snapshot is None
-    assert node.replica.state.out.restore == (4, 1)
+    assert effects.restore == (4, 1)
 
 
 def test_no_room_for_a_snapshot_is_noted():
@@ -237,3 +243,122 @@ def test_our_own_snapshot_makes_older_voter_sets_superfluous():
     assert state.voters.get(2).endpoints[0].port == 9
     assert state.voters_at(state.log.log_end_offset) == (1, state.voters)
     assert state.voters.get(2).key.directory_id != Uuid()
+
+
+def received():
+    """As ``asking``; the snapshot is whole and waits to be verified."""
+    stage, node, _ = asking()
+    node.holds_snapshots = True
+    stage.run("pass 3000")
+    assert isinstance(node.wanted, events.VerifySnapshot)
+    return stage, node
+
+
+def counted(monkeypatch):
+    """What of a snapshot's file was read back, synced or renamed from now on."""
+    done = []
+    for name in ("read_back", "sync", "freeze"):
+        original = getattr(RawSnapshotWriter, name)
+
+        def call(self, original=original, name=name):
+            done.append(name)
+            return original(self)
+
+        monkeypatch.setattr(RawSnapshotWriter, name, call)
+    return done
+
+
+def test_nothing_waits_for_the_disk_while_a_snapshot_is_taken_in(monkeypatch):
+    """Verifying and installing are effects: what the replica itself does leaves the disk alone."""
+    stage, node, _ = asking()
+    node.holds_snapshots = True
+    done = counted(monkeypatch)
+    stage.run("pass 3000")
+    assert (done, node.log.log_end_offset, node.store.ids) == ([], 0, ())
+    node.go_on()  # it is verified
+    assert isinstance(node.wanted, events.InstallSnapshot)
+    assert (done, node.log.log_end_offset, node.store.ids) == (["read_back", "sync"], 0, ())
+    node.go_on()
+    assert done == ["read_back", "sync", "freeze"]
+    assert (node.log.log_start_offset, node.store.ids) == (4, ((4, 1),))
+    assert node.replica.high_watermark == 4
+
+
+def test_while_it_is_verified_life_goes_on():
+    """Votes are given, nothing is fetched, and the fetch timer stands still; a later leader ends it."""
+    stage, node = received()
+    stage.lines = []
+    stage.run("tick 60000")
+    assert node.replica.role.value == "follower"
+    stage.run("vote 3 from=2 epoch=1 last=9@1 pre=1")
+    assert stage.lines == ["3 -> outside VoteResponse leader_id=1 leader_epoch=1 vote_granted=True"]
+    stage.run("begin 3 leader=2 epoch=7")
+    assert node.replica.epoch == 7
+    assert len(parts(node)) == 1  # it is still being read
+    node.go_on()
+    assert parts(node) == []
+    assert node.wanted is None
+    assert node.store.ids == ()
+    stage.run("pass 300")
+
+
+def test_while_it_is_installed_events_wait():
+    stage, node = received()
+    node.go_on()
+    assert node.executor.is_installing
+    epoch = node.replica.epoch
+    node.handle(events.Tick())
+    stage.run("begin 3 leader=2 epoch=7")
+    assert node.replica.epoch == epoch
+    assert node.executor.due_ms is None
+    node.go_on()
+    assert not node.executor.is_installing
+    assert node.replica.epoch == 7
+    assert node.replica.high_watermark == 4
+    node.executor.check_invariants()
+
+
+@pytest.mark.parametrize("operation", ["sync", "rename"])
+def test_a_snapshot_that_the_disk_does_not_take_is_fetched_again(operation):
+    stage, node = received()
+    node.disk.inject(operation, path=".checkpoint")
+    stage.lines = []
+    node.go_on()
+    if node.wanted is not None:
+        node.go_on()
+    assert [line for line in stage.lines if "snapshot 4-1 is of no use" in line]
+    assert parts(node) == []
+    node.holds_snapshots = False
+    stage.run("pass 1000")
+    assert node.store.ids == ((4, 1),)
+
+
+@pytest.mark.parametrize("steps", range(5))
+@pytest.mark.parametrize("mode", ["kept", "lost"])
+def test_a_crash_between_any_two_steps_loses_nothing(steps, mode):
+    """Verify, sync, rename, cut: the next start has the log as it was, or the snapshot in its place."""
+    stage, node = received()
+    todo = [verifying(node.wanted, verify_and_close)]
+    for _ in range(steps):
+        try:
+            next(todo[-1])
+        except StopIteration as end:
+            node.executor.verified(stage.now, end.value)
+            todo.append(installing(node.wanted, node.log, node.store, stage.now))
+            next(todo[-1])
+    stage.run(f"crash 3 {mode}")
+    stage.run("restart 3")
+    assert parts(node) == []
+    installed = steps > 2
+    assert (node.store.ids, node.log.log_start_offset) == ((((4, 1),), 4) if installed else ((), 0))
+    node.holds_snapshots = False
+    stage.run("pass 1000")
+    assert node.store.ids == ((4, 1),)
+    assert node.replica.high_watermark >= 4
+
+
+def test_an_installation_that_nobody_asked_for_is_a_bug():
+    stage, node, _ = asking()
+    node.replica.snapshots.drop(node.replica.state.role)
+    with pytest.raises(InvariantError, match="did not ask for it"):
+        node.replica.handle(events.SnapshotInstalled(4, 1), stage.now)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import replace
 
 import pytest
@@ -13,6 +14,7 @@ from kraftcore.simulation.options import FAULTS, LATER, draw_options
 from kraftcore.simulation.planted import FAULTS as PLANTED
 from kraftcore.simulation.runs import run_seed, shortest_failure
 from kraftcore.simulation.timeline import Timeline
+from kraftcore.simulation.world import World
 
 KEPT_FAULTS = tuple(fault for fault in FAULTS if fault not in LATER)  # what seeds drew when those below were found
 # Each once broke a rule: a bug of the replica, or a check that was too strict.
@@ -87,6 +89,21 @@ def test_without_faults_there_is_one_leader_and_everything_is_committed():
     result = check(3, 3, faults=())
     assert result.epochs == 1
     assert result.commits > 50
+
+
+def test_the_power_goes_between_any_two_steps_of_a_snapshots_way_into_the_logs_place(monkeypatch):
+    """Here oftener than usual, so that a few seeds see all of them."""
+    monkeypatch.setattr(
+        World, "cuts_power_while_installing", lambda world, host: not world.calm and host.rng.random() < 0.4
+    )
+    seen = set()
+    for seed in range(1, 101):
+        timeline = Timeline()
+        assert run_seed(seed, 3, 0.3, faults=("crash", "replace", "partition"), timeline=timeline).rule is None
+        seen |= {step for line in timeline.lines for step in re.findall(r"a snapshot is (\w+), and the", str(line))}
+        if seen == {"verified", "synced", "renamed", "cut"}:
+            return
+    raise AssertionError(f"only {seen}")
 
 
 def test_options_only_draw_allowed_faults():

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from kraftcore.plugins import spark as kraft
 from kraftcore.plugins.spark.state import HISTORIES
-from kraftcore.plugins.spark.tables import Tables
+from kraftcore.plugins.spark.tables import BRONZE, SILVER, Tables
 
 # The node whose log is the longest of its cluster.
 CLUSTERS = {"dynamic": "c4", "static": "c3"}
@@ -225,3 +225,11 @@ def test_state_as_of_reads_the_same(session, golden_tables, gold):
     assert {(row.topic_id, row.partition, row.leader) for row in found["partitions"].collect()} == {
         (row["topic_id"], row["partition"], row["leader"]) for row in at(gold["gold_partition_history"], cluster, 300)
     }
+
+
+def test_tables_of_gold_are_listed_once_they_were_written(tmp_path):
+    tables = Tables(None, tmp_path)
+    assert tables.names() == [*BRONZE, *SILVER]
+    tables.folder.write("_schemas/gold_logs.json", b"{}")
+    tables.folder.write("_schemas/gold_divergence.json", b"{}")
+    assert tables.names() == [*BRONZE, *SILVER, "gold_divergence", "gold_logs"]

@@ -17,8 +17,10 @@ from kraftcore.executor.executor import Executor, ExecutorLimits, Listener
 from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.raft.cleaning import CleaningConfig
 from kraftcore.raft.events import Answered, RaftConfig, Received, Tick
+from kraftcore.raft.installing import completed, installing, verifying
 from kraftcore.raft.quorum import Endpoint, static_voters
 from kraftcore.raft.replica import Replica
+from kraftcore.storage.snapshot_batches import verify_and_close
 from kraftcore.storage.snapshots import SnapshotStore
 
 LIMITS = ExecutorLimits(max_batch_bytes=1000, max_bytes_in_flight=1 << 20, session_expiry_ms=60_000)
@@ -27,7 +29,7 @@ LIMITS = ExecutorLimits(max_batch_bytes=1000, max_bytes_in_flight=1 << 20, sessi
 class Member(Listener, Probe):
     """Ports, probe and listener of one executor."""
 
-    def __init__(self, quorum, number, size, machine, limits, cleaning):
+    def __init__(self, quorum, number, size, machine, limits, cleaning, may_have_forgotten):
         self.quorum, self.number = quorum, number
         endpoints = {n: Endpoint("CONTROLLER", f"n{n}", 9093) for n in range(1, size + 1)}
         self.disk = SimulatedDisk(random.Random(number))
@@ -43,7 +45,7 @@ class Member(Listener, Probe):
         )
         self.done: list[tuple] = []
         self.machine = machine
-        self.replica = Replica(config, self.log, self.store, Fixed(number))
+        self.replica = Replica(config, self.log, self.store, Fixed(number), may_have_forgotten=may_have_forgotten)
         self.executor = Executor(
             self.replica, self.log, self.store, machine, self, self, limits, cleaning, 0, probe=self
         )
@@ -74,12 +76,20 @@ class Member(Listener, Probe):
     def begin_flush(self):
         self.does("begin flush")
 
-    def flush(self):
+    def flush(self, size):
         self.does("flush")
         if self.flush_is_inline:
             self.end_flush()
         else:
             self.flush_wanted = True
+
+    def verify(self, wanted):
+        self.does("verify", wanted.end_offset)
+        self.executor.verified(self.quorum.now, completed(verifying(wanted, verify_and_close)))
+
+    def install(self, wanted):
+        self.does("install", wanted.end_offset)
+        self.executor.installed(self.quorum.now, completed(installing(wanted, self.log, self.store, self.quorum.now)))
 
     def end_flush(self):
         self.flush_wanted = False
@@ -134,12 +144,14 @@ class Member(Listener, Probe):
 class Quorum:
     """Voters with ids from 1 on; messages arrive when the test says so."""
 
-    def __init__(self, size, make_machine, limits=LIMITS, cleaning=None):
+    def __init__(self, size, make_machine, limits=LIMITS, cleaning=None, *, may_have_forgotten=False):
         self.now = 1_000
         self.queue: deque = deque()
         self.cut: set[int] = set()
         cleaning = cleaning or CleaningConfig()
-        self.members = {n: Member(self, n, size, make_machine(), limits, cleaning) for n in range(1, size + 1)}
+        self.members = {
+            n: Member(self, n, size, make_machine(), limits, cleaning, may_have_forgotten) for n in range(1, size + 1)
+        }
         for member in self.members.values():
             member.handle(Tick())
 

@@ -331,24 +331,24 @@ class Stage:
     def do_join(self, number):
         self.cut.discard(int(number))
 
-    # --- wishes
+    # --- local requests
 
     def do_append(self, number, *values):
         node = self.nodes[int(number)]
         batch = build_batch([value.encode() for value in values], timestamp_ms=0)
-        node.handle(events.Propose(node.wish("append"), batch))
+        node.handle(events.Propose(node.outcome_ticket("append"), batch))
 
     def do_transfer(self, number, target):
         node = self.nodes[int(number)]
-        node.handle(events.Transfer(node.wish("transfer"), int(target)))
+        node.handle(events.Transfer(node.outcome_ticket("transfer"), int(target)))
 
     def do_barrier(self, number):
         node = self.nodes[int(number)]
-        node.handle(events.Barrier(node.wish("barrier")))
+        node.handle(events.Barrier(node.outcome_ticket("barrier")))
 
     def do_upgrade(self, number, level="1", validate="0"):
         node = self.nodes[int(number)]
-        node.handle(events.Upgrade(node.wish("upgrade"), int(level), validate == "1"))
+        node.handle(events.Upgrade(node.outcome_ticket("upgrade"), int(level), validate == "1"))
 
     def do_resign(self, number):
         self.nodes[int(number)].handle(events.Resign())

@@ -14,10 +14,11 @@ from kraftcore.executor.driver import Probe
 from kraftcore.executor.executor import Executor, ExecutorLimits, Listener
 from kraftcore.raft import events
 from kraftcore.raft.cleaning import CleaningConfig
+from kraftcore.raft.installing import completed, installing, verifying
 from kraftcore.raft.quorum import Endpoint
 from kraftcore.raft.replica import Replica
 from kraftcore.state_machine import StateMachine
-from kraftcore.storage.snapshot_batches import verify_snapshot
+from kraftcore.storage.snapshot_batches import verify_and_close
 from kraftcore.storage.snapshots import SnapshotStore
 
 if TYPE_CHECKING:
@@ -78,6 +79,8 @@ class Node(Listener, Probe):
         self.up = False
         self.hold_flush = False
         self.flush_wanted = False
+        self.holds_snapshots = False
+        self.wanted = None  # of a snapshot, while it holds them
         self.sent_requests: dict[int, tuple[int, int]] = {}
         self.life = 0
         self.supports = "0-1"
@@ -93,7 +96,6 @@ class Node(Listener, Probe):
             self.store,
             Fixed(self.number),
             self.state,
-            verify_snapshot=_verify,
             committed=self.known,
             may_have_forgotten=self.may_have_forgotten,
         )
@@ -145,8 +147,24 @@ class Node(Listener, Probe):
     def begin_flush(self) -> None:
         self.say(f"flush to {self.log.log_end_offset}")
 
-    def flush(self) -> None:
+    def flush(self, size) -> None:
         self.flush_wanted = True
+
+    def verify(self, wanted) -> None:
+        self.wanted = wanted
+        if not self.holds_snapshots:
+            self.go_on()
+
+    install = verify
+
+    def go_on(self) -> None:
+        """Do with a snapshot what was wanted."""
+        wanted, self.wanted = self.wanted, None
+        if isinstance(wanted, events.VerifySnapshot):
+            self.executor.verified(self.stage.now, completed(verifying(wanted, verify_and_close)))
+        else:
+            steps = installing(wanted, self.log, self.store, self.stage.now)
+            self.executor.installed(self.stage.now, completed(steps))
 
     def restored(self, end_offset, epoch) -> None:
         self.say(f"restore snapshot {end_offset}-{epoch}")
@@ -163,8 +181,8 @@ class Node(Listener, Probe):
     def alarmed(self, text) -> None:
         self.say(f"alarm: {text}")
 
-    def wish(self, name: str) -> Callable[[events.Outcome], None]:
-        """A ticket that shows how a wish of this name ended."""
+    def outcome_ticket(self, name: str) -> Callable[[events.Outcome], None]:
+        """A ticket that shows how a request of this name ended."""
 
         def ended(outcome: events.Outcome) -> None:
             words = f" {outcome.message}" if outcome.message else ""
@@ -184,8 +202,3 @@ class Ticket(NamedTuple):
 
     def answer(self, message) -> None:
         self.node.stage.reply(self, message)
-
-
-def _verify(reader) -> None:
-    with reader:
-        verify_snapshot(reader)

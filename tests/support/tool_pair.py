@@ -43,13 +43,13 @@ _OURS_ALONE = ("Try 'kraftcore ", "Last failure: ")
 
 def said(text: str) -> list[str]:
     """Lines of an output in the order of the alphabet, without stack traces: Kafka's order is that of hash tables."""
-    lines = [line.rstrip() for line in text.splitlines()]
-    return sorted(line for line in lines if line and not _TRACE.fullmatch(line) and not line.startswith(_OURS_ALONE))
+    kept = (line for line in text.splitlines() if not _TRACE.fullmatch(line) and not line.startswith(_OURS_ALONE))
+    return sorted(line.strip() for line in kept if line.strip())
 
 
 def alike(theirs: ToolResult, mine: ToolResult) -> None:
     """The same lines, the same first line of stderr, nothing on stderr that theirs has not, the same exit status."""
-    assert said(mine.out) == said(theirs.out)
+    assert said(mine.out) == said(theirs.out), f"theirs: {said(theirs.out)}\nmine: {said(mine.out)}"
     assert mine.error_line == theirs.error_line
     assert all(line in theirs.err for line in mine.err.splitlines() if not line.startswith(_OURS_ALONE))
     assert mine.status == theirs.status

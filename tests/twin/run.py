@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 import tempfile
 import time
@@ -52,6 +53,7 @@ def main() -> int:
         for _, script in scripts(options):
             print(json.dumps(script, indent=1))
         return 0
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # so that the controllers go, too
     try:
         if options.mutate == "all":
             missed = [name for name in proxy.MUTATIONS if not is_caught(options, name)]

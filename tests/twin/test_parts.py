@@ -2,10 +2,12 @@
 
 import json
 
+import pytest
 from conformance import codec
 from twin import normal, proxy
 from twin.generate import generate
 from twin.image import Image
+from twin.observer import Observer
 from twin.pair import diff, diff_records
 from twin.resolve import Resolver
 from twin.shrink import shrink
@@ -173,3 +175,26 @@ def test_mutations_change_what_they_name():
         10,
         11,
     ]
+
+
+def test_the_quorums_epoch_is_that_of_the_logs_end_whatever_its_number():
+    def ask(number, end):
+        partitions = [{"PartitionIndex": 0, "LeaderEpoch": number}]
+        body = {"ErrorCode": 0, "Topics": [{"TopicName": "__cluster_metadata", "Partitions": partitions}]}
+        return normal.answer(normal.Symbols(), "DescribeQuorum", body, 9, None, end)[0]
+
+    assert ask(4, 4) == ask(2, 2) != ask(3, 2)
+
+
+def test_what_was_read_is_not_lost_when_the_leader_goes():
+    class Fetches(Observer):
+        def fetch(self):
+            return answers.pop(0)
+
+    fine = {"ErrorCode": 0, "SnapshotId": {"EndOffset": -1}, "DivergingEpoch": {"EndOffset": -1}}
+    answers = [{**fine, "Records": batch(TOPIC, base=0).raw}, {"ErrorCode": 6}, {"ErrorCode": 6}]
+    observer = Fetches(None)
+    assert [b.base for b in observer.read()] == [0]
+    assert observer.offset == 1
+    with pytest.raises(LookupError, match="error 6"):
+        observer.read()

@@ -5,8 +5,9 @@ import json
 import pytest
 from fresh_seeds import first_fresh_seed
 from twin.generate import generate
-from twin.known import KNOWN, is_known
-from twin.pair import Difference
+from twin.image import Image
+from twin.known import CONFIGS, fault_of_kafka
+from twin.normal import Symbols
 from twin.session import Session
 
 from kraftcore import metadata
@@ -24,7 +25,7 @@ def twins(kafka, tmp_path_factory):
 
 @pytest.mark.parametrize("seed", range(FRESH, FRESH + 2))
 def test_fresh_seeds(twins, seed):
-    """No difference that is not known; one that is found comes with the smallest script that shows it."""
+    """No difference; one that is found comes with the smallest script that shows it."""
     script = generate(seed, STEPS)
     found, pair = twins.run(script)
     assert pair.codes and pair.record_types
@@ -51,8 +52,18 @@ def test_a_planted_fault_is_found_and_shrunk(kafka, tmp_path):
     assert [step["api"] for step in small["steps"]] == ["BrokerRegistration"]
 
 
-def test_what_is_known_says_why():
-    for sign, why in KNOWN.items():
-        kind, api, *place = sign.split(" ")
-        assert is_known(Difference(0, api, kind, " ".join(place).split("/"), 1, 2)) and len(why) > 20
-    assert not is_known(Difference(0, "CreateTopics", "answer", ("Topics", 0, "ErrorCode"), 0, 1))
+def test_only_kafkas_snapshots_are_forgiven_and_only_what_was_removed():
+    class Side:
+        kind, batches = "kafka", ()
+        symbols, image = Symbols(), Image()
+
+    Side.symbols.topic_ids["t"] = ["gone"]
+    path = ("configs", "2 't'", "retention.ms")
+    assert fault_of_kafka(Side, path, "(absent)", "1") == CONFIGS
+    assert fault_of_kafka(Side, path, "1", "(absent)") is None
+    assert fault_of_kafka(Side, ("scram", "bob 2"), "x", "(absent)") is None
+    Side.image.topics["gone"] = {}
+    assert fault_of_kafka(Side, path, "(absent)", "1") is None
+    Side.image.topics.clear()
+    Side.kind = "kraftcore"
+    assert fault_of_kafka(Side, path, "(absent)", "1") is None

@@ -111,7 +111,7 @@ class Cluster:
                 stderr=output,
                 cwd=ROOT,
                 env=self.environment,
-                preexec_fn=_end_with_the_driver,
+                preexec_fn=end_with_the_driver,
             )
 
     def _output(self, index: int) -> Path:
@@ -217,7 +217,7 @@ def free_ports(count: int) -> list[int]:
 _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
-def _end_with_the_driver() -> None:
-    # A driver that is killed must not leave three busy nodes behind.
+def end_with_the_driver() -> None:
+    """Run in a child before its program: a driver that is killed must not leave busy nodes behind."""
     if _libc is not None:
         _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -181,7 +181,8 @@ public final class Load {
     private void transact() throws InterruptedException {
         Properties properties = producing("transactions");
         properties.put(ProducerConfig.TRANSACTIONAL_ID_CONFIG, "load");
-        properties.put(ProducerConfig.TRANSACTION_TIMEOUT_CONFIG, PATIENCE_MS);
+        // A coordinator waits as long for its own log, even where that only moves on with the next record.
+        properties.put(ProducerConfig.TRANSACTION_TIMEOUT_CONFIG, 120_000);
         try (KafkaProducer<String, String> producer = new KafkaProducer<>(properties)) {
             producer.initTransactions();
             for (long number = 0; !ended; number++, Thread.sleep(PAUSE_MS)) {

@@ -212,7 +212,7 @@ def log(sym, batches):
 # ---------------------------------------------------------------- answers
 
 
-def answer(sym, api, body, end=None, asked=None):
+def answer(sym, api, body, end=None, asked=None, epoch=None):
     """-> (the answer without what may differ, its error messages by path)"""
     messages = {}
 
@@ -252,6 +252,9 @@ def answer(sym, api, body, end=None, asked=None):
             return "PORT"
         if k in ("HighWatermark", "LogEndOffset") and end is not None:
             return f"end of the log{x - end:+d}"
+        if k == "LeaderEpoch" and api == "DescribeQuorum" and epoch is not None:
+            # How many elections a start takes, and whether Kafka's controller resigned meanwhile, is no matter here.
+            return "epoch of the log's end" if x == epoch else x
         if k in ("LastFetchTimestamp", "LastCaughtUpTimestamp"):
             return "a time" if x > 0 else x
         if k == "FinalizedFeaturesEpoch":

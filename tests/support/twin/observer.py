@@ -37,27 +37,43 @@ class Observer:
         self.client, self.epoch, self.offset, self.last_epoch = client, 0, 0, 0
 
     def read(self):
-        """Batches appended since the last call; raises LookupError while there is no leader."""
+        """Batches appended since the last call.
+
+        Raises:
+            LookupError: there is no leader, or the log starts above what was read.
+            Truncated: what was read is not in the log any more.
+        """
         out = []
         for _ in range(1000):
-            p = self.fetch()
-            if p["ErrorCode"] in (74, 75) and p["CurrentLeader"]["LeaderEpoch"] != self.epoch:
-                self.epoch = p["CurrentLeader"]["LeaderEpoch"]
-                continue
-            if p["ErrorCode"]:
-                raise LookupError(f"Fetch answered error {p['ErrorCode']}")
-            if p["SnapshotId"]["EndOffset"] >= 0:
-                raise LookupError(f"the log starts above offset {self.offset}: {p['SnapshotId']}")
-            if p["DivergingEpoch"]["EndOffset"] >= 0:
-                raise Truncated(
-                    f"offset {self.offset} of epoch {self.last_epoch} is not in the log any more: {p['DivergingEpoch']}"
-                )
-            new = [b for b in codec.batches(p["Records"] or b"") if b.last >= self.offset]
+            try:
+                new = self.next_batches()
+            except (LookupError, OSError):
+                if out:  # they have been read: whatever is wrong shows in the next call
+                    return out
+                raise
             if not new:
                 return out
             out += new
-            self.offset, self.last_epoch = new[-1].last + 1, new[-1].epoch
         raise LookupError("the log grows without end")
+
+    def next_batches(self):
+        """What one Fetch gives, and goes behind it; an older epoch than the leader's is corrected first."""
+        p = self.fetch()
+        while p["ErrorCode"] in (74, 75) and p["CurrentLeader"]["LeaderEpoch"] != self.epoch:
+            self.epoch = p["CurrentLeader"]["LeaderEpoch"]
+            p = self.fetch()
+        if p["ErrorCode"]:
+            raise LookupError(f"Fetch answered error {p['ErrorCode']}")
+        if p["SnapshotId"]["EndOffset"] >= 0:
+            raise LookupError(f"the log starts above offset {self.offset}: {p['SnapshotId']}")
+        if p["DivergingEpoch"]["EndOffset"] >= 0:
+            raise Truncated(
+                f"offset {self.offset} of epoch {self.last_epoch} is not in the log any more: {p['DivergingEpoch']}"
+            )
+        new = [b for b in codec.batches(p["Records"] or b"") if b.last >= self.offset]
+        if new:
+            self.offset, self.last_epoch = new[-1].last + 1, new[-1].epoch
+        return new
 
     def fetch(self):
         part = {

@@ -5,7 +5,6 @@ from contextlib import ExitStack
 from conformance.target import Workspace
 
 from twin import report
-from twin.known import is_known
 from twin.pair import Pair
 from twin.shrink import shrink
 from twin.sides import Side
@@ -33,13 +32,9 @@ class Session:
             self.opened = opened.pop_all()
 
     def run(self, script, stop=None, progress=None):
-        """Differences that are not known ones, up to the first with stop(difference), and how they were found."""
+        """All differences, or those up to the first with stop(difference), and how they were found."""
         pair = Pair(self.left, self.right)
-
-        def stops(difference):
-            return stop is not None and not is_known(difference) and stop(difference)
-
-        return [d for d in pair.run(script, stops, progress) if not is_known(d)], pair
+        return pair.run(script, stop, progress), pair
 
     def smallest(self, script, sign, say=lambda text: None, tries=400):
         """The shortest script found that still shows a difference, and that difference.

@@ -105,20 +105,22 @@ class Side:
     def wait_ready(self, timeout=30):
         """After a start: the new leader's first records, up to the controller's own registration."""
         got = []
+        self.trouble = None
 
         def ready():
             self.check_alive()
             try:
                 got.extend(self.read())
-            except (LookupError, OSError):
+            except (LookupError, OSError) as error:
+                self.trouble = error
                 return False
             return any(r["kind"] == "RegisterControllerRecord" for b in got if not b.control for r in b.records)
 
         try:
             until(f"{self.name} registers its controller", ready, timeout)
-        except TimeoutError:
+        except TimeoutError as error:
             if not got:
-                raise
+                raise TimeoutError(f"{error}; {self.trouble}") from error
         return got
 
     # -- snapshots

@@ -1,0 +1,75 @@
+"""A host with an empty disk that is to begin a quorum: it asks the others first, as a node does."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any, Protocol
+
+from kraftcore.core.uuid import METADATA_TOPIC_ID
+from kraftcore.core.wire.struct import Struct
+from kraftcore.protocol.messages.fetch import FetchRequest
+from kraftcore.protocol.registry import api_of
+from kraftcore.raft.events import Received
+from kraftcore.raft.inquiry import Found, Inquiry
+
+CLUSTER_ID = "simulated"
+LISTENER = "CONTROLLER"
+
+
+class Asked(Protocol):
+    """A host, as far as asking goes."""
+
+    # ruff: noqa: D102
+
+    number: int
+    is_up: bool
+    paused_until: int
+    is_to_begin: bool
+    versions: dict[int, int]
+
+    @property
+    def world(self) -> Any: ...
+    def handle(self, event: Any) -> None: ...
+    def begin_quorum(self) -> None: ...
+
+
+class Question:
+    """Where the answer to an inquiry goes."""
+
+    told: Struct | None = None
+    message: Struct | None = None
+
+    def answer(self, message: Struct) -> None:
+        """Keep it."""
+        self.told = message
+
+
+def join_or_begin(host: Asked, hosts: Sequence[Asked], *, blocked: Collection[tuple[int, int]]) -> bool:
+    """Ask the others whether there is a quorum; begin one if not.
+
+    Args:
+        host: who asks.
+        hosts: all of them.
+        blocked: (source, target) pairs that are cut.
+
+    Returns:
+        False: not everybody answers, and nobody knows one; ask again later.
+    """
+    others = {other.number: other for other in hosts if other is not host}
+    inquiry = Inquiry(others, CLUSTER_ID, METADATA_TOPIC_ID)
+    key, _, newest = api_of(FetchRequest)
+    for number, other in others.items():
+        reached = (host.number, number) not in blocked and (number, host.number) not in blocked
+        if reached and other.is_up and other.paused_until <= host.world.agenda.now:
+            question = Question()
+            other.handle(Received(question, inquiry.request(), other.versions.get(key, newest), LISTENER))
+            if question.told is not None:
+                inquiry.answered(number, question.told)
+    found = inquiry.found
+    host.world.note(host, "asked", found.value)
+    if found is Found.UNKNOWN:
+        return False
+    host.is_to_begin = False
+    if found is Found.NOTHING:
+        host.begin_quorum()
+    return True

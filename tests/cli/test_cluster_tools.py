@@ -1,0 +1,143 @@
+"""``kraftcore topics``, ``reassign``, ``acls`` against a scripted broker: what Kafka's own does not answer or ask.
+
+What they print for a real cluster is held against Kafka's own tools in tests/interop.
+"""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from scripted_nodes import ScriptedNode, ScriptedTransport, make_cluster
+
+from kraftcore import admin
+from kraftcore.admin import NodeAddress, Reassignment, TopicPartition
+from kraftcore.cli import main
+from kraftcore.cli.configs import read_changes
+from kraftcore.cli.partition_files import format_plan, read_election, read_plan, read_topics
+from kraftcore.cli.reassign_plan import moves, propose, throttled_replicas
+from kraftcore.cli.topics import read_assignment
+from kraftcore.errors import LocalError
+from kraftcore.protocol.failure import Failure
+from kraftcore.protocol.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
+from kraftcore.protocol.messages.metadata import MetadataRequest, MetadataResponse
+
+WHERE = ["--bootstrap-server", "broker:9001"]
+
+
+@pytest.fixture
+def broker(monkeypatch: pytest.MonkeyPatch) -> ScriptedNode:
+    node = ScriptedNode(1, is_broker=True)
+    make_cluster([node], controller_id=1, endpoint_type=1)
+    monkeypatch.setattr(admin, "TcpTransport", lambda **_: ScriptedTransport([node]))
+    return node
+
+
+def test_names_cannot_steer_the_terminal(broker: ScriptedNode, capsys: pytest.CaptureFixture[str]) -> None:
+    topic = MetadataResponse.MetadataResponseTopic
+    broker.scripts[MetadataRequest] = lambda _: MetadataResponse(topics=[topic(name="a\x1b[2J"), topic(name="b")])
+    assert main(["topics", *WHERE, "--list"]) == 0
+    assert capsys.readouterr().out == "a\\u001b[2J\nb\n"
+
+
+def test_an_unreachable_cluster_is_said_with_the_reason(
+    broker: ScriptedNode, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    broker.scripts[MetadataRequest] = lambda _: Failure.RESET
+    quick = tmp_path / "quick.properties"
+    quick.write_text("default.api.timeout.ms=300\n")
+    assert main(["topics", *WHERE, "--list", "--command-config", str(quick)]) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        "Error while executing topic command : Timed out waiting for a node assignment. Call: listTopics",
+        "Last failure: broker:9001: the connection was broken; whether it was carried out is unknown",
+    ]
+
+
+@pytest.mark.parametrize(("answer", "status", "removed"), [("y\n", 0, 1), ("Y\n", 0, 1), ("n\n", 0, 0), ("", 1, 0)])
+def test_entries_are_removed_when_somebody_says_so(
+    broker: ScriptedNode,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    answer: str,
+    status: int,
+    removed: int,
+) -> None:
+    broker.scripts[DeleteAclsRequest] = lambda _: DeleteAclsResponse(
+        filter_results=[DeleteAclsResponse.DeleteAclsFilterResult()]
+    )
+    monkeypatch.setattr("sys.stdin", io.StringIO(answer))
+    assert main(["acls", *WHERE, "--remove", "--topic", "t"]) == status
+    out = capsys.readouterr().out
+    assert out.startswith(
+        "Are you sure you want to delete all ACLs for resource filter `ResourcePattern(resourceType=TOPIC, name=t, "
+        "patternType=LITERAL)`? (y/n)\n"
+    )
+    assert ("--force" in out) == (answer == "")
+    assert len([each for each in broker.asked if isinstance(each, DeleteAclsRequest)]) == removed
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "not a valid JSON"),
+        ("[" * 100_000, "not a valid JSON"),
+        ("5", "Expected JSON object, received 5"),
+        ('{"version": 2}', "Not supported version field value 2"),
+        ('{"version": true}', "Expected `Int` value, received true"),
+        ('{"partitions": {}}', "Expected JSON array, received {}"),
+        ('{"partitions": [{}]}', "No such field exists: `topic`"),
+        ('{"partitions": [{"topic": 1}]}', "Expected `String` value, received 1"),
+        ('{"partitions": [{"topic": "t", "partition": 4294967296}]}', "Expected `Int` value, received 4294967296"),
+        ('{"partitions": [{"topic": "t", "partition": 0, "replicas": [1], "log_dirs": []}]}', "is different from size"),
+    ],
+)
+def test_plans_that_are_none_are_refused(text: str, message: str) -> None:
+    with pytest.raises(LocalError, match=message.replace("{}", r"\{\}")):
+        read_plan(text)
+
+
+def test_plans_are_read_as_they_are_written() -> None:
+    replicas = {TopicPartition("a", 1): (1, 2), TopicPartition("a", 0): (2,)}
+    text = format_plan(replicas, {admin.Replica("a", 1, 2): "/d"})
+    assert text.startswith('{"version":1,"partitions":[{"topic":"a","partition":0,"replicas":[2],"log_dirs":["any"]}')
+    plan = read_plan(text)
+    assert dict(plan.partitions) == replicas
+    assert plan.log_dirs == {admin.Replica("a", 1, 2): "/d"}
+    assert read_topics('{"topics": [{"topic": "x"}]}') == ("x",)
+    assert read_election('{"partitions": [{"topic": "x", "partition": 1}]}') == (TopicPartition("x", 1),)
+    for bad in ("[", "{}", '{"partitions": [{"topic": "x", "partition": 1}, {"topic": "x", "partition": 1}]}'):
+        with pytest.raises(LocalError, match="Replica election data"):
+            read_election(bad)
+
+
+def test_proposals_spread_leaders_and_racks() -> None:
+    current = {TopicPartition("t", number): (9, 8) for number in range(12)}
+    brokers = [NodeAddress(number, "h", 1, rack=f"r{number % 2}") for number in range(4)]
+    proposed = propose(current, brokers, by_rack=True)
+    assert proposed.keys() == current.keys()
+    leaders = [replicas[0] % 2 for replicas in proposed.values()]
+    assert leaders.count(0) == leaders.count(1) == 6  # racks take turns
+    assert all({number % 2 for number in replicas} == {0, 1} for replicas in proposed.values())
+    with pytest.raises(LocalError, match="Not all brokers have rack information"):
+        propose(current, [*brokers, NodeAddress(5, "h", 1)], by_rack=True)
+    assert propose(current, [*brokers, NodeAddress(5, "h", 1)], by_rack=False).keys() == current.keys()
+    with pytest.raises(LocalError, match="cannot be reached because only 1 broker"):
+        propose(current, brokers[:1], by_rack=True)
+
+
+def test_throttles_name_who_sends_and_who_gets() -> None:
+    moving = moves(
+        {TopicPartition("a", 0): Reassignment((1, 2, 3), (3,), (1,))},
+        {TopicPartition("a", 0): (4, 2), TopicPartition("b", 10): (2, 5)},
+        {TopicPartition("a", 0): (1, 2, 3), TopicPartition("b", 10): (1, 2)},
+    )
+    assert throttled_replicas(moving) == {"a": ("0:1,0:2", "0:4"), "b": ("10:1,10:2", "10:5")}
+
+
+def test_lists_are_read_as_kafka_reads_them() -> None:
+    assert read_changes("a=1, b = [x,y],c=") == {"a": "1", "b": "x,y", "c": ""}
+    assert read_assignment("1:2,2:3,") == {0: [1, 2], 1: [2, 3]}
+    for text in ("a", "a=b=c", "a=[b=c]=d"):
+        with pytest.raises(LocalError, match="Invalid entity config"):
+            read_changes(text)
