@@ -14,7 +14,8 @@ from kraftcore.simulation.timeline import Timeline
 
 FRESH = first_fresh_seed([raft, simulation, controller])
 BLOCK = 8  # seeds in a test
-# A seed for each mistake, and the rule that it breaks there.
+TRIES = 12  # from the seed that caught a mistake once: other changes may move it
+# A seed to begin with for each mistake, and the rule that it breaks.
 CAUGHT = {
     "ineligible-accepted": (5, "KIP-841"),
     "leader-epoch-kept": (1, "epochs"),
@@ -71,6 +72,7 @@ def test_without_faults_everything_is_answered():
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_planted_mistake_is_caught(name):
-    seed, rule = CAUGHT[name]
+    first, rule = CAUGHT[name]
     with FAULTS[name].planted():
-        assert run(seed, 1.0).rule == rule
+        found = (run(seed, 1.0).rule for seed in range(first, first + TRIES))
+        assert next(filter(None, found), None) == rule
