@@ -40,6 +40,7 @@ from kraftcore.admin.results import (
     ReplicaProgress,
 )
 from kraftcore.admin.router import Router, Timing
+from kraftcore.admin.server import Isr, Server
 from kraftcore.admin.topics import (
     CreatedTopic,
     NewPartitions,
@@ -72,6 +73,7 @@ __all__ = [
     "FeatureStatus",
     "FeatureUpdateError",
     "GroupListing",
+    "Isr",
     "NewPartitions",
     "NewTopic",
     "NodeAddress",
@@ -86,6 +88,7 @@ __all__ = [
     "ReplicaProgress",
     "ScramMechanism",
     "ScramUpsertion",
+    "Server",
     "Timing",
     "TopicDescription",
     "TopicListing",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import IntEnum
+from typing import Any, TypeVar
 
 import trio
 
@@ -41,8 +42,10 @@ from kraftcore.protocol.messages.describe_quorum import DescribeQuorumRequest, D
 from kraftcore.protocol.messages.produce import ProduceResponse
 from kraftcore.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from kraftcore.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
-from kraftcore.protocol.schema import Request
+from kraftcore.protocol.schema import Request, Response
 from kraftcore.raft.quorum import Endpoint
+
+R = TypeVar("R", bound=Response)
 
 
 class UpgradeType(IntEnum):
@@ -293,6 +296,27 @@ class AdminClient(TopicCalls, ConfigCalls, PartitionCalls, AclCalls, QuotaCalls,
         )
         offset: int = append_answer(response).base_offset
         return offset
+
+    async def ask_controller(self, name: str, request: Request, response_type: type[R], *, min_version: int = 0) -> R:
+        """Send a request that has no method here to the active controller, until it is answered.
+
+        Args:
+            name: of the call, for messages.
+            request: its body; repeated as it is when an answer is lost.
+            response_type: its response's class.
+            min_version: lowest version that can say what the request says.
+
+        Returns:
+            The response; errors of single items in it are for the caller to look at.
+
+        Raises:
+            RefusedError: the response has an error for the whole request.
+        """
+
+        def check(response: Any) -> None:
+            raise_refusal(getattr(response, "error_code", 0), getattr(response, "error_message", None))
+
+        return await self._router.call(name, request, response_type, check, min_version=min_version)
 
     async def describe_features(self, *, node_id: int | None = None) -> FeatureDescription:
         """Learn which feature levels a node supports, and which are in force.

@@ -14,12 +14,24 @@ import click
 from kraftcore import __version__
 from kraftcore.errors import InvariantError, LocalError
 from kraftcore.simulation import planted
+from kraftcore.simulation.counters import Counters
 from kraftcore.simulation.options import FAULTS, draw_options
 from kraftcore.simulation.replay import replay
 from kraftcore.simulation.runs import Result, run_seed, shortest_failure
 from kraftcore.simulation.timeline import Timeline
+from kraftcore.simulation.workload import Workload
 
 TRACE_LINES = 40
+WORKLOADS = ("counters", "controller")
+
+
+def _load(name: str) -> tuple[type[Workload], dict[str, planted.Planted]]:
+    """A workload and the mistakes that can be planted in it."""
+    if name == "counters":
+        return Counters, planted.FAULTS
+    from kraftcore.plugins.controller.simulated import faults, workload
+
+    return workload.Controllers, faults.FAULTS
 
 
 class SeedRange(click.ParamType):  # type: ignore[type-arg]
@@ -88,6 +100,7 @@ Examples:
   kraftcore simulate --seed 7 --nodes 5 --minutes 10
   kraftcore simulate --seeds 1..200 --nodes 3 --faults crash,partition,members
   kraftcore simulate --seed 7 --trace seed7.svg
+  kraftcore simulate --seeds 1..200 --workload controller
   kraftcore simulate --planted-faults --json
   kraftcore simulate --replay node-1.recording
 """
@@ -99,6 +112,13 @@ Examples:
     "--minutes", type=click.FloatRange(min=0.05), default=2.0, show_default=True, help="Simulated time with faults."
 )
 @click.option("--faults", type=FaultList(), default=FAULTS, help=f"Faults a seed may draw: {', '.join(FAULTS)}.")
+@click.option(
+    "--workload",
+    type=click.Choice(WORKLOADS),
+    default="counters",
+    show_default=True,
+    help="What the hosts are for: counters, or a Kafka cluster's controllers with scripted brokers and administrators.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
 @click.option("--trace", type=click.File("w", lazy=True), help="Draw the run of --seed as an SVG timeline.")
 @click.option(
@@ -115,6 +135,7 @@ def simulate(
     nodes: int,
     minutes: float,
     faults: tuple[str, ...],
+    workload: str,
     as_json: bool,
     trace: IO[str] | None,
     recording: IO[str] | None,
@@ -130,7 +151,7 @@ def simulate(
     if recording is not None:
         ctx.exit(_replay(screen, recording))
     if plant:
-        ctx.exit(_plant(screen, only, tries))
+        ctx.exit(_plant(screen, workload, only, tries))
     if (seed is None) == (seeds is None):
         raise click.UsageError("give either --seed or --seeds, or --planted-faults, or --replay")
     if trace is not None and seed is None:
@@ -139,7 +160,7 @@ def simulate(
     failures = 0
     simulated = wall = 0.0
     for number in chosen:
-        result = _run(screen, number, nodes, minutes, faults, trace, verbose=len(chosen) == 1)
+        result = _run(screen, workload, number, nodes, minutes, faults, trace, verbose=len(chosen) == 1)
         failures += result.rule is not None
         simulated += result.simulated_s
         wall += result.wall_s
@@ -172,6 +193,7 @@ def _replay(screen: Screen, recording: IO[str]) -> int:
 
 def _run(
     screen: Screen,
+    workload: str,
     seed: int,
     nodes: int,
     minutes: float,
@@ -180,8 +202,9 @@ def _run(
     *,
     verbose: bool,
 ) -> Result:
+    kind, _ = _load(workload)
     if verbose:
-        options = draw_options(seed, nodes, minutes, faults)
+        options = kind.adapt(draw_options(seed, nodes, minutes, faults))
         commit = os.environ.get("KRAFTCORE_COMMIT", __version__)
         screen.line(f"seed={seed} commit={commit} {options}", seed=seed, commit=commit, options=asdict(options))
     timeline = Timeline(messages=False) if trace is not None else None
@@ -192,6 +215,7 @@ def _run(
         faults,
         timeline=timeline,
         report=lambda share: screen.progress(share, f"seed {seed}"),
+        workload=kind,
     )
     if trace is not None and timeline is not None:
         hosts = nodes + result.options.spares
@@ -219,16 +243,21 @@ def _run(
         epochs=result.epochs,
     )
     if result.rule is not None:
-        _explain(screen, result, nodes, minutes, faults)
+        _explain(screen, workload, result, nodes, minutes, faults)
     return result
 
 
-def _explain(screen: Screen, result: Result, nodes: int, minutes: float, faults: tuple[str, ...]) -> None:
+def _explain(
+    screen: Screen, workload: str, result: Result, nodes: int, minutes: float, faults: tuple[str, ...]
+) -> None:
+    kind, _ = _load(workload)
     wanted = "" if set(faults) == set(FAULTS) else f" --faults {','.join(faults) or 'none'}"
+    if workload != "counters":
+        wanted += f" --workload {workload}"
     replay = f"kraftcore simulate --seed {result.seed} --nodes {nodes} --minutes {minutes:g}{wanted}"
-    events = shortest_failure(result, nodes, minutes, faults)
+    events = shortest_failure(result, nodes, minutes, faults, workload=kind)
     timeline = Timeline()
-    again = run_seed(result.seed, nodes, minutes, faults, event_limit=events, timeline=timeline)
+    again = run_seed(result.seed, nodes, minutes, faults, event_limit=events, timeline=timeline, workload=kind)
     lines = timeline.text(TRACE_LINES)
     screen.line(
         f"replay: {replay}\nshortest failing prefix found: {events} of {result.events} events ({again.rule})",
@@ -240,18 +269,19 @@ def _explain(screen: Screen, result: Result, nodes: int, minutes: float, faults:
     screen.text(f"{'seconds':>12}  {'host':>3}  {'what':<12} details\n{lines}")
 
 
-def _plant(screen: Screen, only: tuple[str, ...], tries: int) -> int:
-    unknown = [name for name in only if name not in planted.FAULTS]
+def _plant(screen: Screen, workload: str, only: tuple[str, ...], tries: int) -> int:
+    kind, known = _load(workload)
+    unknown = [name for name in only if name not in known]
     if unknown:
-        raise click.UsageError(f"no planted fault {', '.join(unknown)}: there are {', '.join(planted.FAULTS)}")
+        raise click.UsageError(f"no planted fault {', '.join(unknown)}: there are {', '.join(known)}")
     missed = 0
     screen.text(f"{'fault':<26} {'caught':<7} {'seeds':>5}  rule that was broken, and what is wrong")
-    for name in only or planted.FAULTS:
-        fault = planted.FAULTS[name]
+    for name in only or known:
+        fault = known[name]
 
         def run(seed: int, label: str = name) -> str | None:
             screen.progress(seed / tries, label)
-            return run_seed(seed, 3 + seed % 3, 1.0).rule
+            return run_seed(seed, 3 + seed % 3, 1.0, workload=kind).rule
 
         found = planted.catch(fault, run, tries)
         missed += found is None

@@ -29,15 +29,18 @@ class Decision:
     Attributes:
         may_split: the records may lie in several batches, one right after the other; they then carry what makes them
             one for readers, such as the markers of a metadata transaction (KIP-868).
+        is_linearizable: without records: wait also until it is sure that no other leader had committed anything when it
+            was decided. What has records is known to be in force once they are committed.
     """
 
     may_split = False
+    is_linearizable = False
 
     def decide(self, next_offset: int, leader_epoch: int) -> Sequence[bytes]:
         """Return the records to append, none of them empty.
 
-        No records means that only what was decided before is to be waited for. Raising refuses: nothing is appended of
-        this decision, and ``failed`` gets the error.
+        No records means that only what was decided before is to be waited for; see ``is_linearizable``. Raising
+        refuses: nothing is appended of this decision, and ``failed`` gets the error.
 
         Args:
             next_offset: what the first record's offset will be.
@@ -68,12 +71,23 @@ class Decided:
         offset: what the first record's offset will be.
         batches: to append, all or none.
         ends: each decision with its first offset and the one after its last record, in order.
+        needs_barrier: nothing is to be appended, and one of them is to be linearizable.
     """
 
     def __init__(self, offset: int) -> None:
         self.offset = offset
         self.batches: list[bytearray] = []
         self.ends: list[tuple[int, int, Decision]] = []
+
+    @property
+    def needs_barrier(self) -> bool:
+        """See above."""
+        return not self.batches and any(decision.is_linearizable for _, _, decision in self.ends)
+
+    @property
+    def end(self) -> int:
+        """The offset after the last record."""
+        return self.ends[-1][1] if self.ends else self.offset
 
 
 class DecisionQueue(WaitingQueue[Decision, Decided]):
@@ -152,11 +166,19 @@ class DecisionQueue(WaitingQueue[Decision, Decided]):
             )
 
     def took(self, decided: Decided) -> None:
-        """The batches are in the log."""
+        """The batches are in the log; without any, a barrier has passed if it was needed."""
         self._proposed.discard(decided)
         for offset, end, decision in decided.ends:
-            self.appended.append((end, decision))
+            # A commit of anything decided with it, or later, says that nobody else led.
+            self._wait(decided.end if decision.is_linearizable and offset == end else end, decision)
             decision.appended(offset)
+
+    def _wait(self, end: int, decision: Decision) -> None:
+        later: list[tuple[int, Decision]] = []
+        while self.appended and self.appended[-1][0] > end:
+            later.append(self.appended.pop())
+        self.appended.append((end, decision))
+        self.appended.extend(reversed(later))
 
     def refused(self, decided: Decided, make_error: Callable[[], KraftError]) -> None:
         """The batches were not appended."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from kraftcore.errors import (
@@ -30,7 +31,7 @@ from kraftcore.executor.proposals import RECORD_OVERHEAD, AppendedMany, Group, P
 from kraftcore.executor.snapshotting import SnapshotContents
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.raft.cleaning import Cleaner, CleaningConfig, SnapshotSchedule
-from kraftcore.raft.events import Effects, Leadership, Outcome, Propose, SnapshotWritten
+from kraftcore.raft.events import Barrier, Effects, Leadership, Outcome, Propose, SnapshotWritten
 from kraftcore.raft.ports import LogPort
 from kraftcore.raft.quorum import VoterSet
 from kraftcore.raft.replica import Replica
@@ -294,9 +295,18 @@ class Executor(Driver):
         decided = self.decisions.decide(self.log.log_end_offset, self.replica.epoch, now_ms)
         if decided.batches:
             self.handle(now_ms, Propose(decided, decided.batches[0], tuple(decided.batches[1:])))
+        elif decided.needs_barrier:
+            self.handle(now_ms, Barrier(partial(self._confirmed, decided)))
         else:
             self.decisions.took(decided)
             self.decisions.applied(self.applier.offset)
+
+    def _confirmed(self, decided: Decided, outcome: Outcome) -> None:
+        if outcome.error is ErrorCode.NONE:
+            self.decisions.took(decided)
+            self.decisions.applied(self.applier.offset)
+        else:
+            self.decisions.refused(decided, lambda: self._refused(outcome))
 
     def turn(self, now_ms: int) -> None:
         """Go on with what waited for a turn: pending proposals and decisions, and records to apply."""
@@ -374,6 +384,7 @@ class Executor(Driver):
         if outcome.offset != decided.offset:
             raise InvariantError(f"records decided for offset {decided.offset} were appended at {outcome.offset}")
         self.decisions.took(decided)
+        self.decisions.applied(self.applier.offset)  # those without records may wait for nothing
 
     def _refused(self, outcome: Outcome) -> KraftError:
         if outcome.error is ErrorCode.NOT_LEADER_OR_FOLLOWER:

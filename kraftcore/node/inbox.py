@@ -12,6 +12,7 @@ from functools import partial
 import trio
 
 from kraftcore.errors import LocalError, RefusedError, RemoteProtocolError
+from kraftcore.node.refusals import refuse
 from kraftcore.node.registry import (
     ANONYMOUS,
     Priority,
@@ -89,10 +90,10 @@ class Inbox:
             name = type(message).__name__
             self._complain("not served", f"{origin.peer} sent a {name} v{version}, which this node does not serve")
             reply(None)
-        elif handler.priority is Priority.CONSENSUS:
-            self._feed(Received(ticket, message, version, origin.listener))
-        else:
+        elif handler.priority is not Priority.CONSENSUS:
             self._respond(handler, message, self._context(header, origin, ticket))
+        elif self._registry.guard is None or self._may(handler, message, self._context(header, origin, ticket)):
+            self._feed(Received(ticket, message, version, origin.listener))
 
     def dispatch(self, message: Request, context: RequestContext) -> None:
         """Hand on a request that came inside another one; see ``Node.serve``."""
@@ -100,10 +101,19 @@ class Inbox:
         if handler is None or not handler.serves(context.listener, context.version):
             name = type(message).__name__
             raise RefusedError(ErrorCode.UNSUPPORTED_VERSION.name, f"{name} v{context.version} is not served here")
-        if handler.priority is Priority.CONSENSUS:
-            self._feed(Received(context, message, context.version, context.listener))
-        else:
+        if handler.priority is not Priority.CONSENSUS:
             self._respond(handler, message, context)
+        elif self._may(handler, message, context):
+            self._feed(Received(context, message, context.version, context.listener))
+
+    def _may(self, handler: RequestHandler, message: Request, context: RequestContext) -> bool:
+        error = self._registry.refuses(handler, message, context)
+        if error is ErrorCode.NONE:
+            return True
+        name = type(message).__name__
+        self._complain("not allowed", f"{context.principal} at {context.peer} sent a {name}: {error.name}")
+        context.answer(refuse(message, context.version, error))
+        return False
 
     def _context(self, header: RequestHeader, origin: Origin, ticket: Ticket) -> RequestContext:
         return RequestContext(
@@ -137,6 +147,8 @@ class Inbox:
     # --- handlers -----------------------------------------------------------------------------------------------------
 
     def _respond(self, handler: RequestHandler, message: Request, context: RequestContext) -> None:
+        if not self._may(handler, message, context):
+            return
         try:
             response = handler.respond(message, context)
         except Exception as error:

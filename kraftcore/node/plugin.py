@@ -10,7 +10,7 @@ from typing import ClassVar, Self
 from kraftcore.errors import LocalError
 from kraftcore.node.events import NodeEvent
 from kraftcore.node.node import Node
-from kraftcore.node.registry import Registry, RequestHandler
+from kraftcore.node.registry import Guard, Registry, RequestHandler
 from kraftcore.protocol.schema import Request
 
 GROUP = "kraftcore.plugins"
@@ -63,13 +63,22 @@ class Plugin:
         """Requests that the node does not answer while it has this plugin."""
         return ()
 
+    @property
+    def guard(self) -> Guard | None:
+        """Asked before the node answers a request of its own, the consensus's included; one plugin may have one."""
+        return None
+
 
 def register(plugin: Plugin, registry: Registry) -> None:
     """Have a plugin's requests answered by it.
 
     Raises:
-        LocalError: another plugin answers one of them.
+        LocalError: another plugin answers one of them, or has a guard as well.
     """
+    if plugin.guard is not None:
+        if registry.guard is not None:
+            raise LocalError(f"plugin {plugin.name} wants to guard requests that another plugin guards")
+        registry.guard = plugin.guard
     for kind in plugin.withdrawn:
         registry.withdraw(kind)
     for handler in plugin.handlers:

@@ -14,6 +14,7 @@ from enum import IntEnum
 from typing import Any, TypeAlias
 
 from kraftcore.errors import LocalError
+from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kraftcore.protocol.registry import api_of
 from kraftcore.protocol.schema import Request, Response
@@ -143,10 +144,20 @@ class RequestHandler:
         return low <= version <= high and (self.listeners is None or listener in self.listeners)
 
 
+Guard: TypeAlias = Callable[[Access, Request, RequestContext], ErrorCode]
+"""Says whether somebody may send a request that needs this: NONE, or the error to answer with."""
+
+
 class Registry:
-    """All handlers of a node. ApiVersions is answered from it."""
+    """All handlers of a node. ApiVersions is answered from it.
+
+    Attributes:
+        guard: asked before the node itself, or its consensus, answers; None: everybody may do everything. Plugins ask
+            for themselves.
+    """
 
     def __init__(self) -> None:
+        self.guard: Guard | None = None
         self._handlers: dict[type[Request], RequestHandler] = {}
         self._offers: dict[str, list[ApiVersionsResponse.ApiVersion]] = {}
 
@@ -168,6 +179,12 @@ class Registry:
         """Answer a kind of request no more; what is not answered may be withdrawn, too."""
         self._handlers.pop(kind, None)
         self._offers.clear()
+
+    def refuses(self, handler: RequestHandler, request: Request, context: RequestContext) -> ErrorCode:
+        """Why somebody may not send a request; NONE if he may."""
+        if self.guard is None or handler.access is None or handler.owner not in OWN:
+            return ErrorCode.NONE
+        return self.guard(handler.access, request, context)
 
     def find(self, kind: type[Request]) -> RequestHandler | None:
         """Who answers a kind of request."""

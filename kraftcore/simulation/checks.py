@@ -13,8 +13,6 @@ voter sets                  at most one uncommitted change of membership in a lo
                             what is in force below a high watermark is what the committed records say;
                             a leader whose removal is committed leads no more
 same state                  state machines that applied equally much are equal; snapshots restore that very state
-acknowledged                what a client was told to be committed is in the history, once; what was proposed again
-                            under the same numbers may be there twice, and is applied once
 upgrade kept                an upgrade of kraft.version that was answered is committed
 linearizable reads          a barrier shows everything acknowledged before it began
 progress                    after healing: a leader, new commits, everyone who is up has them (``world`` demands it)
@@ -22,11 +20,14 @@ invariant                   executor and replica agree with themselves after eve
 floor                       when all is over, a host that begins a quorum alone does not make others lose what their
                             disks say is committed (``world``)
 reads end                   after healing no barrier waits that began before (``world``)
+
+What a workload demands stands in its own module.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Callable
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -41,7 +42,7 @@ from kraftcore.raft.roles import Candidate, Role
 from kraftcore.storage.committed import CommittedFile
 
 if TYPE_CHECKING:
-    from kraftcore.simulation.host import Host, Operation, Ticket
+    from kraftcore.simulation.host import Host, Ticket
 
 _READ_BYTES = 1 << 20
 
@@ -85,6 +86,9 @@ class Shadow:
 class Checker:
     """Watches all hosts of one world.
 
+    Args:
+        on_records: called with every batch of records when the history grows by it.
+
     Attributes:
         history: every committed batch, in order.
         end: offset where the history ends.
@@ -94,22 +98,20 @@ class Checker:
         commits: how often the history grew.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, on_records: Callable[[RecordBatch], None]) -> None:
+        self._on_records = on_records
         self.history: list[Seen] = []
         self.end = 0
         self.acknowledged_end = 0
         self.leaders: dict[int, int] = {}
         self.voters: list[tuple[int, VoterSet]] = []
         self.kraft_version = 0
-        self.operations: list[Operation] = []
         self._at: dict[int, Seen] = {}
         self._names: dict[tuple[int, int], tuple[int, int, int]] = {}
         self._votes: dict[tuple[ReplicaKey, int], ReplicaKey] = {}
-        self._states: dict[int, bytes] = {}
+        self._states: dict[int, bytes | None] = {}
         self._shadows: dict[int, Shadow] = {}
         self._top_epoch = 0
-        self._data_crcs: set[tuple[int, int]] = set()
-        self._numbered: dict[tuple[int, int], int] = {}
 
     # --- hooks of the hosts -------------------------------------------------------------------------------------------
 
@@ -163,18 +165,13 @@ class Checker:
         if effects.voters is not None:
             self._check_voter_sets(host)
 
-    def applied(self, host: Host, offset: int, digest: bytes) -> None:
-        """A state machine took everything below ``offset``."""
-        if self._states.setdefault(offset, digest) != digest:
+    def applied(self, host: Host, offset: int, digest: bytes | None) -> None:
+        """A state machine took everything below ``offset``; ``digest`` is None where it cannot be told."""
+        known = self._states.get(offset)
+        if known is None:
+            self._states[offset] = digest
+        elif digest is not None and digest != known:
             raise Violation("same state", f"host {host.number} has another state at offset {offset} than others had")
-
-    def took(self, batch: RecordBatch) -> None:
-        """A state machine takes a batch."""
-        if batch.producer_id >= 0:
-            numbers = (batch.producer_id, batch.base_sequence)
-            first = self._numbered.setdefault(numbers, batch.base_offset)
-            if first != batch.base_offset:
-                raise Violation("acknowledged", f"proposal {numbers} is applied at {first} and at {batch.base_offset}")
 
     def restored(self, host: Host) -> None:
         """A state machine was loaded from a snapshot."""
@@ -183,24 +180,11 @@ class Checker:
             raise Violation("same state", f"host {host.number} restored {offset}, where nobody ever was")
         self.applied(host, offset, host.machine.digest)
 
-    def acknowledged(self, operation: Operation) -> None:
-        """A client learns that its batch is committed."""
-        found = self._holding(operation)
-        if found is None:
-            raise Violation(
-                "acknowledged",
-                f"operation {operation.number} at {operation.offset} in epoch {operation.epoch} is not in the history",
-            )
-        self.operations.append(operation)
-        self.acknowledged_end = max(self.acknowledged_end, found.next_offset)
-
-    def _holding(self, operation: Operation) -> Seen | None:
-        """The committed batch that holds an operation's records."""
-        at = bisect_right(self.history, operation.offset, key=lambda seen: seen.base_offset) - 1
+    def holding(self, offset: int) -> Seen | None:
+        """The committed batch that holds an offset."""
+        at = bisect_right(self.history, offset, key=lambda seen: seen.base_offset) - 1
         found = self.history[at] if at >= 0 else None
-        if found is None or operation.offset >= found.next_offset or operation.epoch not in (None, found.epoch):
-            return None
-        return found
+        return found if found is not None and offset < found.next_offset else None
 
     def upgraded(self, level: int) -> None:
         """An administrator learns that kraft.version is at least this."""
@@ -337,12 +321,8 @@ class Checker:
                     self.voters.append((offset, voters))
                 if version is not None:
                     self.kraft_version = version
-        elif batch.producer_id >= 0:
-            pass  # see ``took``
-        elif (seen.crc, batch.size) in self._data_crcs:
-            raise Violation("acknowledged", f"the batch at {seen.base_offset} is in the history twice")
         else:
-            self._data_crcs.add((seen.crc, batch.size))
+            self._on_records(batch)
 
     # --- voter sets ---------------------------------------------------------------------------------------------------
 
@@ -403,20 +383,20 @@ class Checker:
             state.voter_sets.check_invariants()
 
     def check_end(self, hosts: list[Host]) -> None:
-        """Everyone who is up has the whole history, applied, and every acknowledged batch is in it."""
+        """Everyone who is up has the whole history, applied."""
         self.check_all(hosts)
         for host in hosts:
             if host.is_up:
                 host.log.check_invariants()
                 self._follow_log(host, self._shadows[host.number])
                 self.applied(host, host.executor.applier.offset, host.machine.digest)
-        for operation in self.operations:
-            if self._holding(operation) is None:
-                raise Violation("acknowledged", f"operation {operation.number} at {operation.offset} is lost")
 
 
 class Bystander(Checker):
     """Judges nothing: there are two quorums of one name, and only ``check_kept`` can tell whether that went well."""
+
+    def __init__(self) -> None:
+        super().__init__(_ignore)
 
     def started(self, host: Host) -> None:
         """See `Checker`."""
@@ -430,16 +410,10 @@ class Bystander(Checker):
     def after_event(self, host: Host, effects: Effects) -> None:
         """See `Checker`."""
 
-    def applied(self, host: Host, offset: int, digest: bytes) -> None:
-        """See `Checker`."""
-
-    def took(self, batch: RecordBatch) -> None:
+    def applied(self, host: Host, offset: int, digest: bytes | None) -> None:
         """See `Checker`."""
 
     def restored(self, host: Host) -> None:
-        """See `Checker`."""
-
-    def acknowledged(self, operation: Operation) -> None:
         """See `Checker`."""
 
     def upgraded(self, level: int) -> None:
@@ -447,6 +421,10 @@ class Bystander(Checker):
 
     def check_all(self, hosts: list[Host]) -> None:
         """See `Checker`."""
+
+
+def _ignore(batch: RecordBatch) -> None:
+    pass
 
 
 def known_committed(disk: Files, folder: str) -> int:

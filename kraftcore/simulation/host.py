@@ -7,25 +7,20 @@ between any two steps.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from functools import partial
 from random import Random
 from typing import Any, Protocol
 
-from kraftcore.core.batch import RecordBatch
 from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.log import Log
 from kraftcore.core.log.config import LogConfig
 from kraftcore.core.log.epochs import OffsetAndEpoch
 from kraftcore.core.uuid import METADATA_TOPIC_ID, Uuid
 from kraftcore.core.wire.struct import Struct
-from kraftcore.errors import InvariantError, KraftError, NotLeaderError, StorageError
-from kraftcore.executor.decisions import Decision
+from kraftcore.errors import InvariantError, LocalError, StateMachineError, StorageError
 from kraftcore.executor.driver import Probe
-from kraftcore.executor.executor import Executor, ExecutorLimits, Listener, size_of
-from kraftcore.executor.proposals import Proposal
-from kraftcore.executor.sessions import digest_of_values
+from kraftcore.executor.executor import Executor, ExecutorLimits, Listener
 from kraftcore.protocol.election_state import ElectionState, ReplicaKey
 from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.frames import decode_request, decode_response, encode_request, encode_response
@@ -50,7 +45,7 @@ from kraftcore.raft.records import voter_entries
 from kraftcore.raft.replica import Replica
 from kraftcore.simulation.agenda import Agenda
 from kraftcore.simulation.forming import join_or_begin
-from kraftcore.simulation.machine import PLACED, Machine
+from kraftcore.simulation.machine import Replicated
 from kraftcore.simulation.network import Network
 from kraftcore.simulation.options import Options
 from kraftcore.storage.committed import CommittedFile
@@ -93,67 +88,29 @@ class Ticket:
         self.host.answer(self, message)
 
 
-@dataclass(slots=True)
-class Operation:
-    """A batch a client proposed.
+class Application(Protocol):
+    """What hosts replicate, and who talks to it; see ``workload.Workload``."""
 
-    Attributes:
-        number: unique in the run.
-        offset: where it was appended, -1 until it is known to be committed.
-        epoch: in which leader epoch; None if the client cannot know.
-        acknowledged: whether the client was told that it is committed.
-        client: the client's number and the sequence of its first record, if it may be proposed again.
-        values: its records.
-    """
+    # ruff: noqa: D102
 
-    number: int
-    offset: int = -1
-    epoch: int | None = -1
-    acknowledged: bool = False
-    client: tuple[int, int] | None = None
-    values: Sequence[bytes] = ()
-
-
-class Placed(Decision):
-    """Records that say for which offset they were decided, so that the state machine can compare."""
-
-    may_split = True
-
-    def __init__(self, host: Host, operation: Operation, values: Sequence[bytes]) -> None:
-        self._host = host
-        self._operation = operation
-        self._values = values
-        self._offset = -1
-
-    def decide(self, next_offset: int, leader_epoch: int) -> Sequence[bytes]:
-        """See `Decision`."""
-        self._offset = next_offset
-        return [PLACED + (next_offset + at).to_bytes(8) + value for at, value in enumerate(self._values)]
-
-    def appended(self, offset: int) -> None:
-        """See `Decision`."""
-        if offset != self._offset:
-            raise InvariantError(f"decided for {self._offset}, appended at {offset}")
-
-    def committed(self) -> None:
-        """See `Decision`."""
-        if self._values:
-            self._host.acknowledge(self._operation, self._offset)
+    def make_machine(self, host: Host) -> Replicated: ...
+    def started(self, host: Host) -> None: ...
+    def handled(self, host: Host) -> None: ...
+    def leading(self, host: Host, epoch: int) -> None: ...
+    def leading_ended(self, host: Host) -> None: ...
+    def serves(self, message: Struct) -> bool: ...
+    def received(self, host: Host, ticket: Ticket) -> None: ...
 
 
 class Watcher(Protocol):
     """Who judges hosts from outside; see ``checks.Checker``."""
 
-    # ruff: noqa: D102
-
     def started(self, host: Host) -> None: ...
     def crashed(self, host: Host) -> None: ...
     def before_sending(self, host: Host, effects: Effects) -> None: ...
     def after_event(self, host: Host, effects: Effects) -> None: ...
-    def applied(self, host: Host, offset: int, digest: bytes) -> None: ...
+    def applied(self, host: Host, offset: int, digest: bytes | None) -> None: ...
     def restored(self, host: Host) -> None: ...
-    def took(self, batch: RecordBatch) -> None: ...
-    def acknowledged(self, operation: Operation) -> None: ...
 
 
 class Surroundings(Protocol):
@@ -169,6 +126,8 @@ class Surroundings(Protocol):
 
     @property
     def checker(self) -> Watcher: ...
+    @property
+    def workload(self) -> Application: ...
     def raft_config(self, host: Host) -> RaftConfig: ...
     def host_at(self, name: str) -> Host: ...
     def flush_delay_ms(self, host: Host) -> float: ...
@@ -262,7 +221,8 @@ class Host(Listener, Probe):
         """What this machine's clock shows."""
         return self.skew_ms + int(self.world.agenda.now * self.drift) // 1000
 
-    def _time_of(self, clock_ms: int) -> int:
+    def time_of(self, clock_ms: int) -> int:
+        """When this machine's clock shows a time, in the world's."""
         return int((clock_ms - self.skew_ms + 1) * 1000 / self.drift)
 
     def start(self) -> None:
@@ -299,7 +259,7 @@ class Host(Listener, Probe):
         self.committed_file = CommittedFile(self.disk, FOLDER)
         self.probation = ProbationMark(self.disk, DIRECTORY)
         cleaning = CleaningConfig(options.snapshot_bytes, 30_000, options.retention_bytes, -1, CLEANING_MS)
-        self.machine = Machine(self._applied, self.world.checker.took)
+        self.machine = self.world.workload.make_machine(self)
         self.outstanding: dict[int, tuple[int, int, int, int]] = {}
         self._timeouts_armed = False
         self._tick_at = 0
@@ -321,6 +281,7 @@ class Host(Listener, Probe):
             self.replica, self.log, self.store, self.machine, self, self, limits, cleaning, now_ms, probe=self
         )
         self._turn_planned = False
+        self.world.workload.started(self)
         self.world.agenda.after_ms(cleaning.period_ms, self._clean, self.incarnation)
 
     def die(self, *, power: bool) -> None:
@@ -342,14 +303,14 @@ class Host(Listener, Probe):
 
     def deliver(self, incarnation: int, event: Event) -> None:
         """Something happens to the process, unless it died since."""
-        self._perform(incarnation, self._handle, event)
+        self.perform(incarnation, self._handle, event)
 
-    def _perform(self, incarnation: int, action: Callable[..., None], *arguments: Any) -> None:
+    def perform(self, incarnation: int, action: Callable[..., None], *arguments: Any) -> None:
         """Let the process do something, as soon as it is not paused, unless it died since."""
         if incarnation != self.incarnation or not self.is_up:
             return
         if self.paused_until > self.world.agenda.now:
-            self.world.agenda.at(self.paused_until, self._perform, incarnation, action, *arguments)
+            self.world.agenda.at(self.paused_until, self.perform, incarnation, action, *arguments)
             return
         self._run(action, *arguments)
 
@@ -367,10 +328,11 @@ class Host(Listener, Probe):
             if executor.wants_batch:
                 executor.propose(self.clock_ms())
             executor.check_invariants()
+            self.world.workload.handled(self)
             self._arm(executor.due_ms)
             if executor.wants_turn and not self._turn_planned:
                 self._turn_planned = True
-                self.world.agenda.after_ms(TURN_MS, self._perform, self.incarnation, self._take_turn)
+                self.world.agenda.after_ms(TURN_MS, self.perform, self.incarnation, self._take_turn)
             self._snapshot_if_due()
         except StorageError as error:
             self.world.note(self, "disk failed", str(error))
@@ -433,7 +395,7 @@ class Host(Listener, Probe):
 
     def _go_on(self, incarnation: int, steps: Generator[str, None, Any], done: Callable[[int, Any], None]) -> None:
         """Go on with a received snapshot, a step at a time; the machine may lose its power between any two."""
-        self.world.agenda.after_ms(self.world.flush_delay_ms(self), self._perform, incarnation, self._step, steps, done)
+        self.world.agenda.after_ms(self.world.flush_delay_ms(self), self.perform, incarnation, self._step, steps, done)
 
     def _step(self, steps: Generator[str, None, Any], done: Callable[[int, Any], None]) -> None:
         try:
@@ -458,12 +420,17 @@ class Host(Listener, Probe):
         self.world.note(self, "restored", f"snapshot {end_offset}-{epoch}")
         self.world.checker.restored(self)
 
-    def _applied(self, offset: int, digest: bytes) -> None:
-        self.world.checker.applied(self, offset, digest)
+    def leading(self, epoch: int) -> None:
+        """See `Listener`."""
+        self.world.workload.leading(self, epoch)
+
+    def leading_ended(self, epoch: int) -> None:
+        """See `Listener`."""
+        self.world.workload.leading_ended(self)
 
     def applied(self, offset: int) -> None:
         """See `Listener`."""
-        self._applied(offset, self.machine.digest)
+        self.world.checker.applied(self, offset, self.machine.digest)
 
     def committed(self, high_watermark: int) -> None:
         """See `Listener`."""
@@ -487,7 +454,7 @@ class Host(Listener, Probe):
     def _arm(self, deadline_ms: int | None) -> None:
         if deadline_ms is None:
             return
-        time = max(self._time_of(deadline_ms), self.world.agenda.now + 1000)
+        time = max(self.time_of(deadline_ms), self.world.agenda.now + 1000)
         if self._tick_at <= self.world.agenda.now or time < self._tick_at:
             self._tick_at = time
             self.world.agenda.at(time, self._tick, self.incarnation, time)
@@ -513,7 +480,7 @@ class Host(Listener, Probe):
             self.world.checker.crashed(self)
             self.die(power=True)
             return
-        self._perform(incarnation, self._flushed, offset)
+        self.perform(incarnation, self._flushed, offset)
 
     def _flushed(self, offset: int) -> None:
         self.executor.flushed(self.clock_ms(), offset)
@@ -584,6 +551,8 @@ class Host(Listener, Probe):
         ticket = Ticket(self, source, incarnation, correlation_id, key, version, message)
         if isinstance(message, ApiVersionsRequest):
             self._answer_api_versions(ticket)
+        elif self.world.workload.serves(message):
+            self.perform(self.incarnation, self.world.workload.received, self, ticket)
         else:
             self.deliver(self.incarnation, Received(ticket, message, version, LISTENER))
 
@@ -616,7 +585,13 @@ class Host(Listener, Probe):
         now_ms = self.clock_ms()
         if self.executor.is_installing or not self.executor.snapshot_is_due(now_ms):
             return
-        contents = self.executor.gather_snapshot(now_ms)
+        try:
+            contents = self.executor.gather_snapshot(now_ms)
+        except StateMachineError as error:
+            if not isinstance(error.__cause__, LocalError):
+                raise
+            self.world.note(self, "no snapshot", str(error))
+            return
         if contents is None:
             return
         try:
@@ -627,61 +602,7 @@ class Host(Listener, Probe):
         self.world.note(self, "snapshot", f"{contents.end_offset}-{contents.epoch}")
         self._run(self.executor.snapshot_written, now_ms, contents)
 
-    # --- what clients do ----------------------------------------------------------------------------------------------
-
-    def propose(self, operation: Operation, values: Sequence[bytes], *, is_forwarded: bool = False) -> None:
-        """A client wants something appended; ``is_forwarded``: it asked another node, which asks this one."""
-        numbers = (-1, -1) if operation.client is None else operation.client
-        proposal = Proposal(values, size_of(values), True, *numbers)
-        proposal.add_done_callback(partial(self._ended, operation))
-        self._perform(self.incarnation, self._join if is_forwarded else self._propose, proposal)
-
-    def _propose(self, proposal: Proposal) -> None:
-        executor = self.executor
-        if self.world.options.gathers or proposal.producer_id >= 0:
-            try:
-                executor.add(proposal)
-            except KraftError as refused:
-                proposal.fail(refused)
-        else:
-            executor.queue.add(proposal)
-            executor.propose(self.clock_ms())
-
-    def _join(self, asked: Proposal) -> None:
-        try:
-            digest = digest_of_values(asked.values)
-            running = self.executor.join(Proposal, asked.values, asked.producer_id, asked.sequence, digest=digest)
-        except KraftError as refused:
-            asked.fail(refused)
-        else:
-            running.add_done_callback(partial(_follow, asked))
-
-    def decide(self, operation: Operation, values: Sequence[bytes]) -> None:
-        """A client wants something appended that depends on where it will stand."""
-        self._perform(self.incarnation, self._decide, Placed(self, operation, values))
-
-    def _decide(self, decision: Decision) -> None:
-        try:
-            self.executor.decide(decision)
-        except NotLeaderError as refused:
-            decision.failed(refused)
-
-    def _ended(self, operation: Operation, proposal: Proposal) -> None:
-        try:
-            offset = proposal.result().offset
-        except KraftError:
-            return  # refused, or nobody knows
-        self.acknowledge(operation, offset)
-
-    def acknowledge(self, operation: Operation, offset: int) -> None:
-        """Tell a client that its records are committed, the first at ``offset``."""
-        if operation.acknowledged:
-            return  # it was asked for at more than one host
-        operation.offset = offset
-        # Of what was retried, the first one counts: perhaps that of an earlier leader.
-        operation.epoch = self.executor.applier.epoch if operation.client is None else None
-        operation.acknowledged = True
-        self.world.checker.acknowledged(operation)
+    # --- a clean stop -------------------------------------------------------------------------------------------------
 
     def stop(self) -> None:
         """Begin a clean stop."""
@@ -697,15 +618,6 @@ class Host(Listener, Probe):
             self.world.note(self, "disk failed", str(error))
         self.world.checker.crashed(self)
         self.die(power=False)
-
-
-def _follow(asked: Proposal, running: Proposal) -> None:
-    try:
-        found = running.result()
-    except KraftError as error:
-        asked.fail(error)
-    else:
-        asked.succeed(found)
 
 
 TOPIC_ID = METADATA_TOPIC_ID

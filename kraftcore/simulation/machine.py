@@ -1,4 +1,7 @@
-"""The state machine that the simulated hosts replicate: counters, and a digest of everything ever applied."""
+"""State machines that simulated hosts replicate: what they have in common, and one of counters.
+
+The counters come with a digest of everything ever applied.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,17 @@ PLACED = b"@"  # begins a decision's record; eight bytes follow, the offset it w
 _KEYS_A_RECORD = 16
 
 
-class Machine(StateMachine):
+class Replicated(StateMachine):
+    """A state machine whose states can be compared.
+
+    Attributes:
+        digest: the same for equal states; None while it cannot be told.
+    """
+
+    digest: bytes | None
+
+
+class Machine(Replicated):
     """Counts values by their first letter, and remembers the order of all of them in a digest.
 
     Args:
@@ -29,7 +42,7 @@ class Machine(StateMachine):
     def __init__(self, applied: Callable[[int, bytes], None], took: Callable[[RecordBatch], None]) -> None:
         self._applied = applied
         self._took = took
-        self.digest = b""
+        self.digest: bytes = b""
         self.counters: Counter[int] = Counter()
 
     def apply(self, batch: RecordBatch) -> None:

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from time import perf_counter
 
 from kraftcore.simulation.checks import Violation
+from kraftcore.simulation.counters import Counters
 from kraftcore.simulation.options import FAULTS, Options, draw_options
 from kraftcore.simulation.timeline import Timeline
+from kraftcore.simulation.workload import Workload
 from kraftcore.simulation.world import World
 
 
@@ -48,6 +50,7 @@ def run_seed(
     event_limit: int | None = None,
     timeline: Timeline | None = None,
     report: Callable[[float], None] | None = None,
+    workload: type[Workload] = Counters,
 ) -> Result:
     """Run a seed.
 
@@ -59,10 +62,11 @@ def run_seed(
         event_limit: end the faults after so many events.
         timeline: remembers what happened.
         report: called with the share of time that passed.
+        workload: what the hosts are for.
     """
-    options = draw_options(seed, nodes, minutes, faults)
+    options = workload.adapt(draw_options(seed, nodes, minutes, faults))
     started = perf_counter()
-    world = World(seed, options, timeline, event_limit)
+    world = World(seed, options, workload, timeline, event_limit)
     rule, detail = None, ""
     try:
         world.run(report)
@@ -83,14 +87,21 @@ def run_seed(
     )
 
 
-def shortest_failure(result: Result, nodes: int, minutes: float, faults: Collection[str], tries: int = 12) -> int:
+def shortest_failure(
+    result: Result,
+    nodes: int,
+    minutes: float,
+    faults: Collection[str],
+    tries: int = 12,
+    workload: type[Workload] = Counters,
+) -> int:
     """How few events with faults it takes to fail, as far as bisection finds out."""
     low, high = 0, result.events
     for _ in range(tries):
         if high - low <= max(1, high // 100):
             break
         middle = (low + high) // 2
-        if run_seed(result.seed, nodes, minutes, faults, event_limit=middle).rule is not None:
+        if run_seed(result.seed, nodes, minutes, faults, event_limit=middle, workload=workload).rule is not None:
             high = middle
         else:
             low = middle

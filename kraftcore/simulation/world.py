@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
-from typing import Any
+from typing import Any, Protocol
 
+from kraftcore.core.batch import RecordBatch
 from kraftcore.core.wire.struct import Struct
 from kraftcore.errors import InvariantError, KraftError, StateMachineError
 from kraftcore.protocol.election_state import ReplicaKey
@@ -25,16 +26,29 @@ from kraftcore.raft.quorum import VersionRange, Voter, VoterSet, static_voters
 from kraftcore.raft.roles import Role
 from kraftcore.simulation.agenda import Agenda
 from kraftcore.simulation.checks import Bystander, Checker, Violation, check_kept, known_committed
-from kraftcore.simulation.host import FOLDER, Host, Operation, raft_config
+from kraftcore.simulation.host import FOLDER, Application, Host, raft_config
 from kraftcore.simulation.network import Network
 from kraftcore.simulation.options import Options
 from kraftcore.simulation.timeline import Timeline
 
 ADMIN = -1
 PROGRESS_MS = 60_000
-RECORDS_MAX = 3  # in a proposal
-RETRYING_CLIENTS = 8
 _CHECK_MS = 5_000
+
+
+class Work(Application, Protocol):
+    """What a world asks of its workload; see ``workload.Workload``."""
+
+    # ruff: noqa: D102
+
+    answered: int
+
+    def committed(self, batch: RecordBatch) -> None: ...
+    def healed(self) -> None: ...
+    def plan(self) -> None: ...
+    def ask(self) -> None: ...
+    def lacks(self) -> str | None: ...
+    def check_end(self) -> None: ...
 
 
 class World:
@@ -43,29 +57,35 @@ class World:
     Args:
         seed: everything is drawn from it.
         options: what it drew.
+        make_workload: what the hosts are for; see ``workload.Workload``.
         timeline: remembers what happened; None: nothing is remembered.
         event_limit: end the phase with faults after so many events.
+
+    Attributes:
+        is_over: what was promised is checked; only what comes of a host that begins alone is looked at.
     """
 
     def __init__(
-        self, seed: int, options: Options, timeline: Timeline | None = None, event_limit: int | None = None
+        self,
+        seed: int,
+        options: Options,
+        make_workload: Callable[[World], Work],
+        timeline: Timeline | None = None,
+        event_limit: int | None = None,
     ) -> None:
         self.seed = seed
         self.options = options
         self.timeline = timeline
         self.agenda = Agenda()
-        self.checker = Checker()
+        self.checker = Checker(self._committed)
         self.rng = Random(f"world-{seed}")
         self.network = Network(self.agenda, Random(f"network-{seed}"), options)
         self.calm = False
-        self.appends = 0
-        self._asking: dict[int, Operation] = {}
-        self._next_sequence = [0] * RETRYING_CLIENTS
         self.reads: list[Read] = []
         self._event_limit = event_limit
         self._stay_down: set[int] = set()
         self._admin_until = self._replaced_until = 0
-        self._wants_upgrade = self._is_over = False
+        self._wants_upgrade = self.is_over = False
         self._correlation_id = 0
         old = set(self.rng.sample(range(1, options.nodes + 1), options.old_hosts))
         count = options.nodes + options.spares
@@ -82,6 +102,7 @@ class World:
                 host.format(self.first_voters)
         else:
             self._static = self.first_voters = static_voters((voter.key.id, voter.endpoints[0]) for voter in first)
+        self.workload = make_workload(self)
 
     # --- run ----------------------------------------------------------------------------------------------------------
 
@@ -103,6 +124,7 @@ class World:
             self._heal()
             self._demand_progress()
             self.checker.check_end(self.hosts)
+            self.workload.check_end()
             if self.options.comes_alone:
                 self._begin_alone()
         except Violation:
@@ -131,32 +153,36 @@ class World:
 
     def _plan(self) -> None:
         options = self.options
-        self._every(options.append_every, self._append)
-        self._every(options.barrier_every, self._read)
-        self._every(options.partition_every, self._partition)
-        self._every(options.pause_every, self._pause)
-        self._every(options.crash_every, self._crash)
-        self._every(options.disk_every, self._fail_disk)
-        self._every(options.full_every, self._fill_disk)
-        self._every(options.members_every, self._change_members)
-        self._every(options.replace_every, self._replace_disk)
-        self._every(options.transfer_every, self._transfer)
+        self.workload.plan()
+        self.every(options.barrier_every, self._read)
+        self.every(options.partition_every, self._partition)
+        self.every(options.pause_every, self._pause)
+        self.every(options.crash_every, self._crash)
+        self.every(options.disk_every, self._fail_disk)
+        self.every(options.full_every, self._fill_disk)
+        self.every(options.members_every, self._change_members)
+        self.every(options.replace_every, self._replace_disk)
+        self.every(options.transfer_every, self._transfer)
         if not (options.lost_every and self.is_static):  # an upgrade may name directories that are lost meanwhile
-            self._every(options.upgrade_every, self._upgrade)
-        self._every(options.lost_every, self._lose_disk)
-        self._every(options.stop_every, self._stop)
+            self.every(options.upgrade_every, self._upgrade)
+        self.every(options.lost_every, self._lose_disk)
+        self.every(options.stop_every, self._stop)
 
-    def _every(self, mean_ms: int, action: Callable[[], None]) -> None:
+    def every(self, mean_ms: float, action: Callable[[], None]) -> None:
+        """Do something again and again, at random times; never if ``mean_ms`` is 0."""
         if not mean_ms:
             return
 
         def happen() -> None:
-            if self._is_over:
+            if self.is_over:
                 return
             action()
             self.agenda.after_ms(self.rng.expovariate(1 / mean_ms), happen)
 
         self.agenda.after_ms(1000 + self.rng.expovariate(1 / mean_ms), happen)
+
+    def _committed(self, batch: RecordBatch) -> None:
+        self.workload.committed(batch)
 
     # --- what hosts ask -----------------------------------------------------------------------------------------------
 
@@ -227,49 +253,15 @@ class World:
         leading = [host for host in self.hosts if host.is_up and host.replica.role is Role.LEADER]
         return max(leading, key=lambda host: host.replica.epoch, default=None)
 
-    def _somebody(self) -> Host | None:
+    def somebody(self) -> Host | None:
+        """A host that is up, if there is one."""
         up = [host for host in self.hosts if host.is_up]
         return self.rng.choice(up) if up else None
-
-    def _append(self) -> None:
-        host = self.leader() if self.rng.random() < 0.9 else self._somebody()
-        if host is None:
-            return
-        self.appends += 1
-        values = [
-            b"%c%d:%d" % (97 + self.rng.randrange(20), self.appends, number)
-            + b"x" * self.rng.randrange(self.options.value_bytes)
-            for number in range(1 + self.rng.randrange(RECORDS_MAX))
-        ]
-        options = self.options
-        operation = Operation(self.appends, values=values)
-        if options.retries and self.rng.random() < options.retries:
-            client = self.appends % RETRYING_CLIENTS
-            before = self._asking.get(client)
-            if before is not None and not before.acknowledged:
-                return  # a client has one proposal in flight
-            self._asking[client] = operation
-            operation.client = (client, self._next_sequence[client])
-            self._next_sequence[client] += len(values)
-            self._ask(host, operation)
-        elif options.decisions and self.rng.random() < options.decisions:
-            host.decide(operation, values)
-        else:
-            host.propose(operation, values)
-
-    def _ask(self, host: Host | None, operation: Operation) -> None:
-        if host is not None:
-            host.propose(operation, operation.values, is_forwarded=self.rng.random() < 0.5)
-        self.agenda.after_ms(100 + self.rng.random() * 3000, self._ask_again, operation)
-
-    def _ask_again(self, operation: Operation) -> None:
-        if not operation.acknowledged and not self._is_over:
-            self._ask(self.leader() if self.rng.random() < 0.7 else self._somebody(), operation)
 
     def _read(self) -> None:
         # Also of one that only believes to lead.
         leading = [host for host in self.hosts if host.is_up and host.replica.role is Role.LEADER]
-        host = self.rng.choice(leading) if leading else self._somebody()
+        host = self.rng.choice(leading) if leading else self.somebody()
         if host is not None:
             self._read_from(host)
 
@@ -311,7 +303,7 @@ class World:
         self.note(None, "rejoined", f"{len(self.network.blocked)} directions still cut")
 
     def _pause(self) -> None:
-        host = self._somebody()
+        host = self.somebody()
         if host is None or self.calm:
             return
         length = self.options.pause_ms * (0.1 + self.rng.random())
@@ -319,7 +311,7 @@ class World:
         self.note(host, "paused", f"{length:.0f} ms")
 
     def _crash(self) -> None:
-        host = self.leader() if self.rng.random() < 0.4 else self._somebody()
+        host = self.leader() if self.rng.random() < 0.4 else self.somebody()
         if host is None or self.calm:
             return
         if self.rng.random() < 0.5:
@@ -328,13 +320,13 @@ class World:
             host.die(power=self.rng.random() < 0.6)
 
     def _fail_disk(self) -> None:
-        host = self._somebody()
+        host = self.somebody()
         if host is not None and not self.calm:
             operation = self.rng.choice(("any", "write", "sync", "rename", "sync_folder", "truncate"))
             host.disk.inject(operation, after=self.rng.randrange(20))
 
     def _fill_disk(self) -> None:
-        host = self._somebody()
+        host = self.somebody()
         if host is not None and not self.calm:
             host.disk.capacity = host.disk.used_bytes + self.rng.randrange(5000)
             self.note(host, "disk fills", f"{host.disk.capacity} bytes")
@@ -344,7 +336,7 @@ class World:
         host.disk.capacity = None
 
     def _stop(self) -> None:
-        host = self.leader() if self.rng.random() < 0.5 else self._somebody()
+        host = self.leader() if self.rng.random() < 0.5 else self.somebody()
         if host is not None and not self.calm:
             self.note(host, "stopping", "")
             host.stop()
@@ -420,7 +412,7 @@ class World:
 
     def _replace_disk(self) -> None:
         # Only what a quorum can survive, and not while an administrator shrinks it.
-        host = self._somebody()
+        host = self.somebody()
         if host is None or self.calm or self.agenda.now < self._admin_until:
             return
         sets = self.voter_sets() + [voters for _, voters in self.checker.voters[-2:]]
@@ -434,7 +426,7 @@ class World:
 
     def _lose_disk(self) -> None:
         # As above; and those that may have forgotten stay a minority, whoever has which records.
-        host = self._somebody()
+        host = self.somebody()
         if host is None or self.calm or self.agenda.now < self._admin_until:
             return
         if not self.is_static and not self.checker.end:
@@ -499,24 +491,27 @@ class World:
                 self.agenda.after_ms(self.rng.random() * 1000, host.start)
             elif host.replica.state.shutting_down:
                 host.close()
+        self.workload.healed()
 
     def _demand_progress(self) -> None:
         started = self.agenda.now
         late: list[Read] = []
         self._run_until(started + 3_000_000)  # what was under way ends
-        goal = len(self.checker.operations) + 3
+        goal = self.workload.answered + 3
+        lacking: str | None = None
         while self.agenda.now < started + PROGRESS_MS * 1000:
             known = self.checker.acknowledged_end
-            self._append()
+            self.workload.ask()
             self._run_until(self.agenda.now + 400_000)
             late = [read for read in self.reads if read.waits and read.began < started]
-            if len(self.checker.operations) >= goal and self._all_have(known) and not late:
+            lacking = self.workload.lacks()
+            if self.workload.answered >= goal and self._all_have(known) and not late and lacking is None:
                 return
         if late:
             raise Violation(
                 "reads end", f"{len(late)} read barriers wait {PROGRESS_MS} ms after healing: {self.describe()}"
             )
-        raise Violation("progress", f"{PROGRESS_MS} ms after healing: {self.describe()}")
+        raise Violation("progress", f"{PROGRESS_MS} ms after healing: {lacking or self.describe()}")
 
     def _all_have(self, offset: int) -> bool:
         alive = [host for host in self.hosts if host.number not in self._stay_down]
@@ -526,7 +521,7 @@ class World:
 
     def _begin_alone(self) -> None:
         """A host whose disk was lost begins a quorum and asks nobody: what the others know to be committed stays."""
-        self._is_over = True
+        self.is_over = True
         for host in self.hosts:
             if host.is_up:
                 host.stop()

@@ -5,7 +5,7 @@ Requests that are not here are asked about item by item where they are decided. 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
 from kraftcore.metadata import Image
@@ -97,17 +97,46 @@ class Gate:
         Raises:
             Refusal: CLUSTER_AUTHORIZATION_FAILED in Kafka's words, or UNKNOWN_SERVER_ERROR while there are no entries.
         """
-        authorizer, access = self._authorizer, ACCESS.get(type(request))
-        if authorizer is None or access is None:
-            return
-        self._follow(authorizer, image)
-        operation = Operation[access.operation]
-        verdict = authorizer.authorize(principal, host, operation, ResourceType.CLUSTER, CLUSTER_NAME)
-        if verdict is Verdict.NOT_READY:
-            raise Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, "Authorizer not ready")
-        if verdict is not Verdict.ALLOWED:
-            text = f"{type(request).__name__} needs {access.operation} permission."
-            raise Refusal(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, text)
+        access = ACCESS.get(type(request))
+        code = ErrorCode.NONE if access is None else self.check_access(image, principal, host, access)
+        if access is not None and code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+            raise Refusal(code, f"{type(request).__name__} needs {access.operation} permission.")
+        if code is not ErrorCode.NONE:
+            raise Refusal(code, "Authorizer not ready")
+
+    def check_access(
+        self, image: Image | None, principal: str, host: str, access: Access, names: Iterable[str] = ()
+    ) -> ErrorCode:
+        """Whether somebody may do what a request needs.
+
+        Args:
+            image: whose entries count; None while there is none: then only super users may do anything.
+            principal: who, ``User:alice``.
+            host: the address, as text.
+            access: what the request needs.
+            names: of the resources, if they are others than the cluster.
+
+        Returns:
+            NONE; CLUSTER_AUTHORIZATION_FAILED or TOPIC_AUTHORIZATION_FAILED; UNKNOWN_SERVER_ERROR while there are no
+            entries.
+        """
+        authorizer = self._authorizer
+        if authorizer is None:
+            return ErrorCode.NONE
+        if image is not None:
+            self._follow(authorizer, image)
+        operation, resource = Operation[access.operation], ResourceType[access.resource]
+        for name in names if resource is not ResourceType.CLUSTER else (CLUSTER_NAME,):
+            verdict = authorizer.authorize(principal, host, operation, resource, name)
+            if verdict is Verdict.NOT_READY:
+                return ErrorCode.UNKNOWN_SERVER_ERROR
+            if verdict is not Verdict.ALLOWED:
+                return (
+                    ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+                    if resource is ResourceType.CLUSTER
+                    else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                )
+        return ErrorCode.NONE
 
     def _follow(self, authorizer: Authorizer, image: Image) -> None:
         loaded = self._loaded

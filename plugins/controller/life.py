@@ -72,6 +72,7 @@ class Life:
         epoch: in which it leads; None while it does not.
         now_ms: the latest time it was told, milliseconds since 1970.
         on_timers: called when ``due_ms`` may have come nearer.
+        on_bug: called with what failed that should not, in words, and the error; logs it.
     """
 
     def __init__(
@@ -90,6 +91,7 @@ class Life:
         self.epoch: int | None = None
         self.now_ms = 0
         self.on_timers: Callable[[], None] = _nothing
+        self.on_bug: Callable[[str, Exception], None] = _log_bug
         self._random = random
         self._read_bootstrap = read_bootstrap
         self._kraft_version = kraft_version
@@ -232,6 +234,10 @@ class Step(decisions.Decision):
     Args:
         life: decides.
         make: the decision.
+
+    Attributes:
+        made: what was decided; None before, and if it was refused.
+        decided_at: the offset that it was decided for: it saw everything below.
     """
 
     def __init__(self, life: Life, make: Decide) -> None:
@@ -239,6 +245,7 @@ class Step(decisions.Decision):
         self._make = make
         self._offset: int | None = None  # where its records are in the image
         self.made: ControllerResult | None = None
+        self.decided_at: int | None = None
 
     def context(self, next_offset: int) -> Context:
         """What the decision looks at."""
@@ -254,7 +261,7 @@ class Step(decisions.Decision):
         if values:
             self._offset = next_offset
             self.may_split = not made.is_atomic or len(values) > len(made.records)
-        self.made = made
+        self.made, self.decided_at = made, next_offset
         return values
 
     def failed(self, error: Exception) -> None:
@@ -302,8 +309,12 @@ class _Tick(Step):
     def failed(self, error: Exception) -> None:
         super().failed(error)
         if not isinstance(error, KraftError):
-            _logger.error("the timer for %s failed", self._timer.name, exc_info=error)
+            self._life.on_bug(f"the timer for {self._timer.name} failed", error)
 
 
 def _nothing() -> None:
     pass
+
+
+def _log_bug(what: str, error: Exception) -> None:
+    _logger.error("%s", what, exc_info=error)

@@ -1,4 +1,4 @@
-"""The controller as a plugin of a node: it feeds `Life` with requests, time and news of leadership."""
+"""The controller as a plugin of a node: it feeds a `Service` with requests, time and news of leadership."""
 
 from __future__ import annotations
 
@@ -7,45 +7,40 @@ import math
 import os
 import random
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, Final, Self
+from typing import Any, ClassVar, Self
 
 import trio
 
 from kraftcore.core.uuid import Uuid
-from kraftcore.errors import KraftError, LocalError, NodeStoppedError, NotLeaderError, RefusedError
+from kraftcore.errors import LocalError, RefusedError
 from kraftcore.metadata import MetadataMachine
 from kraftcore.node import Node
 from kraftcore.node.events import LeadershipEnded, LeadershipReady, NodeEvent
 from kraftcore.node.plugin import Plugin
-from kraftcore.node.registry import Priority, RequestContext, RequestHandler
+from kraftcore.node.registry import Access, Guard, Priority, RequestContext, RequestHandler
 from kraftcore.plugins.controller import controllers, features
 from kraftcore.plugins.controller.access import ACCESS, Gate
 from kraftcore.plugins.controller.caller import Caller
 from kraftcore.plugins.controller.decision import Refusal
 from kraftcore.plugins.controller.envelope import Refused, refusal, unpack
-from kraftcore.plugins.controller.life import Life, Step
+from kraftcore.plugins.controller.life import Life
 from kraftcore.plugins.controller.registration import keep_registered
 from kraftcore.plugins.controller.registry import APIS
-from kraftcore.plugins.controller.requests import Asked, host_of, not_controller_text
+from kraftcore.plugins.controller.requests import host_of, not_controller_text
+from kraftcore.plugins.controller.service import Service
 from kraftcore.plugins.controller.settings import read_settings
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.api_versions import ApiVersionsResponse
 from kraftcore.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
-from kraftcore.protocol.messages.describe_acls import DescribeAclsRequest
 from kraftcore.protocol.messages.describe_cluster import DescribeClusterRequest
-from kraftcore.protocol.messages.describe_configs import DescribeConfigsRequest
 from kraftcore.protocol.messages.envelope import EnvelopeRequest
 from kraftcore.protocol.messages.list_offsets import ListOffsetsRequest
 from kraftcore.protocol.messages.produce import ProduceRequest
 from kraftcore.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kraftcore.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from kraftcore.protocol.messages.update_features import UpdateFeaturesRequest
 from kraftcore.protocol.schema import Request
-from kraftcore.raft.events import Outcome
 from kraftcore.security import Authorizer
 
-ANSWERED_BY_ALL: Final = frozenset({DescribeAclsRequest, DescribeConfigsRequest})
-"""Decided by any controller, active or not, from what it has applied."""
 _logger = logging.getLogger("kraftcore.controller")
 
 
@@ -73,7 +68,7 @@ class Controller(Plugin):
         self._gate = Gate(Authorizer.from_properties(self._properties))
         self._incarnation = Uuid.random(os.urandom)
         self._node: Node | None = None
-        self._life: Life | None = None
+        self._service: Service | None = None
         self._timers = trio.Event()
 
     @classmethod
@@ -97,6 +92,16 @@ class Controller(Plugin):
         """See ``offers_log``."""
         return () if self._offers_log else (ProduceRequest, ListOffsetsRequest)
 
+    @property
+    def guard(self) -> Guard | None:
+        """Who may speak raft, change voters, and append: see ``access.Gate``; None without an authorizer."""
+        return None if self._gate.is_open else self._ask_gate
+
+    def _ask_gate(self, access: Access, request: Request, context: RequestContext) -> ErrorCode:
+        image = None if self._service is None else self._service.life.machine.image
+        names = () if access.names is None else access.names(request)
+        return self._gate.check_access(image, str(context.principal), host_of(context.peer), access, names)
+
     # --- a life -------------------------------------------------------------------------------------------------------
 
     async def run(self, node: Node) -> None:
@@ -110,7 +115,7 @@ class Controller(Plugin):
             raise LocalError(f"a controller needs a MetadataMachine as its state machine, not {machine!r}")
         settings, periods = read_settings(self._properties, node.cluster_id, node.key.id)
         draw = random.Random(int.from_bytes(os.urandom(16)))
-        self._life = life = Life(
+        life = Life(
             machine,
             settings,
             periods,
@@ -121,46 +126,34 @@ class Controller(Plugin):
         )
         life.on_timers = self._timers_changed
         self._node = node
+        self._service = service = Service(life, self._gate, _NodeSeat(node), is_tls=node.config.tls is not None)
         node.describe_features_by(self._describe_features)
         if node.leading_epoch is not None:
-            self._lead(node.leading_epoch)
+            service.lead(node.leading_epoch)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(keep_registered, node, machine, self._incarnation)
-            await self._run_timers(node, life)
+            await self._run_timers(node, service)
 
     def on_event(self, event: NodeEvent) -> None:
         """Leadership came or went. What came before ``run`` is found there."""
-        if isinstance(event, LeadershipReady):
-            self._lead(event.epoch)
-        elif self._life is not None:
-            self._life.follow()
-
-    def _lead(self, epoch: int) -> None:
-        node, life = self._node, self._life
-        if node is None or life is None or life.epoch == epoch:
+        if self._service is None:
             return
-        step = life.lead(epoch, node.now_ms())
-        if step is not None:
-            self._hand_in(node, step)
+        if isinstance(event, LeadershipReady):
+            self._service.lead(event.epoch)
+        else:
+            self._service.follow()
 
-    def _hand_in(self, node: Node, step: Step) -> None:
-        try:
-            node.decide(step)
-        except KraftError as error:
-            step.failed(error)
-
-    async def _run_timers(self, node: Node, life: Life) -> None:
+    async def _run_timers(self, node: Node, service: Service) -> None:
         while True:
             self._timers = trio.Event()
-            due_ms, now_ms = life.due_ms, node.now_ms()
+            due_ms, now_ms = service.life.due_ms, node.now_ms()
             wait_s = math.inf if due_ms is None else max(due_ms - now_ms, 0) / 1000
             if wait_s > 0:
                 with trio.move_on_after(wait_s):
                     await self._timers.wait()
             else:
                 await trio.lowlevel.checkpoint()
-            for step in life.due(node.now_ms()):
-                self._hand_in(node, step)
+            service.pass_time()
 
     def _timers_changed(self) -> None:
         self._timers.set()
@@ -168,55 +161,18 @@ class Controller(Plugin):
     # --- requests -----------------------------------------------------------------------------------------------------
 
     def _on_request(self, request: Request, context: RequestContext) -> None:
-        api = APIS[type(request)]
-        node, life = self._node, self._life
-        if node is None or life is None:
+        if self._service is None:
             error = ErrorCode.NOT_CONTROLLER
-            context.answer(api.refuse(request, context.version, error, not_controller_text(None)))
-            return
-        asked = Asked(life, self._gate, api, request, context, is_tls=node.config.tls is not None)
-        if not life.is_active:
-            if type(request) in ANSWERED_BY_ALL:
-                asked.answer_at_once()
-            elif not asked.is_refused():
-                asked.refuse(ErrorCode.NOT_CONTROLLER, not_controller_text(_other_leader(node)))
-            return
-        life.now_ms = max(life.now_ms, node.now_ms())
-        if isinstance(request, UpdateFeaturesRequest) and self._asks_consensus(node, asked):
-            return
-        self._decide(node, asked)
-
-    def _decide(self, node: Node, asked: Asked) -> None:
-        try:
-            node.decide(asked)
-        except NotLeaderError:
-            asked.refuse(ErrorCode.NOT_CONTROLLER, not_controller_text(_other_leader(node)))
-        except NodeStoppedError as error:
-            asked.failed(error)
-
-    def _asks_consensus(self, node: Node, asked: Asked) -> bool:
-        """kraft.version is raised first; the decision follows and finds it raised."""
-        tried = asked.try_out()
-        wanted = None if tried is None else tried.kraft_upgrade
-        if wanted is None:
-            return False
-
-        def done(outcome: Outcome) -> None:
-            if outcome.error is ErrorCode.NONE:
-                self._decide(node, asked)
-            elif outcome.error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                asked.refuse(ErrorCode.NOT_CONTROLLER, not_controller_text(_other_leader(node)))
-            else:
-                asked.answer(features.refused_upgrade(wanted.level, outcome.error, outcome.message))
-
-        node.raise_kraft_version(wanted.level, wanted.validate_only, done)
-        return True
+            context.answer(APIS[type(request)].refuse(request, context.version, error, not_controller_text(None)))
+        else:
+            self._service.ask(request, context)
 
     def _on_describe_cluster(self, request: DescribeClusterRequest, context: RequestContext) -> Any:
-        node, life = self._node, self._life
-        if node is None or life is None:
+        node, service = self._node, self._service
+        if node is None or service is None:
             context.close()
             return None
+        life = service.life
         image = life.machine.image
         principal = str(context.principal)
         asker = self._gate.asker(image, principal, host_of(context.peer))
@@ -224,10 +180,11 @@ class Controller(Plugin):
         return controllers.describe_cluster(looked_at, request, context.version, context.listener, node.leader_id)
 
     def _on_envelope(self, envelope: EnvelopeRequest, context: RequestContext) -> None:
-        node, life = self._node, self._life
+        node, service = self._node, self._service
         try:
-            if life is None or node is None:
+            if service is None or node is None:
                 raise Refused(ErrorCode.NOT_CONTROLLER)
+            life = service.life
             self._gate.check(life.machine.image, str(context.principal), host_of(context.peer), envelope)
             request, inner = unpack(envelope, context)
             if not life.is_active:
@@ -241,9 +198,9 @@ class Controller(Plugin):
             context.answer(refusal(ErrorCode.UNSUPPORTED_VERSION))
 
     def _describe_features(self, response: ApiVersionsResponse) -> None:
-        node, life = self._node, self._life
-        if node is not None and life is not None:
-            machine = life.machine
+        node, service = self._node, self._service
+        if node is not None and service is not None:
+            machine = service.life.machine
             features.describe(machine.levels, node.kraft_version, response, max(machine.features_offset, 0))
 
 
@@ -257,5 +214,17 @@ def _no_authentication(request: SaslAuthenticateRequest, context: RequestContext
     return SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=text)
 
 
-def _other_leader(node: Node) -> int | None:
-    return None if node.leader_id == node.key.id else node.leader_id
+class _NodeSeat:
+    """A node, as its controller needs it."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self.decide = node.decide
+        self.now_ms = node.now_ms
+        self.raise_kraft_version = node.raise_kraft_version
+
+    @property
+    def other_leader_id(self) -> int | None:
+        """See `Seat`."""
+        node = self._node
+        return None if node.leader_id == node.key.id else node.leader_id

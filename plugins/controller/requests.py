@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Final
 
 from kraftcore.errors import LocalError, NodeStoppedError, NotLeaderError, OutcomeUnknownError, RemoteProtocolError
@@ -12,9 +11,9 @@ from kraftcore.plugins.controller.caller import PLAINTEXT, SSL, Caller
 from kraftcore.plugins.controller.decision import Api, Context, ControllerResult, Refusal
 from kraftcore.plugins.controller.life import Life, Step
 from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from kraftcore.protocol.schema import Request, Response
 
-_logger = logging.getLogger("kraftcore.controller")
 NO_CONTROLLER: Final = "No controller appears to be active."
 
 
@@ -39,6 +38,7 @@ class Asked(Step):
         self, life: Life, gate: Gate, api: Api, request: Request, context: RequestContext, *, is_tls: bool
     ) -> None:
         super().__init__(life, self._decide)
+        self.is_linearizable = type(request) is not BrokerHeartbeatRequest  # one that changes nothing promises nothing
         self._gate = gate
         self._api = api
         self._request = request
@@ -104,7 +104,7 @@ class Asked(Step):
             case LocalError():
                 self.refuse(ErrorCode.POLICY_VIOLATION, str(error))
             case _:
-                _logger.error("deciding about a %s failed", type(self._request).__name__, exc_info=error)
+                self._life.on_bug(f"deciding about a {type(self._request).__name__} failed", error)
                 self.refuse(ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR.message)
 
     def answer(self, response: Response | None) -> None:
@@ -112,7 +112,7 @@ class Asked(Step):
         try:
             self._from.answer(response)
         except Exception as error:
-            _logger.error("the answer to a %s cannot be sent", type(self._request).__name__, exc_info=error)
+            self._life.on_bug(f"the answer to a {type(self._request).__name__} cannot be sent", error)
             self._from.close()
 
     def refuse(self, error: ErrorCode, message: str | None) -> None:

@@ -206,6 +206,38 @@ def test_job_scheduler(group):
     assert all(program.matches("^done ") for program in others)
 
 
+@example("shard_servers.py")
+def test_shard_servers(group):
+    programs = {number: group.start(number) for number in (1, 2, 3)}
+
+    def leaders():
+        """Who said last that it leads each shard, of those that run."""
+        found = {}
+        for number, program in programs.items():
+            for word, shard in (match.groups() for match in program.matches(r" (leads|leaves) shard (\d)$")):
+                if word == "leads":
+                    found.setdefault(int(shard), set()).add(number)
+                else:
+                    found.get(int(shard), set()).discard(number)
+        return found
+
+    def is_shared_out(count):
+        found = leaders()
+        return len(found) == 6 and all(len(each) == 1 for each in found.values()) and len(programs) == count
+
+    for program in programs.values():
+        program.wait(r"is ready$")
+    until(lambda: is_shared_out(3), lambda: f"nobody leads some shard: {leaders()}")
+    gone = next(iter(leaders()[0]))
+    programs.pop(gone).process.kill()
+    until(lambda: is_shared_out(2), lambda: f"nobody leads some shard without {gone}: {leaders()}")
+    programs[gone] = group.start(gone)
+    programs[gone].wait(r"is ready$")
+    survivor = next(number for number in programs if number != gone)
+    programs.pop(survivor).process.kill()
+    until(lambda: is_shared_out(2), lambda: f"the one that came back does not lead: {leaders()}")
+
+
 def web_services(group):
     """Three of them, a client of each, and the index of the one that leads."""
     http = free_ports(3)

@@ -107,6 +107,22 @@ def test_one_without_records_waits_for_what_it_saw():
     assert len(batches(leader)) == 1
 
 
+def test_a_linearizable_one_without_records_asks_whether_it_still_leads():
+    quorum = Quorum(3, Values)
+    leader = quorum.elect()
+    quorum.deliver()
+    plain, asking = Note(0), Note(0)
+    asking.is_linearizable = True
+    leader.executor.decide(plain)
+    leader.settle()
+    assert plain.told[-1] == ("committed",)
+    leader.executor.decide(asking)
+    leader.settle()
+    assert [what for what, *_ in asking.told] == ["decide"]
+    quorum.deliver()
+    assert asking.told[-1] == ("committed",)
+
+
 def test_decisions_and_proposals_in_one_log():
     quorum = Quorum(1, Values)
     leader = quorum.elect()

@@ -53,6 +53,12 @@ def test_embedding(kraft_run):
     kraft_run(main)
 
 
+def test_controller(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    examples("controller.md", {})
+    assert "server 101 may lead partitions" in capsys.readouterr().out
+
+
 def test_testing_your_application(kraft_run, kraft_cluster):
     names = examples("testing-your-application.md", examples("embedding.md", {}))
     assert run_tests(names, kraft_run, kraft_cluster) == 2

@@ -68,6 +68,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "admin",
         "observer",
         "metadata",
+        "simulation",
     },
     "testing": {"core", "protocol", "storage", "raft", "ports", "transports", "node", "config", "state_machine"},
     "aio": {"core", "executor", "node", "config", "state_machine", "ports", "transports", "raft"},

@@ -1,0 +1,78 @@
+"""What the hosts of a world replicate, who asks them for what, and what must hold of that.
+
+The consensus, its faults and its rules are the world's; a workload brings the rest. Those in other packages are handed
+in, so that the simulator knows none of them.
+"""
+
+from __future__ import annotations
+
+from kraftcore.core.batch import RecordBatch
+from kraftcore.core.wire.struct import Struct
+from kraftcore.simulation.host import Host, Ticket
+from kraftcore.simulation.machine import Replicated
+from kraftcore.simulation.options import Options
+from kraftcore.simulation.world import World
+
+
+class Workload:
+    """Base class. One object serves one run; what it raises as ``checks.Violation`` ends it.
+
+    Args:
+        world: of the run. Its hosts have not begun yet.
+
+    Attributes:
+        answered: how many clients heard that what they wanted is committed.
+    """
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.answered = 0
+
+    @classmethod
+    def adapt(cls, options: Options) -> Options:
+        """What a seed drew, changed to what this workload can do with."""
+        return options
+
+    def plan(self) -> None:
+        """Plan the first events."""
+        raise NotImplementedError
+
+    def ask(self) -> None:
+        """Let a client ask for one thing more, which is to be answered as all faults have ended."""
+        raise NotImplementedError
+
+    def make_machine(self, host: Host) -> Replicated:
+        """The state machine of a process that begins."""
+        raise NotImplementedError
+
+    def committed(self, batch: RecordBatch) -> None:
+        """Records are committed for the first time anywhere; called in their order."""
+
+    def started(self, host: Host) -> None:
+        """A process has its executor."""
+
+    def handled(self, host: Host) -> None:
+        """A process has done something."""
+
+    def leading(self, host: Host, epoch: int) -> None:
+        """See ``executor.Listener``."""
+
+    def leading_ended(self, host: Host) -> None:
+        """See ``executor.Listener``."""
+
+    def serves(self, message: Struct) -> bool:
+        """Whether this request is for ``received`` and not for the consensus."""
+        return False
+
+    def received(self, host: Host, ticket: Ticket) -> None:
+        """A host got a request."""
+
+    def healed(self) -> None:
+        """All faults of the world end; those of the workload are to end, too."""
+
+    def lacks(self) -> str | None:
+        """What must still come about after all faults have ended, for the message if it does not; None: nothing."""
+        return None
+
+    def check_end(self) -> None:
+        """The run ended well so far."""

@@ -1,0 +1,265 @@
+"""Scripted brokers: they register, send heartbeats, fall silent, shut down, lose directories, and lead partitions.
+
+A broker's view of the metadata is a look at what is committed, taken now and then and used a while longer, as a real
+one's is late. What it proposes for its partitions' ISRs comes from such views, so that some of it is stale.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from kraftcore.core.uuid import Uuid
+from kraftcore.metadata import Partition, PartitionKey
+from kraftcore.metadata.partition import RECOVERED
+from kraftcore.plugins.controller.simulated.clients import Client, heard
+from kraftcore.plugins.controller.simulated.rules import Rules
+from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.features import LATEST_PRODUCTION_LEVEL, METADATA_VERSION, MINIMUM_METADATA_VERSION
+from kraftcore.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from kraftcore.protocol.messages.alter_partition import AlterPartitionRequest
+from kraftcore.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
+from kraftcore.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from kraftcore.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+from kraftcore.simulation.world import World
+
+FEATURES: Final = {
+    METADATA_VERSION: (int(MINIMUM_METADATA_VERSION), LATEST_PRODUCTION_LEVEL),
+    "kraft.version": (0, 1),
+    "eligible.leader.replicas.version": (0, 1),
+}
+_WITH_EPOCHS: Final = 3
+_Wanted = AlterPartitionRequest.TopicData.PartitionData
+_MOST_PARTITIONS: Final = 4  # in one AlterPartition
+
+
+class View(NamedTuple):
+    """What a broker knows of the metadata.
+
+    Attributes:
+        offset: everything below is in it.
+        led: the partitions it leads.
+        epochs: of all registered brokers.
+        active: ids of the brokers that are neither fenced nor shutting down.
+    """
+
+    offset: int = -1
+    led: tuple[tuple[PartitionKey, Partition], ...] = ()
+    epochs: dict[int, int] = {}  # noqa: RUF012
+    active: frozenset[int] = frozenset()
+
+
+class Broker(Client):
+    """One broker, over all its processes.
+
+    Args:
+        world: where it lives.
+        number: its id, and its number in the network.
+        rules: has what is committed.
+        heartbeat_ms: between heartbeats.
+
+    Attributes:
+        epoch: of its registration; -1 while it has none.
+        is_fenced: as it was last told.
+        stays_down: it does not come back.
+    """
+
+    def __init__(self, world: World, number: int, rules: Rules, heartbeat_ms: float) -> None:
+        super().__init__(world, number)
+        self._rules = rules
+        self._heartbeat_ms = heartbeat_ms
+        self._incarnation_id = Uuid()
+        self._directories = sorted(Uuid.random(self.rng.randbytes) for _ in range(1 + self.rng.randrange(2)))
+        self._offline: list[Uuid] = []
+        self._views = [View()]
+        self._paused_until = 0
+        self._wants_shutdown = False
+        self._last_epoch = -1
+        self.epoch = -1
+        self.is_fenced = True
+        self.stays_down = False
+
+    def start(self) -> None:
+        """Begin a process."""
+        if self.stays_down:
+            return
+        self.begin_anew()
+        self.is_up = True
+        self._incarnation_id = Uuid.random(self.rng.randbytes)
+        self.epoch = -1
+        self.is_fenced = True
+        self._wants_shutdown = False
+        self._offline = []
+        self._views = [View()]
+        self.world.agenda.after_ms(self.rng.random() * self._heartbeat_ms, self._beat, self._incarnation_id)
+
+    def die(self) -> None:
+        """The process ends without a word; another begins later, which may not know the epoch of this one."""
+        if self.is_up:
+            self.is_up = False
+            self._last_epoch = -1
+            self.world.agenda.after_ms(200 + self.rng.random() * 12_000, self.start)
+
+    def pause(self) -> None:
+        """The process hangs for a while; its session may end meanwhile."""
+        self._paused_until = self.world.agenda.now + int(self.rng.random() * 15_000_000)
+
+    def shut_down(self) -> None:
+        """Begin a controlled shutdown."""
+        self._wants_shutdown = True
+
+    def lose_directory(self) -> None:
+        """A log directory fails until the next start; not the last one, which ends the process as in Kafka."""
+        left = [each for each in self._directories if each not in self._offline]
+        if len(left) > 1:
+            self._offline.append(self.rng.choice(left))
+        else:
+            self.die()
+
+    def heal(self, *, stays_down: bool) -> None:
+        """All faults end."""
+        self._paused_until = 0
+        self.stays_down = stays_down
+        if stays_down:
+            self.is_up = False
+        elif not self.is_up:
+            self.start()
+
+    # --- one beat -----------------------------------------------------------------------------------------------------
+
+    def _beat(self, incarnation_id: Uuid) -> None:
+        if not self.is_up or incarnation_id != self._incarnation_id:
+            return
+        agenda = self.world.agenda
+        if self._paused_until > agenda.now:
+            agenda.at(self._paused_until, self._beat, incarnation_id)
+            return
+        if self.epoch < 0:
+            self._register()
+        else:
+            self._look()
+            self._send_heartbeat()
+            if not self.is_fenced:
+                self._lead()
+        agenda.after_ms(self._heartbeat_ms * (0.7 + 0.6 * self.rng.random()), self._beat, incarnation_id)
+
+    def _look(self) -> None:
+        if self.world.calm or self.rng.random() < 0.7:
+            image = self._rules.reference
+            brokers = image.brokers.values()
+            view = View(
+                self._rules.end - 1,
+                tuple(image.partitions.led_by(self.number)),
+                {each.id: each.epoch for each in brokers},
+                frozenset(each.id for each in brokers if each.is_active),
+            )
+            self._views = [view, *self._views[:3]]
+
+    def _register(self) -> None:
+        kind = BrokerRegistrationRequest
+        request = kind(
+            broker_id=self.number,
+            cluster_id="simulated",
+            incarnation_id=self._incarnation_id,
+            listeners=[kind.Listener(name="PLAINTEXT", host=f"b{self.number}", port=9092)],
+            features=[
+                kind.Feature(name=name, min_supported_version=low, max_supported_version=high)
+                for name, (low, high) in FEATURES.items()
+            ],
+            log_dirs=list(self._directories),
+            previous_broker_epoch=self._last_epoch,
+        )
+        incarnation_id = self._incarnation_id
+
+        def registered(response: BrokerRegistrationResponse) -> None:
+            if incarnation_id == self._incarnation_id and response.error_code == ErrorCode.NONE:
+                self.epoch = response.broker_epoch
+
+        self.send(request, registered)
+
+    def _send_heartbeat(self) -> None:
+        request = BrokerHeartbeatRequest(
+            broker_id=self.number,
+            broker_epoch=self.epoch,
+            current_metadata_offset=self._views[0].offset,
+            want_fence=not self.world.calm and self.rng.random() < 0.02,
+            want_shut_down=self._wants_shutdown,
+            offline_log_dirs=list(self._offline),
+        )
+        incarnation_id = self._incarnation_id
+
+        def answered(response: BrokerHeartbeatResponse) -> None:
+            if incarnation_id != self._incarnation_id:
+                return
+            if response.error_code == ErrorCode.STALE_BROKER_EPOCH:
+                self.epoch = -1  # somebody unregistered it
+            elif response.error_code == ErrorCode.NONE:
+                self.is_fenced = response.is_fenced
+                if response.should_shut_down and self._wants_shutdown:
+                    self._end_cleanly()
+
+        self.send(request, answered)
+
+    def _end_cleanly(self) -> None:
+        self.is_up = False
+        self._last_epoch = self.epoch
+        self.world.agenda.after_ms(200 + self.rng.random() * 8_000, self.start)
+
+    # --- as a leader --------------------------------------------------------------------------------------------------
+
+    def _lead(self) -> None:
+        rng, calm = self.rng, self.world.calm
+        view = self._views[0] if calm else rng.choice(self._views)
+        has_epochs = calm or rng.random() < 0.8
+        wanted = []
+        for key, partition in view.led[: 64 if calm else _MOST_PARTITIONS]:
+            change = self._wish(key, partition, view, has_epochs)
+            if change is not None:
+                wanted.append((key[0], change))
+        if wanted:
+            topics: dict[Uuid, list[Any]] = {}
+            for topic_id, change in wanted:
+                topics.setdefault(topic_id, []).append(change)
+            data = [AlterPartitionRequest.TopicData(topic_id=each, partitions=of) for each, of in topics.items()]
+            request = AlterPartitionRequest(broker_id=self.number, broker_epoch=self.epoch, topics=data)
+            self.send(request, heard, None if has_epochs else _WITH_EPOCHS - 1)
+        if not calm and rng.random() < 0.1:
+            self.send(AllocateProducerIdsRequest(broker_id=self.number, broker_epoch=self.epoch), heard)
+        if not calm and view.led and rng.random() < 0.1:
+            self._tell_directory(view)
+
+    def _wish(self, key: PartitionKey, partition: Partition, view: View, has_epochs: bool) -> Any:
+        rng, calm = self.rng, self.world.calm
+        others = [replica for replica in partition.replicas if replica != self.number]
+        if calm:
+            isr = [self.number, *(each for each in others if each in view.active)]
+        else:
+            # Now and then with somebody that the view knows to be fenced: it may have come back meanwhile.
+            isr = [self.number, *(each for each in others if rng.random() < (0.8 if each in view.active else 0.15))]
+        if partition.recovery_state != RECOVERED:
+            isr = [self.number]
+        elif set(isr) == set(partition.isr):
+            return None
+        epochs = view.epochs if calm else rng.choice(self._views).epochs
+        return _Wanted(
+            partition_index=key[1],
+            leader_epoch=partition.leader_epoch,
+            new_isr=[] if has_epochs else isr,
+            new_isr_with_epochs=[
+                _Wanted.BrokerState(broker_id=each, broker_epoch=epochs.get(each, -1)) for each in isr if has_epochs
+            ],
+            leader_recovery_state=RECOVERED,
+            partition_epoch=partition.partition_epoch,
+        )
+
+    def _tell_directory(self, view: View) -> None:
+        (topic_id, number), _ = self.rng.choice(view.led)
+        kind = AssignReplicasToDirsRequest.DirectoryData
+        topic = kind.TopicData(topic_id=topic_id, partitions=[kind.TopicData.PartitionData(partition_index=number)])
+        self.send(
+            AssignReplicasToDirsRequest(
+                broker_id=self.number,
+                broker_epoch=self.epoch,
+                directories=[kind(id=self.rng.choice(self._directories), topics=[topic])],
+            ),
+            heard,
+        )

@@ -1,0 +1,108 @@
+"""Whoever talks to simulated controllers: requests over the simulated network, to whom is taken for the active one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any, Final
+
+from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.failure import Failure
+from kraftcore.protocol.frames import decode_response, encode_request
+from kraftcore.protocol.registry import api_of
+from kraftcore.protocol.schema import Request
+from kraftcore.simulation.host import Host
+from kraftcore.simulation.world import World
+
+_PATIENCE: Final = 3  # requests without an answer, until it looks for another controller
+_KEPT: Final = 64  # requests whose answers are still waited for
+
+
+class Client:
+    """One peer of the network.
+
+    Args:
+        world: where it lives.
+        number: its number in the network.
+
+    Attributes:
+        world, number: as given.
+        rng: its own.
+        is_up: whether anything reaches it.
+        refuses: never: whoever answers it does not wait.
+        known: by correlation id, what was answered to anybody when the request was sent.
+    """
+
+    refuses = False
+
+    def __init__(self, world: World, number: int) -> None:
+        self.world = world
+        self.number = number
+        self.rng = Random(f"client-{world.seed}-{number}")
+        self.is_up = True
+        self.known: dict[int, int] = {}
+        self._incarnation = 0
+        self._correlation_id = 0
+        self._target: Host | None = None
+        self._unanswered = 0
+        self._waiting: dict[int, tuple[int, int, Callable[[Any], None]]] = {}
+
+    def begin_anew(self) -> None:
+        """Another process: answers to the former one are not heard."""
+        self._incarnation += 1
+        self._waiting.clear()
+
+    def send(self, request: Request, on_answer: Callable[[Any], None], version: int | None = None) -> None:
+        """Send a request to whom it takes for the active controller.
+
+        Args:
+            request: the body.
+            on_answer: gets the response, if one comes.
+            version: of the request; None: the newest.
+        """
+        world, target = self.world, self._find()
+        if target is None:
+            return
+        api_key, _, newest = api_of(type(request))
+        version = newest if version is None else version
+        self._correlation_id += 1
+        number = self._correlation_id
+        self._waiting[number] = (api_key, version, on_answer)
+        self.known[number] = world.checker.acknowledged_end
+        if len(self._waiting) > _KEPT:
+            del self._waiting[min(self._waiting)]
+        world.network.request(
+            self.number, target.number, self._incarnation, number, encode_request(request, version, number)
+        )
+
+    def _find(self) -> Host | None:
+        """Whom it asks: the one that answered last, until that one says otherwise or falls silent."""
+        if self._unanswered >= _PATIENCE or self.rng.random() < 0.05:
+            self._target = None
+        if self._target is None:
+            self._unanswered = 0
+            self._target = self.world.leader() if self.rng.random() < 0.8 else self.rng.choice(self.world.hosts)
+        self._unanswered += 1
+        return self._target
+
+    def receive_request(self, source: int, incarnation: int, correlation_id: int, frame: bytes) -> None:
+        """Nobody asks it anything."""
+
+    def receive_response(self, incarnation: int, correlation_id: int, frame: bytes) -> None:
+        """An answer arrived; the first one counts."""
+        waiting = self._waiting.pop(correlation_id, None) if incarnation == self._incarnation else None
+        if waiting is not None:
+            api_key, version, on_answer = waiting
+            response = decode_response(frame, api_key, version)[1]
+            self._unanswered = 0
+            if getattr(response, "error_code", ErrorCode.NONE) == ErrorCode.NOT_CONTROLLER:
+                self._target = None
+            on_answer(response)
+
+    def receive_failure(self, incarnation: int, correlation_id: int, failure: Failure) -> None:
+        """It will be asked for again, or not."""
+        self._waiting.pop(correlation_id, None)
+
+
+def heard(answer: Any) -> None:
+    """An answer that changes nothing for whoever asked."""

@@ -1,0 +1,373 @@
+"""Hosts with a controller each, and what goes wrong beside what the world does to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from random import Random
+from typing import Any, Final
+
+from kraftcore.core.batch import RecordBatch
+from kraftcore.core.wire.struct import Struct
+from kraftcore.errors import InvariantError
+from kraftcore.executor.executor import size_of
+from kraftcore.executor.proposals import BATCH_OVERHEAD
+from kraftcore.metadata import Image, MetadataMachine, Partition
+from kraftcore.metadata.partition import NO_LEADER
+from kraftcore.node.registry import ANONYMOUS, RequestContext
+from kraftcore.plugins.controller.access import Gate
+from kraftcore.plugins.controller.decision import ControllerSettings
+from kraftcore.plugins.controller.life import Life, Step
+from kraftcore.plugins.controller.registry import APIS
+from kraftcore.plugins.controller.requests import Asked
+from kraftcore.plugins.controller.service import Service
+from kraftcore.plugins.controller.settings import Periods
+from kraftcore.plugins.controller.simulated.admins import Admin
+from kraftcore.plugins.controller.simulated.brokers import Broker
+from kraftcore.plugins.controller.simulated.clients import heard
+from kraftcore.plugins.controller.simulated.rules import Rules, digest
+from kraftcore.protocol.features import ELIGIBLE_LEADER_REPLICAS_VERSION, METADATA_VERSION, MetadataVersion
+from kraftcore.protocol.metadata import decode_metadata_record, encode_metadata_record
+from kraftcore.protocol.records.feature_level_record import FeatureLevelRecord
+from kraftcore.raft.events import Upgrade
+from kraftcore.simulation.checks import Violation
+from kraftcore.simulation.host import Host, Ticket
+from kraftcore.simulation.machine import Replicated
+from kraftcore.simulation.options import Options
+from kraftcore.simulation.workload import Workload
+from kraftcore.simulation.world import World
+
+FIRST_BROKER: Final = 101
+FIRST_ADMIN: Final = -101
+_VERSIONS: Final = (
+    MetadataVersion.V4_3_IV0,
+    MetadataVersion.V4_3_IV0,
+    MetadataVersion.V4_0_IV1,
+    MetadataVersion.V3_7_IV2,
+    MetadataVersion.V3_6_IV0,
+    MetadataVersion.V3_3_IV3,
+)
+
+
+class Machine(MetadataMachine, Replicated):
+    """The metadata machine of one process, watched.
+
+    Args:
+        rules: of the run.
+        host: whose it is.
+
+    Attributes:
+        decided: records by the offset they were decided for.
+        is_changed: since somebody last looked.
+    """
+
+    def __init__(self, rules: Rules, host: Host) -> None:
+        super().__init__()
+        self._rules = rules
+        self._host = host
+        self.decided: dict[int, Sequence[bytes]] = {}
+        self.is_changed = False
+
+    @property
+    def digest(self) -> bytes | None:  # type: ignore[override]
+        """See `Replicated`. A leader that runs ahead cannot tell."""
+        if self._is_ahead and (self._ahead or self.image.in_transaction):
+            return None
+        return digest(self.image)
+
+    def apply(self, batch: RecordBatch) -> Sequence[Any] | None:
+        """See `StateMachine`."""
+        result = super().apply(batch)
+        if self.trouble is not None:
+            raise Violation("same state", f"host {self._host.number} does not follow: {self.trouble}")
+        self.is_changed = True
+        self._host.world.checker.applied(self._host, self.offset, self.digest)
+        return result
+
+    def restore(self, values: Iterable[bytes]) -> None:
+        """See `StateMachine`."""
+        super().restore(values)
+        self.is_changed = True
+
+    def put(self, values: Sequence[bytes], offset: int) -> None:
+        """See `MetadataMachine`."""
+        super().put(values, offset)
+        self.is_changed = True
+        self.decided[offset] = values
+        if size_of(values) + BATCH_OVERHEAD > self._host.world.options.max_batch_bytes:
+            self._rules.splits(values)
+        for value in values:
+            self._rules.note(decode_metadata_record(value)[0])
+
+    def take_back(self, offset: int) -> None:
+        """See `MetadataMachine`."""
+        super().take_back(offset)
+        self.is_changed = True
+
+    def follow(self) -> None:
+        """See `MetadataMachine`."""
+        super().follow()
+        self.is_changed = True
+
+
+class _Seat:
+    """A host's replica, as its controller needs it."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self.now_ms = host.clock_ms
+        self.steps: list[Step] = []  # that may not be made yet
+
+    def decide(self, step: Step) -> None:
+        """See ``service.Seat``."""
+        self._host.executor.decide(step)
+        self.steps.append(step)
+
+    @property
+    def other_leader_id(self) -> int | None:
+        """See ``service.Seat``."""
+        leader_id = self._host.replica.leader_id
+        return None if leader_id == self._host.number else leader_id
+
+    def raise_kraft_version(self, level: int, validate_only: bool, done: Any) -> None:
+        """See ``service.Seat``."""
+        self._host.executor.handle(self._host.clock_ms(), Upgrade(done, level, validate_only))
+
+
+class _Exchange:
+    """A request that a host received, until it is answered."""
+
+    def __init__(self, workload: Controllers, host: Host, ticket: Ticket) -> None:
+        self._workload = workload
+        self._host = host
+        self._ticket = ticket
+        self.asked: Asked | None = None
+
+    def answer(self, response: Any) -> None:
+        """Judge the answer, and send it."""
+        if self.asked is not None:
+            self._workload.judge(self._host, self._ticket, self.asked, response)
+        if self._host.is_up:
+            self._host.answer(self._ticket, response)
+
+
+class Controllers(Workload):
+    """See the module text.
+
+    Attributes:
+        rules: what must hold.
+    """
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.rules = Rules(world.checker)
+        self._rng = rng = Random(f"controllers-{world.seed}")
+        version = rng.choice(_VERSIONS)
+        is_elr_on = version >= MetadataVersion.V4_0_IV1 and rng.random() < 0.6
+        self._bootstrap = [
+            encode_metadata_record(FeatureLevelRecord(name=name, feature_level=int(level)), 0)
+            for name, level in ((METADATA_VERSION, version), (ELIGIBLE_LEADER_REPLICAS_VERSION.name, is_elr_on))
+            if level
+        ]
+        self._session_ms = rng.choice((2_000, 4_000, 9_000))
+        self._periods = Periods(
+            rebalance_ms=rng.choice((0, 5_000)), unclean_ms=rng.choice((0, 5_000)), idle_ms=rng.choice((500, 2_000))
+        )
+        self._services: dict[int, Service] = {}
+        self._seats: dict[int, _Seat] = {}
+        self._armed: dict[int, int] = {}
+        self._broken: Violation | None = None
+
+    @classmethod
+    def adapt(cls, options: Options) -> Options:
+        """See `Workload`: no batch is larger than a segment, followers fetch batches one by one, and no
+        second quorum begins at the end."""
+        batch_bytes = min(options.max_batch_bytes, options.segment_bytes)
+        return replace(
+            options,
+            max_batch_bytes=batch_bytes,
+            chunk_bytes=min(options.chunk_bytes, batch_bytes),
+            comes_alone=False,
+        )
+
+    def plan(self) -> None:
+        """See `Workload`."""
+        world, rng = self.world, self._rng
+        heartbeat_ms = self._session_ms * rng.choice((0.15, 0.3))
+        numbers = range(FIRST_BROKER, FIRST_BROKER + rng.choice((2, 3, 4, 5)))
+        self._brokers = [Broker(world, number, self.rules, heartbeat_ms) for number in numbers]
+        self._admins = [Admin(world, FIRST_ADMIN - at, self.rules, numbers) for at in range(2)]
+        world.network.peers.update({client.number: client for client in (*self._brokers, *self._admins)})
+        for broker in self._brokers:
+            world.agenda.after_ms(rng.random() * 3000, broker.start)
+        for admin in self._admins:
+            world.every(world.options.append_every * 2, admin.act)
+        for mean_ms, action in (
+            (12_000, Broker.die),
+            (12_000, Broker.pause),
+            (12_000, Broker.shut_down),
+            (30_000, Broker.lose_directory),
+        ):
+            world.every(mean_ms * (0.5 + rng.random()), partial(self._happens, action))
+
+    def _happens(self, action: Any) -> None:
+        if not self.world.calm:
+            action(self._rng.choice(self._brokers))
+
+    # --- hosts --------------------------------------------------------------------------------------------------------
+
+    def make_machine(self, host: Host) -> Machine:
+        """See `Workload`."""
+        return Machine(self.rules, host)
+
+    def started(self, host: Host) -> None:
+        """See `Workload`."""
+        life = Life(
+            _machine_of(host),
+            ControllerSettings("simulated", host.number, self._session_ms),
+            self._periods,
+            Random(f"controller-{self.world.seed}-{host.number}-{host.incarnation}"),
+            lambda: self._bootstrap,
+            lambda: host.replica.kraft_version,
+            self.world.options.max_batch_bytes,
+        )
+        life.on_bug = self._on_bug
+        self._seats[host.number] = seat = _Seat(host)
+        self._services[host.number] = Service(life, Gate(None), seat)
+        self._armed[host.number] = 0
+
+    def _on_bug(self, what: str, error: Exception) -> None:
+        # Whoever calls this would go on: it is raised when the event has ended.
+        self._broken = error if isinstance(error, Violation) else Violation("invariant", f"{what}: {error!r}")
+
+    def leading(self, host: Host, epoch: int) -> None:
+        """See `Workload`."""
+        self._services[host.number].lead(epoch)
+
+    def leading_ended(self, host: Host) -> None:
+        """See `Workload`."""
+        self._services[host.number].follow()
+        machine = _machine_of(host)
+        self.world.checker.applied(host, machine.offset, machine.digest)
+
+    def handled(self, host: Host) -> None:
+        """See `Workload`."""
+        if self._broken is not None:
+            raise self._broken
+        machine = _machine_of(host)
+        if machine.is_changed:
+            machine.is_changed = False
+            self._note_decisions(machine, self._seats[host.number])
+            self.rules.check_image(f"host {host.number}", machine.image)
+        due_ms = self._services[host.number].life.due_ms
+        if due_ms is not None:
+            time = max(host.time_of(due_ms), self.world.agenda.now + 1000)
+            if not self.world.agenda.now < self._armed[host.number] <= time:
+                self._armed[host.number] = time
+                self.world.agenda.at(time, self._due, host, host.incarnation, time)
+
+    def _note_decisions(self, machine: Machine, seat: _Seat) -> None:
+        for step in seat.steps:
+            if step.made is not None and step.made.records and step.made.is_atomic and step.decided_at is not None:
+                self.rules.decided(step.decided_at, machine.decided[step.decided_at])
+        seat.steps = [step for step in seat.steps if step.made is None]
+
+    def _due(self, host: Host, incarnation: int, time: int) -> None:
+        if self._armed[host.number] == time and host.incarnation == incarnation:
+            self._armed[host.number] = 0
+            host.perform(incarnation, self._services[host.number].pass_time)
+
+    # --- requests and answers -----------------------------------------------------------------------------------------
+
+    def serves(self, message: Struct) -> bool:
+        """See `Workload`."""
+        return type(message) in APIS
+
+    def received(self, host: Host, ticket: Ticket) -> None:
+        """See `Workload`."""
+        exchange = _Exchange(self, host, ticket)
+        context = RequestContext(
+            version=ticket.version,
+            listener=host.endpoint.name,
+            peer=f"10.0.0.1:{1000 + abs(ticket.source)}",
+            client_id=None,
+            principal=ANONYMOUS,
+            received_ms=host.clock_ms(),
+            answer=exchange.answer,
+            close=_nothing,
+        )
+        exchange.asked = self._services[host.number].ask(ticket.message, context)  # type: ignore[arg-type]
+
+    def judge(self, host: Host, ticket: Ticket, asked: Asked, response: Any) -> None:
+        """A controller answers what it decided about."""
+        if asked.made is None or response is not asked.made.answer:
+            return  # refused
+        values = _machine_of(host).decided.get(asked.decided_at or 0, ()) if asked.made.records else ()
+        client: Any = self.world.network.peers[ticket.source]
+        self.rules.answered(asked, ticket.message, response, values, client.known[ticket.correlation_id])  # type: ignore[arg-type]
+        if values:
+            self.answered += 1
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    def committed(self, batch: RecordBatch) -> None:
+        """See `Workload`."""
+        self.rules.committed(batch)
+
+    def healed(self) -> None:
+        """See `Workload`."""
+        silent = self._rng.choice(self._brokers) if self._rng.random() < 0.5 else None
+        for broker in self._brokers:
+            broker.heal(stays_down=broker is silent)
+
+    def ask(self) -> None:
+        """See `Workload`."""
+        request = self._admins[0].set_register()
+        if request is not None:
+            self._admins[0].send(request, heard)
+
+    def lacks(self) -> str | None:
+        """See `Workload`: whoever lives is unfenced, whoever does not is fenced, and whoever can lead does."""
+        image = self.rules.reference
+        for broker in self._brokers:
+            known = image.brokers.get(broker.number)
+            if broker.stays_down:
+                if known is not None and not known.is_fenced:
+                    return f"broker {broker.number} is silent, and not fenced"
+            elif known is None or not known.is_active or known.epoch != broker.epoch:
+                return f"broker {broker.number} is alive, and not unfenced: {known}"
+        for topic in image.topics.values():
+            for number, each in image.partitions.of_topic(topic.id):
+                if each.leader == NO_LEADER and any(self._may_lead(image, each, one) for one in (*each.isr, *each.elr)):
+                    return f"{topic.name}-{number} has no leader: {each}"
+        return None
+
+    @staticmethod
+    def _may_lead(image: Image, partition: Partition, broker_id: int) -> bool:
+        broker: Any = image.brokers.get(broker_id)
+        is_active = broker is not None and broker.is_active
+        return (
+            is_active
+            and broker_id in partition.replicas
+            and broker.has_online_directory(partition.directory_of(broker_id))
+        )
+
+    def check_end(self) -> None:
+        """See `Workload`."""
+        expected = digest(self.rules.reference)
+        for host in self.world.hosts:
+            machine = _machine_of(host) if host.is_up else None
+            if machine is not None and machine.offset == self.rules.end and machine.digest not in (None, expected):
+                raise Violation("same state", f"host {host.number} has another image than the committed records make")
+
+
+def _machine_of(host: Host) -> Machine:
+    machine = host.machine
+    if not isinstance(machine, Machine):
+        raise InvariantError(f"host {host.number} runs {machine!r}")
+    return machine
+
+
+def _nothing() -> None:
+    pass
