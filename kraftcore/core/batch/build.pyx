@@ -364,7 +364,8 @@ def build_records_batch(
     Returns:
         A fresh bytearray: the caller may stamp it in place.
     Raises:
-        LocalError: no records, an argument or a time out of range, a header that is not a pair of key and value, or more than 2 GiB.
+        LocalError: no records, an argument or a time out of range, a header that is no pair of key and value, or more
+            than 2 GiB.
         MissingDependencyError: the codec needs a library that is not installed.
         TypeError: a record, key or value of the wrong type.
 
