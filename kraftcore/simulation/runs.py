@@ -82,8 +82,8 @@ def run_seed(
         events=world.agenda.count,
         simulated_s=world.agenda.now / 1e6,
         wall_s=perf_counter() - started,
-        commits=len(world.checker.history),
-        epochs=len(world.checker.leaders),
+        commits=len(world.judge.history),
+        epochs=len(world.judge.leaders),
     )
 
 

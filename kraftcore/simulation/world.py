@@ -62,6 +62,7 @@ class World:
         event_limit: end the phase with faults after so many events.
 
     Attributes:
+        judge: has seen everything up to then, and tells what it was.
         is_over: what was promised is checked; only what comes of a host that begins alone is looked at.
     """
 
@@ -77,7 +78,7 @@ class World:
         self.options = options
         self.timeline = timeline
         self.agenda = Agenda()
-        self.checker = Checker(self._committed)
+        self.checker = self.judge = Checker(self._committed)
         self.rng = Random(f"world-{seed}")
         self.network = Network(self.agenda, Random(f"network-{seed}"), options)
         self.calm = False
@@ -532,7 +533,7 @@ class World:
             if host.is_up:
                 top = max(top, host.replica.epoch)
                 host.close()
-        history, self.checker = self.checker.history, Bystander()
+        history, self.checker = self.judge.history, Bystander()
         stranger = self.hosts[0]
         kept = {host: known_committed(host.disk, FOLDER) for host in self.hosts if host is not stranger}
         stranger.install_disk()

@@ -91,6 +91,13 @@ def test_without_faults_there_is_one_leader_and_everything_is_committed():
     assert result.commits > 50
 
 
+def test_a_host_that_begins_alone_at_the_end_does_not_hide_what_was_before():
+    seed = next(seed for seed in range(100) if draw_options(seed, 3, 0.5, FAULTS).comes_alone)
+    result = check(seed, 3, 0.5)
+    assert result.epochs > 0
+    assert result.commits > 10
+
+
 def test_the_power_goes_between_any_two_steps_of_a_snapshots_way_into_the_logs_place(monkeypatch):
     """Here oftener than usual, so that a few seeds see all of them."""
     monkeypatch.setattr(
