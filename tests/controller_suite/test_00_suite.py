@@ -1,6 +1,7 @@
 """0. What the suite itself stands on."""
 
 import pytest
+from controller_suite.client import IDLE_S
 from controller_suite.security_kit import Secure
 
 
@@ -15,3 +16,11 @@ def test_sasl_is_left_out_only_while_there_is_none(ws, kind):
                 c.start()
     finally:
         c.close()
+
+
+def test_a_connection_that_lay_idle_is_made_anew(ctl):
+    """The controller closes it after ten minutes; tests of other folders may take as long in between."""
+    first = ctl.client()
+    assert ctl.client() is first
+    first.used -= 2 * IDLE_S
+    assert ctl.client() is not first

@@ -1,10 +1,12 @@
 """A connection to a controller: requests by their names, in the newest version unless told otherwise."""
 
 import threading
+import time
 
 from conformance import codec, peers
 from conformance.codec import API, DEFS
 
+IDLE_S = 60.0  # connections.max.idle.ms is ten minutes: tests of other folders may come in between
 LATEST = {n: DEFS[n + "Request"]["valid"][1] for n in API if DEFS[n + "Request"]["valid"]}
 
 
@@ -14,8 +16,15 @@ class Client(peers.Client):
     def __init__(self, port, timeout=30):
         super().__init__(port, timeout)
         self.lock = threading.Lock()
+        self.used = time.monotonic()
+
+    @property
+    def is_fresh(self):
+        """Whether the other side cannot have closed it for being idle."""
+        return time.monotonic() - self.used < IDLE_S
 
     def send(self, api, body, version=None, client_id="conformance"):
+        self.used = time.monotonic()
         key = API.get(api, api)
         if version is None:
             version = LATEST[codec.BY_KEY[key, "request"].removesuffix("Request")]

@@ -181,9 +181,18 @@ class Cluster:
                     self.leader = until("a leader", self.active, 30, 0.1)
                 i = self.leader
             key = (i, threading.get_ident())
-            if key not in self.clients:
-                self.clients[key] = Client(self.nodes[i].port)
+            if key not in self.clients or not self.clients[key].is_fresh:
+                self._drop(key)
+                self.clients[key] = self.connection(i)
             return self.clients[key]
+
+    def _drop(self, key):
+        if key in self.clients:
+            self.clients.pop(key).close()
+
+    def connection(self, i):
+        """A new one for requests of the kit's own."""
+        return Client(self.nodes[i].port)
 
     def call(self, api, body, version=None, node=None, timeout=None):
         """Answer of the active controller (or of one named), in the newest version unless told otherwise."""

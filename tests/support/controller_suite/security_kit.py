@@ -6,7 +6,6 @@ import hmac
 import itertools
 import os
 import struct
-import threading
 
 from conformance import codec
 from conformance.codec import API, TOPIC, err
@@ -237,16 +236,8 @@ class Secure(Cluster):
     def epoch(self):
         return self.quorum(self.leader)["LeaderEpoch"]
 
-    def client(self, i=None):
-        with self.lock:
-            if i is None:
-                if self.leader is None:
-                    self.leader = until("a leader", self.active, 30, 0.1)
-                i = self.leader
-            key = (i, threading.get_ident())
-            if key not in self.clients:
-                self.clients[key] = self.user("admin", i=i)
-            return self.clients[key]
+    def connection(self, i):
+        return self.user("admin", i=i)
 
 
 _users = itertools.count()
