@@ -100,7 +100,7 @@ def test_a_directory_with_a_snapshot_changes_hands(kafka: KafkaTools, tmp_path: 
             assert images_of_kafka(kafka, [newest.parent], end) == [mine]
             if turn + 1 < len(turns):
                 turns[turn + 1].start().wait_listening()
-                wait_for("the broker to tell the same", lambda before=before: seen(lab) == before)
+                wait_for("the broker to tell the same", lambda before=before: seen(lab) == before, timeout_s=240)
                 turns[turn + 1].stop()
         broker = lab.nodes[11].process
         assert broker is not None
