@@ -1,6 +1,6 @@
 """What the duties of a replica ask of each other, as protocols: nobody needs to know more of the others than this.
 
-``election``, ``succession``, ``replication``, ``snapshots``, ``membership`` and ``leadership`` implement them;
+``election``, ``succession``, ``replication``, ``snapshots``, ``membership`` and ``barriers`` implement them;
 ``replica`` puts them together.
 """
 # ruff: noqa: D102 (the modules that implement them document the methods)
@@ -63,8 +63,8 @@ class MembershipDuty(Protocol):
     def committed(self, role: Leader, high_watermark: int) -> None: ...
 
 
-class LeadershipDuty(Protocol):
-    """Of ``leadership``."""
+class BarriersDuty(Protocol):
+    """Of ``barriers``."""
 
     def voters_changed(self, role: Leader) -> None: ...
 
@@ -93,7 +93,7 @@ class Duties(Protocol):
     @property
     def membership(self) -> MembershipDuty: ...
     @property
-    def leadership(self) -> LeadershipDuty: ...
+    def barriers(self) -> BarriersDuty: ...
     @property
     def snapshots(self) -> SnapshotsDuty: ...
     def become(

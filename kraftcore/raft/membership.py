@@ -296,7 +296,7 @@ class Membership:
         others = state.voters.ids - {state.config.key.id}
         role.begin_due_ms = {voter_id: role.begin_due_ms.get(voter_id, state.now_ms) for voter_id in others}
         self._replica.replication.voters_in_force(role)
-        self._replica.leadership.voters_changed(role)
+        self._replica.barriers.voters_changed(role)
 
     def committed(self, role: Leader, high_watermark: int) -> None:
         """The high watermark moved: changes below it are done."""

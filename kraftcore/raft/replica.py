@@ -38,6 +38,8 @@ from kraftcore.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from kraftcore.protocol.messages.update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
 from kraftcore.protocol.messages.vote import VoteRequest, VoteResponse
 from kraftcore.raft import invariants, partition
+from kraftcore.raft.barriers import Barriers
+from kraftcore.raft.description import QuorumDescription
 from kraftcore.raft.duties import soonest
 from kraftcore.raft.election import Election
 from kraftcore.raft.events import (
@@ -62,7 +64,6 @@ from kraftcore.raft.events import (
 )
 from kraftcore.raft.floor import Floor
 from kraftcore.raft.installing import discard_log_behind_snapshot
-from kraftcore.raft.leadership import Leadership
 from kraftcore.raft.membership import Membership
 from kraftcore.raft.ports import LogPort, RandomPort, SnapshotPort
 from kraftcore.raft.probation import Probation
@@ -128,7 +129,8 @@ class Replica:
         self.replication = Replication(self)
         self.snapshots = Snapshots(self)
         self.membership = Membership(self)
-        self.leadership = Leadership(self)
+        self.barriers = Barriers(self)
+        self.description = QuorumDescription(self.state)
         self._saved_leader_id = saved.leader_id
         self._started = False
         self._requests: dict[type[Struct], Callable[[Received, Any], None]] = {
@@ -140,11 +142,11 @@ class Replica:
             AddRaftVoterRequest: self.membership.on_add,
             RemoveRaftVoterRequest: self.membership.on_remove,
             UpdateRaftVoterRequest: self.membership.on_update,
-            DescribeQuorumRequest: self.leadership.on_describe_quorum,
+            DescribeQuorumRequest: self.description.on_describe_quorum,
         }
         self._answers: dict[type[Struct], Callable[[int, InFlight, Any], None]] = {
             VoteResponse: lambda _, sent, message: self.election.on_vote_answer(sent.destination, message),
-            BeginQuorumEpochResponse: self.leadership.on_begin_quorum_epoch_answer,
+            BeginQuorumEpochResponse: self.barriers.on_begin_quorum_epoch_answer,
             EndQuorumEpochResponse: lambda _, sent, message: self.succession.on_end_quorum_epoch_answer(
                 sent.destination, message
             ),
@@ -167,7 +169,7 @@ class Replica:
             SnapshotWritten: self._on_snapshot_written,
             SnapshotVerified: self.snapshots.verified,
             SnapshotInstalled: self.snapshots.installed,
-            Barrier: self.leadership.barrier,
+            Barrier: self.barriers.barrier,
             Transfer: self.succession.transfer,
             Upgrade: self.membership.upgrade,
             Resign: lambda event: self.succession.resign(Cause.STEP_DOWN),
@@ -361,7 +363,7 @@ class Replica:
         if role.change is not None:
             due = soonest(due, self.membership.expire(role))
         if role.barrier is not None or role.next_barrier:
-            due = soonest(due, self.leadership.advance(role))
+            due = soonest(due, self.barriers.advance(role))
         if role.transfer is not None or state.config.reluctant:
             due = soonest(due, self.succession.advance_leader(role))
             if state.role is not role:
@@ -412,7 +414,7 @@ class Replica:
         elif isinstance(request.message, VoteRequest):
             self.election.on_vote_failed(event.failure)
         elif isinstance(request.message, BeginQuorumEpochRequest):
-            self.leadership.on_begin_quorum_epoch_failed(event.request_id)
+            self.barriers.on_begin_quorum_epoch_failed(event.request_id)
         elif isinstance(request.message, AddRaftVoterRequest):
             self.membership.on_join_failed(event.failure)
         elif isinstance(request.message, EndQuorumEpochRequest):
@@ -450,7 +452,7 @@ class Replica:
         if isinstance(old, Leader):
             self.replication.fail_parked(old)
             self.membership.abandon(old, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            self.leadership.abandon(old, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            self.barriers.abandon(old, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             self.succession.abandon(old, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         elif isinstance(old, Follower):
             self.snapshots.drop(old)

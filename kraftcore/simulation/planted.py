@@ -18,11 +18,11 @@ from kraftcore.executor.sessions import Sessions
 from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.raft import election, partition
+from kraftcore.raft.barriers import Barriers
 from kraftcore.raft.election import Election
 from kraftcore.raft.events import Propose, Upgrade
 from kraftcore.raft.floor import Floor
 from kraftcore.raft.inquiry import Found, Inquiry
-from kraftcore.raft.leadership import Leadership
 from kraftcore.raft.membership import Membership, Refusal
 from kraftcore.raft.partition import Elsewhere
 from kraftcore.raft.probation import Probation
@@ -158,7 +158,7 @@ def _grant_anyone(self: Election, candidate: ReplicaKey, up_to_date: bool, pre_v
 _may_grant = Election._may_grant
 
 
-def _barrier_at_once(self: Leadership, event: Any) -> None:
+def _barrier_at_once(self: Barriers, event: Any) -> None:
     state = self._state
     value = state.role.watermark.value if isinstance(state.role, Leader) else None
     if value is None:
@@ -310,11 +310,11 @@ _ROWS: tuple[tuple[str, str, Any, str, Any], ...] = (
     ("votes-twice", "a vote is granted though another was", Election, "_may_grant", _grant_again),
     ("stale-log-elected", "a vote is granted to a shorter log", Election, "_may_grant", _grant_anyone),
     ("divergence-ignored", "a leader serves any offset and epoch", Replication, "_place", _nothing),
-    ("barrier-unasked", "a read barrier asks nobody", Leadership, "barrier", _barrier_at_once),
+    ("barrier-unasked", "a read barrier asks nobody", Barriers, "barrier", _barrier_at_once),
     (
         "barrier-not-recounted",
         "a read barrier is not counted again when voters change",
-        Leadership,
+        Barriers,
         "voters_changed",
         _nothing,
     ),

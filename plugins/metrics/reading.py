@@ -8,7 +8,7 @@ from kraftcore.core.uuid import ZERO_UUID
 from kraftcore.node.node import Node
 from kraftcore.node.status import Status
 from kraftcore.plugins.metrics.latency import LatencyReading
-from kraftcore.raft.leadership import OBSERVER_TIMEOUT_MS
+from kraftcore.raft.description import OBSERVER_TIMEOUT_MS
 from kraftcore.raft.roles import Role
 
 

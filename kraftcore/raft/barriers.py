@@ -1,6 +1,6 @@
-"""What a leader does beyond appending: read barriers, describing the quorum.
+"""Read barriers: a leader makes sure that it still leads, so that a read is linearizable.
 
-**Read barrier.** Reading one's own state is linearizable only if no other leader can have committed since. The leader
+Reading one's own state is linearizable only if no other leader can have committed since. The leader
 sends BeginQuorumEpoch to the voters and waits until a majority, itself included, has answered in its epoch: those
 answers were given after the read began, so no later leader existed before it. The read may go on once everything
 below the high watermark at that moment is applied. Reads that arrive meanwhile share the next round. Any KRaft
@@ -12,25 +12,17 @@ Source: Raft 6.4, with BeginQuorumEpoch in place of the heartbeat.
 
 from __future__ import annotations
 
-from typing import Any
-
-from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.begin_quorum_epoch import BeginQuorumEpochResponse
-from kraftcore.protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse, ReplicaState
 from kraftcore.raft import partition
 from kraftcore.raft.duties import Duties
-from kraftcore.raft.events import Barrier, Received
+from kraftcore.raft.events import Barrier
 from kraftcore.raft.roles import Leader, PendingBarrier
 from kraftcore.raft.state import InFlight
 
-UNKNOWN = -1
-# An observer that has not fetched for this long is forgotten. Source: Kafka 4.3.1 LeaderState.
-OBSERVER_TIMEOUT_MS = 300_000
 
-
-class Leadership:
-    """Barriers and DescribeQuorum."""
+class Barriers:
+    """See the module text."""
 
     def __init__(self, replica: Duties) -> None:
         self._replica = replica
@@ -42,8 +34,6 @@ class Leadership:
         if role.barrier is not None and self._ask(role.barrier):
             return self._state.now_ms + self._state.config.retry_backoff_ms
         return None
-
-    # --- read barrier -------------------------------------------------------------------------------------------------
 
     def barrier(self, event: Barrier) -> None:
         """A read wants to be linearizable."""
@@ -115,86 +105,3 @@ class Leadership:
         for ticket in [*role.next_barrier, *(role.barrier.tickets if role.barrier is not None else ())]:
             self._state.finish(ticket, error)
         role.next_barrier, role.barrier = [], None
-
-    # --- DescribeQuorum -----------------------------------------------------------------------------------------------
-
-    def on_describe_quorum(self, received: Received, request: DescribeQuorumRequest) -> None:
-        """Who votes, who watches, how far everyone is. Of any other partition: each that was asked for, unknown."""
-        state = self._state
-        role = state.role
-        topic_type = DescribeQuorumResponse.TopicData
-        if not partition.names_our_partition(state, request.topics):
-            unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            topics = [
-                topic_type(
-                    topic_name=topic.topic_name,
-                    partitions=[_undescribed(asked.partition_index, unknown, received) for asked in topic.partitions],
-                )
-                for topic in request.topics
-            ]
-            state.reply(received.ticket, DescribeQuorumResponse(topics=topics))
-            return
-        nodes: list[Any] = []
-        if isinstance(role, Leader):
-            value = role.watermark.value
-            described = topic_type.PartitionData(
-                partition_index=partition.PARTITION,
-                leader_id=state.config.key.id,
-                leader_epoch=state.epoch,
-                high_watermark=UNKNOWN if value is None else value,
-                current_voters=[self._described(role, voter.key, received.version) for voter in state.voters],
-                observers=[self._described(role, key, received.version) for key in self._observers(role)],
-            )
-            if received.version >= 2:
-                nodes = self._nodes()
-        else:
-            described = _undescribed(partition.PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER, received)
-        topic = topic_type(topic_name=state.config.topic, partitions=[described])
-        state.reply(received.ticket, DescribeQuorumResponse(topics=[topic], nodes=nodes))
-
-    def _observers(self, role: Leader) -> list[ReplicaKey]:
-        state = self._state
-        oldest = state.now_ms - OBSERVER_TIMEOUT_MS
-        observers = [(key, seen) for key, seen in role.replicas.items() if not state.voters.is_voter(key)]
-        for key in [key for key, seen in observers if seen.last_fetch_ms < oldest]:
-            del role.replicas[key]
-        found = [key for key, _ in observers if key in role.replicas]
-        return sorted(found, key=lambda key: (key.id, key.directory_id))
-
-    def _described(self, role: Leader, key: ReplicaKey, version: int) -> ReplicaState:
-        state = self._state
-        described = ReplicaState(replica_id=key.id, log_end_offset=UNKNOWN)
-        if version >= 2:
-            described.replica_directory_id = key.directory_id
-        if key.matches(state.config.key):
-            described.log_end_offset = state.log.log_end_offset
-            described.last_fetch_timestamp = described.last_caught_up_timestamp = state.now_ms
-            return described
-        progress = role.replicas.get(key)
-        if progress is None:
-            progress = next((seen for other, seen in role.replicas.items() if key.matches(other)), None)
-        if progress is not None and progress.log_end_offset is not None:
-            described.log_end_offset = progress.log_end_offset
-            described.last_fetch_timestamp = progress.last_fetch_ms
-            described.last_caught_up_timestamp = progress.last_caught_up_ms
-        return described
-
-    def _nodes(self) -> list[Any]:
-        node = DescribeQuorumResponse.Node
-        return [
-            node(
-                node_id=voter.key.id,
-                listeners=[
-                    node.Listener(name=endpoint.name, host=endpoint.host, port=endpoint.port)
-                    for endpoint in voter.endpoints
-                ],
-            )
-            for voter in self._state.voters
-        ]
-
-
-def _undescribed(index: int, error: ErrorCode, received: Received) -> DescribeQuorumResponse.TopicData.PartitionData:
-    described = DescribeQuorumResponse.TopicData.PartitionData(partition_index=index, error_code=error)
-    if received.version >= 2:
-        described.error_message = error.message
-    return described
