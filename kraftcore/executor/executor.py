@@ -26,7 +26,7 @@ from kraftcore.errors import (
 from kraftcore.executor.applier import Applier
 from kraftcore.executor.decisions import Decided, Decision, DecisionQueue
 from kraftcore.executor.driver import Driver, Ports, Probe
-from kraftcore.executor.numbering import Asked
+from kraftcore.executor.numbering import NumberedProposals
 from kraftcore.executor.proposals import RECORD_OVERHEAD, AppendedMany, Group, Proposal, ProposalQueue
 from kraftcore.executor.snapshotting import SnapshotContents
 from kraftcore.protocol.error_codes import ErrorCode
@@ -44,7 +44,7 @@ APPLY_BYTES = 4 << 20  # applied in one go; then everybody else gets a turn
 ENOUGH_BYTES = 128 * 1024  # pending: more would not make a batch cheaper, only later
 
 
-class Listener:
+class ExecutorHooks:
     """What an executor tells whoever runs it, in order; every method may be left as it is, doing nothing.
 
     Called in the executor's own work: do not wait. What is handed to the executor from here waits for its turn.
@@ -118,7 +118,7 @@ class Executor(Driver):
         store: its snapshots.
         machine: gets what is committed.
         ports: disk and network.
-        listener: is told.
+        hooks: told what happens.
         limits: bounds.
         cleaning: when snapshots are due, and what may go.
         now_ms: the time.
@@ -129,7 +129,7 @@ class Executor(Driver):
         applier: what is applied.
         high_watermark: everything below it is committed.
         is_leader: whether this replica leads, as far as it knows.
-        leading_epoch: the epoch in which decisions are taken, or None; see ``Listener.leading``.
+        leading_epoch: the epoch in which decisions are taken, or None; see ``ExecutorHooks.leading``.
         accepts: whether proposals are taken.
         wants_batch: call ``propose`` at once: nothing is to be waited for.
         wants_turn: call ``turn`` soon, when others have run.
@@ -142,7 +142,7 @@ class Executor(Driver):
         store: SnapshotStore,
         machine: StateMachine,
         ports: Ports,
-        listener: Listener,
+        hooks: ExecutorHooks,
         limits: ExecutorLimits,
         cleaning: CleaningConfig,
         now_ms: int,
@@ -153,8 +153,8 @@ class Executor(Driver):
         self.limits = limits
         self.queue = ProposalQueue(limits.max_batch_bytes, limits.max_bytes_in_flight)
         self.decisions = DecisionQueue(limits.max_batch_bytes)
-        self.asked = Asked()
-        self.applier = Applier(machine, log, self.queue, limits.session_expiry_ms, listener.settled)
+        self.numbered = NumberedProposals()
+        self.applier = Applier(machine, log, self.queue, limits.session_expiry_ms, hooks.settled)
         self.schedule = SnapshotSchedule(cleaning, now_ms)
         self.high_watermark = 0
         self.is_leader = False
@@ -164,7 +164,7 @@ class Executor(Driver):
         self.wants_turn = False
         self._gathers = limits.gathers
         self._cleaner = Cleaner(cleaning, log, store)
-        self._listener = listener
+        self._hooks = hooks
         self._claim: Leadership | None = None  # it leads, but earlier records may not be applied yet
         self._role: tuple[Role, int] | None = None
         self._refuse: Callable[[], KraftError] | None = None
@@ -233,7 +233,7 @@ class Executor(Driver):
             NotLeaderError, OverloadedError, LocalError, KraftError: see ``add``.
         """
         key = (producer_id, producer_epoch, sequence, digest)
-        running = self.asked.find(key) if producer_id >= 0 else None
+        running = self.numbered.find(key) if producer_id >= 0 else None
         if running is not None:
             return running
         proposal = make(values, size_of(values), True, producer_id, sequence, producer_epoch)
@@ -242,11 +242,11 @@ class Executor(Driver):
                 raise self.refusal()
             if self.leading_epoch is None:
                 raise self.not_leader("it has not applied its predecessors' records yet")
-            self.asked.add(key, proposal)
+            self.numbered.add(key, proposal)
         try:
             self.add(proposal)
         except KraftError:
-            self.asked.forget(key)
+            self.numbered.forget(key)
             raise
         return proposal
 
@@ -283,7 +283,7 @@ class Executor(Driver):
         proposed = []
         while (group := queue.next_group()) is not None:
             batch = group.build(now_ms)
-            self._listener.appending(group)
+            self._hooks.appending(group)
             proposed.append(Propose(group, batch))
         if proposed:
             self.handle(now_ms, *proposed)
@@ -341,17 +341,17 @@ class Executor(Driver):
             if high_watermark is not None and high_watermark > self.high_watermark:
                 self.high_watermark = high_watermark
                 self._apply()
-                self._listener.committed(high_watermark)
+                self._hooks.committed(high_watermark)
             for outcome in effects.outcomes:
                 self._finish(outcome)
             if effects.leadership is not None:
                 self._led(effects.leadership)
             if effects.voters is not None:
-                self._listener.voters_changed(effects.voters)
+                self._hooks.voters_changed(effects.voters)
             for text in effects.notes:
-                self._listener.noted(text)
+                self._hooks.noted(text)
             for text in effects.alarms:
-                self._listener.alarmed(text)
+                self._hooks.alarmed(text)
         self._notice()
 
     def _notice(self) -> None:
@@ -359,7 +359,7 @@ class Executor(Driver):
         role = (replica.role, replica.epoch)
         if role != self._role:
             self._role = role
-            self._listener.role_changed(*role)
+            self._hooks.role_changed(*role)
         if self.applier.offset < self.high_watermark or (
             (self.queue.pending or self.decisions.pending) and self._is_time
         ):
@@ -394,22 +394,22 @@ class Executor(Driver):
     def _apply(self) -> None:
         applier = self.applier
         self.schedule.applied(applier.apply(self.high_watermark, self.limits.apply_bytes))
-        self._listener.applied(applier.offset)
+        self._hooks.applied(applier.offset)
         if self.schedule.is_due(self.now_ms):
-            self._listener.snapshot_due()
+            self._hooks.snapshot_due()
         if self.decisions.appended:
             self.decisions.applied(applier.offset)
         claim = self._claim
         if claim is not None and applier.offset > claim.epoch_start_offset:
             self._claim = None
             self.leading_epoch = claim.epoch
-            self._listener.leading(claim.epoch)
+            self._hooks.leading(claim.epoch)
 
     def _restore(self, end_offset: int, epoch: int) -> None:
         with SnapshotReader(self.store.open((end_offset, epoch))) as reader:
             self.applier.restore(reader, end_offset, epoch)
         self.schedule.begun(self.now_ms)
-        self._listener.restored(end_offset, epoch)
+        self._hooks.restored(end_offset, epoch)
 
     def _led(self, found: Leadership) -> None:
         queue = self.queue
@@ -423,8 +423,8 @@ class Executor(Driver):
             queue.fail_pending(self.not_leader)
             self.decisions.fail_pending(self.not_leader)
         if ended is not None:
-            self._listener.leading_ended(ended)
-        self._listener.leader_changed(found)
+            self._hooks.leading_ended(ended)
+        self._hooks.leader_changed(found)
 
     # --- snapshots ----------------------------------------------------------------------------------------------------
 

@@ -41,7 +41,7 @@ Key: TypeAlias = tuple[int, int, int, bytes]
 """A client's number, its epoch, the sequence of a proposal's first record, and a digest of the records."""
 
 
-class Asked:
+class NumberedProposals:
     """Numbered proposals that others asked for and that are not done: asking again joins the first."""
 
     def __init__(self) -> None:

@@ -18,7 +18,7 @@ from trio.lowlevel import checkpoint, current_task, reschedule, wait_task_resche
 _PASSED_OVER_MAX = 255
 
 
-class Batches(Protocol):
+class BatchesInFlight(Protocol):
     """What is on its way to being committed."""
 
     @property
@@ -35,7 +35,7 @@ class BusyPoll:
         limit_us: stay awake so long for one of them; 0: not at all.
     """
 
-    def __init__(self, batches: Batches, limit_us: int) -> None:
+    def __init__(self, batches: BatchesInFlight, limit_us: int) -> None:
         self._batches = batches
         self._limit_s = limit_us / 1e6
         self._task: trio.lowlevel.Task | None = None

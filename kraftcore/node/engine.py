@@ -18,7 +18,7 @@ from kraftcore import __version__
 from kraftcore.config import NodeConfig
 from kraftcore.errors import KraftError, LocalError, NodeStoppedError, StorageError
 from kraftcore.executor.decisions import Decision
-from kraftcore.executor.executor import Executor, ExecutorLimits, Listener
+from kraftcore.executor.executor import Executor, ExecutorLimits, ExecutorHooks
 from kraftcore.executor.proposals import Group, Proposal
 from kraftcore.node.administration import Administration
 from kraftcore.node.announcing import Announcer
@@ -37,7 +37,7 @@ from kraftcore.node.forwarding import Forwarder, LeaderSide
 from kraftcore.node.home import Home
 from kraftcore.node.inbox import Inbox
 from kraftcore.node.leaderless import Leaderless
-from kraftcore.node.listeners import Extension, Listeners
+from kraftcore.node.event_hub import Extension, EventHub
 from kraftcore.node.local_requests import LocalRequests
 from kraftcore.node.outbox import FORWARDS, OTHERS, Outbox
 from kraftcore.node.pump import Pump
@@ -61,7 +61,7 @@ _logger = logging.getLogger("kraftcore.node")
 _POLL_S = 0.005
 
 
-class Engine(Listener):
+class Engine(ExecutorHooks):
     """See the module text.
 
     Args:
@@ -98,7 +98,7 @@ class Engine(Listener):
         self.config = config
         self.home = home
         self.endpoints = endpoints
-        self.listeners = Listeners(plugins, self.fail)
+        self.events = EventHub(plugins, self.fail)
         self.clock = clock = Clock()
         self.stopped = trio.Event()
         self.error: BaseException | None = None
@@ -108,7 +108,7 @@ class Engine(Listener):
         self._end = end
         self._changed = trio.Event()
         self._applied = trio.lowlevel.ParkingLot()
-        self._announcer = Announcer(home.key.id, self.listeners, trio.current_time)
+        self._announcer = Announcer(home.key.id, self.events, trio.current_time)
         self.note = self._announcer.note
         self.outbox = Outbox(transport, f"kraftcore-{home.key.id}", __version__, self.note)
         self._recorder: Recorder | None = None
@@ -221,12 +221,12 @@ class Engine(Listener):
         executor = self.executor
         with trio.move_on_after(self.config.shutdown_timeout_ms / 1000):
             if self.is_leader and not executor.stopped:
-                heir = executor.replica.heir
-                if heir is not None:
+                preferred_successor = executor.replica.preferred_successor
+                if preferred_successor is not None:
                     try:
-                        await self.local.transfer(heir)
+                        await self.local.transfer(preferred_successor)
                     except KraftError as error:
-                        self.note(f"leadership could not be handed to {heir}: {error}")
+                        self.note(f"leadership could not be handed to {preferred_successor}: {error}")
             self._refuse_more()
             self.shell.feed(Shutdown())
             while self.shell.is_busy or self.snapshotting.is_running:
@@ -267,7 +267,7 @@ class Engine(Listener):
         self.local.fail(self.stopped_error)
         self._applied.unpark_all()
         self._has_changed()
-        self.listeners.tell(Stopped(self.error))
+        self.events.tell(Stopped(self.error))
 
     def stopped_error(self) -> NodeStoppedError:
         """What whoever still waits is told."""
@@ -325,69 +325,69 @@ class Engine(Listener):
     # --- what the executor tells --------------------------------------------------------------------------------------
 
     def appending(self, group: Group) -> None:
-        """See `Listener`."""
+        """See `ExecutorHooks`."""
         group.appended_at = perf_counter()
 
     def settled(self, group: Group) -> None:
-        """See `Listener`."""
-        if self.listeners.wants(Measured):
-            self.listeners.tell(Measured(perf_counter() - group.appended_at, group.count))
+        """See `ExecutorHooks`."""
+        if self.events.wants(Measured):
+            self.events.tell(Measured(perf_counter() - group.appended_at, group.count))
 
     def applied(self, offset: int) -> None:
-        """See `Listener`."""
+        """See `ExecutorHooks`."""
         if self._applied:
             self._applied.unpark_all()
 
     def snapshot_due(self) -> None:
-        """See `Listener`."""
+        """See `ExecutorHooks`."""
         self.snapshotting.wake()
 
     def committed(self, high_watermark: int) -> None:
-        """See `Listener`."""
-        if self.listeners.wants(Committed):
-            self.listeners.tell(Committed(high_watermark))
+        """See `ExecutorHooks`."""
+        if self.events.wants(Committed):
+            self.events.tell(Committed(high_watermark))
 
     def restored(self, end_offset: int, epoch: int) -> None:
-        """See `Listener`."""
+        """See `ExecutorHooks`."""
         self.applied(end_offset)
-        self.listeners.tell(SnapshotRestored(end_offset, epoch))
+        self.events.tell(SnapshotRestored(end_offset, epoch))
 
     def leader_changed(self, found: Leadership) -> None:
-        """See `Listener`."""
+        """See `ExecutorHooks`."""
         if not found.is_local:
             self.administration.forget_registered()
         self._announcer.leader(found.leader_id, found.epoch)
         self._has_changed()
 
     def leading(self, epoch: int) -> None:
-        """See `Listener`."""
-        self.listeners.tell(LeadershipReady(epoch))
+        """See `ExecutorHooks`."""
+        self.events.tell(LeadershipReady(epoch))
 
     def leading_ended(self, epoch: int) -> None:
-        """See `Listener`."""
-        self.listeners.tell(LeadershipEnded(epoch))
+        """See `ExecutorHooks`."""
+        self.events.tell(LeadershipEnded(epoch))
 
     def role_changed(self, role: Role, epoch: int) -> None:
-        """See `Listener`."""
+        """See `ExecutorHooks`."""
         self._announcer.role(role, epoch)
         self._has_changed()
 
     def voters_changed(self, voters: VoterSet) -> None:
-        """See `Listener`."""
+        """See `ExecutorHooks`."""
         self._announcer.voters(voters)
         self._has_changed()
 
     def noted(self, text: str) -> None:
-        """See `Listener`."""
+        """See `ExecutorHooks`."""
         self.note(text)
 
     def alarmed(self, text: str) -> None:
-        """See `Listener`."""
+        """See `ExecutorHooks`."""
         self._announcer.alarm(text)
 
     def snapshot_taken(self, end_offset: int, epoch: int) -> None:
         """A snapshot was written here."""
-        self.listeners.tell(SnapshotTaken(end_offset, epoch))
+        self.events.tell(SnapshotTaken(end_offset, epoch))
 
     def _has_changed(self) -> None:
         changed, self._changed = self._changed, trio.Event()

@@ -344,7 +344,7 @@ class Node:
             NodeStoppedError: the node stopped.
         """
         self._engine.check_open()
-        return Subscription(self._engine.listeners, kinds, max_buffered)
+        return Subscription(self._engine.events, kinds, max_buffered)
 
     async def wait_leader(self) -> int:
         """Wait until a leader is known here; returns its id.

@@ -127,7 +127,7 @@ async def _run_plugin(plugin: Plugin, node: Node, engine: Engine) -> None:
             engine.fail(error)
         else:
             _logger.exception("plugin %s raised and is dropped", plugin.name)
-            engine.listeners.drop(plugin)
+            engine.events.drop(plugin)
 
 
 class _Gate:

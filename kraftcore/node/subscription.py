@@ -10,7 +10,7 @@ from weakref import WeakMethod
 import trio
 
 from kraftcore.node.events import Measured, Missed, NodeEvent, Stopped
-from kraftcore.node.listeners import Listeners
+from kraftcore.node.event_hub import EventHub
 
 _ALL = frozenset(get_args(NodeEvent)) - {Measured, Missed}
 
@@ -19,12 +19,12 @@ class Subscription:
     """What ``Node.events`` returns. Closed by ``close``, by the node's end, or when it is garbage.
 
     Args:
-        listeners: the node's.
+        events: the node's.
         kinds: event classes; none means all that cost nothing.
         max_buffered: how many events wait for a slow reader, > 0.
     """
 
-    def __init__(self, listeners: Listeners, kinds: Iterable[type], max_buffered: int) -> None:
+    def __init__(self, events: EventHub, kinds: Iterable[type], max_buffered: int) -> None:
         wanted = frozenset(kinds) or _ALL
         self._wanted = wanted
         self._events: deque[NodeEvent] = deque()
@@ -41,7 +41,7 @@ class Subscription:
             else:
                 found(event)
 
-        self._end = end = listeners.subscribe(wanted | {Stopped}, take)
+        self._end = end = events.subscribe(wanted | {Stopped}, take)
 
     def _take(self, event: NodeEvent) -> None:
         if type(event) is Stopped:

@@ -15,7 +15,7 @@ from kraftcore.errors import CorruptDataError
 from kraftcore.protocol.control import decode_control_record
 from kraftcore.protocol.data.snapshot_header_record import SnapshotHeaderRecord
 from kraftcore.raft.ports import LogPort, SnapshotPort
-from kraftcore.raft.records import first_batch
+from kraftcore.raft.control_records import first_batch
 
 
 @dataclass(frozen=True, slots=True)

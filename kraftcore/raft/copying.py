@@ -17,7 +17,7 @@ from kraftcore.raft.events import Destination
 from kraftcore.raft.ports import WriterPort
 from kraftcore.raft.replica import Replica
 from kraftcore.raft.roles import Follower, SnapshotFetch
-from kraftcore.raft.state import ReplicaState
+from kraftcore.raft.state import RaftState
 
 
 class SnapshotCopying:
@@ -71,7 +71,7 @@ class SnapshotChunks:
         position: bytes that were received.
     """
 
-    def __init__(self, state: ReplicaState, wanted: tuple[int, int], writer: WriterPort) -> None:
+    def __init__(self, state: RaftState, wanted: tuple[int, int], writer: WriterPort) -> None:
         self._state = state
         self._wanted = wanted
         self._writer = writer

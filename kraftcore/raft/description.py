@@ -11,21 +11,21 @@ from kraftcore.protocol.messages.describe_quorum import DescribeQuorumRequest, D
 from kraftcore.raft import partition
 from kraftcore.raft.events import Received
 from kraftcore.raft.roles import Leader
-from kraftcore.raft.state import ReplicaState
+from kraftcore.raft.state import RaftState
 
 UNKNOWN = -1
 # An observer that has not fetched for this long is forgotten. Source: Kafka 4.3.1 LeaderState.
 OBSERVER_TIMEOUT_MS = 300_000
 
 
-class QuorumDescription:
+class DescribeQuorum:
     """Answers DescribeQuorum.
 
     Args:
         state: of the replica.
     """
 
-    def __init__(self, state: ReplicaState) -> None:
+    def __init__(self, state: RaftState) -> None:
         self._state = state
 
     def on_describe_quorum(self, received: Received, request: DescribeQuorumRequest) -> None:

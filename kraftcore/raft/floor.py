@@ -13,7 +13,7 @@ Source: ours.
 from __future__ import annotations
 
 from kraftcore.core.log.epochs import OffsetAndEpoch
-from kraftcore.raft.state import ReplicaState
+from kraftcore.raft.state import RaftState
 
 LAG_MS = 2_000
 _NEVER = 1 << 62
@@ -31,7 +31,7 @@ class Floor:
         due_ms: when there is something to write; far away: there is nothing.
     """
 
-    def __init__(self, state: ReplicaState, saved: OffsetAndEpoch | None) -> None:
+    def __init__(self, state: RaftState, saved: OffsetAndEpoch | None) -> None:
         self._state = state
         self._is_eager = False
         self.known = saved

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 from kraftcore.errors import InvariantError
 from kraftcore.raft.roles import Candidate, Follower, Leader, Prospective, Resigned, Unattached
-from kraftcore.raft.state import ReplicaState
+from kraftcore.raft.state import RaftState
 
 
-def check(state: ReplicaState) -> None:
+def check(state: RaftState) -> None:
     """Compare a replica's state with itself, its log and its role.
 
     Raises:
@@ -26,7 +26,7 @@ def check(state: ReplicaState) -> None:
         )
 
 
-def _of_state(state: ReplicaState) -> Iterator[str]:
+def _of_state(state: RaftState) -> Iterator[str]:
     log = state.log
     end = log.log_end_offset
     if state.epoch < state.last_epoch:
@@ -40,7 +40,7 @@ def _of_state(state: ReplicaState) -> Iterator[str]:
     yield from state.requests_wrong()
 
 
-def _of_role(state: ReplicaState) -> Iterator[str]:
+def _of_role(state: RaftState) -> Iterator[str]:
     role = state.role
     me = state.config.key
     if isinstance(role, Leader):
@@ -64,7 +64,7 @@ def _of_role(state: ReplicaState) -> Iterator[str]:
         yield "waits for itself"
 
 
-def _of_leader(state: ReplicaState, role: Leader) -> Iterator[str]:
+def _of_leader(state: RaftState, role: Leader) -> Iterator[str]:
     voters = state.voters
     me = state.config.key
     known = role.watermark.voters()
@@ -95,7 +95,7 @@ def _of_leader(state: ReplicaState, role: Leader) -> Iterator[str]:
     yield from _of_barrier(state, role)
 
 
-def _of_barrier(state: ReplicaState, role: Leader) -> Iterator[str]:
+def _of_barrier(state: RaftState, role: Leader) -> Iterator[str]:
     barrier = role.barrier
     if barrier is None:
         if role.next_barrier and role.watermark.value is not None:

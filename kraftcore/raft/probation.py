@@ -31,7 +31,7 @@ from kraftcore.protocol.messages.vote import VoteResponse
 from kraftcore.raft import partition
 from kraftcore.raft.quorum import Tally
 from kraftcore.raft.roles import Follower
-from kraftcore.raft.state import InFlight, ReplicaState
+from kraftcore.raft.state import InFlight, RaftState
 
 PRE_VOTES = 2  # the version of Vote that has them
 
@@ -44,7 +44,7 @@ class Probation:
         may_have_forgotten: whether its directory is new, and nobody said that it is the node's first one.
     """
 
-    def __init__(self, state: ReplicaState, may_have_forgotten: bool) -> None:
+    def __init__(self, state: RaftState, may_have_forgotten: bool) -> None:
         self._state = state
         self._told: dict[int, int] = {}  # by voter: an epoch it had since this replica is there
         self._ask_ms = 0

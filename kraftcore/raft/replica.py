@@ -4,7 +4,7 @@ Rules of this file:
 
 * ``handle`` is the only way in. It dispatches, settles what follows, and returns the effects.
 * Nobody is called back in the middle of what they do. What follows from a step (voters counted anew, news of the high
-  watermark, votes counted, a Fetch answered) is queued (``ReplicaState.then``) and settled once, at the end of
+  watermark, votes counted, a Fetch answered) is queued (``RaftState.then``) and settled once, at the end of
   ``handle``; then the role does what is due.
 * Epochs are compared before any role looks at a message: ``learn_leader`` for requests that name a leader,
   ``learn_from_answer`` for answers, ``check_leader_only`` for requests only a leader can serve. A higher one is entered
@@ -39,7 +39,7 @@ from kraftcore.protocol.messages.update_raft_voter import UpdateRaftVoterRequest
 from kraftcore.protocol.messages.vote import VoteRequest, VoteResponse
 from kraftcore.raft import invariants, partition
 from kraftcore.raft.barriers import Barriers
-from kraftcore.raft.description import QuorumDescription
+from kraftcore.raft.description import DescribeQuorum
 from kraftcore.raft.duties import soonest
 from kraftcore.raft.election import Election
 from kraftcore.raft.events import (
@@ -73,7 +73,7 @@ from kraftcore.raft.roles import (
     Cause,
     Follower,
     Leader,
-    Progress,
+    FetchProgress,
     Prospective,
     Resigned,
     Role,
@@ -81,7 +81,7 @@ from kraftcore.raft.roles import (
     Unattached,
 )
 from kraftcore.raft.snapshots import Snapshots
-from kraftcore.raft.state import InFlight, ReplicaState
+from kraftcore.raft.state import InFlight, RaftState
 from kraftcore.raft.succession import Succession
 
 STEPS_MAX = 100  # after one event; a handful is usual
@@ -121,7 +121,7 @@ class Replica:
     ) -> None:
         discard_log_behind_snapshot(log, snapshots, 0)
         saved = saved or ElectionState()
-        self.state = ReplicaState(config, log, snapshots, rng, saved)
+        self.state = RaftState(config, log, snapshots, rng, saved)
         self.floor = Floor(self.state, committed)
         self.probation = Probation(self.state, may_have_forgotten)
         self.election = Election(self)
@@ -130,7 +130,7 @@ class Replica:
         self.snapshots = Snapshots(self)
         self.membership = Membership(self)
         self.barriers = Barriers(self)
-        self.description = QuorumDescription(self.state)
+        self.description = DescribeQuorum(self.state)
         self._saved_leader_id = saved.leader_id
         self._started = False
         self._requests: dict[type[Struct], Callable[[Received, Any], None]] = {
@@ -270,12 +270,12 @@ class Replica:
         return self.state.shutting_down and self.succession.has_voters_to_tell
 
     @property
-    def heir(self) -> int | None:
+    def preferred_successor(self) -> int | None:
         """Whom a leader that has a choice should hand over to; None: it does not lead, or nobody fetches."""
-        return self.succession.heir
+        return self.succession.preferred_successor
 
     @property
-    def progress(self) -> tuple[Progress, ...]:
+    def progress(self) -> tuple[FetchProgress, ...]:
         """What a leader knows of the replicas that fetch from it; empty elsewhere."""
         role = self.state.role
         return tuple(role.replicas.values()) if isinstance(role, Leader) else ()
@@ -431,7 +431,7 @@ class Replica:
         leader = response.current_leader
         if leader.leader_id >= 0:
             endpoints = self._endpoints(leader.host, leader.port)
-            answer = partition.Answer(response.error_code, leader.leader_id, leader.leader_epoch)
+            answer = partition.AnswerSummary(response.error_code, leader.leader_id, leader.leader_epoch)
             if not self._compare_answer(answer, endpoints, source):
                 return
         self.membership.on_update_answer(source, response)
@@ -446,7 +446,7 @@ class Replica:
         self.succession.resign(Cause.STEP_DOWN)
 
     def become(self, role: RoleState, cause: Cause, epoch: int | None = None, vote: ReplicaKey | None = None) -> None:
-        """Change the role, then answer whoever waited on the old one; as ``ReplicaState.become``."""
+        """Change the role, then answer whoever waited on the old one; as ``RaftState.become``."""
         old = self.state.role
         self.state.become(role, cause, epoch, vote)
         if isinstance(old, Leader):
@@ -513,7 +513,7 @@ class Replica:
         if told == known or by_itself or known is None or state.is_backing_off(known):
             role.leader_endpoints = endpoints
 
-    def learn_from_answer(self, answer: partition.Answer, node_endpoints: Sequence[Any], source: Destination) -> bool:
+    def learn_from_answer(self, answer: partition.AnswerSummary, node_endpoints: Sequence[Any], source: Destination) -> bool:
         """Compare an answer's epoch and leader with ours; True if the answer itself still matters."""
         endpoints: tuple[Endpoint, ...] = ()
         for item in node_endpoints:
@@ -521,7 +521,7 @@ class Replica:
                 endpoints = self._endpoints(item.host, item.port)
         return self._compare_answer(answer, endpoints, source)
 
-    def _compare_answer(self, answer: partition.Answer, endpoints: tuple[Endpoint, ...], source: Destination) -> bool:
+    def _compare_answer(self, answer: partition.AnswerSummary, endpoints: tuple[Endpoint, ...], source: Destination) -> bool:
         state = self.state
         error = answer.error_code
         if error == ErrorCode.UNKNOWN_LEADER_EPOCH:  # it has yet to hear of this epoch

@@ -23,11 +23,11 @@ from kraftcore.errors import ClosedError, CorruptBatchError, LocalError
 from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.fetch import FetchRequest, FetchResponse
-from kraftcore.raft import partition, records
+from kraftcore.raft import control_records, partition
 from kraftcore.raft.duties import Duties, soonest
 from kraftcore.raft.events import Destination, Propose, Received
 from kraftcore.raft.quorum import VoterSet
-from kraftcore.raft.roles import Follower, Leader, ParkedFetch, Progress, Unattached
+from kraftcore.raft.roles import Follower, Leader, ParkedFetch, FetchProgress, Unattached
 from kraftcore.raft.state import InFlight
 
 REPLICAS_MAX = 1000  # whose progress a leader remembers
@@ -53,17 +53,17 @@ class Replication:
         """
         state = self._state
         state.log.assign_epoch_start_offset(state.epoch, leader.epoch_start_offset)
-        entries = [records.leader_change(state.config.key.id, state.voters, granting)]
+        entries = [control_records.leader_change(state.config.key.id, state.voters, granting)]
         if state.version >= 1:
             voters = self._replica.membership.voters_with_own_entry()
             from_checkpoint = (state.voter_sets.latest_offset or 0) < 0
             if from_checkpoint or voters != state.voters:
-                entries += [records.kraft_version(state.version), records.kraft_voters(voters)]
+                entries += [control_records.kraft_version(state.version), control_records.kraft_voters(voters)]
         self.append_control(leader, entries)
 
-    def append_control(self, role: Leader, entries: list[records.ControlEntry]) -> int:
+    def append_control(self, role: Leader, entries: list[control_records.ControlEntry]) -> int:
         """Append one control batch; its voters and version are in force at once. Returns its first offset."""
-        return self._append(role, records.control_batch(entries, self._state.now_ms), is_control=True)
+        return self._append(role, control_records.control_batch(entries, self._state.now_ms), is_control=True)
 
     def propose(self, event: Propose) -> None:
         """Append a client's batch, or say why not."""
@@ -115,7 +115,7 @@ class Replication:
         """Answer a Fetch, or park it until there are news."""
         state = self._state
         ours = partition.names_our_topic_id(state, request.topics)
-        error = partition.check(state, request.cluster_id, ours)
+        error = partition.top_level_error(state, request.cluster_id, ours)
         if error is not ErrorCode.NONE:
             state.reply(received.ticket, FetchResponse(error_code=error))
             return
@@ -199,7 +199,7 @@ class Replication:
         if progress is None:
             if len(role.replicas) >= REPLICAS_MAX:
                 self._forget_one(role)
-            progress = role.replicas[key] = Progress(key)
+            progress = role.replicas[key] = FetchProgress(key)
         end = state.log.log_end_offset
         if offset >= end:
             progress.last_caught_up_ms = now
@@ -378,7 +378,7 @@ class Replication:
             return
         if source.node_id is None:
             self._ask_again_ms = state.now_ms + state.config.discovery_pause_ms
-        if not self._replica.learn_from_answer(partition.as_answer(answer), response.node_endpoints, source):
+        if not self._replica.learn_from_answer(partition.summary_of(answer), response.node_endpoints, source):
             return
         role = state.role
         if not isinstance(role, Follower) or sent.epoch != state.epoch or role.snapshot is not None:

@@ -5,7 +5,7 @@ Rules of this file:
 * A replica is in one role at a time. The role's object holds that role's data and nothing else; it dies with the role.
   What outlives a role (epoch, vote, voter sets, high watermark) is in ``state.py``.
 * `TRANSITIONS` is the whole truth about roles, the first one included: which may follow which, why, and in which epoch.
-  What is not in it is a bug and raises. One function, ``ReplicaState.become``, changes the role.
+  What is not in it is a bug and raises. One function, ``RaftState.become``, changes the role.
 * A higher epoch always wins, whatever message tells of it: ``Election.enter`` is the one place where it is entered,
   before any role looks at the message.
 * Being an observer is not a role: it is any replica outside the voter set in force. It is Unattached or Follower,
@@ -232,7 +232,7 @@ class Candidate:
 
 
 @dataclass(slots=True)
-class Progress:
+class FetchProgress:
     """What a leader knows of one replica that fetches from it.
 
     Attributes:
@@ -358,7 +358,7 @@ class Leader:
     epoch_start_offset: int
     watermark: Watermark
     check_quorum_deadline_ms: int | None
-    replicas: dict[ReplicaKey, Progress] = field(default_factory=dict)
+    replicas: dict[ReplicaKey, FetchProgress] = field(default_factory=dict)
     begin_due_ms: dict[int, int] = field(default_factory=dict)
     heard: set[int] = field(default_factory=set)
     parked: list[ParkedFetch] = field(default_factory=list)

@@ -138,7 +138,7 @@ class Snapshots:
             else:
                 self._replica.refuse_answer(source, response)
             return
-        if not self._replica.learn_from_answer(partition.as_answer(answer), response.node_endpoints, source):
+        if not self._replica.learn_from_answer(partition.summary_of(answer), response.node_endpoints, source):
             return
         role = state.role
         if not isinstance(role, Follower) or role.snapshot is None or sent.epoch != state.epoch:

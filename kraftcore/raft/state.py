@@ -30,7 +30,7 @@ from kraftcore.raft.events import (
 from kraftcore.raft.history import BOOTSTRAP_OFFSET, History
 from kraftcore.raft.ports import LogPort, RandomPort, SnapshotPort
 from kraftcore.raft.quorum import Endpoint, VoterSet
-from kraftcore.raft.records import control_batches, first_batch, voter_changes
+from kraftcore.raft.control_records import control_batches, first_batch, voter_changes
 from kraftcore.raft.roles import TRANSITIONS, Cause, Follower, Leader, Prospective, Role, RoleState, Unattached
 
 NOTE_AGAIN_MS = 60_000  # a peer that refuses us is asked several times a second
@@ -55,7 +55,7 @@ class InFlight:
     exclusive: bool
 
 
-class ReplicaState:
+class RaftState:
     """The shared state of one replica; see the module text.
 
     Args:

@@ -113,7 +113,7 @@ class Succession:
     # --- to whom it hands over ----------------------------------------------------------------------------------------
 
     @property
-    def heir(self) -> int | None:
+    def preferred_successor(self) -> int | None:
         """Whom a leader should hand over to: of the voters that fetch, the most caught up; None: nobody does."""
         role = self._state.role
         if not isinstance(role, Leader):

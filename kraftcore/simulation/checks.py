@@ -37,7 +37,7 @@ from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.protocol.messages.vote import VoteRequest, VoteResponse
 from kraftcore.raft.events import Effects
 from kraftcore.raft.quorum import VoterSet
-from kraftcore.raft.records import voter_changes
+from kraftcore.raft.control_records import voter_changes
 from kraftcore.raft.roles import Candidate, Role
 from kraftcore.storage.committed import CommittedFile
 

@@ -23,7 +23,7 @@ from kraftcore.node.events import (
     Stopped,
     VotersChanged,
 )
-from kraftcore.node.listeners import Listeners
+from kraftcore.node.event_hub import EventHub
 from kraftcore.node.plugin import Plugin
 from kraftcore.node.subscription import Subscription
 from kraftcore.raft.roles import Role
@@ -294,12 +294,12 @@ def test_records_of_a_snapshot_that_are_read_later():
 
 
 def test_a_forgotten_subscription_costs_nothing():
-    listeners = Listeners([], pytest.fail)
-    kept = Subscription(listeners, [RoleChanged], max_buffered=2)
-    Subscription(listeners, [Measured, RoleChanged], max_buffered=2)  # nobody holds it
-    listeners.tell(Measured(0.1, 1))
-    assert not listeners.wants(Measured)
-    listeners.tell(RoleChanged(Role.LEADER, 1))
+    hub = EventHub([], pytest.fail)
+    kept = Subscription(hub, [RoleChanged], max_buffered=2)
+    Subscription(hub, [Measured, RoleChanged], max_buffered=2)  # nobody holds it
+    hub.tell(Measured(0.1, 1))
+    assert not hub.wants(Measured)
+    hub.tell(RoleChanged(Role.LEADER, 1))
 
     async def main():
         assert await anext(kept) == RoleChanged(Role.LEADER, 1)

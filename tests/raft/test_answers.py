@@ -19,7 +19,7 @@ from kraftcore.protocol.messages.fetch import FetchRequest, FetchResponse
 from kraftcore.protocol.messages.update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
 from kraftcore.protocol.messages.vote import VoteRequest, VoteResponse
 from kraftcore.raft import events, replication
-from kraftcore.raft.records import control_batch, kraft_version
+from kraftcore.raft.control_records import control_batch, kraft_version
 
 LISTENER = "CONTROLLER"
 

@@ -191,7 +191,7 @@ class Controllers(Workload):
             comes_alone=False,
         )
 
-    def plan(self) -> None:
+    def schedule(self) -> None:
         """See `Workload`."""
         world, rng = self.world, self._rng
         heartbeat_ms = self._session_ms * rng.choice((0.15, 0.3))

@@ -34,7 +34,7 @@ class Extension(Protocol):
         ...
 
 
-class Listeners:
+class EventHub:
     """See the module text.
 
     Args:
