@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from kraftcore.executor.sessions import Session, session_batch_value
-from kraftcore.raft.quorum import VoterSet
 from kraftcore.raft.control_records import voter_entries
+from kraftcore.raft.quorum import VoterSet
 from kraftcore.storage.snapshot_batches import SnapshotWriter
 from kraftcore.storage.snapshots import SnapshotId, SnapshotStore
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from kraftcore.node.events import Elected, LeaderChanged, Noted, RoleChanged, VotersChanged
 from kraftcore.node.event_hub import EventHub
+from kraftcore.node.events import Elected, LeaderChanged, Noted, RoleChanged, VotersChanged
 from kraftcore.raft.quorum import VoterSet
 from kraftcore.raft.roles import Role
 

@@ -20,8 +20,8 @@ from kraftcore.core.log.listing import LISTING_NAME
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import CorruptDataError
 from kraftcore.protocol.election_state import ElectionState
-from kraftcore.raft.quorum import VoterSet
 from kraftcore.raft.control_records import control_batches, first_batch, voter_changes
+from kraftcore.raft.quorum import VoterSet
 from kraftcore.storage.committed import CommittedFile
 from kraftcore.storage.log_mark import read_log_mark
 from kraftcore.storage.meta_properties import META_PROPERTIES, NodeFolders

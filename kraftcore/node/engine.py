@@ -18,12 +18,13 @@ from kraftcore import __version__
 from kraftcore.config import NodeConfig
 from kraftcore.errors import KraftError, LocalError, NodeStoppedError, StorageError
 from kraftcore.executor.decisions import Decision
-from kraftcore.executor.executor import Executor, ExecutorLimits, ExecutorHooks
+from kraftcore.executor.executor import Executor, ExecutorHooks, ExecutorLimits
 from kraftcore.executor.proposals import Group, Proposal
 from kraftcore.node.administration import Administration
 from kraftcore.node.announcing import Announcer
 from kraftcore.node.busy_poll import BusyPoll
 from kraftcore.node.clock import Clock
+from kraftcore.node.event_hub import EventHub, Extension
 from kraftcore.node.events import (
     Committed,
     LeadershipEnded,
@@ -37,7 +38,6 @@ from kraftcore.node.forwarding import Forwarder, LeaderSide
 from kraftcore.node.home import Home
 from kraftcore.node.inbox import Inbox
 from kraftcore.node.leaderless import Leaderless
-from kraftcore.node.event_hub import Extension, EventHub
 from kraftcore.node.local_requests import LocalRequests
 from kraftcore.node.outbox import FORWARDS, OTHERS, Outbox
 from kraftcore.node.pump import Pump

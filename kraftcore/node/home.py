@@ -23,8 +23,8 @@ from kraftcore.node.damage import (
 )
 from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.protocol.metadata import encode_metadata_record
-from kraftcore.raft.quorum import Endpoint, VersionRange, Voter, VoterSet
 from kraftcore.raft.control_records import voter_entries
+from kraftcore.raft.quorum import Endpoint, VersionRange, Voter, VoterSet
 from kraftcore.storage.bootstrap import read_bootstrap_checkpoint, write_bootstrap_checkpoint, write_initial_voters
 from kraftcore.storage.committed import CommittedFile
 from kraftcore.storage.format import plan_format

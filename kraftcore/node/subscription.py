@@ -9,8 +9,8 @@ from weakref import WeakMethod
 
 import trio
 
-from kraftcore.node.events import Measured, Missed, NodeEvent, Stopped
 from kraftcore.node.event_hub import EventHub
+from kraftcore.node.events import Measured, Missed, NodeEvent, Stopped
 
 _ALL = frozenset(get_args(NodeEvent)) - {Measured, Missed}
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from kraftcore.errors import CorruptDataError
 from kraftcore.protocol.control import decode_control_record
 from kraftcore.protocol.data.snapshot_header_record import SnapshotHeaderRecord
-from kraftcore.raft.ports import LogPort, SnapshotPort
 from kraftcore.raft.control_records import first_batch
+from kraftcore.raft.ports import LogPort, SnapshotPort
 
 
 @dataclass(frozen=True, slots=True)

@@ -258,7 +258,9 @@ class Election:
     def on_vote(self, received: Received, request: VoteRequest) -> None:
         """Grant or refuse. Checks in Kafka's order; see the table in the module text."""
         state = self._state
-        error = partition.top_level_error(state, request.cluster_id, partition.names_our_partition(state, request.topics))
+        error = partition.top_level_error(
+            state, request.cluster_id, partition.names_our_partition(state, request.topics)
+        )
         if error is not ErrorCode.NONE:
             state.reply(received.ticket, VoteResponse(error_code=error))
             return
@@ -333,7 +335,9 @@ class Election:
     ) -> ErrorCode | None:
         """The checks both requests share; a leader that passes them is followed. None: answered at top level."""
         state = self._state
-        error = partition.top_level_error(state, request.cluster_id, partition.names_our_partition(state, request.topics))
+        error = partition.top_level_error(
+            state, request.cluster_id, partition.names_our_partition(state, request.topics)
+        )
         if error is not ErrorCode.NONE:
             state.reply(received.ticket, kind(error_code=error))
             return None

@@ -95,7 +95,9 @@ class Membership:
                     f"The voter id for {key} is already part of the set of voters {state.voters}.",
                 )
             if not state.is_ready(to):
-                raise VoterChangeRefusal(ErrorCode.REQUEST_TIMED_OUT, f"New voter {key} is not ready to receive requests")
+                raise VoterChangeRefusal(
+                    ErrorCode.REQUEST_TIMED_OUT, f"New voter {key} is not ready to receive requests"
+                )
         except VoterChangeRefusal as refusal:
             state.reply(received.ticket, _refused(AddRaftVoterResponse, refusal))
             return

@@ -71,9 +71,9 @@ from kraftcore.raft.quorum import Endpoint, VoterSet
 from kraftcore.raft.replication import Replication
 from kraftcore.raft.roles import (
     Cause,
+    FetchProgress,
     Follower,
     Leader,
-    FetchProgress,
     Prospective,
     Resigned,
     Role,
@@ -513,7 +513,9 @@ class Replica:
         if told == known or by_itself or known is None or state.is_backing_off(known):
             role.leader_endpoints = endpoints
 
-    def learn_from_answer(self, answer: partition.AnswerSummary, node_endpoints: Sequence[Any], source: Destination) -> bool:
+    def learn_from_answer(
+        self, answer: partition.AnswerSummary, node_endpoints: Sequence[Any], source: Destination
+    ) -> bool:
         """Compare an answer's epoch and leader with ours; True if the answer itself still matters."""
         endpoints: tuple[Endpoint, ...] = ()
         for item in node_endpoints:
@@ -521,7 +523,9 @@ class Replica:
                 endpoints = self._endpoints(item.host, item.port)
         return self._compare_answer(answer, endpoints, source)
 
-    def _compare_answer(self, answer: partition.AnswerSummary, endpoints: tuple[Endpoint, ...], source: Destination) -> bool:
+    def _compare_answer(
+        self, answer: partition.AnswerSummary, endpoints: tuple[Endpoint, ...], source: Destination
+    ) -> bool:
         state = self.state
         error = answer.error_code
         if error == ErrorCode.UNKNOWN_LEADER_EPOCH:  # it has yet to hear of this epoch

@@ -27,7 +27,7 @@ from kraftcore.raft import control_records, partition
 from kraftcore.raft.duties import Duties, soonest
 from kraftcore.raft.events import Destination, Propose, Received
 from kraftcore.raft.quorum import VoterSet
-from kraftcore.raft.roles import Follower, Leader, ParkedFetch, FetchProgress, Unattached
+from kraftcore.raft.roles import FetchProgress, Follower, Leader, ParkedFetch, Unattached
 from kraftcore.raft.state import InFlight
 
 REPLICAS_MAX = 1000  # whose progress a leader remembers

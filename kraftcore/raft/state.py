@@ -18,6 +18,7 @@ from kraftcore.core.wire.struct import Struct
 from kraftcore.errors import InvariantError
 from kraftcore.protocol.election_state import ElectionState, ReplicaKey
 from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.raft.control_records import control_batches, first_batch, voter_changes
 from kraftcore.raft.events import (
     Destination,
     Effects,
@@ -30,7 +31,6 @@ from kraftcore.raft.events import (
 from kraftcore.raft.history import BOOTSTRAP_OFFSET, History
 from kraftcore.raft.ports import LogPort, RandomPort, SnapshotPort
 from kraftcore.raft.quorum import Endpoint, VoterSet
-from kraftcore.raft.control_records import control_batches, first_batch, voter_changes
 from kraftcore.raft.roles import TRANSITIONS, Cause, Follower, Leader, Prospective, Role, RoleState, Unattached
 
 NOTE_AGAIN_MS = 60_000  # a peer that refuses us is asked several times a second

@@ -20,12 +20,13 @@ from kraftcore.core.uuid import METADATA_TOPIC_ID, Uuid
 from kraftcore.core.wire.struct import Struct
 from kraftcore.errors import InvariantError, LocalError, StateMachineError, StorageError
 from kraftcore.executor.driver import Probe
-from kraftcore.executor.executor import Executor, ExecutorLimits, ExecutorHooks
+from kraftcore.executor.executor import Executor, ExecutorHooks, ExecutorLimits
 from kraftcore.protocol.election_state import ElectionState, ReplicaKey
 from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.frames import decode_request, decode_response, encode_request, encode_response
 from kraftcore.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kraftcore.raft.cleaning import CleaningConfig
+from kraftcore.raft.control_records import voter_entries
 from kraftcore.raft.events import (
     Answered,
     Effects,
@@ -41,7 +42,6 @@ from kraftcore.raft.events import (
 )
 from kraftcore.raft.installing import installing, verifying
 from kraftcore.raft.quorum import Endpoint, VersionRange, Voter, VoterSet
-from kraftcore.raft.control_records import voter_entries
 from kraftcore.raft.replica import Replica
 from kraftcore.simulation.agenda import Agenda
 from kraftcore.simulation.forming import join_or_begin

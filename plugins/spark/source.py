@@ -43,10 +43,10 @@ from kraftcore.plugins.spark.ranges import (
     limit_bytes,
     new_ranges,
     pack,
-    split_into_ranges,
     progress_from_json,
     progress_to_json,
     read_ranges,
+    split_into_ranges,
 )
 from kraftcore.plugins.spark.stores import BOOTSTRAP, LOG, SNAPSHOT, Inventory, LogFile
 from kraftcore.plugins.spark.views import view_schema

@@ -12,6 +12,7 @@ from nodes import Lab, Values, run
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import LocalError, LockedError, NodeStoppedError, RefusedError, StateMachineError, StorageError
 from kraftcore.node import open_node
+from kraftcore.node.event_hub import EventHub
 from kraftcore.node.events import (
     Committed,
     LeaderChanged,
@@ -23,7 +24,6 @@ from kraftcore.node.events import (
     Stopped,
     VotersChanged,
 )
-from kraftcore.node.event_hub import EventHub
 from kraftcore.node.plugin import Plugin
 from kraftcore.node.subscription import Subscription
 from kraftcore.raft.roles import Role

@@ -13,7 +13,7 @@ from kraftcore.core.log import Log
 from kraftcore.core.log.config import LogConfig
 from kraftcore.core.uuid import METADATA_TOPIC_ID
 from kraftcore.executor.driver import Probe
-from kraftcore.executor.executor import Executor, ExecutorLimits, ExecutorHooks
+from kraftcore.executor.executor import Executor, ExecutorHooks, ExecutorLimits
 from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.raft.cleaning import CleaningConfig
 from kraftcore.raft.events import Answered, RaftConfig, Received, Tick

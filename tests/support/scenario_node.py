@@ -11,7 +11,7 @@ from kraftcore.core.log import Log
 from kraftcore.core.log.config import LogConfig
 from kraftcore.core.uuid import Uuid
 from kraftcore.executor.driver import Probe
-from kraftcore.executor.executor import Executor, ExecutorLimits, ExecutorHooks
+from kraftcore.executor.executor import Executor, ExecutorHooks, ExecutorLimits
 from kraftcore.raft import events
 from kraftcore.raft.cleaning import CleaningConfig
 from kraftcore.raft.installing import completed, installing, verifying

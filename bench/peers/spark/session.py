@@ -72,7 +72,10 @@ def tasks_of(log: MetadataLog, view: str) -> list[list[Any]]:
     """The batches of each task of a read."""
     reader = RangeReader(view, Filters())
     files = Inventory().files([str(log.folder)])
-    return [[batch for one in group for batch in reader.read(one)] for group in pack(split_into_ranges(files, reader.filters))]
+    return [
+        [batch for one in group for batch in reader.read(one)]
+        for group in pack(split_into_ranges(files, reader.filters))
+    ]
 
 
 def consume(frames: list[DataFrame]) -> None:
