@@ -1,4 +1,4 @@
-"""What goes into a snapshot of the state machine: gathered at once, written by anyone, anywhere."""
+"""The contents of a snapshot of the state machine: gathered by the executor, written in any thread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a node tells of itself: events for whoever listens, lines for the operator's log."""
+"""A node's changes of role, leader and voters, as events and as lines in the operator's log."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _logger = logging.getLogger("kraftcore.node")
 
 
 class Announcer:
-    """Notices what has changed, and tells it once.
+    """Compares with what was told last, and tells a change once.
 
     Args:
         node_id: the node's.
@@ -60,12 +60,12 @@ class Announcer:
         self._events.tell(VotersChanged(voters))
 
     def alarm(self, text: str) -> None:
-        """What the operator must look at."""
+        """Log an alarm: a leader would have this node drop committed records."""
         _logger.critical("node %d: %s", self._node_id, text)
         self._events.tell(Noted(text))
 
     def note(self, text: str, error: BaseException | None = None) -> None:
-        """A line for the operator: what should not happen; an application's error with its traceback."""
+        """Log something that should not happen; an application's error with its traceback."""
         level = logging.WARNING if error is None else logging.ERROR
         _logger.log(level, "node %d: %s", self._node_id, text, exc_info=error)
         self._events.tell(Noted(text))

@@ -1,8 +1,8 @@
 """What a node checks in its directory before it takes part: damage is named, with its way out, or is harmless.
 
-A voter that forgot what it acknowledged, or whom it voted for, is a danger to records that others rely on. So whatever
-shows that something durable is gone stops the start with an error; docs/damage.md has each case. What is held twice,
-or is no business of the quorum, is mended here, and told in the log.
+A voter that lost records it acknowledged, or its vote, can make others lose committed records. So anything that shows
+that something durable is gone stops the start with an error; docs/damage.md has each case. What is held elsewhere, or
+is derived from other files, is repaired here, with a line in the log.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What a node does behind its face: the executor with trio around it, and everything that asks or answers others.
+"""What is behind `Node`: the executor on trio, and the parts that send and answer requests.
 
-The parts get what they need of it as functions or small protocols, never the engine itself, let alone the node.
+The parts get functions or small protocols, never the engine or the node.
 """
 
 from __future__ import annotations
@@ -68,15 +68,15 @@ class Engine(ExecutorHooks):
         config: of the node.
         home: its directory, open.
         endpoints: where its listeners are bound.
-        machine: gets what is committed.
+        machine: committed records are applied to it.
         transport: carries frames.
-        plugins: who gets events.
+        plugins: get events.
         nursery: for its tasks.
         end: cancels the block around the node.
 
     Attributes:
-        executor: decides every order.
-        registry: who answers which request.
+        executor: see `Executor`.
+        registry: the handlers of requests.
         inbox: takes frames.
         administration: answers Kafka's tools.
         error: why it failed, or None.
@@ -117,8 +117,6 @@ class Engine(ExecutorHooks):
         self.local = LocalRequests(self.shell.feed, self.check_running, self.executor.not_leader, endpoints)
         self._pump = Pump(self.executor, self.shell.run, config.append_linger_ms)
         self._busy_poll = BusyPoll(self.executor, config.busy_poll_us)
-        servers = config.bootstrap_servers
-        self._leaderless = Leaderless(home.key, servers, self.outbox, self.executor.replica, self.note)
         self._polls = self._busy_poll.pays
         self.snapshotting = Snapshotting(self.executor, self.shell, config.cleaning_config(), clock.now_ms, self)
         self.forwarder = Forwarder(self, config)
@@ -188,7 +186,7 @@ class Engine(ExecutorHooks):
         )
         self.shell.drive(self.executor)
 
-    # --- a life -------------------------------------------------------------------------------------------------------
+    # --- start and stop -----------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
         """Start the tasks, then take part."""
@@ -212,7 +210,7 @@ class Engine(ExecutorHooks):
         self._end()
 
     def abort(self) -> None:
-        """Stop at once and tell nobody."""
+        """Stop at once, without a message to any other node."""
         self.executor.stop()
         self._end()
 
@@ -238,7 +236,7 @@ class Engine(ExecutorHooks):
         self.executor.refuse(self.stopped_error)
 
     def close(self) -> None:
-        """Answer whoever still waits, and close the log."""
+        """End the calls that still wait, and close the log."""
         self.shell.close()
         self._end_calls()
         self.inbox.close()
@@ -258,7 +256,7 @@ class Engine(ExecutorHooks):
             self._end()
 
     def _end_calls(self) -> None:
-        """From now on every call raises `NodeStoppedError`, and so does every one that waits, whatever for."""
+        """End every call that waits with `NodeStoppedError`; later calls raise it, too."""
         if self.is_closed:
             return
         self.is_closed = True
@@ -270,7 +268,7 @@ class Engine(ExecutorHooks):
         self.events.tell(Stopped(self.error))
 
     def stopped_error(self) -> NodeStoppedError:
-        """What whoever still waits is told."""
+        """The error of calls that wait when the node stops, and of later ones."""
         error = NodeStoppedError(f"node {self.home.key.id} stopped: {self.error or 'it was closed'}")
         error.__cause__ = self.error
         return error
@@ -293,7 +291,7 @@ class Engine(ExecutorHooks):
             self.give()
 
     def give(self) -> None:
-        """Give the executor the batch or the turn it wants."""
+        """Call the executor's ``propose``, or have the pump give it a turn, whichever it wants."""
         executor = self.executor
         if executor.wants_batch:
             self.shell.run(executor.propose)
@@ -313,7 +311,7 @@ class Engine(ExecutorHooks):
         self.give()
 
     def look(self) -> None:
-        """After the executor did something: give it the batch or the turn it wants."""
+        """As ``give``, after the executor handled something; also wakes the busy poll."""
         executor = self.executor
         if executor.wants_batch and not executor.is_busy:
             self.shell.run(executor.propose)
@@ -322,7 +320,7 @@ class Engine(ExecutorHooks):
         if self._polls and executor.on_its_way is not None:
             self._busy_poll.wake()
 
-    # --- what the executor tells --------------------------------------------------------------------------------------
+    # --- ExecutorHooks ------------------------------------------------------------------------------------------------
 
     def appending(self, group: Group) -> None:
         """See `ExecutorHooks`."""
@@ -417,7 +415,7 @@ class Engine(ExecutorHooks):
         return self.clock.now_ms()
 
     def describe(self) -> Status:
-        """The node at this moment."""
+        """The node's `Status` now."""
         return describe(self.executor, self.home, self.outbox.connections)
 
     async def local_barrier(self) -> int:
@@ -426,7 +424,7 @@ class Engine(ExecutorHooks):
         return outcome.offset
 
     def ask_barrier(self, answer: Callable[[ErrorCode, int], None]) -> None:
-        """As ``local_barrier``, for whoever is not a task."""
+        """As ``local_barrier``, with a callback."""
         self.shell.feed(Barrier(lambda outcome: answer(outcome.error, outcome.offset)))
 
     async def wait_applied(self, offset: int) -> None:

@@ -1,8 +1,9 @@
-"""What a node with an empty directory does that is told to begin a quorum (``create="standalone"``): it asks first.
+"""How a node with an empty directory and ``create="standalone"`` finds out whether to begin a quorum or to join one.
 
-The disk may have been lost, not new. So everybody among ``bootstrap_servers`` is asked whether there is a quorum
-(`kraftcore.raft.inquiry`). There is: the node joins it. Nobody knows any: it begins one. Somebody does not answer: it
-waits, and says for whom. Without anybody to ask it begins one.
+Its disk may have been lost. So all ``bootstrap_servers`` are asked whether there is a quorum
+(`kraftcore.raft.inquiry`). If one of them knows a quorum, the node joins it; if all answer and none knows one, it
+begins one; while one is silent, it waits, and logs for which. Without other servers to ask it begins one, with a
+warning.
 """
 
 from __future__ import annotations

@@ -354,7 +354,7 @@ class Node:
         """
         return await self._engine.wait_leader()
 
-    # --- for plugins that answer requests ------------------------------------------------------------------------
+    # --- for plugins that answer requests -----------------------------------------------------------------------------
 
     def read_bootstrap(self) -> tuple[bytes, ...]:
         """The records that formatting left for the first leader of an empty log, framed; none without such a file.

@@ -1,4 +1,4 @@
-"""DescribeQuorum: who votes, who watches, how far everyone is."""
+"""DescribeQuorum: the voters, the observers, and the log end offset of each."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class DescribeQuorum:
         self._state = state
 
     def on_describe_quorum(self, received: Received, request: DescribeQuorumRequest) -> None:
-        """Who votes, who watches, how far everyone is. Of any other partition: each that was asked for, unknown."""
+        """Describe our partition; any other that is asked for is unknown."""
         state = self._state
         role = state.role
         topic_type = DescribeQuorumResponse.TopicData

@@ -1,4 +1,4 @@
-"""What the duties of a replica ask of each other, as protocols: nobody needs to know more of the others than this.
+"""What the parts of a replica call of each other, as protocols.
 
 ``election``, ``succession``, ``replication``, ``snapshots``, ``membership`` and ``barriers`` implement them;
 ``replica`` puts them together.

@@ -1,7 +1,6 @@
-"""What holds of a replica between two events, whatever happened before.
+"""What is true of a replica between two events, whatever happened before.
 
-For the simulator and for tests, which ask after every event: a mistake shows at the event that makes it, and not where
-its consequences appear. Nothing here decides anything.
+The simulator and tests check it after every event, so that a mistake shows at the event that makes it.
 """
 
 from __future__ import annotations

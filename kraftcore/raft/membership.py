@@ -54,7 +54,7 @@ class VoterChangeRefusal(Exception):
 
 
 class Membership:
-    """Everything about the voter set and kraft.version."""
+    """Changes of the voter set and of kraft.version; see the module text."""
 
     def __init__(self, replica: Duties) -> None:
         self._replica = replica
@@ -208,7 +208,10 @@ class Membership:
             raise VoterChangeRefusal(ErrorCode.REQUEST_TIMED_OUT, text)
 
     def _need_majority(self, role: Leader, left: VoterSet, key: ReplicaKey) -> None:
-        """A set counts from its record on: one whose majority is away could not commit it, nor elect a leader."""
+        """Refuse a removal that would leave a voter set without a majority that fetches.
+
+        The new set is in force from its record on: without a majority it could neither commit it nor elect a leader.
+        """
         state = self._state
         since = state.now_ms - state.config.fetch_timeout_ms * 3 // 2
         here = [
@@ -324,7 +327,7 @@ class Membership:
         return role.change.deadline_ms
 
     def abandon(self, role: Leader, error: ErrorCode) -> None:
-        """Leadership ends: whoever waits for a change learns that its outcome is not known here."""
+        """Leadership ends: answer those that wait for a change; it may be in the log."""
         if role.change is not None:
             self._end_change(role, VoterChangeRefusal(error, ""))
         if role.upgrade is not None:
@@ -366,7 +369,7 @@ class Membership:
             role.upgrade = (self._replica.replication.append_control(role, entries) + 1, [event.ticket])
 
     def _upgraded(self, role: Leader, event: Upgrade) -> None:
-        """The log says so already; an earlier leader's record counts once it is committed, like one of ours."""
+        """The log has this level already: answer when its record, perhaps an earlier leader's, is committed."""
         written_at = self._state.versions.latest_offset
         if written_at is None or written_at < (self._state.high_watermark or 0) or event.validate_only:
             self._state.finish(event.ticket, ErrorCode.NONE)
@@ -395,7 +398,7 @@ class Membership:
     # --- a follower's own requests ------------------------------------------------------------------------------------
 
     def advance_follower(self, role: Follower) -> int | None:
-        """Once a period, see whether the leader should hear of us; the time it is due again."""
+        """Once a fetch timeout, send UpdateRaftVoter or AddRaftVoter if needed; returns when it is due again, ms."""
         state = self._state
         if state.shutting_down or state.config.key.id < 0:
             return None

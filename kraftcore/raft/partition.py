@@ -45,7 +45,7 @@ _FETCH_ENDPOINTS = 17
 _ENDPOINTS = 1
 # Below it Fetch names the replica in another field, and its directory not at all.
 FETCH_MIN_VERSION = 15
-# Below it AddRaftVoter is answered only when committed, which may need the one that asks.
+# Below it AddRaftVoter is answered only after the commit, for which the new voter itself may be needed.
 JOIN_MIN_VERSION = 1
 
 
@@ -127,7 +127,7 @@ def fetching_replica_id(request: FetchRequest, version: int) -> int:
 
 
 def is_fetch(message: Struct) -> bool:
-    """Whether a request of ours is one of those of which only one may be out."""
+    """Whether a request is a Fetch or FetchSnapshot, of which one may be in flight to a leader."""
     return isinstance(message, _FETCHES)
 
 
@@ -176,7 +176,7 @@ def begin_quorum_epoch_request(state: RaftState, voter: ReplicaKey) -> BeginQuor
 
 
 def end_quorum_epoch_request(state: RaftState, preferred: Sequence[ReplicaKey]) -> EndQuorumEpochRequest:
-    """Tell a voter that we lead no more, and who should."""
+    """Tell a voter that we have resigned, and which voters should lead next."""
     topic = EndQuorumEpochRequest.TopicData
     told = topic.PartitionData(
         partition_index=PARTITION,
@@ -199,7 +199,7 @@ def end_quorum_epoch_request(state: RaftState, preferred: Sequence[ReplicaKey]) 
 
 
 def fetch_request(state: RaftState) -> FetchRequest:
-    """Ask for what follows our log."""
+    """Fetch from our log end offset."""
     config = state.config
     wanted = _FetchPartition(
         partition=PARTITION,
@@ -357,7 +357,7 @@ def _watermark(role: Leader) -> int:
 
 
 def fetch_records(state: RaftState, asked: ParkedFetch, role: Leader, data: bytes) -> FetchResponse:
-    """Records, or none yet."""
+    """The answer to a valid Fetch: records, or none."""
     return _fetched(
         state,
         asked.version,

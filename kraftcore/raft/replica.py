@@ -3,7 +3,7 @@
 Rules of this file:
 
 * ``handle`` is the only way in. It dispatches, settles what follows, and returns the effects.
-* Nobody is called back in the middle of what they do. What follows from a step (voters counted anew, news of the high
+* No handler is entered while another one runs. What follows from a step (voters counted anew, news of the high
   watermark, votes counted, a Fetch answered) is queued (``RaftState.then``) and settled once, at the end of
   ``handle``; then the role does what is due.
 * Epochs are compared before any role looks at a message: ``learn_leader`` for requests that name a leader,
@@ -240,12 +240,12 @@ class Replica:
 
     @property
     def alarm(self) -> str | None:
-        """Why it does not follow its leader, if committed records were to be taken away here; None: all is well."""
+        """Why it does not follow its leader, which would have it drop committed records; None: it does not."""
         return self.state.alarm_text
 
     @property
     def is_on_probation(self) -> bool:
-        """Whether it does not count as a voter, because it may have forgotten what it promised."""
+        """Whether it does not count as a voter: it may have lost its votes and acknowledgements; see ``probation``."""
         return self.probation.is_on
 
     @property
@@ -256,7 +256,7 @@ class Replica:
 
     @property
     def snapshot_position(self) -> int | None:
-        """How many bytes of a snapshot were received that is on its way; None: none is."""
+        """Bytes received of the snapshot that is being fetched; None: none is."""
         role = self.state.role
         return role.snapshot.position if isinstance(role, Follower) and role.snapshot is not None else None
 
@@ -266,17 +266,17 @@ class Replica:
 
     @property
     def is_leaving(self) -> bool:
-        """Whether a leader that shuts down still has voters to tell, who would else wait for their fetch timeout."""
+        """Whether a leader that shuts down still has voters to send EndQuorumEpoch to."""
         return self.state.shutting_down and self.succession.has_voters_to_tell
 
     @property
     def preferred_successor(self) -> int | None:
-        """Whom a leader that has a choice should hand over to; None: it does not lead, or nobody fetches."""
+        """The voter that a leader should hand over to, see ``succession``; None: not leading, or no voter fetches."""
         return self.succession.preferred_successor
 
     @property
     def progress(self) -> tuple[FetchProgress, ...]:
-        """What a leader knows of the replicas that fetch from it; empty elsewhere."""
+        """How far each replica that fetches from this leader is; empty unless it leads."""
         role = self.state.role
         return tuple(role.replicas.values()) if isinstance(role, Leader) else ()
 
@@ -327,7 +327,11 @@ class Replica:
         self.election.start(self._saved_leader_id)
 
     def _settle(self) -> int | None:
-        """Let what follows have its turn, then the role do what is due, until nothing is left; when it is due."""
+        """Run queued consequences, then the role's due work, until neither is left.
+
+        Returns:
+            When the role's next timer runs out, ms; None: no timer runs.
+        """
         state = self.state
         queue = state.consequences
         for _ in range(STEPS_MAX):
@@ -473,13 +477,13 @@ class Replica:
     def learn_leader(
         self, epoch: int, leader_id: int, endpoints: tuple[Endpoint, ...], *, by_itself: bool = False
     ) -> bool:
-        """Somebody says who leads an epoch that is not below ours; False if that contradicts what we know.
+        """A message names the leader of an epoch that is not below ours; False if that contradicts what we know.
 
         Args:
             epoch: that leader's.
             leader_id: who it is.
             endpoints: where it listens, as far as the message says so.
-            by_itself: the leader says it.
+            by_itself: the message is the leader's own.
         """
         state = self.state
         if leader_id == state.config.key.id:
@@ -504,7 +508,7 @@ class Replica:
     def _relocate(
         self, role: Follower | Prospective, leader_id: int, endpoints: tuple[Endpoint, ...], by_itself: bool
     ) -> None:
-        """Take over where the known leader listens; from others only while it cannot be reached where we think."""
+        """Take over the known leader's endpoints: from itself always, from others only while ours do not answer."""
         state = self.state
         told = state.destination(leader_id, endpoints)
         known = state.destination(leader_id, role.leader_endpoints)
@@ -562,7 +566,7 @@ class Replica:
         return (Endpoint(listeners[0].name if listeners else "", host, port),)
 
     def single_partition(self, response: Any, source: Destination) -> Any:
-        """The partition of a quorum answer, or None with a note if it is refused as a whole."""
+        """The partition entry of a quorum answer; None, with a note, if it has a top-level error."""
         found = partition.quorum_answer(self.state, response)
         if found is None:
             self.refuse_answer(source, response)
@@ -570,12 +574,12 @@ class Replica:
         return found
 
     def refuse_answer(self, source: Destination, response: Any, told: Any = None) -> None:
-        """An answer nobody expects: say so, and leave the peer alone for a moment.
+        """Note an error that no rule expects in an answer, and back off from the peer.
 
         Args:
             source: whom we asked.
             response: the answer.
-            told: its part about our partition, if it has one.
+            told: its partition entry for our partition, if it has one.
         """
         state = self.state
         code = ErrorCode.of((response if told is None else told).error_code)

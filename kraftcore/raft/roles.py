@@ -4,9 +4,10 @@ Rules of this file:
 
 * A replica is in one role at a time. The role's object holds that role's data and nothing else; it dies with the role.
   What outlives a role (epoch, vote, voter sets, high watermark) is in ``state.py``.
-* `TRANSITIONS` is the whole truth about roles, the first one included: which may follow which, why, and in which epoch.
-  What is not in it is a bug and raises. One function, ``RaftState.become``, changes the role.
-* A higher epoch always wins, whatever message tells of it: ``Election.enter`` is the one place where it is entered,
+* `TRANSITIONS` has every change of role that is allowed, the first role after a start included: which role follows
+  which, why, and in which epoch. Any other raises `InvariantError`. One function, ``RaftState.become``, changes the
+  role.
+* A message of a higher epoch is always followed: ``Election.enter`` is the one place where it is entered,
   before any role looks at the message.
 * Being an observer is not a role: it is any replica outside the voter set in force. It is Unattached or Follower,
   unless a voter needs it for an election (``Cause.NEEDED``), or it led when it was removed.
@@ -111,7 +112,7 @@ def _rows() -> Iterator[Transition]:
     def row(role: Role | None, cause: Cause, epoch: EpochRule, *next_roles: Role) -> Transition:
         return Transition(role, cause, epoch, frozenset(next_roles))
 
-    # Where the log is of a later epoch than what was saved, nothing that was saved counts.
+    # If the log has records of a later epoch than the saved one, the saved vote and leader are ignored.
     yield row(None, Cause.LED, same, resigned)
     yield row(None, Cause.VOTED_FOR_ITSELF, same, candidate)
     yield row(None, Cause.LEADER_SAVED, same, follower)
@@ -120,7 +121,7 @@ def _rows() -> Iterator[Transition]:
     yield row(resigned, Cause.SOLE_VOTER, same, prospective)
     for role in Role:
         yield row(role, Cause.HIGHER_EPOCH, higher, unattached)
-    # The others know the leader of their epoch, or lead it, or did.
+    # The other three roles have a leader in their epoch already, so another leader can only be of a higher epoch.
     for role in (unattached, prospective, candidate):
         yield row(role, Cause.LEADER_FOUND, not_lower, follower)
     for role in (follower, leader, resigned):
@@ -165,7 +166,7 @@ class SnapshotFetch:
         epoch: its id's epoch.
         part: the part file's writer, see ``SnapshotStore``; None: the snapshot is here already.
         position: bytes received so far.
-        is_whole: nothing is missing; it is being verified and installed.
+        is_whole: all of it was received; it is being verified and installed.
     """
 
     end_offset: int
@@ -183,8 +184,8 @@ class Follower:
         leader_id: whom it follows.
         leader_endpoints: where the leader listens; never empty.
         fetch_deadline_ms: when a voter gives the leader up.
-        update_deadline_ms: when it next looks whether its voter set entry (or, as an auto-joining observer, its
-            absence) wants a request to the leader.
+        update_deadline_ms: when it next compares the voter set with itself, to send UpdateRaftVoter if its entry is
+            outdated, or as an auto-joining observer AddRaftVoter.
         has_fetched: whether this leader has answered a Fetch well; from then on pre-votes are refused.
         leader_updated: kraft.version 0: this leader has taken our UpdateRaftVoter.
         leader_gone: the leader's process refused or reset our last connection; pre-votes are granted again.
@@ -252,13 +253,13 @@ class FetchProgress:
 
 @dataclass(slots=True)
 class ParkedFetch:
-    """A Fetch that waits for news.
+    """A Fetch that is answered when there are records, a new high watermark, or its time is over.
 
     Attributes:
         ticket: of the request.
         key: of the replica.
         epoch: the leader epoch it named.
-        fetch_offset: news are records from here on.
+        fetch_offset: it is answered with records from here on.
         max_bytes: how many at most, but at least one batch.
         deadline_ms: when it is answered anyway.
         version: api version.
@@ -345,7 +346,7 @@ class Leader:
         heard: voters heard since that timer last restarted.
         parked: fetches waiting.
         parked_due_ms: the earliest deadline of them; None while there are none.
-        news_due_ms: when they are answered because of the high watermark alone.
+        news_due_ms: when they are answered without records, to tell a new high watermark; None: nothing new to tell.
         change: the voter change in flight.
         upgrade: offset of a kraft.version record not yet committed, this leader's or an earlier one's, and the tickets
             that wait for it.
@@ -374,7 +375,7 @@ class Leader:
 
 @dataclass(slots=True)
 class Resigned:
-    """Led this epoch and tells the voters that it does not any more.
+    """Was the leader of this epoch, and tells the voters that it no longer is.
 
     Attributes:
         election_deadline_ms: when it moves to the next epoch.

@@ -23,7 +23,7 @@ from kraftcore.raft.election import Election
 from kraftcore.raft.events import Propose, Upgrade
 from kraftcore.raft.floor import Floor
 from kraftcore.raft.inquiry import Found, Inquiry
-from kraftcore.raft.membership import Membership, Refusal
+from kraftcore.raft.membership import Membership, VoterChangeRefusal
 from kraftcore.raft.partition import Elsewhere
 from kraftcore.raft.probation import Probation
 from kraftcore.raft.quorum import VoterSet
@@ -104,12 +104,12 @@ def _apply_all(self: Replication, told: int) -> None:
 
 def _need_less(self: Membership, role: Leader, doing: str) -> None:
     if self._state.version < 1:
-        raise Refusal(ErrorCode.UNSUPPORTED_VERSION)
+        raise VoterChangeRefusal(ErrorCode.UNSUPPORTED_VERSION)
 
 
 def _no_epoch_rule(self: Membership, role: Leader, doing: str) -> None:
     if role.change is not None:
-        raise Refusal(ErrorCode.REQUEST_TIMED_OUT)
+        raise VoterChangeRefusal(ErrorCode.REQUEST_TIMED_OUT)
     _need_less(self, role, doing)
 
 

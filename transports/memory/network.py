@@ -26,8 +26,8 @@ _FIRST_FREE_PORT = 49152
 class MemoryNetwork:
     """Nodes of one process, by name, and the links between them. Addresses are its own: any host will do.
 
-    Every method may be called at any time, also from within callbacks; what is under way already is subject to the new
-    state when it arrives.
+    Every method may be called at any time, also from within callbacks; frames under way are delivered, or not, by the
+    state at their arrival.
 
     Args:
         seed: of what is drawn at random.

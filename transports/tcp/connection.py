@@ -1,9 +1,8 @@
 """One TCP connection, either end: frames in, frames out.
 
-Writing happens in the task that calls: what the kernel takes at once is gone when ``write`` returns. Only the rest
-waits for a writer task, which exists as long as there is a rest. Reading happens in one task a connection, which hands
-out all frames that have arrived before it waits again; what their receivers write meanwhile to the same connection
-leaves together at the end, when there was more than one.
+``write`` hands the kernel as much as it takes at once; the rest is sent by a writer task, which ends when nothing is
+left. One task a connection reads, and hands out all frames that have arrived before it waits again; if there was more
+than one, the responses written meanwhile are sent together afterwards.
 
 TLS goes through memory buffers (``TlsPipe``), so that both hold for it, too.
 """
@@ -55,7 +54,7 @@ def failure_of(error: OSError) -> Failure:
 
 @dataclass(slots=True)
 class Shared:
-    """What all connections of one transport have in common.
+    """The state that all connections of one transport share.
 
     Attributes:
         connections: all that are open, oldest first.
@@ -73,7 +72,7 @@ class Shared:
 
 
 class Connection:
-    """See the module. Subclasses take the frames (``on_frame``) and are told of the end (``on_broken``).
+    """See the module text. Subclasses implement ``on_frame`` and ``on_broken``.
 
     Attributes:
         is_open: False as soon as it is broken, by whomever.
@@ -130,7 +129,7 @@ class Connection:
         """The other side took something of what was queued."""
 
     def is_busy(self) -> bool:
-        """Whether somebody waits for something here, so that silence is no idleness."""
+        """Whether a request waits for its response, so that the connection is not idle though nothing comes."""
         return False
 
     # ---- reading
