@@ -16,9 +16,12 @@ from kraftcore.errors import KraftError, LocalError
 from kraftcore.executor.proposals import BATCH_OVERHEAD, GROUP_BYTES, RECORD_OVERHEAD
 from kraftcore.executor.waiting_queue import WaitingQueue, check_order
 
-_AT_ONCE = 512  # pending: more would not make a batch cheaper, only later
-_LOOK_EVERY = 7  # of decisions made alone: so often one waits, to see whether others come; no usual number of callers
-_PATIENCE = 4  # decisions that wait for others in vain, after some did come along
+_AT_ONCE = 512  # pending: a larger batch costs no less a record, and is only later
+# Of decisions that are made alone every so many-th waits for a turn, to notice callers that ask at the same time. For a
+# single caller that costs one turn in seven. It shares no factor with usual numbers of callers (powers of 2 and of 10):
+# else the one that waits could be the last caller of each round, after whom no other comes.
+_PROBE_EVERY = 7
+_PATIENCE = 4  # decisions that wait for a turn each, after one that did not stay alone
 
 
 class Decision:
@@ -102,7 +105,7 @@ class DecisionQueue(WaitingQueue[Decision, Decided]):
         self._room = max_batch_bytes - BATCH_OVERHEAD
         self._gathered = min(self._room, GROUP_BYTES)
         self.appended: deque[tuple[int, Decision]] = deque()  # end offset, decision
-        self._alone = 1  # decisions that were made alone, one after the other; below 1: others may come along
+        self._alone = 1  # decisions made alone since one was not; below 1: that many more, and one, wait for a turn
 
     @property
     def is_time(self) -> bool:
@@ -116,7 +119,7 @@ class DecisionQueue(WaitingQueue[Decision, Decided]):
         Where one commit answers many callers, all of them ask again at once; made one by one, each of their decisions
         would be a batch with a flush of its own.
         """
-        return self._alone > 0 and self._alone % _LOOK_EVERY != 0
+        return self._alone > 0 and self._alone % _PROBE_EVERY != 0
 
     def decide(self, next_offset: int, leader_epoch: int, now_ms: int) -> Decided:
         """Make all pending decisions, and batches of their records."""
