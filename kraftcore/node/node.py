@@ -338,9 +338,10 @@ class Node:
 
         Args:
             kinds: event classes; none: all but `Measured`.
-            max_buffered: a listener that is slower loses the oldest; `Missed` says how many.
+            max_buffered: > 0; a reader that is slower loses the oldest; `Missed` says how many.
 
         Raises:
+            LocalError: ``max_buffered`` is below 1.
             NodeStoppedError: the node stopped.
         """
         self._engine.check_open()

@@ -9,6 +9,7 @@ from weakref import WeakMethod
 
 import trio
 
+from kraftcore.errors import LocalError
 from kraftcore.node.event_hub import EventHub
 from kraftcore.node.events import Measured, Missed, NodeEvent, Stopped
 
@@ -21,10 +22,15 @@ class Subscription:
     Args:
         events: the node's.
         kinds: event classes; none means all that cost nothing.
-        max_buffered: how many events wait for a slow reader, > 0.
+        max_buffered: how many events wait for a slow reader, > 0; older ones are dropped.
+
+    Raises:
+        LocalError: ``max_buffered`` is below 1.
     """
 
     def __init__(self, events: EventHub, kinds: Iterable[type], max_buffered: int) -> None:
+        if max_buffered < 1:
+            raise LocalError(f"max_buffered is {max_buffered}: at least one event must wait for its reader")
         wanted = frozenset(kinds) or _ALL
         self._wanted = wanted
         self._events: deque[NodeEvent] = deque()

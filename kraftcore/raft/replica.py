@@ -91,9 +91,8 @@ class Replica:
     """A member or observer of the quorum, without I/O but for one exception.
 
     ``handle`` appends to the log and to a snapshot that it receives, and reads both to serve others: in the page cache,
-    through the ports. Making durable what was appended, and a received snapshot's way into the log's place, are
-    effects. Two things that are rare are made durable at once: where an epoch begins, and a cut where the log parts
-    from the leader's.
+    through the ports. Making durable what was appended, and installing a received snapshot, are effects. Two rare
+    changes are made durable at once, see `Effects`: where an epoch begins, and truncation at a diverging epoch.
 
     Args:
         config: how it takes part.

@@ -27,10 +27,8 @@ from kraftcore.raft import control_records, partition
 from kraftcore.raft.duties import Duties, soonest
 from kraftcore.raft.events import Destination, Propose, Received
 from kraftcore.raft.quorum import VoterSet
-from kraftcore.raft.roles import FetchProgress, Follower, Leader, ParkedFetch, Unattached
+from kraftcore.raft.roles import Follower, Leader, ParkedFetch, Unattached
 from kraftcore.raft.state import InFlight
-
-REPLICAS_MAX = 1000  # whose progress a leader remembers
 
 
 class Replication:
@@ -198,11 +196,7 @@ class Replication:
         if key.id < 0 or key.id == state.config.key.id:
             return
         now = state.now_ms
-        progress = role.replicas.get(key)
-        if progress is None:
-            if len(role.replicas) >= REPLICAS_MAX:
-                self._forget_one(role)
-            progress = role.replicas[key] = FetchProgress(key)
+        progress = role.progress_of(key, state.voters)
         end = state.log.log_end_offset
         if offset >= end:
             progress.last_caught_up_ms = now
@@ -215,13 +209,6 @@ class Replication:
             self._replica.succession.heard_from(role, key.id)
             if role.watermark.update(key.id, offset):
                 self._high_watermark_moved(role)
-
-    def _forget_one(self, role: Leader) -> None:
-        # Peers that make up keys must not fill our memory: drop the observer whose last Fetch is the oldest.
-        observers = (seen for key, seen in role.replicas.items() if not self._state.voters.is_voter(key))
-        oldest = min(observers, key=lambda seen: seen.last_fetch_ms, default=None)
-        if oldest is not None:
-            del role.replicas[oldest.key]
 
     def _answer(self, role: Leader, fetches: Sequence[ParkedFetch]) -> None:
         # Fetches with the same offset, size, version and listener get one response object.

@@ -27,6 +27,8 @@ from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.raft.quorum import Endpoint, Tally, VoterSet
 from kraftcore.raft.watermark import Watermark
 
+REPLICAS_MAX = 1000  # whose progress a leader remembers
+
 
 class Role(Enum):
     """What a replica is doing in its epoch."""
@@ -371,6 +373,30 @@ class Leader:
     barrier: PendingBarrier | None = None
     next_barrier: list[Any] = field(default_factory=list)
     transfer: PendingTransfer | None = None
+
+    def progress_of(self, key: ReplicaKey, voters: VoterSet) -> FetchProgress:
+        """The progress of a replica that fetches, remembered from now on.
+
+        Of `REPLICAS_MAX` replicas at most: beyond that, so that peers which make up keys do not fill our memory, the
+        observer whose last Fetch is the oldest is forgotten. Voters are not.
+        """
+        found = self.replicas.get(key)
+        if found is None:
+            if len(self.replicas) >= REPLICAS_MAX:
+                observers = (seen for other, seen in self.replicas.items() if not voters.is_voter(other))
+                oldest = min(observers, key=lambda seen: seen.last_fetch_ms, default=None)
+                if oldest is not None:
+                    del self.replicas[oldest.key]
+            found = self.replicas[key] = FetchProgress(key)
+        return found
+
+    def observers(self, voters: VoterSet, since_ms: int) -> list[ReplicaKey]:
+        """The observers whose last Fetch is not older than ``since_ms``, in order; forgets all others."""
+        found = [key for key in self.replicas if not voters.is_voter(key)]
+        for key in found:
+            if self.replicas[key].last_fetch_ms < since_ms:
+                del self.replicas[key]
+        return sorted((key for key in found if key in self.replicas), key=lambda key: (key.id, key.directory_id))
 
 
 @dataclass(slots=True)

@@ -235,6 +235,8 @@ def test_events_tell_what_happens():
     async def main():
         lab = Lab()
         async with lab.node(1) as node:
+            with pytest.raises(LocalError, match="max_buffered is 0"):
+                node.events(Committed, max_buffered=0)
             few = node.events(Committed, max_buffered=2)
             await node.wait_leader()
             async with lab.node(2) as other:
