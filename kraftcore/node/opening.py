@@ -63,7 +63,7 @@ async def open_node(
     chosen = [*plugins, *load_plugins(config.plugins, config.plugin_settings)]
     disk = OsFiles() if files is None else files
     async with AsyncExitStack() as stack:
-        gate = _Gate(closes_with_node=transport is None)
+        gate = Gate(closes_with_node=transport is None)
         if transport is None:
             transport = await stack.enter_async_context(tcp_transport(config))
         endpoints: tuple[Endpoint, ...] | None = None
@@ -130,7 +130,7 @@ async def _run_plugin(plugin: Plugin, node: Node, engine: Engine) -> None:
             engine.events.drop(plugin)
 
 
-class _Gate:
+class Gate:
     """Takes requests from the listeners; those that come before the node is ready wait, up to `EARLY_REQUESTS_MAX`.
 
     Args:
@@ -145,6 +145,7 @@ class _Gate:
         self._early: list[tuple[bytes, Origin, Reply]] | None = []
 
     def serve(self, frame: bytes, origin: Origin, reply: Reply) -> None:
+        """Take a request's frame."""
         if self._serve is not None:
             self._serve(frame, origin, reply)
         elif self._early is not None and len(self._early) < EARLY_REQUESTS_MAX:
@@ -153,17 +154,19 @@ class _Gate:
             reply(None)
 
     def open(self, serve: Serve) -> None:
+        """Hand the requests that wait to ``serve``, and later ones as they come."""
         early, self._early = self._early or [], None
         self._serve = serve
         for request in early:
             serve(*request)
 
     def close(self) -> None:
+        """Refuse requests from now on."""
         self._serve = self._early = None
         self._is_over = True
 
 
-async def _listen(transport: Transport, config: NodeConfig, gate: _Gate) -> tuple[Endpoint, ...]:
+async def _listen(transport: Transport, config: NodeConfig, gate: Gate) -> tuple[Endpoint, ...]:
     bound = []
     for endpoint in config.listeners:
         address = await transport.listen(endpoint.name, Address(endpoint.host, endpoint.port), gate.serve)

@@ -48,6 +48,9 @@ class TcpTransport:
             ``kraftcore.transports.tcp``. Rate-limited.
         limits: what peers may use up: the fields of ``Limits`` (``max_frame_bytes=...``).
 
+    Attributes:
+        limits: the same, as one value.
+
     Raises:
         LocalError: a limit is out of range.
         TransportError: the TLS files do not work.
@@ -65,7 +68,7 @@ class TcpTransport:
         self._tls = None if tls is None else TlsContexts(tls)
         others = (listener_tls or {}).items()
         self._listener_tls = {name: None if each is None else TlsContexts(each) for name, each in others}
-        self._limits = Limits(**limits)
+        self.limits = Limits(**limits)
         self._resolve = resolve
         self._log = log
         self._listeners: list[Listener] = []
@@ -81,7 +84,7 @@ class TcpTransport:
         await ready.wait()
         self._watch = Watch(self._sweep)
         complain = Complaints(_logger.warning if self._log is None else self._log, self._watch.now)
-        self._shared = Shared(self._limits, self._watch, complain, self._nursery, {}, {})
+        self._shared = Shared(self.limits, self._watch, complain, self._nursery, {}, {})
         self._server = Server(self._shared)
         self._token = trio.lowlevel.current_trio_token()
         self._is_open = True
@@ -121,8 +124,8 @@ class TcpTransport:
         size = 0
         for part in parts:
             size += len(part)
-        if not 8 <= size <= self._limits.max_frame_bytes:
-            raise LocalError(f"a request of {size} bytes: 8 to {self._limits.max_frame_bytes} are allowed")
+        if not 8 <= size <= self.limits.max_frame_bytes:
+            raise LocalError(f"a request of {size} bytes: 8 to {self.limits.max_frame_bytes} are allowed")
         first = parts[0]
         (correlation_id,) = _unpack_id(first if len(first) >= 8 else b"".join(parts), 4)
         if not self._is_open:
