@@ -123,9 +123,10 @@ class Life:
         self.soft = SoftState.of_unfenced(unfenced, now_ms)
         self._timers = {timer.name: timer for timer in self._make_timers(now_ms)}
         self.on_timers()
-        return _Activation(self, self._activate)
+        return _Activation(self)
 
-    def _activate(self, context: Context) -> ControllerResult:
+    def activate(self, context: Context) -> ControllerResult:
+        """What the first step decides."""
         bootstrap: list[Record] = []
         if context.image.features.metadata_version is None:
             bootstrap = [decode_metadata_record(value) for value in self._read_bootstrap()]
@@ -233,16 +234,14 @@ class Step(decisions.Decision):
 
     Args:
         life: decides.
-        make: the decision.
 
     Attributes:
         made: what was decided; None before, and if it was refused.
         decided_at: the offset that it was decided for: it saw everything below.
     """
 
-    def __init__(self, life: Life, make: Decide) -> None:
+    def __init__(self, life: Life) -> None:
         self._life = life
-        self._make = make
         self._offset: int | None = None  # where its records are in the image
         self.made: ControllerResult | None = None
         self.decided_at: int | None = None
@@ -251,12 +250,16 @@ class Step(decisions.Decision):
         """What the decision looks at."""
         return self._life.context(next_offset)
 
+    def make(self, context: Context) -> ControllerResult:
+        """The decision. Raises ``Refusal``."""
+        raise NotImplementedError
+
     def decide(self, next_offset: int, leader_epoch: int) -> Sequence[bytes]:
         """See `kraftcore.executor.decisions.Decision`."""
         life = self._life
         if not life.is_active:
             raise NotLeaderError(None, None, "this controller is not active")
-        made = self._make(self.context(next_offset))
+        made = self.make(self.context(next_offset))
         values = life.take(made, next_offset)
         if values:
             self._offset = next_offset
@@ -271,6 +274,9 @@ class Step(decisions.Decision):
 
 
 class _Activation(Step):
+    def make(self, context: Context) -> ControllerResult:
+        return self._life.activate(context)
+
     def failed(self, error: Exception) -> None:
         super().failed(error)
         if not isinstance(error, NotLeaderError | OutcomeUnknownError):
@@ -293,8 +299,11 @@ class _Timer:
 
 class _Tick(Step):
     def __init__(self, life: Life, timer: _Timer) -> None:
-        super().__init__(life, timer.decide)
+        super().__init__(life)
         self._timer = timer
+
+    def make(self, context: Context) -> ControllerResult:
+        return self._timer.decide(context)
 
     def decide(self, next_offset: int, leader_epoch: int) -> Sequence[bytes]:
         timer = self._timer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 
 import pytest
@@ -15,6 +16,7 @@ from kraftcore.metadata import MetadataMachine
 from kraftcore.plugins.controller import Controller
 from kraftcore.plugins.controller.decision import Api, ControllerResult
 from kraftcore.plugins.controller.registry import APIS
+from kraftcore.plugins.controller.requests import Asked
 from kraftcore.protocol.data.default_principal_data import DefaultPrincipalData
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.features import supported_levels
@@ -205,6 +207,28 @@ def test_an_unexpected_error_answers_its_asker_alone(tmp_path, monkeypatch):
             made = await ask(leader, leader, new_topic("after"))
             assert made.topics[0].error_code == ErrorCode.NONE
             await same_images(quorum, topics_of)
+
+    run(main)
+
+
+def test_what_is_answered_is_gone_without_the_garbage_collector(tmp_path):
+    """Requests are thousands of objects: kept until the collector comes, they would stop everybody meanwhile."""
+
+    async def main():
+        async with controllers(tmp_path, size=1) as quorum:
+            leader = await active(quorum)
+            epoch = await unfenced(leader)
+            gc.collect()
+            gc.disable()
+            try:
+                for number in range(5):
+                    await ask(leader, leader, new_topic(f"t{number}"))
+                    await ask(leader, leader, UnregisterBrokerRequest(broker_id=9))  # refused
+                    await ask(leader, leader, BrokerHeartbeatRequest(broker_id=5, broker_epoch=epoch))
+                left = [each for each in gc.get_objects() if type(each) is Asked]
+            finally:
+                gc.enable()
+            assert len(left) <= 1  # the last one may still be on the stack
 
     run(main)
 

@@ -22,7 +22,7 @@ from kraftcore.protocol.records.partition_change_record import PartitionChangeRe
 from kraftcore.protocol.records.register_broker_record import RegisterBrokerRecord
 from kraftcore.simulation.planted import Planted
 
-_decide = Asked._decide
+_make = Asked.make
 _take = Life.take
 _NO_LEADER_CHANGE = -2
 
@@ -75,14 +75,14 @@ def _stay_ahead(self: MetadataMachine) -> None:
 
 
 def _ids_not_written(self: Asked, context: Context) -> ControllerResult:
-    made = _decide(self, context)
+    made = _make(self, context)
     if isinstance(self._request, AllocateProducerIdsRequest) and context.next_offset % 2:
         made.records.clear()
     return made
 
 
 def _broker_epoch_kept(self: Asked, context: Context) -> ControllerResult:
-    made = _decide(self, context)
+    made = _make(self, context)
     if isinstance(self._request, BrokerRegistrationRequest):
         known = context.image.brokers.get(self._request.broker_id)
         answer: Any = made.answer
@@ -112,7 +112,7 @@ _apply = MetadataMachine.apply
 
 
 def _old_epoch_told(self: Asked, context: Context) -> ControllerResult:
-    made = _decide(self, context)
+    made = _make(self, context)
     if isinstance(made.answer, AlterPartitionResponse):
         for topic in made.answer.topics:
             for each in topic.partitions:
@@ -125,8 +125,8 @@ _ROWS: tuple[tuple[str, str, Any, str, Any], ...] = (
     ("leader-epoch-kept", "the leader epoch stays when replicas go", Life, "take", _changed(_keep_epoch)),
     ("answered-early", "a decision is answered when it is appended", Executed, "appended", _told_too_early),
     ("not-rolled-back", "a former leader's image keeps what was not committed", MetadataMachine, "follow", _stay_ahead),
-    ("ids-not-written", "a block of producer ids is answered without a record", Asked, "_decide", _ids_not_written),
-    ("broker-epoch-kept", "a new incarnation gets the broker epoch of the old", Asked, "_decide", _broker_epoch_kept),
+    ("ids-not-written", "a block of producer ids is answered without a record", Asked, "make", _ids_not_written),
+    ("broker-epoch-kept", "a new incarnation gets the broker epoch of the old", Asked, "make", _broker_epoch_kept),
     ("fenced-alone", "a broker is fenced, its partitions stay as they are", brokers, "fencing", _fenced_alone),
     (
         "shutting-down-leads",
@@ -144,7 +144,7 @@ _ROWS: tuple[tuple[str, str, Any, str, Any], ...] = (
     ),
     ("isr-in-elr", "a member of the ISR stays in the ELR", Life, "take", _changed(_keep_in_elr)),
     ("applied-twice", "a leader applies its own records again", MetadataMachine, "apply", _applied_twice),
-    ("old-epoch-told", "AlterPartition answers the former partition epoch", Asked, "_decide", _old_epoch_told),
+    ("old-epoch-told", "AlterPartition answers the former partition epoch", Asked, "make", _old_epoch_told),
 )
 
 FAULTS: dict[str, Planted] = {row[0]: Planted(*row) for row in _ROWS}
