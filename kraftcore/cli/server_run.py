@@ -30,9 +30,11 @@ from kraftcore.transports.tcp import TcpTransport
 
 STOPPING = (signal.SIGTERM, signal.SIGINT)
 COLLECTOR_THRESHOLDS = (20_000, 50, 100)
-"""Of Python's garbage collector, in the server's process: by default 700, 10 and 10. A request about a thousand partitions is
-thousands of objects, nearly all of which go by their reference counts; looking through all objects of a node that has just
-started takes some 30 ms, in which nobody is answered."""
+"""Of Python's garbage collector, in the server's process; by default 700, 10 and 10.
+
+A request about a thousand partitions is thousands of objects, nearly all of which go by their reference counts; looking
+through all objects of a node that has just started takes some 30 ms, in which nobody is answered.
+"""
 
 
 class Reporter:

@@ -140,7 +140,9 @@ def test_a_server_says_what_happens_and_stops_when_told(alone: Path, start: Call
 
 
 def test_the_collector_leaves_what_the_node_is_made_of_alone(alone: Path) -> None:
-    tell = 'import atexit, gc; atexit.register(lambda: print("collector", gc.get_threshold()[0], gc.get_freeze_count()));'
+    tell = (
+        'import atexit, gc; atexit.register(lambda: print("collector", gc.get_threshold()[0], gc.get_freeze_count()));'
+    )
     process = subprocess.Popen(
         [sys.executable, "-P", "-c", tell + CODE, "server", "start", str(alone)], stdout=subprocess.PIPE, text=True
     )
