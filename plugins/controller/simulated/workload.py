@@ -30,7 +30,7 @@ from kraftcore.plugins.controller.simulated.rules import Rules, digest
 from kraftcore.protocol.features import ELIGIBLE_LEADER_REPLICAS_VERSION, METADATA_VERSION, MetadataVersion
 from kraftcore.protocol.metadata import decode_metadata_record, encode_metadata_record
 from kraftcore.protocol.records.feature_level_record import FeatureLevelRecord
-from kraftcore.raft.events import Upgrade
+from kraftcore.raft.events import Resign, Upgrade
 from kraftcore.simulation.checks import Violation
 from kraftcore.simulation.host import Host, Ticket
 from kraftcore.simulation.machine import Replicated
@@ -123,6 +123,10 @@ class _Seat:
         """See ``service.Seat``."""
         self._host.executor.decide(step)
         self.steps.append(step)
+
+    def resign(self) -> None:
+        """See ``service.Seat``."""
+        self._host.executor.handle(self._host.clock_ms(), Resign())
 
     @property
     def other_leader_id(self) -> int | None:
