@@ -150,7 +150,7 @@ class Image:
             self.registration_offsets.put(record.broker_id, offset)
 
     def date_registrations(self, offset: int) -> None:
-        """All brokers that are registered are so by a record at ``offset``, as far as anybody knows: a snapshot's last."""
+        """All that are registered are so by a record at ``offset``, as far as anybody knows: a snapshot's last."""
         for broker_id in self.brokers:
             self.registration_offsets.put(broker_id, offset)
 

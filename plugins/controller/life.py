@@ -8,8 +8,8 @@ waits until all it saw is committed.
 Rules of this file:
 
 * Leading begins when everything in the log is committed and applied, and its first step is what activation writes.
-* A step that raises changes nothing: its records are taken back, and it is the only one that fails. If it was the first,
-  the controller is not active, and its node must give leadership up (Kafka's does, too).
+* A step that raises changes nothing: its records are taken back, and it is the only one that fails. If it was the
+  first, the controller is not active, and its node must give leadership up (Kafka's does, too).
 * When leadership ends the image goes back to what is committed; soft state and timers are forgotten.
 """
 
