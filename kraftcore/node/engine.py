@@ -51,7 +51,7 @@ from kraftcore.node.waiting import TaskProposal, WaitingRoom
 from kraftcore.ports.transport import Transport
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.schema import Request
-from kraftcore.raft.events import Barrier, Leadership, Shutdown, Tick
+from kraftcore.raft.events import Barrier, Leadership, Resign, Shutdown, Tick
 from kraftcore.raft.quorum import Endpoint, VoterSet
 from kraftcore.raft.replica import Replica
 from kraftcore.raft.roles import Role
@@ -309,6 +309,10 @@ class Engine(ExecutorHooks):
         """Make a decision, at once or with those that are to be made soon."""
         self.executor.decide(decision)
         self.give()
+
+    def resign(self) -> None:
+        """Give leadership up, if it is held."""
+        self.shell.feed(Resign())
 
     def look(self) -> None:
         """As ``give``, after the executor handled something; also wakes the busy poll."""

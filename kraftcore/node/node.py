@@ -222,6 +222,10 @@ class Node:
         """
         await self._engine.local.transfer(voter_id)
 
+    def resign(self) -> None:
+        """Give leadership up, if this node holds it: another voter leads next, or this one again if there is none."""
+        self._engine.resign()
+
     async def add_voter(
         self, voter_id: int, directory_id: Uuid, endpoints: Iterable[Endpoint], *, timeout_ms: int = 30_000
     ) -> None:
