@@ -24,7 +24,7 @@ from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.fetch import FetchRequest, FetchResponse
 from kraftcore.raft import partition, records
-from kraftcore.raft.duties import Duties, soonest
+from kraftcore.raft.duties import Duties
 from kraftcore.raft.events import Destination, Propose, Received
 from kraftcore.raft.quorum import VoterSet
 from kraftcore.raft.roles import Follower, Leader, ParkedFetch, Progress, Unattached
@@ -96,10 +96,7 @@ class Replication:
             state.then(self._replica.membership.voters_changed, role)
         state.out.flush += len(batch)
         # Before our own flush is done: the followers' disks shall work at the same time as ours.
-        self._answer(role, role.parked)
-        role.parked = []
-        role.parked_due_ms = None
-        role.news_due_ms = None  # they know; whoever fetches next gets these records, and the news with them
+        self._replica.parking.appended(role, is_control=is_control)
         return offset
 
     def flushed(self, offset: int) -> None:
@@ -149,27 +146,7 @@ class Replication:
             received.version,
             received.listener,
         )
-        state.then(self._answer_or_park, role, parked, asked.high_watermark)  # those that wait come first
-
-    def _answer_or_park(self, role: Leader, parked: ParkedFetch, told: int) -> None:
-        """Answer a Fetch if there is anything its replica lacks; ``told``: the high watermark it knows."""
-        state = self._state
-        if state.role is not role:  # it committed its own removal
-            self._refuse_parked(parked)
-            return
-        known = role.watermark.value
-        behind = known is not None and told < known
-        linger_ms = state.config.high_watermark_linger_ms
-        # Whatever is at hand is an answer: MinBytes is ignored, as in Kafka 4.3.1.
-        has_news = state.log.log_end_offset > parked.fetch_offset
-        if has_news or parked.deadline_ms <= state.now_ms or (behind and not linger_ms):
-            self._answer(role, (parked,))
-        else:
-            role.parked.append(parked)
-            if role.parked_due_ms is None or parked.deadline_ms < role.parked_due_ms:
-                role.parked_due_ms = parked.deadline_ms
-            if behind and role.news_due_ms is None:
-                role.news_due_ms = state.now_ms + linger_ms
+        state.then(self._replica.parking.take, role, parked, asked.high_watermark)  # those that wait come first
 
     def _place(self, offset: int, epoch: int) -> partition.Elsewhere | None:
         """None if a replica at (offset, epoch) can go on from there; else where it must go."""
@@ -220,45 +197,6 @@ class Replication:
         if oldest is not None:
             del role.replicas[oldest.key]
 
-    def _answer(self, role: Leader, fetches: Sequence[ParkedFetch]) -> None:
-        # Most of those that wait for the same news get the same answer: it is made once.
-        state = self._state
-        end = state.log.log_end_offset
-        made: dict[tuple[int, int, int, str], FetchResponse] = {}
-        for parked in fetches:
-            asked = (parked.fetch_offset, parked.max_bytes, parked.version, parked.listener)
-            response = made.get(asked)
-            if response is None:
-                data = state.log.read(parked.fetch_offset, parked.max_bytes) if end > parked.fetch_offset else b""
-                response = made[asked] = partition.fetch_records(state, parked, role, data)
-            state.reply(parked.ticket, response)
-
-    def expire_parked(self, role: Leader) -> int | None:
-        """Answer what has waited long enough; when the next one will have."""
-        now = self._state.now_ms
-        if role.news_due_ms is not None and role.news_due_ms <= now:
-            role.news_due_ms = role.parked_due_ms = None
-            ended, role.parked = role.parked, []
-            self._answer(role, ended)
-            return None
-        if role.parked_due_ms is not None and role.parked_due_ms <= now:
-            self._answer(role, [parked for parked in role.parked if parked.deadline_ms <= now])
-            role.parked = [parked for parked in role.parked if parked.deadline_ms > now]
-            role.parked_due_ms = min((parked.deadline_ms for parked in role.parked), default=None)
-        return soonest(role.news_due_ms, role.parked_due_ms)
-
-    def fail_parked(self, role: Leader) -> None:
-        """A leader that leads no more answers the Fetches it held, with the epoch and the leader known now."""
-        for parked in role.parked:
-            self._refuse_parked(parked)
-        role.parked = []
-        role.parked_due_ms = None
-
-    def _refuse_parked(self, parked: ParkedFetch) -> None:
-        received = Received(parked.ticket, FetchRequest(), parked.version, parked.listener)
-        error = self._replica.check_leader_only(parked.epoch)
-        self._state.reply(parked.ticket, partition.fetch_error(self._state, received, error))
-
     def voters_in_force(self, role: Leader) -> None:
         """The voter set changed: count its members, and only them."""
         state = self._state
@@ -282,11 +220,7 @@ class Replication:
         """The high watermark moved."""
         if self._state.role is not role:
             return
-        # Everyone who waits learns of it: their state machines wait for it too. If records follow within the linger
-        # time, as they do under load, they bring it along.
-        if role.news_due_ms is None:  # also if nobody waits: before version 18 a Fetch does not say what it knows
-            role.news_due_ms = self._state.now_ms + self._state.config.high_watermark_linger_ms
-        self.expire_parked(role)
+        self._replica.parking.committed(role)
         self._replica.membership.committed(role, role.watermark.value or 0)
 
     def raise_high_watermark(self, value: int) -> None:
