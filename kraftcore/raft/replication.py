@@ -16,8 +16,6 @@ Sources: KIP-595, KIP-853 "High watermark"; check order and answers as Kafka 4.3
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from kraftcore.core.batch import RecordBatch, iter_batches
 from kraftcore.errors import ClosedError, CorruptBatchError, LocalError
 from kraftcore.protocol.election_state import ReplicaKey
