@@ -1,4 +1,4 @@
-"""The rules of partitions, the checks of AlterPartition and elections wherever they are needed, in plain Python: what the
+"""The rules of partitions, the checks of AlterPartition and elections where they are needed, in plain Python: what the
 compiled ones are held against.
 
 `kraftcore.metadata.partition_change`, `isr_change` and `leader_elections` beside it say what the rules are.
