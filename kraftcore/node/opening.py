@@ -106,7 +106,12 @@ def tcp_transport(config: NodeConfig) -> TcpTransport:
     Raises:
         TransportError: the TLS files do not work.
     """
-    return TcpTransport(tls=config.tls, listener_tls=config.listener_tls, **config.settings_of(Limits))
+    return TcpTransport(
+        tls=config.tls,
+        listener_tls=config.listener_tls,
+        tls_reload_ms=config.tls_reload_ms,
+        **config.settings_of(Limits),
+    )
 
 
 def _begin(engine: Engine, node: Node, plugins: Sequence[Plugin], nursery: trio.Nursery) -> None:
