@@ -4,7 +4,7 @@
 ``mechanism``         what a mechanism is, on either side
 ``credentials``       what the accepting side knows of those who may come
 ``plain_server``      PLAIN, accepting
-``scram_messages``    the messages of SCRAM, for either side
+``scram_messages``    the messages of SCRAM, as a server reads and writes them
 ``scram_server``      SCRAM-SHA-256 and -512, accepting
 ``server_session``    one accepted connection: handshake, tokens, the session's end, authenticating again
 ==================== ==============================================================================================

@@ -6,11 +6,13 @@ import hashlib
 import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 from kraftcore.metadata.scram import ScramCredential
-from kraftcore.security.sasl.scram_messages import HASHES
-from kraftcore.storage.scram import ITERATIONS_MIN, NUMBERS, derive_keys, random_salt
+from kraftcore.storage.scram import DIGESTS, ITERATIONS_MIN, NUMBERS, derive_keys, random_salt
+
+HASHES: Final = {name: DIGESTS[number] for name, number in NUMBERS.items()}
+"""Hash function by name of the mechanism: SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 7677)."""
 
 
 @dataclass(frozen=True, slots=True)

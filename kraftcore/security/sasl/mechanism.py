@@ -5,24 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from kraftcore.errors import KraftError
+from kraftcore.errors import AuthenticationError
 
-
-class AuthenticationError(KraftError):
-    """Somebody did not prove who they are.
-
-    Args:
-        text: what the other side may read: nothing that tells a wrong password from an unknown user. Empty: the words
-            that Kafka has for any wrong credentials.
-        reason: for people on this side; None: the same.
-
-    Attributes:
-        text: as given.
-    """
-
-    def __init__(self, text: str, reason: str | None = None) -> None:
-        super().__init__(text if reason is None else reason)
-        self.text = text
+__all__ = ["AuthenticationError", "ClientMechanism", "Identity", "ServerMechanism"]
 
 
 @dataclass(frozen=True, slots=True)

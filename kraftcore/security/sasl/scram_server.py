@@ -1,36 +1,34 @@
 """SCRAM, the side that asks for proof (RFC 5802, RFC 7677; KIP-48 for delegation tokens).
 
 Who is not known, or has no credential for the mechanism, is asked like anybody else, with a salt that stays the same:
-Kafka says at once that there is no such user. Either learns after its proof only that something was wrong.
+Kafka says at once that there is no such user. Here either learns after its proof that something was wrong, no more.
 """
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import secrets
 from collections.abc import Callable
 from enum import Enum, auto
+from typing import Final
 
 from kraftcore.metadata.scram import ScramCredential
-from kraftcore.security.sasl.credentials import Credentials, TokenCredential, salt_of
+from kraftcore.security.sasl.credentials import HASHES, Credentials, salt_of
 from kraftcore.security.sasl.mechanism import AuthenticationError, Identity
 from kraftcore.security.sasl.scram_messages import (
-    HASHES,
-    NONCE_BYTES,
     ClientFirst,
-    ServerFirst,
-    exclusive_or,
-    hashed,
-    make_server_final,
-    make_server_first,
     read_client_final,
     read_client_first,
-    sign,
-    signed_text,
+    server_final,
+    server_first,
 )
 from kraftcore.storage.scram import ITERATIONS_MIN
 
-ACTING_FOR_ANOTHER = "Authentication failed: Client requested an authorization id that is different from username"
+ACTING_FOR_ANOTHER: Final = (
+    "Authentication failed: Client requested an authorization id that is different from username"
+)
+_NONCE_BYTES: Final = 24
 
 
 class _Stage(Enum):
@@ -57,16 +55,18 @@ class ScramServer:
         mechanism: str,
         credentials: Credentials,
         secret: bytes,
-        draw_nonce: Callable[[], str] = lambda: secrets.token_urlsafe(NONCE_BYTES),
+        draw_nonce: Callable[[], str] = lambda: secrets.token_urlsafe(_NONCE_BYTES),
     ) -> None:
         self.identity: Identity | None = None
         self._mechanism = mechanism
+        self._hash = HASHES[mechanism]
         self._credentials = credentials
         self._secret = secret
         self._draw_nonce = draw_nonce
         self._stage = _Stage.FIRST
         self._first: ClientFirst
-        self._challenge: ServerFirst
+        self._nonce: str
+        self._challenge: str
         self._credential: ScramCredential
         self._claimed: Identity | None = None
 
@@ -92,39 +92,35 @@ class ScramServer:
         if found is not None and found[0].iterations >= ITERATIONS_MIN:
             self._credential, self._claimed = found
         self._first = first
-        nonce = first.nonce + self._draw_nonce()
-        self._challenge = make_server_first(nonce, self._credential.salt, self._credential.iterations)
-        return self._challenge.text.encode()
+        self._nonce = first.nonce + self._draw_nonce()
+        self._challenge = server_first(self._nonce, self._credential.salt, self._credential.iterations)
+        return self._challenge.encode()
 
     def _find(self, first: ClientFirst) -> tuple[ScramCredential, Identity] | None:
         if first.is_by_token:
             token = self._credentials.token(self._mechanism, first.name)
-            return None if token is None else (token.credential, _owner(token))
+            if token is None:
+                return None
+            kind, _, name = token.owner.partition(":")
+            return token.credential, Identity(name, token.expires_ms, is_by_token=True, kind=kind)
         credential = self._credentials.scram(self._mechanism, first.name)
         return None if credential is None else (credential, Identity(first.name))
 
     def _nobody(self, name: str) -> ScramCredential:
         """A credential that no proof fits."""
-        key = hmac.digest(self._secret, name.encode(), HASHES[self._mechanism])
-        salt = salt_of(self._secret, self._mechanism, name)
-        return ScramCredential(salt, key, key, ITERATIONS_MIN)
+        key = hmac.digest(self._secret, name.encode(), self._hash)
+        return ScramCredential(salt_of(self._secret, self._mechanism, name), key, key, ITERATIONS_MIN)
 
     def _verify(self, message: bytes) -> bytes:
-        final = read_client_final(message)
-        text = signed_text(self._first, self._challenge, final.unsigned)
-        key = sign(self._credential.stored_key, text, self._mechanism)
-        sent = final.proof if len(final.proof) == len(key) else bytes(len(key))
-        is_right = hmac.compare_digest(
-            hashed(exclusive_or(sent, key), self._mechanism), self._credential.stored_key
-        ) and hmac.compare_digest(sent, final.proof)
-        is_same = final.nonce == self._challenge.nonce and final.channel_binding == self._first.header.encode()
-        answer = make_server_final(sign(self._credential.server_key, text, self._mechanism))
-        if not (is_right and is_same) or self._claimed is None:
+        final, credential = read_client_final(message), self._credential
+        text = f"{self._first.bare},{self._challenge},{final.unsigned}".encode()
+        signature = hmac.digest(credential.stored_key, text, self._hash)
+        proof = final.proof if len(final.proof) == len(signature) else bytes(len(signature))
+        client_key = bytes(one ^ other for one, other in zip(proof, signature, strict=True))
+        is_right = hmac.compare_digest(hashlib.new(self._hash, client_key).digest(), credential.stored_key)
+        is_same = final.nonce == self._nonce and final.channel_binding == self._first.header.encode()
+        answer = server_final(hmac.digest(credential.server_key, text, self._hash))
+        if not (is_right and is_same and len(final.proof) == len(signature)) or self._claimed is None:
             raise AuthenticationError("the credentials are wrong")
         self.identity = self._claimed
         return answer
-
-
-def _owner(token: TokenCredential) -> Identity:
-    kind, _, name = token.owner.partition(":")
-    return Identity(name, token.expires_ms, is_by_token=True, kind=kind)
