@@ -92,9 +92,8 @@ def _users(properties: Properties, listener: str) -> dict[str, str]:
         raise properties.error(error.reason, key) from None
     if entry.module != PLAIN_MODULE:
         raise properties.error(f"{key} names {entry.module}: PLAIN has {PLAIN_MODULE}", key)
-    users = {
+    return {
         name.removeprefix(_USER_PREFIX): password
         for name, password in entry.options.items()
         if name.startswith(_USER_PREFIX) and name != _USER_PREFIX and password
     }
-    return users
