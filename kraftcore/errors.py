@@ -256,12 +256,17 @@ class UnreachableError(KraftError):
 class AuthenticationError(KraftError):
     """Somebody did not prove who they are.
 
+    Args:
+        text: what the other side may read: nothing that tells a wrong password from an unknown user. Empty: the words
+            that Kafka has for any wrong credentials.
+        reason: for people on this side; None: the same.
+
     Attributes:
-        text: what the other side may read: nothing that tells a wrong password from an unknown user.
+        text: as given.
     """
 
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
+    def __init__(self, text: str, reason: str | None = None) -> None:
+        super().__init__(text if reason is None else reason)
         self.text = text
 
 

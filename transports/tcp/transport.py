@@ -16,7 +16,7 @@ from kraftcore.errors import LocalError
 from kraftcore.ports.complaints import Complaints, Log
 from kraftcore.ports.exchange import answer_after_end
 from kraftcore.ports.login import Login
-from kraftcore.ports.transport import Address, Answer, Parts, Serve
+from kraftcore.ports.transport import Address, Admission, Answer, Parts, Serve
 from kraftcore.protocol.failure import Failure
 from kraftcore.transports.tcp.client import Logins, Peer, Pending
 from kraftcore.transports.tcp.connection import Shared
@@ -101,7 +101,9 @@ class TcpTransport:
             # Not given to the nursery: it would wrap what the body raised in a group.
             await self._manager.__aexit__(None, None, None)
 
-    async def listen(self, listener: str, address: Address, serve: Serve) -> Address:
+    async def listen(
+        self, listener: str, address: Address, serve: Serve, admission: Admission | None = None
+    ) -> Address:
         """See ``Transport``. A name is bound on all its addresses; an empty host means every interface."""
         self._check_open()
         tls = self._listener_tls.get(listener, self._tls)
@@ -109,7 +111,7 @@ class TcpTransport:
             tls.check_server()
         sockets, port = await bind(address)
         self._check_open()
-        one = Listener(listener, serve, sockets, tls)
+        one = Listener(listener, serve, sockets, tls, admission)
         self._listeners.append(one)
         for sock in sockets:
             self._nursery.start_soon(self._server.accept, one, sock)
