@@ -24,9 +24,12 @@ class Steps:
         self.lifetime_ms: int | None = None
         self._secret = secret
 
-    def begin(self):
+    async def prepare(self):
+        await trio.lowlevel.checkpoint()
         if self._secret == b"":
             raise AuthenticationError("there is no secret")
+
+    def begin(self):
         return [request_frame(LOGIN, b"hello")]
 
     def renew(self):
