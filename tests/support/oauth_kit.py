@@ -5,9 +5,10 @@ from __future__ import annotations
 import base64
 import functools
 import json
+import ssl
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -63,9 +64,7 @@ def token(payload: Mapping[str, Any] | bytes, kind: str = "RSA", algorithm: str 
     whole = {"typ": "JWT", "kid": kind, **header}
     body = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
     key = SECRET if algorithm.startswith("HS") else private_key(kind)
-    return jwt.PyJWS().encode(
-        body, key, algorithm, {name: value for name, value in whole.items() if value is not None}
-    )
+    return jwt.PyJWS().encode(body, key, algorithm, {name: value for name, value in whole.items() if value is not None})
 
 
 def unsigned(payload: Mapping[str, Any]) -> str:
@@ -101,8 +100,8 @@ class Issuer:
 
 
 @contextmanager
-def http_issuer() -> Iterator[Issuer]:
-    """An HTTP server on loopback; ``url`` has no slash at its end."""
+def http_issuer(context: ssl.SSLContext | None = None) -> Iterator[Issuer]:
+    """An HTTP server on loopback, with a context HTTPS; ``url`` has no slash at its end."""
     issuer = Issuer()
 
     class Handler(BaseHTTPRequestHandler):
@@ -122,14 +121,20 @@ def http_issuer() -> Iterator[Issuer]:
             self.end_headers()
             self.wfile.write(answer)
 
+        def handle(self) -> None:
+            with suppress(OSError):  # a client that does not like us
+                super().handle()
+
         def log_message(self, *_: object) -> None:
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
+    if context is not None:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
-    issuer.url = f"http://127.0.0.1:{server.server_port}"
+    issuer.url = f"{'http' if context is None else 'https'}://127.0.0.1:{server.server_port}"
     try:
         yield issuer
     finally:
