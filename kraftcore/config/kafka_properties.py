@@ -27,8 +27,6 @@ compression.lz4.level
 compression.type
 compression.zstd.level
 config.providers
-connection.failed.authentication.delay.ms
-connections.max.reauth.ms
 controlled.shutdown.enable
 controller.performance.always.log.threshold.ms
 controller.performance.sample.period.ms
@@ -224,7 +222,6 @@ replication.quota.window.num
 replication.quota.window.size.seconds
 request.timeout.ms
 sasl.client.callback.handler.class
-sasl.enabled.mechanisms
 sasl.jaas.config
 sasl.kerberos.kinit.cmd
 sasl.kerberos.min.time.before.relogin
@@ -271,7 +268,6 @@ sasl.oauthbearer.scope.claim.name
 sasl.oauthbearer.sub.claim.name
 sasl.oauthbearer.token.endpoint.url
 sasl.server.callback.handler.class
-sasl.server.max.receive.size
 security.inter.broker.protocol
 security.providers
 server.max.startup.time.ms

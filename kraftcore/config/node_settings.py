@@ -23,6 +23,7 @@ from kraftcore.config.settings import (
     several,
     text,
 )
+from kraftcore.config.security import SaslConfig
 from kraftcore.config.tls import TlsConfig
 from kraftcore.core.uuid import METADATA_TOPIC_ID, Uuid
 from kraftcore.ports.transport import Address
@@ -128,6 +129,18 @@ class NodeSettings:
         "listener.security.protocol.map",
         "By name of a listener: how it encrypts where ``tls`` does not say, ``None`` if it does not; the first "
         "listener is not among them.",
+    )
+
+    listener_sasl: Mapping[str, SaslConfig] = composed_mapping(
+        "sasl.enabled.mechanisms",
+        "By name of a listener: how those who connect there prove who they are, from "
+        "``listener.security.protocol.map``, ``sasl.*`` and ``connections.max.reauth.ms``; who connects to another "
+        "one proves nothing, or has a certificate.",
+    )
+    failed_authentication_delay_ms: int = number(
+        100,
+        "connection.failed.authentication.delay.ms",
+        "How long whoever did not prove who it is waits for the answer that says so.",
     )
 
     # --- the consensus ------------------------------------------------------------------------------------------------

@@ -14,7 +14,6 @@ import trio
 from kraftcore.errors import LocalError, RefusedError, RemoteProtocolError
 from kraftcore.node.refusals import refuse
 from kraftcore.node.registry import (
-    ANONYMOUS,
     Priority,
     Registry,
     RequestContext,
@@ -32,6 +31,7 @@ from kraftcore.protocol.messages.api_versions import ApiVersionsRequest, ApiVers
 from kraftcore.protocol.registry import ApiKey
 from kraftcore.protocol.schema import Request, Response
 from kraftcore.raft.events import Event, Received
+from kraftcore.security.principals import ANONYMOUS
 
 _logger = logging.getLogger("kraftcore.node")
 

@@ -18,6 +18,7 @@ from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kraftcore.protocol.registry import api_of
 from kraftcore.protocol.schema import Request, Response
+from kraftcore.security.principals import Principal
 
 OWN = ("node", "consensus")
 """Owners whose requests a plugin may answer instead. The consensus's own go to the replica whatever is registered."""
@@ -33,26 +34,6 @@ class Priority(IntEnum):
     CONSENSUS = 0
     CONTROL = 1
     DATA = 2
-
-
-@dataclass(frozen=True, slots=True)
-class Principal:
-    """Who asks.
-
-    Attributes:
-        kind: ``User``, as in Kafka's ``User:alice``.
-        name: the name.
-    """
-
-    kind: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.kind}:{self.name}"
-
-
-ANONYMOUS = Principal("User", "ANONYMOUS")
-"""Who comes without authentication."""
 
 
 @dataclass(frozen=True, slots=True)

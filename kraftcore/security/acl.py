@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kraftcore.metadata.acls import Acl
+if TYPE_CHECKING:
+    from kraftcore.metadata.acls import Acl
 
 CLUSTER_NAME: Final = "kafka-cluster"
 """The only resource of type CLUSTER."""
-ANONYMOUS: Final = "User:ANONYMOUS"
-"""Who comes without authentication."""
 EVERYBODY: Final = "User:*"
 """As an entry's principal: everybody, of whatever type."""
 WILDCARD: Final = "*"

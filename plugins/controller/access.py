@@ -30,8 +30,8 @@ from kraftcore.protocol.messages.list_partition_reassignments import ListPartiti
 from kraftcore.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from kraftcore.protocol.messages.update_features import UpdateFeaturesRequest
 from kraftcore.protocol.schema import Request
-from kraftcore.security import Authorizer, Verdict
 from kraftcore.security.acl import CLUSTER_NAME, Operation, ResourceType
+from kraftcore.security.authorizer import Authorizer, Verdict
 
 ACCESS: Mapping[type[Request], Access] = MappingProxyType(
     {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from kraftcore.security.acl import ANONYMOUS
+from kraftcore.security.principals import ANONYMOUS
 
 PLAINTEXT: Final = 0
 SSL: Final = 1
@@ -20,7 +20,7 @@ class Caller(NamedTuple):
         is_by_token: it logged in with a delegation token.
     """
 
-    principal: str = ANONYMOUS
+    principal: str = str(ANONYMOUS)
     security_protocol: int = PLAINTEXT
     is_forwarded: bool = False
     is_by_token: bool = False
@@ -32,7 +32,7 @@ class Caller(NamedTuple):
             return False
         if self.is_forwarded:
             return True
-        return self.security_protocol != PLAINTEXT and (self.security_protocol, self.principal) != (SSL, ANONYMOUS)
+        return self.security_protocol != PLAINTEXT and (self.security_protocol, self.principal) != (SSL, str(ANONYMOUS))
 
 
 UNKNOWN_CALLER: Final = Caller()

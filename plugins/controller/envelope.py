@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from kraftcore.core.wire.codec import decode
 from kraftcore.errors import RemoteProtocolError
-from kraftcore.node.registry import Principal, RequestContext
+from kraftcore.node.registry import RequestContext
 from kraftcore.protocol.data.default_principal_data import DefaultPrincipalData
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.frames import decode_request, encode_response
@@ -34,6 +34,7 @@ from kraftcore.protocol.messages.renew_delegation_token import RenewDelegationTo
 from kraftcore.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from kraftcore.protocol.messages.update_features import UpdateFeaturesRequest
 from kraftcore.protocol.schema import Request
+from kraftcore.security.principals import Principal
 
 FORWARDABLE: Final = frozenset(
     {

@@ -39,7 +39,7 @@ from kraftcore.protocol.messages.produce import ProduceRequest
 from kraftcore.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kraftcore.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from kraftcore.protocol.schema import Request
-from kraftcore.security import Authorizer
+from kraftcore.security.authorizer import Authorizer
 
 _logger = logging.getLogger("kraftcore.controller")
 

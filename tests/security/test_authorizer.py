@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from kraftcore.errors import LocalError
 from kraftcore.metadata.acls import Acl
-from kraftcore.security import Authorizer, Verdict
 from kraftcore.security.acl import AclFilter, Operation, PatternType, Permission, ResourceType
+from kraftcore.security.authorizer import Authorizer, Verdict
 
 T, G = ResourceType.TOPIC, ResourceType.GROUP
 LITERAL, PREFIXED = PatternType.LITERAL, PatternType.PREFIXED
