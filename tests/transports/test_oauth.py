@@ -14,8 +14,7 @@ import pytest
 import trio
 import trustme
 
-from kraftcore.errors import LocalError
-from kraftcore.security.sasl.mechanism import AuthenticationError
+from kraftcore.errors import AuthenticationError, LocalError
 from kraftcore.security.sasl.oauth_server import OAuthBearerServer, TokenCheck
 from kraftcore.security.sasl.oauth_settings import TokenRequest, TokenValidation, parse_resource
 from kraftcore.security.sasl.oauth_token import AccessToken, TokenRules

@@ -11,8 +11,7 @@ from urllib.parse import quote_plus, urlencode
 
 import trio
 
-from kraftcore.errors import RemoteProtocolError
-from kraftcore.security.sasl.mechanism import AuthenticationError
+from kraftcore.errors import AuthenticationError, RemoteProtocolError
 from kraftcore.security.sasl.oauth_client import OAuthBearerClient
 from kraftcore.security.sasl.oauth_messages import TOKEN_CHARACTERS_MAX
 from kraftcore.security.sasl.oauth_settings import TokenRequest

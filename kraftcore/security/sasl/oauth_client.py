@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kraftcore.errors import LocalError
-from kraftcore.security.sasl.mechanism import AuthenticationError
+from kraftcore.errors import AuthenticationError, LocalError
 from kraftcore.security.sasl.oauth_messages import DUMMY_RESPONSE, OAUTHBEARER, make_client_message
 
 

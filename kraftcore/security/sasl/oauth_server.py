@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kraftcore.security.sasl.mechanism import AuthenticationError, Identity
+from kraftcore.errors import AuthenticationError
+from kraftcore.security.sasl.mechanism import Identity
 from kraftcore.security.sasl.oauth_keys import Keys
-from kraftcore.security.sasl.oauth_messages import (
-    DUMMY_RESPONSE,
-    INVALID_CREDENTIALS,
-    make_error,
-    parse_client_message,
-)
+from kraftcore.security.sasl.oauth_messages import DUMMY_RESPONSE, make_error, parse_client_message
 from kraftcore.security.sasl.oauth_token import AccessToken, TokenError, TokenRules, UnknownKeyError, check_token
 
 
@@ -61,9 +57,10 @@ class OAuthBearerServer:
     def respond(self, message: bytes) -> bytes:
         """See ``ServerMechanism``."""
         if self._error is not None:
-            raise AuthenticationError(self._error.decode() if message == DUMMY_RESPONSE else INVALID_CREDENTIALS)
+            text = self._error.decode() if message == DUMMY_RESPONSE else ""
+            raise AuthenticationError(text, "its token was refused")
         if self._identity is not None:
-            raise AuthenticationError(INVALID_CREDENTIALS)
+            raise AuthenticationError("", "it goes on after it has proven who it is")
         asked = parse_client_message(message)
         token = self._check(asked.token)
         if token is None:
