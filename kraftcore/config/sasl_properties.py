@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from kraftcore.config.errors import ConfigError
 from kraftcore.config.jaas import parse_single_jaas
+from kraftcore.config.oauth import OAUTH_READ, read_validation
 from kraftcore.config.properties import Properties, read_integer
 from kraftcore.config.security import MAX_RECEIVE_BYTES, PLAIN, SaslConfig, check_mechanism
 from kraftcore.config.settings import INT32_MAX, INT64_MAX
+from kraftcore.security.sasl.oauth_messages import OAUTHBEARER
+from kraftcore.security.sasl.oauth_settings import TokenValidation
 
 ENABLED_KEY: Final = "sasl.enabled.mechanisms"
 JAAS_KEY: Final = "sasl.jaas.config"
 REAUTH_KEY: Final = "connections.max.reauth.ms"
 RECEIVE_KEY: Final = "sasl.server.max.receive.size"
 PLAIN_MODULE: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
-SASL_READ: Final = frozenset({ENABLED_KEY, JAAS_KEY, REAUTH_KEY, RECEIVE_KEY})
-"""Read here; each also of one listener, the second and third also of one listener's mechanism."""
+OAUTH_MODULE: Final = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+SASL_READ: Final = frozenset({ENABLED_KEY, JAAS_KEY, REAUTH_KEY, RECEIVE_KEY}) | OAUTH_READ
+"""Read here; each also of one listener, all but the first and fourth also of one listener's mechanism."""
 _USER_PREFIX: Final = "user_"
 
 
@@ -62,6 +67,7 @@ def read_listener_sasl(properties: Properties, listener: str) -> SaslConfig:
             for mechanism in mechanisms
             if (key := _reauth_key(properties, listener, mechanism)) in properties
         },
+        tokens=_tokens(properties, listener) if OAUTHBEARER in mechanisms else None,
         max_receive_bytes=read_integer(properties, receive, 1, INT32_MAX)
         if receive in properties
         else MAX_RECEIVE_BYTES,
@@ -81,19 +87,34 @@ def _reauth_key(properties: Properties, listener: str, mechanism: str) -> str:
 
 def _users(properties: Properties, listener: str) -> dict[str, str]:
     key = mechanism_key(listener, PLAIN, JAAS_KEY)
-    text = properties.get(key)
-    if text is None:
+    options = _login_options(properties, key, PLAIN, PLAIN_MODULE)
+    if options is None:
         raise properties.error(
             f'{key} is missing: PLAIN needs users, for example {PLAIN_MODULE} required user_alice="...";', key
         )
+    return {
+        name.removeprefix(_USER_PREFIX): password
+        for name, password in options.items()
+        if name.startswith(_USER_PREFIX) and name != _USER_PREFIX and password
+    }
+
+
+def _tokens(properties: Properties, listener: str) -> TokenValidation:
+    key = mechanism_key(listener, OAUTHBEARER, JAAS_KEY)
+    options = _login_options(properties, key, OAUTHBEARER, OAUTH_MODULE)
+    prefixes = (mechanism_key(listener, OAUTHBEARER, ""), listener_prefix(listener), "")
+    return read_validation(properties, prefixes, options or {})
+
+
+def _login_options(properties: Properties, key: str, mechanism: str, module: str) -> Mapping[str, str] | None:
+    """The options of a mechanism's login module; None without a module."""
+    text = properties.get(key)
+    if text is None:
+        return None
     try:
         entry = parse_single_jaas(text, key)
     except ConfigError as error:
         raise properties.error(error.reason, key) from None
-    if entry.module != PLAIN_MODULE:
-        raise properties.error(f"{key} names {entry.module}: PLAIN has {PLAIN_MODULE}", key)
-    return {
-        name.removeprefix(_USER_PREFIX): password
-        for name, password in entry.options.items()
-        if name.startswith(_USER_PREFIX) and name != _USER_PREFIX and password
-    }
+    if entry.module != module:
+        raise properties.error(f"{key} names {entry.module}: {mechanism} has {module}", key)
+    return entry.options

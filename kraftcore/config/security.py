@@ -8,6 +8,8 @@ from enum import IntEnum
 from typing import Final
 
 from kraftcore.config.errors import ConfigError, suggestion
+from kraftcore.security.sasl.oauth_messages import OAUTHBEARER
+from kraftcore.security.sasl.oauth_settings import TokenValidation
 
 
 class SecurityProtocol(IntEnum):
@@ -20,7 +22,7 @@ class SecurityProtocol(IntEnum):
 
 
 PLAIN: Final = "PLAIN"
-MECHANISMS: Final = (PLAIN, "SCRAM-SHA-256", "SCRAM-SHA-512")
+MECHANISMS: Final = (PLAIN, "SCRAM-SHA-256", "SCRAM-SHA-512", OAUTHBEARER)
 """Those that a listener of a node can offer. Kafka has GSSAPI as well, and offers nothing else by default."""
 MAX_RECEIVE_BYTES: Final = 512 * 1024
 _FIELD: Final = "listener_sasl"
@@ -39,6 +41,7 @@ class SaslConfig:
             printed.
         max_reauth_ms: ``connections.max.reauth.ms`` by mechanism: how long a session lasts before it has to be proven
             anew; 0, or no entry: as long as the connection, or as what it was proven with.
+        tokens: whose tokens OAUTHBEARER takes: ``sasl.oauthbearer.*``; needed for it.
         max_receive_bytes: ``sasl.server.max.receive.size``: longest request before somebody is known.
 
     Raises:
@@ -48,6 +51,7 @@ class SaslConfig:
     mechanisms: tuple[str, ...]
     users: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
     max_reauth_ms: Mapping[str, int] = field(default_factory=dict, hash=False)
+    tokens: TokenValidation | None = None
     max_receive_bytes: int = MAX_RECEIVE_BYTES
 
     def __post_init__(self) -> None:
@@ -67,6 +71,8 @@ class SaslConfig:
                 raise self._error(f"sasl.max_reauth_ms is about {mechanism}, which is not among sasl.mechanisms")
             if not isinstance(lifetime_ms, int) or isinstance(lifetime_ms, bool) or lifetime_ms < 0:
                 raise self._error(f"sasl.max_reauth_ms of {mechanism} is {lifetime_ms!r}: it must be 0 or more")
+        if (self.tokens is not None) is not (OAUTHBEARER in self.mechanisms):
+            raise self._error(f"sasl.tokens (sasl.oauthbearer.jwks.endpoint.url) belongs to {OAUTHBEARER}: give both")
         if not isinstance(self.max_receive_bytes, int) or self.max_receive_bytes < 1:
             raise self._error(f"sasl.max_receive_bytes is {self.max_receive_bytes!r}: it must be 1 or more")
 

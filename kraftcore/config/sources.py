@@ -14,6 +14,7 @@ from kraftcore.config.addresses import parse_endpoint
 from kraftcore.config.errors import ConfigError, suggestion
 from kraftcore.config.kafka_properties import IGNORED_PREFIXES, KAFKA_PROPERTIES
 from kraftcore.config.node_settings import SETTINGS, known_settings, label
+from kraftcore.config.oauth import OAUTH_READ
 from kraftcore.config.properties import Properties, load_properties
 from kraftcore.config.sasl_properties import REAUTH_KEY, RECEIVE_KEY, SASL_READ, mechanism_key, read_listener_sasl
 from kraftcore.config.security import MECHANISMS
@@ -52,6 +53,7 @@ _ALSO_READ = frozenset(
         "ssl.truststore.type",
         REAUTH_KEY,
         RECEIVE_KEY,
+        *OAUTH_READ,
     }
 )
 _TLS_READ = frozenset(key for key in (*_KEYS, *_ALSO_READ) if key.startswith("ssl."))
