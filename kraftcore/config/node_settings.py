@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from kraftcore.config.errors import ConfigError, suggestion
+from kraftcore.config.login import SaslLogin
+from kraftcore.config.security import SaslConfig
 from kraftcore.config.settings import (
     INT64_MAX,
     Converted,
@@ -134,6 +136,24 @@ class NodeSettings:
         _OWN + "tls.reload.ms",
         "How often TLS files are looked at; those that changed are read again for connections made from then on. 0: "
         "only when the node is told to.",
+    )
+
+    sasl: SaslLogin | None = composed(
+        None,
+        "sasl.mechanism.controller.protocol",
+        "How this node logs in at other nodes, where their listener of our first one's name wants it, with the login "
+        "module in ``listener.name.LISTENER.MECHANISM.sasl.jaas.config`` or ``sasl.jaas.config``; None: it does not.",
+    )
+    listener_sasl: Mapping[str, SaslConfig] = composed_mapping(
+        "sasl.enabled.mechanisms",
+        "By name of a listener: how those who connect there prove who they are, from "
+        "``listener.security.protocol.map``, ``sasl.*`` and ``connections.max.reauth.ms``; who connects to another "
+        "one proves nothing, or has a certificate.",
+    )
+    failed_authentication_delay_ms: int = number(
+        100,
+        "connection.failed.authentication.delay.ms",
+        "How long whoever did not prove who it is waits for the answer that says so.",
     )
 
     # --- the consensus ------------------------------------------------------------------------------------------------

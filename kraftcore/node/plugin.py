@@ -13,6 +13,7 @@ from kraftcore.node.events import NodeEvent
 from kraftcore.node.node import Node
 from kraftcore.node.registry import Registry, RequestHandler
 from kraftcore.protocol.schema import Request
+from kraftcore.security.sasl.credentials import Credentials
 
 GROUP = "kraftcore.plugins"
 
@@ -67,6 +68,11 @@ class Plugin:
     @property
     def authorization(self) -> Authorization | None:
         """Asked before the node answers a request, the consensus's included; one plugin may have one."""
+        return None
+
+    @property
+    def credentials(self) -> Credentials | None:
+        """Who may log in with SCRAM; None: this plugin does not know. The first one that does is asked."""
         return None
 
 

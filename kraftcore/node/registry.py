@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, TypeAlias
 
+from kraftcore.config.security import SecurityProtocol
 from kraftcore.errors import LocalError
 from kraftcore.node.authorization import Authorization
 from kraftcore.protocol.error_codes import ErrorCode
@@ -20,7 +21,8 @@ from kraftcore.protocol.messages.api_versions import ApiVersionsRequest, ApiVers
 from kraftcore.protocol.registry import api_of
 from kraftcore.protocol.schema import Request, Response
 from kraftcore.security.audit import Requester
-from kraftcore.security.principals import Principal
+from kraftcore.security.principals import ANONYMOUS, Principal
+from kraftcore.security.sasl.server_session import ServerSession
 
 OWN = ("node", "consensus")
 """Owners whose requests a plugin may answer instead. The consensus's own go to the replica whatever is registered."""
@@ -58,6 +60,23 @@ ALTER_CLUSTER = Access("ALTER")
 DESCRIBE_CLUSTER = Access("DESCRIBE")
 
 
+@dataclass(slots=True, eq=False)
+class Asker:
+    """Who sends the requests of one connection.
+
+    Attributes:
+        principal: who it is; anonymous while that is not proven.
+        security_protocol: of the listener.
+        is_by_token: it logged in with a delegation token (KIP-48).
+        login: how it logs in, and for how long; None where it need not.
+    """
+
+    principal: Principal = ANONYMOUS
+    security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
+    is_by_token: bool = False
+    login: ServerSession[Principal] | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class RequestContext:
     """Where a request comes from, and how to answer it.
@@ -72,6 +91,8 @@ class RequestContext:
         answer: takes the response, once, now or later.
         close: in place of an answer: breaks the asker's connection.
         is_forwarded: a broker passed the request on in an envelope (KIP-590); the principal is that of the asker.
+        security_protocol: of the listener.
+        is_by_token: the asker logged in with a delegation token (KIP-48).
     """
 
     version: int
@@ -83,6 +104,8 @@ class RequestContext:
     answer: Callable[[Any], None]
     close: Callable[[], None]
     is_forwarded: bool = False
+    security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
+    is_by_token: bool = False
 
     @property
     def host(self) -> str:
@@ -116,6 +139,8 @@ class RequestHandler:
         owner: what it belongs to, for messages.
         is_vital: whether the node must stop when it raises; else only the asker's connection is broken.
         authorizes_itself: the handler asks for ``access`` itself, to refuse in its own words.
+        refuse: makes the response that says one error, with its text, of all that was asked (of a request, its version,
+            error and text); None: the response has a field for it.
     """
 
     kind: type[Request]
@@ -127,6 +152,7 @@ class RequestHandler:
     owner: str = "node"
     is_vital: bool = True
     authorizes_itself: bool = False
+    refuse: Callable[[Any, int, ErrorCode, str | None], Response] | None = None
 
     @property
     def offered(self) -> tuple[int, int]:

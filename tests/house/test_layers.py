@@ -20,7 +20,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "storage": {"core", "protocol"},
     "raft": {"core", "protocol"},
     "ports": {"core", "protocol"},
-    "transports": {"core", "protocol", "ports"},
+    "transports": {"core", "protocol", "ports", "security"},
     "state_machine": {"core"},
     "executor": {"core", "protocol", "storage", "raft", "state_machine"},
     "simulation": {"core", "protocol", "storage", "raft", "executor", "state_machine"},

@@ -28,7 +28,7 @@ async def serving(tls, **settings):
     lines, principals = [], []
 
     def serve(frame, origin, reply):
-        principals.append(origin.principal)
+        principals.append(origin.subject)
         echo(frame, origin, reply)
 
     async with TcpTransport(tls=tls, log=lines.append, **settings) as server:
