@@ -14,11 +14,10 @@ from kraftcore import admin
 from kraftcore.admin import AdminClient, Timing
 from kraftcore.config.addresses import split_list
 from kraftcore.config.login import SaslLogin, read_client_login
-from kraftcore.config.properties import Properties
+from kraftcore.config.properties import Properties, load_properties
 from kraftcore.config.security import SecurityProtocol
 from kraftcore.core.disk.files import OsFiles
 from kraftcore.errors import LocalError
-from kraftcore.storage.properties import parse_properties
 from kraftcore.transports.tcp import TlsFiles
 
 T = TypeVar("T")
@@ -192,5 +191,5 @@ def make_connection(servers: str | None, controllers: str | None, config_path: s
         files = OsFiles()
         if not files.exists(config_path):
             raise LocalError(f"Properties file {config_path} does not exists!")  # sic
-        properties = parse_properties(files.read_file(config_path), path=config_path)
+        properties = load_properties(config_path, {}).all
     return Connection(tuple(split_list(servers or "")), tuple(split_list(controllers or "")), config_path, properties)
