@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeAlias
 
 from kraftcore.ports.transport import Address, Parts
@@ -46,3 +46,9 @@ class ClientSession(Protocol):
 
 Login: TypeAlias = Callable[[Address], ClientSession]
 """Makes the session of a connection to an address."""
+
+Prepare: TypeAlias = Callable[[], Awaitable[None]]
+"""Gets what sessions need and what takes time, a token for example. Awaited before each ``begin`` and ``renew``.
+
+It raises AuthenticationError as they do.
+"""

@@ -14,7 +14,7 @@ from struct import Struct
 import trio
 
 from kraftcore.errors import AuthenticationError, LocalError
-from kraftcore.ports.login import ClientSession, Login
+from kraftcore.ports.login import ClientSession, Login, Prepare
 from kraftcore.ports.transport import Address, Answer, Parts
 from kraftcore.protocol.failure import Failure
 from kraftcore.transports.tcp.connection import Connection, Shared
@@ -127,9 +127,24 @@ class ClientConnection(Connection):
         if self.arrivals == self._arrivals_at_login and not self.pending:
             self.break_(Failure.OTHER, "nobody needs it any longer")
             return inf
+        if self._owner.prepares:
+            self._renewal_due = inf
+            self._shared.nursery.start_soon(self._prepare_renewal, session)
+            return inf
         self._owner.paused(self)
         self._log_in(session, is_first=False)
         return self._login_due
+
+    async def _prepare_renewal(self, session: ClientSession) -> None:
+        try:
+            await self._owner.prepare()
+        except AuthenticationError as error:
+            if self.is_open:
+                self._owner.refused(self, error)
+            return
+        if self.is_open:
+            self._owner.paused(self)
+            self._log_in(session, is_first=False)
 
     def on_frame(self, frame: bytes) -> None:
         """Hand the response to whom it belongs."""
@@ -190,9 +205,14 @@ class ClientConnection(Connection):
 
 
 class Logins:
-    """The logins of a transport at all its peers, whatever the lane."""
+    """The logins of a transport at all its peers, whatever the lane.
 
-    def __init__(self, login: Login) -> None:
+    Attributes:
+        prepare: see ``Prepare``; None: a login needs nothing.
+    """
+
+    def __init__(self, login: Login, prepare: Prepare | None = None) -> None:
+        self.prepare = prepare
         self._login = login
         self._refusals: dict[Address, str] = {}
 
@@ -279,6 +299,13 @@ class Peer:
     async def _connect_and_read(self) -> None:
         timeout_s = self._shared.limits.handshake_timeout_ms / 1000
         try:
+            await self.prepare()
+        except AuthenticationError as error:
+            self._tell(error.text)
+            self._back_off()
+            self._fail_waiting(Failure.UNAUTHENTICATED)
+            return
+        try:
             sock = await dial(self.address, self._resolve, timeout_s)
         except DialError as error:
             self._failed(error.failure, str(error))
@@ -312,6 +339,19 @@ class Peer:
         for correlation_id, (parts, pending) in waiting.items():
             pending.sent = now
             connection.request(correlation_id, parts, pending)
+
+    @property
+    def prepares(self) -> bool:
+        """Whether a login needs ``prepare``."""
+        return self._logins is not None and self._logins.prepare is not None
+
+    async def prepare(self) -> None:
+        """Get what a login needs; AuthenticationError if it cannot be had."""
+        if self._logins is not None and self._logins.prepare is not None:
+            try:
+                await self._logins.prepare()
+            except AuthenticationError as error:
+                raise AuthenticationError(f"login at {self.address} failed: {error.text}") from error
 
     def paused(self, connection: ClientConnection) -> None:
         """Requests wait again, until the connection is ``established`` once more."""
