@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
 from kraftcore.ports.transport import Address, Parts
@@ -14,19 +14,23 @@ class ClientSession(Protocol):
     The correlation ids of its frames are below 0, so that they are told from those of requests.
     """
 
-    def begin(self) -> Parts:
-        """The first frame on a new connection.
+    async def prepare(self) -> None:
+        """Get what the next login needs: before ``begin``, and before every ``renew``.
 
         Raises:
             AuthenticationError: there is nothing to log in with, for example because a file cannot be read now.
         """
         ...
 
+    def begin(self) -> Parts:
+        """The first frame on a new connection."""
+        ...
+
     def renew(self) -> Parts:
         """The first frame of another login on the same connection, once the one before is complete (KIP-368).
 
         Raises:
-            AuthenticationError: as ``begin``.
+            AuthenticationError: the other side offers no login any more.
         """
         ...
 
@@ -46,9 +50,3 @@ class ClientSession(Protocol):
 
 Login: TypeAlias = Callable[[Address], ClientSession]
 """Makes the session of a connection to an address."""
-
-Prepare: TypeAlias = Callable[[], Awaitable[None]]
-"""Gets what sessions need and what takes time, a token for example. Awaited before each ``begin`` and ``renew``.
-
-It raises AuthenticationError as they do.
-"""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import trio
 
 from kraftcore.errors import AuthenticationError
 from kraftcore.protocol.error_codes import ErrorCode
@@ -44,7 +45,11 @@ class Conversation:
     """A session, and what its last frame was."""
 
     def __init__(self, make=TwoSteps) -> None:
-        self.session = SaslClientSession(make, PLACE, "tester")
+        async def mechanism() -> ClientMechanism:
+            return make()
+
+        self.session = SaslClientSession(mechanism, PLACE, "tester")
+        trio.run(self.session.prepare)
         self.frame(self.session.begin())
 
     def frame(self, parts) -> None:
@@ -119,6 +124,7 @@ def test_a_renewal_begins_with_the_handshake_and_a_mechanism_of_its_own():
     talk.token(b"b")
     talk.token(b"d", 5000)
     for _ in range(5):  # longer than the range of its correlation ids
+        trio.run(talk.session.prepare)
         talk.frame(talk.session.renew())
         talk.shake_hands()
         talk.token(b"b")
@@ -203,9 +209,9 @@ def test_what_nobody_asked_is_refused():
 
 
 def test_nothing_to_log_in_with():
-    def make() -> ClientMechanism:
+    async def make() -> ClientMechanism:
         raise AuthenticationError("there is no token yet")
 
     session = SaslClientSession(make, PLACE)
     with pytest.raises(AuthenticationError, match=f"login at {PLACE} with SASL failed: there is no token yet"):
-        session.begin()
+        trio.run(session.prepare)

@@ -274,7 +274,7 @@ def test_a_token_of_a_file_is_the_one_it_holds_now(tmp_path):
         path.write_text(f"\n {first}\n")
         assert (await login.token()).text == first
         path.write_text(second)
-        assert ((await login.token()).user, login.latest().first()) == ("bob", kit.client_message(second))
+        assert ((await login.token()).user, (await login.mechanism()).first()) == ("bob", kit.client_message(second))
         path.write_text("nonsense")
         assert (await login.token()).user == "bob"  # valid still
         ended = TokenLogin(TokenRequest(token_url=path.as_uri()), now_ms)
@@ -504,9 +504,9 @@ async def ask_guarded(guarded: Guarded, request: TokenRequest, use) -> None:
     login = TokenLogin(request, now_ms)
 
     def session(address: Address) -> SaslClientSession:
-        return SaslClientSession(login.latest, str(address))
+        return SaslClientSession(login.mechanism, str(address))
 
-    async with TcpTransport() as server, TcpTransport(login=session, prepare_login=login.prepare) as client:
+    async with TcpTransport() as server, TcpTransport(login=session) as client:
         address = await server.listen("L", LOOPBACK, guarded.serve)
         with trio.fail_after(60):
             await use(lambda body: Asked(client, address, body).result(), lambda: client.login_error(address))

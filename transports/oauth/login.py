@@ -37,23 +37,14 @@ class TokenLogin:
         self._refresh_ms = 0
         self._lock = trio.Lock()
 
-    async def prepare(self) -> None:
-        """Have a token that is valid now, see ``kraftcore.ports.login.Prepare``.
+    async def mechanism(self) -> OAuthBearerClient:
+        """An authentication with a token that is valid now.
 
         Raises:
             AuthenticationError: there is none; the message says why, and where it was looked for.
         """
-        await self.token()
-
-    def latest(self) -> OAuthBearerClient:
-        """An authentication with the token that ``prepare`` got.
-
-        Raises:
-            AuthenticationError: there is none.
-        """
-        if self._token is None:
-            raise AuthenticationError(f"no token was got from {self._request.token_url} yet")
-        return OAuthBearerClient(self._token.text, self._request.extensions)
+        token = await self.token()
+        return OAuthBearerClient(token.text, self._request.extensions)
 
     async def token(self) -> AccessToken:
         """A token that is valid now.

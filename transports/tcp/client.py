@@ -14,7 +14,7 @@ from struct import Struct
 import trio
 
 from kraftcore.errors import AuthenticationError, LocalError
-from kraftcore.ports.login import ClientSession, Login, Prepare
+from kraftcore.ports.login import ClientSession, Login
 from kraftcore.ports.transport import Address, Answer, Parts
 from kraftcore.protocol.failure import Failure
 from kraftcore.transports.tcp.connection import Connection, Shared
@@ -26,6 +26,7 @@ _unpack_id = Struct(">i").unpack_from
 # The part of a login's lifetime after which it is renewed, as in Kafka's clients; never sooner than servers take it.
 _RENEWED_AFTER = (0.85, 0.95)
 _RENEWED_AFTER_S = 1.0
+_LOGIN_FRAME_BYTES = 512 * 1024  # while it is not known who the other side is; Kafka's servers take as much
 _REFUSALS = 1000  # addresses whose last refusal is kept; forgetting them costs a few lines
 
 
@@ -89,6 +90,7 @@ class ClientConnection(Connection):
         if self._session is None:
             self._owner.established(self)
         else:
+            self._max_taken_bytes = min(self._max_frame_bytes, _LOGIN_FRAME_BYTES)
             self._log_in(self._session, is_first=True)
 
     def _log_in(self, session: ClientSession, *, is_first: bool) -> None:
@@ -113,6 +115,7 @@ class ClientConnection(Connection):
             self.write(parts)
             return
         self._login_due = inf
+        self._max_taken_bytes = self._max_frame_bytes
         self._arrivals_at_login = self.arrivals
         lifetime_ms = session.lifetime_ms
         if lifetime_ms is not None:
@@ -122,25 +125,12 @@ class ClientConnection(Connection):
             self._shared.watch.by(self._renewal_due)
         self._owner.established(self)
 
-    def _renew(self, session: ClientSession) -> float:
-        """The login ends soon. Returns the next deadline."""
-        if self.arrivals == self._arrivals_at_login and not self.pending:
-            self.break_(Failure.OTHER, "nobody needs it any longer")
-            return inf
-        if self._owner.prepares:
-            self._renewal_due = inf
-            self._shared.nursery.start_soon(self._prepare_renewal, session)
-            return inf
-        self._owner.paused(self)
-        self._log_in(session, is_first=False)
-        return self._login_due
-
-    async def _prepare_renewal(self, session: ClientSession) -> None:
+    async def _renew(self, session: ClientSession) -> None:
+        """The login ends soon."""
         try:
-            await self._owner.prepare()
+            await session.prepare()
         except AuthenticationError as error:
-            if self.is_open:
-                self._owner.refused(self, error)
+            self._owner.refused(self, error)
             return
         if self.is_open:
             self._owner.paused(self)
@@ -200,19 +190,18 @@ class ClientConnection(Connection):
                 return inf
             self._login_due = now + self._shared.limits.handshake_timeout_ms / 1000  # they are answered first
         if now >= self._renewal_due and self._session is not None and self.is_open:
-            return min(following, stuck_due, self._renew(self._session))
+            self._renewal_due = inf
+            if self.arrivals == self._arrivals_at_login and not self.pending:
+                self.break_(Failure.OTHER, "nobody needs it any longer")
+                return inf
+            self._shared.nursery.start_soon(self._renew, self._session)
         return min(following, stuck_due, self._login_due, self._renewal_due)
 
 
 class Logins:
-    """The logins of a transport at all its peers, whatever the lane.
+    """The logins of a transport at all its peers, whatever the lane."""
 
-    Attributes:
-        prepare: see ``Prepare``; None: a login needs nothing.
-    """
-
-    def __init__(self, login: Login, prepare: Prepare | None = None) -> None:
-        self.prepare = prepare
+    def __init__(self, login: Login) -> None:
         self._login = login
         self._refusals: dict[Address, str] = {}
 
@@ -297,14 +286,17 @@ class Peer:
         self._running = False
 
     async def _connect_and_read(self) -> None:
+        session = None
+        if self._logins is not None:
+            session = self._logins.session(self.address)
+            try:
+                await session.prepare()
+            except AuthenticationError as error:
+                self._tell(error.text)
+                self._back_off()
+                self._fail_waiting(Failure.UNAUTHENTICATED)
+                return
         timeout_s = self._shared.limits.handshake_timeout_ms / 1000
-        try:
-            await self.prepare()
-        except AuthenticationError as error:
-            self._tell(error.text)
-            self._back_off()
-            self._fail_waiting(Failure.UNAUTHENTICATED)
-            return
         try:
             sock = await dial(self.address, self._resolve, timeout_s)
         except DialError as error:
@@ -316,7 +308,6 @@ class Peer:
             sock.close()
             self._failed(Failure.OTHER, str(error))
             return
-        session = None if self._logins is None else self._logins.session(self.address)
         connection = ClientConnection(self._shared, sock, self, pipe, session)
         with trio.move_on_after(timeout_s):
             await connection.shake_hands()
@@ -339,19 +330,6 @@ class Peer:
         for correlation_id, (parts, pending) in waiting.items():
             pending.sent = now
             connection.request(correlation_id, parts, pending)
-
-    @property
-    def prepares(self) -> bool:
-        """Whether a login needs ``prepare``."""
-        return self._logins is not None and self._logins.prepare is not None
-
-    async def prepare(self) -> None:
-        """Get what a login needs; AuthenticationError if it cannot be had."""
-        if self._logins is not None and self._logins.prepare is not None:
-            try:
-                await self._logins.prepare()
-            except AuthenticationError as error:
-                raise AuthenticationError(f"login at {self.address} failed: {error.text}") from error
 
     def paused(self, connection: ClientConnection) -> None:
         """Requests wait again, until the connection is ``established`` once more."""

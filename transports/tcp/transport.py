@@ -15,7 +15,7 @@ import trio
 from kraftcore.errors import LocalError
 from kraftcore.ports.complaints import Complaints, Log
 from kraftcore.ports.exchange import answer_after_end
-from kraftcore.ports.login import Login, Prepare
+from kraftcore.ports.login import Login
 from kraftcore.ports.transport import Address, Admission, Answer, Parts, Serve
 from kraftcore.protocol.failure import Failure
 from kraftcore.transports.tcp.client import Logins, Peer, Pending
@@ -45,7 +45,6 @@ class TcpTransport:
             for listeners that are not in ``listener_tls``.
         listener_tls: the same by the name of a listener.
         login: makes what logs in on the connections that are made; None: requests go out at once.
-        prepare_login: awaited before each login; None: it needs nothing.
         resolve: finds the addresses behind a name.
         log: takes a line about a peer that misbehaves or cannot be reached; default: a warning of the logger
             ``kraftcore.transports.tcp``. Rate-limited.
@@ -62,7 +61,6 @@ class TcpTransport:
         tls: TlsSettings | None = None,
         listener_tls: Mapping[str, TlsSettings | None] | None = None,
         login: Login | None = None,
-        prepare_login: Prepare | None = None,
         resolve: Resolve = resolve_name,
         log: Log | None = None,
         **limits: int,
@@ -70,7 +68,7 @@ class TcpTransport:
         self._tls = None if tls is None else TlsContexts(tls)
         others = (listener_tls or {}).items()
         self._listener_tls = {name: None if each is None else TlsContexts(each) for name, each in others}
-        self._logins = None if login is None else Logins(login, prepare_login)
+        self._logins = None if login is None else Logins(login)
         self._limits = Limits(**limits)
         self._resolve = resolve
         self._log = log

@@ -5,7 +5,7 @@ Source: Kafka 4.3.1, SaslClientAuthenticator; KIP-43, KIP-152, KIP-368.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, TypeVar
 
 from kraftcore.errors import AuthenticationError, RemoteProtocolError
@@ -30,12 +30,14 @@ class SaslClientSession:
     """See `kraftcore.ports.login.ClientSession`.
 
     Args:
-        mechanism: makes one for each login.
+        mechanism: makes one for each login; raises AuthenticationError when it cannot.
         place: the address, for errors.
         client_id: stands in the requests' headers.
     """
 
-    def __init__(self, mechanism: Callable[[], ClientMechanism], place: str, client_id: str = "kraftcore") -> None:
+    def __init__(
+        self, mechanism: Callable[[], Awaitable[ClientMechanism]], place: str, client_id: str = "kraftcore"
+    ) -> None:
         self._make = mechanism
         self._place = place
         self._client_id = client_id
@@ -50,16 +52,21 @@ class SaslClientSession:
         """See ``ClientSession``."""
         return self._lifetime_ms
 
+    async def prepare(self) -> None:
+        """See ``ClientSession``."""
+        try:
+            self._mechanism = await self._make()
+        except AuthenticationError as error:
+            raise self._error(error.text) from None
+
     def begin(self) -> Frame:
         """See ``ClientSession``."""
-        self._mechanism = self._new_mechanism()
         # Version 0, which every server reads, whatever it makes of what it cannot read.
         return self._ask(ApiVersionsRequest(), 0)
 
     def renew(self) -> Frame:
         """See ``ClientSession``."""
-        self._mechanism = self._new_mechanism()
-        return self._shake_hands(self._mechanism)
+        return self._shake_hands()
 
     def take(self, frame: bytes) -> Frame | None:
         """See ``ClientSession``."""
@@ -69,26 +76,21 @@ class SaslClientSession:
             raise self._error("it answers what nobody asked")
         request, version = asked
         if request is ApiVersionsRequest:
-            return self._learn(self._decode(frame, request, version, ApiVersionsResponse), mechanism)
+            return self._learn(self._decode(frame, request, version, ApiVersionsResponse))
         if request is SaslHandshakeRequest:
             return self._start(self._decode(frame, request, version, SaslHandshakeResponse), mechanism)
         return self._go_on(self._decode(frame, request, version, SaslAuthenticateResponse), mechanism)
 
-    def _new_mechanism(self) -> ClientMechanism:
-        try:
-            return self._make()
-        except AuthenticationError as error:
-            raise self._error(error.text) from None
-
-    def _learn(self, response: ApiVersionsResponse, mechanism: ClientMechanism) -> Frame:
+    def _learn(self, response: ApiVersionsResponse) -> Frame:
         if response.error_code != ErrorCode.NONE:
             raise self._error(f"it does not say what it speaks: {ErrorCode.of(response.error_code).name}")
         self._versions = {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
-        return self._shake_hands(mechanism)
+        return self._shake_hands()
 
-    def _shake_hands(self, mechanism: ClientMechanism) -> Frame:
+    def _shake_hands(self) -> Frame:
+        name = "" if self._mechanism is None else self._mechanism.name
         # Version 0 is followed by bare tokens, without error codes: no server of the last years lacks version 1.
-        return self._ask(SaslHandshakeRequest(mechanism=mechanism.name), self._version(SaslHandshakeRequest, 1))
+        return self._ask(SaslHandshakeRequest(mechanism=name), self._version(SaslHandshakeRequest, 1))
 
     def _start(self, response: SaslHandshakeResponse, mechanism: ClientMechanism) -> Frame:
         if response.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
