@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from kraftcore.config.errors import ConfigError, suggestion
+from kraftcore.config.security import SaslConfig
 from kraftcore.config.settings import (
     INT64_MAX,
     Converted,
@@ -23,7 +24,6 @@ from kraftcore.config.settings import (
     several,
     text,
 )
-from kraftcore.config.security import SaslConfig
 from kraftcore.config.tls import TlsConfig
 from kraftcore.core.uuid import METADATA_TOPIC_ID, Uuid
 from kraftcore.ports.transport import Address

@@ -12,6 +12,7 @@ from kraftcore.node.events import NodeEvent
 from kraftcore.node.node import Node
 from kraftcore.node.registry import Guard, Registry, RequestHandler
 from kraftcore.protocol.schema import Request
+from kraftcore.security.sasl.credentials import Credentials
 
 GROUP = "kraftcore.plugins"
 
@@ -66,6 +67,11 @@ class Plugin:
     @property
     def guard(self) -> Guard | None:
         """Asked before the node answers a request of its own, the consensus's included; one plugin may have one."""
+        return None
+
+    @property
+    def credentials(self) -> Credentials | None:
+        """Who may log in with SCRAM; None: this plugin does not know. The first one that does is asked."""
         return None
 
 

@@ -13,12 +13,14 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, TypeAlias
 
+from kraftcore.config.security import SecurityProtocol
 from kraftcore.errors import LocalError
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kraftcore.protocol.registry import api_of
 from kraftcore.protocol.schema import Request, Response
-from kraftcore.security.principals import Principal
+from kraftcore.security.principals import ANONYMOUS, Principal
+from kraftcore.security.sasl.server_session import ServerSession
 
 OWN = ("node", "consensus")
 """Owners whose requests a plugin may answer instead. The consensus's own go to the replica whatever is registered."""
@@ -56,6 +58,23 @@ ALTER_CLUSTER = Access("ALTER")
 DESCRIBE_CLUSTER = Access("DESCRIBE")
 
 
+@dataclass(slots=True, eq=False)
+class Asker:
+    """Who sends the requests of one connection.
+
+    Attributes:
+        principal: who it is; anonymous while that is not proven.
+        security_protocol: of the listener.
+        is_by_token: it logged in with a delegation token (KIP-48).
+        login: how it logs in, and for how long; None where it need not.
+    """
+
+    principal: Principal = ANONYMOUS
+    security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
+    is_by_token: bool = False
+    login: ServerSession[Principal] | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class RequestContext:
     """Where a request comes from, and how to answer it.
@@ -70,6 +89,8 @@ class RequestContext:
         answer: takes the response, once, now or later.
         close: in place of an answer: breaks the asker's connection.
         is_forwarded: a broker passed the request on in an envelope (KIP-590); the principal is that of the asker.
+        security_protocol: of the listener.
+        is_by_token: the asker logged in with a delegation token (KIP-48).
     """
 
     version: int
@@ -81,6 +102,8 @@ class RequestContext:
     answer: Callable[[Any], None]
     close: Callable[[], None]
     is_forwarded: bool = False
+    security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
+    is_by_token: bool = False
 
 
 Respond: TypeAlias = Callable[[Any, RequestContext], Response | Awaitable[Response] | None]
@@ -100,6 +123,8 @@ class RequestHandler:
         listeners: names of the listeners that offer it; None: all.
         owner: what it belongs to, for messages.
         is_vital: whether the node must stop when it raises; else only the asker's connection is broken.
+        refuse: makes the response that says one error, with its text, of all that was asked (of a request, its version,
+            error and text); None: the response has a field for it.
     """
 
     kind: type[Request]
@@ -110,6 +135,7 @@ class RequestHandler:
     listeners: frozenset[str] | None = None
     owner: str = "node"
     is_vital: bool = True
+    refuse: Callable[[Any, int, ErrorCode, str | None], Response] | None = None
 
     @property
     def offered(self) -> tuple[int, int]:

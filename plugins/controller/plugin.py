@@ -15,12 +15,14 @@ from kraftcore.core.uuid import Uuid
 from kraftcore.errors import LocalError, RefusedError
 from kraftcore.metadata import MetadataMachine
 from kraftcore.node import Node
+from kraftcore.node.door import sasl_handlers
 from kraftcore.node.events import LeadershipEnded, LeadershipReady, NodeEvent
 from kraftcore.node.plugin import Plugin
 from kraftcore.node.registry import Access, Guard, Priority, RequestContext, RequestHandler
 from kraftcore.plugins.controller import controllers, features
 from kraftcore.plugins.controller.access import ACCESS, Gate
 from kraftcore.plugins.controller.caller import Caller
+from kraftcore.plugins.controller.credentials import LogCredentials
 from kraftcore.plugins.controller.decision import Refusal
 from kraftcore.plugins.controller.envelope import Refused, refusal, unpack
 from kraftcore.plugins.controller.life import Life
@@ -29,6 +31,7 @@ from kraftcore.plugins.controller.registry import APIS
 from kraftcore.plugins.controller.requests import host_of, not_controller_text
 from kraftcore.plugins.controller.service import Service
 from kraftcore.plugins.controller.settings import read_settings
+from kraftcore.plugins.controller.tokens import SECRET_KEY
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.api_versions import ApiVersionsResponse
 from kraftcore.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
@@ -36,10 +39,9 @@ from kraftcore.protocol.messages.describe_cluster import DescribeClusterRequest
 from kraftcore.protocol.messages.envelope import EnvelopeRequest
 from kraftcore.protocol.messages.list_offsets import ListOffsetsRequest
 from kraftcore.protocol.messages.produce import ProduceRequest
-from kraftcore.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
-from kraftcore.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from kraftcore.protocol.schema import Request
 from kraftcore.security.authorizer import Authorizer
+from kraftcore.security.sasl.credentials import Credentials
 
 _logger = logging.getLogger("kraftcore.controller")
 
@@ -66,6 +68,7 @@ class Controller(Plugin):
         self._offers_log = offers_log
         self._properties = dict(properties or {})
         self._gate = Gate(Authorizer.from_properties(self._properties))
+        self._credentials = LogCredentials(self._properties.get(SECRET_KEY, "").strip())
         self._incarnation = Uuid.random(os.urandom)
         self._node: Node | None = None
         self._service: Service | None = None
@@ -79,11 +82,10 @@ class Controller(Plugin):
     @property
     def handlers(self) -> Iterable[RequestHandler]:
         """Every request that a controller of Kafka 4.3.1 offers, but for those of the consensus."""
-        for kind in APIS:
+        for kind, api in APIS.items():
             priority = Priority.CONTROL if kind is BrokerHeartbeatRequest else Priority.DATA
-            yield RequestHandler(kind, self._on_request, ACCESS.get(kind), priority)
-        yield RequestHandler(SaslHandshakeRequest, _no_handshake, None, Priority.CONTROL)
-        yield RequestHandler(SaslAuthenticateRequest, _no_authentication, None, Priority.CONTROL)
+            yield RequestHandler(kind, self._on_request, ACCESS.get(kind), priority, refuse=api.refuse)
+        yield from sasl_handlers()
         yield RequestHandler(DescribeClusterRequest, self._on_describe_cluster, None, Priority.CONTROL)
         yield RequestHandler(EnvelopeRequest, self._on_envelope, ACCESS[EnvelopeRequest])
 
@@ -96,6 +98,11 @@ class Controller(Plugin):
     def guard(self) -> Guard | None:
         """Who may speak raft, change voters, and append: see ``access.Gate``; None without an authorizer."""
         return None if self._gate.is_open else self._ask_gate
+
+    @property
+    def credentials(self) -> Credentials:
+        """Who may log in with SCRAM: the users and tokens of the metadata log."""
+        return self._credentials
 
     def _ask_gate(self, access: Access, request: Request, context: RequestContext) -> ErrorCode:
         image = None if self._service is None else self._service.life.machine.image
@@ -113,6 +120,7 @@ class Controller(Plugin):
         machine = node.state_machine
         if not isinstance(machine, MetadataMachine):
             raise LocalError(f"a controller needs a MetadataMachine as its state machine, not {machine!r}")
+        self._credentials.begin(node, machine)
         settings, periods = read_settings(self._properties, node.cluster_id, node.key.id)
         draw = random.Random(int.from_bytes(os.urandom(16)))
         life = Life(
@@ -126,7 +134,7 @@ class Controller(Plugin):
         )
         life.on_timers = self._timers_changed
         self._node = node
-        self._service = service = Service(life, self._gate, _NodeSeat(node), is_tls=node.config.tls is not None)
+        self._service = service = Service(life, self._gate, _NodeSeat(node))
         node.describe_features_by(self._describe_features)
         if node.leading_epoch is not None:
             service.lead(node.leading_epoch)
@@ -176,7 +184,7 @@ class Controller(Plugin):
         image = life.machine.image
         principal = str(context.principal)
         asker = self._gate.asker(image, principal, host_of(context.peer))
-        looked_at = life.context(life.machine.offset, Caller(principal), asker)
+        looked_at = life.context(life.machine.offset, Caller(principal, context.security_protocol), asker)
         return controllers.describe_cluster(looked_at, request, context.version, context.listener, node.leader_id)
 
     def _on_envelope(self, envelope: EnvelopeRequest, context: RequestContext) -> None:
@@ -202,16 +210,6 @@ class Controller(Plugin):
         if node is not None and service is not None:
             machine = service.life.machine
             features.describe(machine.levels, node.kraft_version, response, max(machine.features_offset, 0))
-
-
-def _no_handshake(request: SaslHandshakeRequest, context: RequestContext) -> SaslHandshakeResponse:
-    """Who is on a listener without SASL has nothing to prove."""
-    return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
-
-
-def _no_authentication(request: SaslAuthenticateRequest, context: RequestContext) -> SaslAuthenticateResponse:
-    text = "SaslAuthenticate request received after successful authentication"
-    return SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=text)
 
 
 class _NodeSeat:

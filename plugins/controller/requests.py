@@ -7,7 +7,7 @@ from typing import Final
 from kraftcore.errors import LocalError, NodeStoppedError, NotLeaderError, OutcomeUnknownError, RemoteProtocolError
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.controller.access import Gate
-from kraftcore.plugins.controller.caller import PLAINTEXT, SSL, Caller
+from kraftcore.plugins.controller.caller import Caller
 from kraftcore.plugins.controller.decision import Api, Context, ControllerResult, Refusal
 from kraftcore.plugins.controller.life import Life, Step
 from kraftcore.protocol.error_codes import ErrorCode
@@ -31,19 +31,18 @@ class Asked(Step):
         api: how it is decided about.
         request: its body.
         context: where it comes from, and where the answer goes.
-        is_tls: it came by an encrypted connection.
     """
 
-    def __init__(
-        self, life: Life, gate: Gate, api: Api, request: Request, context: RequestContext, *, is_tls: bool
-    ) -> None:
+    def __init__(self, life: Life, gate: Gate, api: Api, request: Request, context: RequestContext) -> None:
         super().__init__(life, self._decide)
         self.is_linearizable = type(request) is not BrokerHeartbeatRequest  # one that changes nothing promises nothing
         self._gate = gate
         self._api = api
         self._request = request
         self._from = context
-        self._caller = Caller(str(context.principal), SSL if is_tls else PLAINTEXT, context.is_forwarded)
+        self._caller = Caller(
+            str(context.principal), context.security_protocol, context.is_forwarded, context.is_by_token
+        )
 
     def context(self, next_offset: int) -> Context:
         """What the decision looks at."""

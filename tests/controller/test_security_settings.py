@@ -9,10 +9,11 @@ import math
 import pytest
 from controller_stage import ControllerStage
 
+from kraftcore.config.security import SecurityProtocol
 from kraftcore.errors import RemoteProtocolError
 from kraftcore.metadata import Acl
 from kraftcore.plugins.controller import acls, quotas, tokens
-from kraftcore.plugins.controller.caller import PLAINTEXT, SSL, Caller
+from kraftcore.plugins.controller.caller import Caller
 from kraftcore.plugins.controller.decision import MAX_RECORDS, Context, ControllerResult, Permission, Refusal
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.features import MetadataVersion
@@ -262,13 +263,13 @@ def test_times_do_not_overflow():
 @pytest.mark.parametrize(
     ("caller", "allowed"),
     [
-        (Caller("User:alice", PLAINTEXT), False),
-        (Caller("User:ANONYMOUS", SSL), False),
-        (Caller("User:CN=alice", SSL), True),
-        (Caller("User:alice", 2), True),
-        (Caller("User:alice", 3, is_by_token=True), False),
-        (Caller("User:alice", PLAINTEXT, is_forwarded=True), True),
-        (Caller("User:alice", PLAINTEXT, is_forwarded=True, is_by_token=True), False),
+        (Caller("User:alice", SecurityProtocol.PLAINTEXT), False),
+        (Caller("User:ANONYMOUS", SecurityProtocol.SSL), False),
+        (Caller("User:CN=alice", SecurityProtocol.SSL), True),
+        (Caller("User:alice", SecurityProtocol.SASL_PLAINTEXT), True),
+        (Caller("User:alice", SecurityProtocol.SASL_SSL, is_by_token=True), False),
+        (Caller("User:alice", SecurityProtocol.PLAINTEXT, is_forwarded=True), True),
+        (Caller("User:alice", SecurityProtocol.PLAINTEXT, is_forwarded=True, is_by_token=True), False),
     ],
 )
 def test_who_may_handle_tokens(caller, allowed):
