@@ -215,11 +215,9 @@ class Door:
         if handler is None or not handler.serves(listener, version):
             return None
         try:
-            return (
-                refuse(request, version, error)
-                if handler.refuse is None
-                else handler.refuse(request, version, error, text)
-            )
+            if handler.refuse is not None:
+                return handler.refuse(request, version, error, text)
+            return refuse(request, version, error)
         except Exception:
             _logger.exception("%s cannot refuse a %s", handler.owner, handler.kind.__name__)
             return None
