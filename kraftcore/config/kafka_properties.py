@@ -6,7 +6,7 @@ Source: the names in Kafka's configuration definition (AbstractKafkaConfig).
 from __future__ import annotations
 
 # Configuration of parts that bring their own names.
-IGNORED_PREFIXES = ("config.providers.", "rlmm.config.", "rsm.config.", "sasl.jaas.", "client.quota.callback.")
+IGNORED_PREFIXES = ("config.providers.", "rlmm.config.", "rsm.config.", "client.quota.callback.")
 
 _NAMES = """
 add.partitions.to.txn.retry.backoff.max.ms
@@ -222,7 +222,6 @@ replication.quota.window.num
 replication.quota.window.size.seconds
 request.timeout.ms
 sasl.client.callback.handler.class
-sasl.jaas.config
 sasl.kerberos.kinit.cmd
 sasl.kerberos.min.time.before.relogin
 sasl.kerberos.principal.to.local.rules
@@ -230,7 +229,6 @@ sasl.kerberos.service.name
 sasl.kerberos.ticket.renew.jitter
 sasl.kerberos.ticket.renew.window.factor
 sasl.login.class
-sasl.mechanism.controller.protocol
 sasl.mechanism.inter.broker.protocol
 sasl.oauthbearer.assertion.algorithm
 sasl.oauthbearer.assertion.claim.aud

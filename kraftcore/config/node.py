@@ -17,6 +17,7 @@ from kraftcore.config.addresses import (
     parse_voters,
 )
 from kraftcore.config.errors import ConfigError, suggestion
+from kraftcore.config.login import SaslLogin
 from kraftcore.config.node_settings import SETTINGS, NodeSettings, known_settings, label
 from kraftcore.config.security import SaslConfig, SecurityProtocol
 from kraftcore.config.settings import documented
@@ -62,6 +63,7 @@ class NodeConfig(NodeSettings):
         self._check_listeners()
         self._check_listener_tls()
         self._check_listener_sasl()
+        self._check_login()
         self._check_quorum()
         self._check_sizes()
         self._check_plugins()
@@ -257,6 +259,26 @@ class NodeConfig(NodeSettings):
                     f"{suggestion(name, names)}",
                     ["listener_sasl", "listeners"],
                 )
+
+    def _check_login(self) -> None:
+        if not isinstance(self.sasl, SaslLogin | None):
+            raise ConfigError(f"sasl is {self.sasl!r}: it must be a SaslLogin, or None", ["sasl"])
+        if not self.listeners:
+            return
+        first = self.listeners[0].name
+        others = bool(self.voters.ids - {self.node_id}) or bool(self.bootstrap_servers)
+        if first in self.listener_sasl and self.sasl is None and others:
+            raise ConfigError(
+                f"{label('sasl')} is missing: connections to other nodes go to their listener {first}, which wants a "
+                "login",
+                ["sasl", "listener_sasl"],
+            )
+        if first not in self.listener_sasl and self.sasl is not None:
+            raise ConfigError(
+                f"{label('sasl')} says how to log in, but connections to other nodes go to their listener {first}, "
+                "which is not among listener_sasl",
+                ["sasl", "listener_sasl"],
+            )
 
     def security_protocol(self, listener: str) -> SecurityProtocol:
         """What a listener speaks, as Kafka has it: whether it encrypts, and whether those who connect log in."""

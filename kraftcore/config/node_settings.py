@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from kraftcore.config.errors import ConfigError, suggestion
+from kraftcore.config.login import SaslLogin
 from kraftcore.config.security import SaslConfig
 from kraftcore.config.settings import (
     INT64_MAX,
@@ -131,6 +132,12 @@ class NodeSettings:
         "listener is not among them.",
     )
 
+    sasl: SaslLogin | None = composed(
+        None,
+        "sasl.mechanism.controller.protocol",
+        "How this node logs in at other nodes, where their listener of our first one's name wants it, with the login "
+        "module in ``listener.name.LISTENER.MECHANISM.sasl.jaas.config`` or ``sasl.jaas.config``; None: it does not.",
+    )
     listener_sasl: Mapping[str, SaslConfig] = composed_mapping(
         "sasl.enabled.mechanisms",
         "By name of a listener: how those who connect there prove who they are, from "

@@ -55,7 +55,7 @@ class SaslConfig:
     max_receive_bytes: int = MAX_RECEIVE_BYTES
 
     def __post_init__(self) -> None:
-        if isinstance(self.mechanisms, str):
+        if isinstance(self.mechanisms, str):  # type: ignore[unreachable]  # a program may be mistaken
             raise self._error(f"sasl.mechanisms is one text, {self.mechanisms!r}: give a tuple of them")
         object.__setattr__(self, "mechanisms", tuple(dict.fromkeys(self.mechanisms)))
         if not self.mechanisms:

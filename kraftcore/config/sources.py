@@ -13,10 +13,18 @@ from typing import Any, TypeVar
 from kraftcore.config.addresses import parse_endpoint
 from kraftcore.config.errors import ConfigError, suggestion
 from kraftcore.config.kafka_properties import IGNORED_PREFIXES, KAFKA_PROPERTIES
+from kraftcore.config.login import read_node_login
 from kraftcore.config.node_settings import SETTINGS, known_settings, label
 from kraftcore.config.oauth import OAUTH_READ
 from kraftcore.config.properties import Properties, load_properties
-from kraftcore.config.sasl_properties import REAUTH_KEY, RECEIVE_KEY, SASL_READ, mechanism_key, read_listener_sasl
+from kraftcore.config.sasl_properties import (
+    JAAS_KEY,
+    REAUTH_KEY,
+    RECEIVE_KEY,
+    SASL_READ,
+    mechanism_key,
+    read_listener_sasl,
+)
 from kraftcore.config.security import MECHANISMS
 from kraftcore.config.settings import INT64_MAX
 from kraftcore.config.tls import CLIENT_AUTH, TlsConfig
@@ -53,6 +61,7 @@ _ALSO_READ = frozenset(
         "ssl.truststore.type",
         REAUTH_KEY,
         RECEIVE_KEY,
+        JAAS_KEY,
         *OAUTH_READ,
     }
 )
@@ -181,6 +190,9 @@ def _network_settings(properties: Properties, ignored: list[str], overrides: Map
     protocols = _protocols(properties, own if found.get("listeners") else own[:1])
     if "tls" not in overrides:
         found.update(_tls(properties, protocols))
+    if "sasl" not in overrides and protocols:
+        first = next(iter(protocols))
+        found["sasl"] = read_node_login(properties, first) if protocols[first].startswith("SASL_") else None
     if found.get("listeners"):
         found["listener_sasl"] = {
             name: read_listener_sasl(properties, name) for name, each in protocols.items() if each.startswith("SASL_")

@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import trio
 
 from kraftcore.config import NodeConfig
+from kraftcore.config.login import make_login
 from kraftcore.core.disk.files import Files, OsFiles
 from kraftcore.errors import NodeStoppedError
 from kraftcore.node.door import admission, has_door
@@ -107,7 +108,12 @@ def tcp_transport(config: NodeConfig) -> TcpTransport:
     Raises:
         TransportError: the TLS files do not work.
     """
-    return TcpTransport(tls=config.tls, listener_tls=config.listener_tls, **config.settings_of(Limits))
+    return TcpTransport(
+        tls=config.tls,
+        listener_tls=config.listener_tls,
+        login=None if config.sasl is None else make_login(config.sasl),
+        **config.settings_of(Limits),
+    )
 
 
 def _begin(engine: Engine, node: Node, plugins: Sequence[Plugin], nursery: trio.Nursery) -> None:

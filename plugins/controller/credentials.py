@@ -12,7 +12,7 @@ from kraftcore.errors import RemoteProtocolError
 from kraftcore.metadata import DelegationToken, MetadataMachine, ScramCredential, ScramUser
 from kraftcore.node import Node
 from kraftcore.plugins.controller.tokens import has_expired, token_hmac
-from kraftcore.protocol.metadata import decode_metadata_record
+from kraftcore.protocol.metadata import MetadataRecordType, decode_metadata_record
 from kraftcore.protocol.records.remove_user_scram_credential_record import RemoveUserScramCredentialRecord
 from kraftcore.protocol.records.user_scram_credential_record import UserScramCredentialRecord
 from kraftcore.security.sasl.credentials import HASHES, NotReadyError, TokenCredential, credential_of, salt_of
@@ -21,7 +21,8 @@ from kraftcore.storage.scram import NUMBERS
 _TOKENS_KEPT: Final = 4096
 _KIND_AT: Final = 1  # behind the version of the frame; both kinds are one byte
 _KIND_BYTES: Final = {
-    each.schema.api_key.to_bytes() for each in (UserScramCredentialRecord, RemoveUserScramCredentialRecord)
+    MetadataRecordType.USER_SCRAM_CREDENTIAL_RECORD.to_bytes(),
+    MetadataRecordType.REMOVE_USER_SCRAM_CREDENTIAL_RECORD.to_bytes(),
 }
 
 
@@ -67,7 +68,8 @@ class LogCredentials:
         wanted = ScramUser(user, NUMBERS[mechanism])
         if machine.offset >= self._early_until:
             self._early.clear()
-            return machine.image.scram.get(wanted)
+            known: ScramCredential | None = machine.image.scram.get(wanted)
+            return known
         found = self._early.get(wanted)
         if found is None:
             raise NotReadyError("the metadata log is not loaded yet, and nothing is known of this user")
