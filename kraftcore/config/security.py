@@ -25,7 +25,7 @@ PLAIN: Final = "PLAIN"
 MECHANISMS: Final = (PLAIN, "SCRAM-SHA-256", "SCRAM-SHA-512", OAUTHBEARER)
 """Those that a listener of a node can offer. Kafka has GSSAPI as well, and offers nothing else by default."""
 MAX_RECEIVE_BYTES: Final = 512 * 1024
-_MODULES: Final = "listener_sasl"
+_FIELD: Final = "listener_sasl"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +55,7 @@ class SaslConfig:
     max_receive_bytes: int = MAX_RECEIVE_BYTES
 
     def __post_init__(self) -> None:
-        if isinstance(self.mechanisms, str):
+        if isinstance(self.mechanisms, str):  # type: ignore[unreachable]  # a program may be mistaken
             raise self._error(f"sasl.mechanisms is one text, {self.mechanisms!r}: give a tuple of them")
         object.__setattr__(self, "mechanisms", tuple(dict.fromkeys(self.mechanisms)))
         if not self.mechanisms:
@@ -78,13 +78,11 @@ class SaslConfig:
 
     @staticmethod
     def _error(reason: str) -> ConfigError:
-        return ConfigError(reason, [_MODULES])
+        return ConfigError(reason, [_FIELD])
 
 
 def check_mechanism(name: str) -> None:
     """Raise `ConfigError` for what is none of ``MECHANISMS``."""
     if name not in MECHANISMS:
-        raise ConfigError(
-            f"the SASL mechanism {name!r} is not known: a node has {', '.join(MECHANISMS)}{suggestion(name, MECHANISMS)}",
-            [_MODULES],
-        )
+        close = suggestion(name, MECHANISMS)
+        raise ConfigError(f"the SASL mechanism {name!r} is not one of {', '.join(MECHANISMS)}{close}", [_FIELD])

@@ -24,6 +24,7 @@ from kraftcore.node.administration import Administration
 from kraftcore.node.announcing import Announcer
 from kraftcore.node.busy_poll import BusyPoll
 from kraftcore.node.clock import Clock
+from kraftcore.node.door import Door, sasl_handlers
 from kraftcore.node.events import (
     Committed,
     LeadershipEnded,
@@ -55,6 +56,8 @@ from kraftcore.raft.events import Barrier, Leadership, Shutdown, Tick
 from kraftcore.raft.quorum import Endpoint, VoterSet
 from kraftcore.raft.replica import Replica
 from kraftcore.raft.roles import Role
+from kraftcore.security.principals import StandardPrincipalBuilder
+from kraftcore.security.sasl.credentials import Credentials
 from kraftcore.state_machine import StateMachine
 
 _logger = logging.getLogger("kraftcore.node")
@@ -133,9 +136,11 @@ class Engine(Listener):
             self.note,
             self.fail,
             clock.now_ms,
+            {endpoint.name: config.security_protocol(endpoint.name) for endpoint in endpoints},
         )
         leader_side = LeaderSide(self.executor, self.look, config, self.ask_barrier)
-        for handler in (*consensus_handlers(), *self.administration.handlers, *leader_side.handlers):
+        logins = sasl_handlers() if config.listener_sasl else ()
+        for handler in (*consensus_handlers(), *self.administration.handlers, *leader_side.handlers, *logins):
             self.registry.register(handler)
 
     def _open_executor(self, machine: StateMachine) -> None:
@@ -189,6 +194,12 @@ class Engine(Listener):
         self.shell.drive(self.executor)
 
     # --- a life -------------------------------------------------------------------------------------------------------
+
+    def make_door(self, credentials: Credentials | None) -> Door:
+        """Where those who come to some listeners prove who they are; None: by the passwords of the configuration."""
+        principals = StandardPrincipalBuilder()
+        note, now_ms = self.note, self.clock.now_ms
+        return Door(self.config, credentials, principals, self.registry, self.inbox, self._nursery, note, now_ms)
 
     def begin(self) -> None:
         """Start the tasks, then take part."""

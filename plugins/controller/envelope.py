@@ -79,7 +79,7 @@ def unpack(envelope: EnvelopeRequest, outer: RequestContext) -> tuple[Request, R
         Refused: PRINCIPAL_DESERIALIZATION_FAILURE, INVALID_REQUEST for an address or a request that is not passed on,
             UNSUPPORTED_VERSION for one that cannot be read.
     """
-    principal = _principal(envelope.request_principal)
+    found = _principal(envelope.request_principal)
     try:
         address = str(ipaddress.ip_address(envelope.client_host_address))
     except ValueError:
@@ -103,11 +103,13 @@ def unpack(envelope: EnvelopeRequest, outer: RequestContext) -> tuple[Request, R
         outer.listener,
         address,
         header.client_id,
-        principal,
+        Principal(found.type, found.name),
         outer.received_ms,
         answer,
         lambda: outer.answer(refusal(ErrorCode.UNSUPPORTED_VERSION)),
         is_forwarded=True,
+        security_protocol=outer.security_protocol,
+        is_by_token=found.token_authenticated,
     )
     return request, context
 
@@ -117,12 +119,11 @@ def refusal(error: ErrorCode) -> EnvelopeResponse:
     return EnvelopeResponse(error_code=error)
 
 
-def _principal(data: bytes | None) -> Principal:
+def _principal(data: bytes | None) -> DefaultPrincipalData:
     try:
         version = _VERSION.unpack_from(data or b"")[0]
         if version != 0:
             raise Refused(ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE)
-        found = decode(DefaultPrincipalData, (data or b"")[_VERSION.size :], version)
+        return decode(DefaultPrincipalData, (data or b"")[_VERSION.size :], version)
     except (struct.error, RemoteProtocolError):
         raise Refused(ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE) from None
-    return Principal(found.type, found.name)

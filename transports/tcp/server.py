@@ -260,7 +260,9 @@ class Server:
         for connection in self._unproven:
             if ip is None or connection.ip == ip:
                 connection.break_(
-                    Failure.OTHER, "its place was needed before it sent a request or proved itself", "too many connections"
+                    Failure.OTHER,
+                    "its place was needed before it sent a request or proved itself",
+                    "too many connections",
                 )
                 return True
         return False

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from kraftcore.errors import KraftError
 from kraftcore.metadata.scram import ScramCredential
 from kraftcore.storage.scram import DIGESTS, ITERATIONS_MIN, NUMBERS, derive_keys, random_salt
 
@@ -30,8 +31,15 @@ class TokenCredential:
     expires_ms: int
 
 
+class NotReadyError(KraftError):
+    """What is known of those who may come is not loaded yet: the connection is closed, and may be made again."""
+
+
 class Credentials(Protocol):
-    """Who may log in with SCRAM; asked at each login, so that what changed counts at once."""
+    """Who may log in with SCRAM; asked at each login, so that what changed counts at once.
+
+    Either call raises `NotReadyError` while the answer is not known.
+    """
 
     def scram(self, mechanism: str, user: str) -> ScramCredential | None:
         """A user's credential for ``SCRAM-SHA-256`` or ``SCRAM-SHA-512``; None without one."""

@@ -26,6 +26,7 @@ from kraftcore.protocol.messages.sasl_authenticate import SaslAuthenticateReques
 from kraftcore.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from kraftcore.protocol.registry import ApiKey
 from kraftcore.protocol.schema import Request, Response
+from kraftcore.security.sasl.credentials import NotReadyError
 from kraftcore.security.sasl.mechanism import AuthenticationError, Identity, ServerMechanism
 
 RENEWAL_PAUSE_MS: Final = 1000
@@ -215,6 +216,8 @@ class ServerSession(Generic[PrincipalT]):
                 error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=error.text or self._general_words()
             )
             return self._turn_away(_encoded(refusal, header), str(error))
+        except NotReadyError as error:
+            return self._turn_away(None, str(error))
         response = SaslAuthenticateResponse(error_message="", auth_bytes=token, session_lifetime_ms=lifetime_ms)
         return Answer(_encoded(response, header))
 
@@ -222,14 +225,14 @@ class ServerSession(Generic[PrincipalT]):
         try:
             token = self._respond(frame)
             self._complete(now_ms)
-        except AuthenticationError as error:
+        except (AuthenticationError, NotReadyError) as error:
             return self._turn_away(None, str(error))
         return Answer(token)
 
     def _respond(self, token: bytes) -> bytes:
         try:
             return self._server.respond(token)
-        except AuthenticationError:
+        except (AuthenticationError, NotReadyError):
             raise
         except Exception as error:  # a mechanism of an application's, or a mistake: the node goes on
             raise AuthenticationError("", f"{self.mechanism} raised {type(error).__name__}") from error
