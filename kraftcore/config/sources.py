@@ -17,11 +17,13 @@ from kraftcore.config.login import read_node_login
 from kraftcore.config.node_settings import SETTINGS, known_settings, label
 from kraftcore.config.oauth import OAUTH_READ
 from kraftcore.config.properties import Properties, load_properties
+from kraftcore.config.providers import PROVIDERS_KEY
 from kraftcore.config.sasl_properties import (
     JAAS_KEY,
     REAUTH_KEY,
     RECEIVE_KEY,
     SASL_READ,
+    listener_prefix,
     mechanism_key,
     read_listener_sasl,
 )
@@ -49,6 +51,7 @@ _ALSO_READ = frozenset(
         "process.roles",
         "controller.listener.names",
         "log.dir",
+        PROVIDERS_KEY,
         _BROKER_ID,
         _INTERNAL_SEGMENT_BYTES,
         "kraftcore.offers.log",
@@ -78,9 +81,15 @@ def config_from_properties(
     properties = load_properties(path, replaced)
     known_settings(overrides)
     ignored = []
+    names = properties.list("controller.listener.names") or [
+        text.partition("://")[0] for text in properties.list("listeners")
+    ]
+    own = {listener_prefix(name) for name in names}
     for key in properties.names:
+        if key.startswith(f"{PROVIDERS_KEY}."):
+            continue
         listener, name = _listener_and_name(key)
-        if listener and any(name == each or name.endswith("." + each) for each in SASL_READ):
+        if listener in own and any(name == each or name.endswith("." + each) for each in SASL_READ):
             continue  # also of one mechanism
         read: Collection[str] = _TLS_READ if listener else (*_KEYS, *_ALSO_READ)
         # Of one listener only how it encrypts and who may come is read; the rest may have names of its own.

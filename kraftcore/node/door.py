@@ -38,9 +38,13 @@ from kraftcore.security.principals import (
 )
 from kraftcore.security.sasl.credentials import HASHES, Credentials, Passwords
 from kraftcore.security.sasl.mechanism import Identity, ServerMechanism
+from kraftcore.security.sasl.oauth_messages import OAUTHBEARER
+from kraftcore.security.sasl.oauth_server import OAuthBearerServer, TokenCheck
+from kraftcore.security.sasl.oauth_token import AccessToken
 from kraftcore.security.sasl.plain_server import PlainServer
 from kraftcore.security.sasl.scram_server import ScramServer
 from kraftcore.security.sasl.server_session import Answer, ServerSession, Step, TellVersions, TurnAway
+from kraftcore.transports.oauth import open_keys
 
 _logger = logging.getLogger("kraftcore.node")
 
@@ -56,11 +60,13 @@ class Known:
         sasl: of the listener.
         credentials: for SCRAM.
         secret: nobody else knows it; another one at each start.
+        check_token: for OAUTHBEARER: the token, if it is valid; else None.
     """
 
     sasl: SaslConfig
     credentials: Credentials
     secret: bytes
+    check_token: Callable[[str], AccessToken | None]
 
 
 MECHANISMS: Final[Mapping[str, Callable[[Known], ServerMechanism]]] = MappingProxyType(
@@ -70,6 +76,7 @@ MECHANISMS: Final[Mapping[str, Callable[[Known], ServerMechanism]]] = MappingPro
             mechanism: lambda known, name=mechanism: ScramServer(name, known.credentials, known.secret)  # type: ignore[misc]
             for mechanism in HASHES
         },
+        OAUTHBEARER: lambda known: OAuthBearerServer(known.check_token),
     }
 )
 """What accepts a login, by the name of the mechanism; one is made for each."""
@@ -126,7 +133,7 @@ class Door:
         principals: says who somebody is here.
         registry: who answers which request.
         inbox: gets the requests of those who have proven who they are.
-        nursery: for those who wait to be turned away.
+        nursery: for those who wait to be turned away, and for what asks for keys of tokens.
         note: gets a line for people about each that is turned away, unless there were many just before.
         now_ms: the time.
     """
@@ -149,10 +156,7 @@ class Door:
         self._nursery = nursery
         self._complain = Complaints(note, trio.current_time)
         self._now_ms = now_ms
-        secret = os.urandom(_SECRET_BYTES)
-        self._mechanisms = {
-            listener: _mechanisms(sasl, credentials, secret) for listener, sasl in config.listener_sasl.items()
-        }
+        self._mechanisms = self._open(credentials, os.urandom(_SECRET_BYTES), note)
 
     def serve(self, frame: bytes, origin: Origin, reply: Reply) -> None:
         """Take what came in on a listener with a door."""
@@ -201,6 +205,23 @@ class Door:
         reply(None if frame is None else [frame])
         origin.close()
 
+    def _open(
+        self, credentials: Credentials | None, secret: bytes, note: Callable[[str], None]
+    ) -> dict[str, dict[str, Callable[[], ServerMechanism]]]:
+        """What each listener offers."""
+        found = {}
+        for listener, sasl in self._config.listener_sasl.items():
+            tokens = sasl.tokens
+            check: Callable[[str], AccessToken | None] = _no_token
+            if tokens is not None:
+                keys = open_keys(tokens, note)
+                self._nursery.start_soon(keys.run)
+                check = TokenCheck(keys, tokens.rules, partial(self._complain, "token"))
+            known = Passwords.of(sasl.users, sasl.mechanisms, secret) if credentials is None else credentials
+            everything = Known(sasl, known, secret, check)
+            found[listener] = {name: partial(MECHANISMS[name], everything) for name in sasl.mechanisms}
+        return found
+
     # --- who it is ----------------------------------------------------------------------------------------------------
 
     def _meet(self, origin: Origin) -> Asker | None:
@@ -235,10 +256,5 @@ class Door:
         return refusal_of(handler, request, version, error, text)
 
 
-def _mechanisms(
-    sasl: SaslConfig, credentials: Credentials | None, secret: bytes
-) -> dict[str, Callable[[], ServerMechanism]]:
-    if credentials is None:
-        credentials = Passwords.of(sasl.users, sasl.mechanisms, secret)
-    known = Known(sasl, credentials, secret)
-    return {mechanism: partial(MECHANISMS[mechanism], known) for mechanism in sasl.mechanisms}
+def _no_token(text: str) -> None:
+    """Where OAUTHBEARER is not offered."""

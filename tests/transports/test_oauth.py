@@ -13,14 +13,24 @@ import oauth_kit as kit
 import pytest
 import trio
 import trustme
+from transport_rig import LOOPBACK, Asked
 
 from kraftcore.errors import AuthenticationError, LocalError
+from kraftcore.ports.transport import Address, Origin, Reply
+from kraftcore.protocol.failure import Failure
+from kraftcore.protocol.frames import encode_response
+from kraftcore.protocol.messages.api_versions import ApiVersionsResponse
+from kraftcore.security.principals import Principal
+from kraftcore.security.sasl.client_session import SaslClientSession
+from kraftcore.security.sasl.mechanism import Identity
 from kraftcore.security.sasl.oauth_server import OAuthBearerServer, TokenCheck
 from kraftcore.security.sasl.oauth_settings import TokenRequest, TokenValidation, parse_resource
 from kraftcore.security.sasl.oauth_token import AccessToken, TokenRules
+from kraftcore.security.sasl.server_session import ServerSession, TellVersions
 from kraftcore.transports.oauth import EndpointKeys, FileKeys, TokenLogin, open_keys
 from kraftcore.transports.oauth.fetch import Fetch, FetchError, fetch
 from kraftcore.transports.oauth.login import refresh_at_ms
+from kraftcore.transports.tcp import TcpTransport
 
 RULES = TokenRules(audiences=(kit.AUDIENCE,))
 HOUR_MS = 3_600_000
@@ -445,3 +455,103 @@ def test_requests_that_make_no_sense(changes):
 def test_validations_that_make_no_sense(changes):
     with pytest.raises(LocalError):
         TokenValidation(keys_url="file:///keys", **changes)
+
+
+# ---- connections that log in
+
+
+class Guarded:
+    """Serves those who have a token."""
+
+    def __init__(self, check: TokenCheck) -> None:
+        self.logins: list[str] = []
+        self.served = 0
+        self._check = check
+        self._sessions: dict[object, ServerSession] = {}
+
+    def serve(self, frame: bytes, origin: Origin, reply: Reply) -> None:
+        session = self._sessions.get(origin)
+        if session is None:
+            made = {"OAUTHBEARER": lambda: OAuthBearerServer(self._check)}
+            session = self._sessions[origin] = ServerSession(made, {}, principal_of_identity, lambda *_: None)
+        is_handshake = frame[:2] == (17).to_bytes(2)
+        if session.is_done and not (is_handshake and session.may_renew(now_ms())):
+            assert not session.is_over(now_ms())
+            self.served += 1
+            reply([frame[4:8], frame[8:]])
+            return
+        step = session.renew(frame, now_ms()) if session.is_done else session.take(frame, now_ms())
+        if isinstance(step, TellVersions):
+            keys = [
+                ApiVersionsResponse.ApiVersion(api_key=key, min_version=0, max_version=high)
+                for key, high in ((17, 1), (36, 2))
+            ]
+            reply([encode_response(ApiVersionsResponse(api_keys=keys), 0, step.header.correlation_id)])
+            session.told_versions()
+            return
+        assert step is not None
+        if session.is_done:
+            self.logins.append(session.identity.name)
+            origin.is_admitted = True
+        reply(None if step.frame is None else [step.frame])
+
+
+def principal_of_identity(identity: Identity) -> Principal:
+    return Principal(identity.kind, identity.name)
+
+
+async def ask_guarded(guarded: Guarded, request: TokenRequest, use) -> None:
+    login = TokenLogin(request, now_ms)
+
+    def session(address: Address) -> SaslClientSession:
+        return SaslClientSession(login.mechanism, str(address))
+
+    async with TcpTransport() as server, TcpTransport(login=session) as client:
+        address = await server.listen("L", LOOPBACK, guarded.serve)
+        with trio.fail_after(60):
+            await use(lambda body: Asked(client, address, body).result(), lambda: client.login_error(address))
+
+
+def test_a_login_waits_for_its_token_and_is_renewed_with_another(issuer, tmp_path):
+    made: list[str] = []
+
+    def make() -> str:
+        made.append(f"user {len(made) // 100}")
+        return kit.token({"sub": made[-1], "iat": now_s(), "exp": now_s() + 3})
+
+    url = kit.write_keys(tmp_path / "keys.json", kit.public_jwk("RSA"))
+    settings = TokenValidation(keys_url=url)
+    guarded = Guarded(TokenCheck(open_keys(settings, print), settings.rules, print))
+    request = TokenRequest(token_url=issuer.url, client_id="me", client_secret="secret")
+
+    async def use(ask, error):
+        assert await ask(b"early") is Failure.UNAUTHENTICATED
+        assert "status 404" in error()
+        issuer.answer_tokens("/", make)
+        count = 0
+        while len(guarded.logins) < 3:
+            assert await ask(b"x") == b"x"
+            count += 1
+            await trio.sleep(0.02)
+        assert error() is None
+        assert guarded.served == count
+        assert len(made) >= 3
+
+    trio.run(ask_guarded, guarded, request, use)
+
+
+def test_a_token_that_the_server_does_not_take(tmp_path):
+    url = kit.write_keys(tmp_path / "keys.json", kit.public_jwk("RSA"))
+    settings = TokenValidation(keys_url=url)
+    refused: list[str] = []
+    guarded = Guarded(TokenCheck(open_keys(settings, print), settings.rules, refused.append))
+    token = tmp_path / "token"
+    token.write_text(kit.token(kit.claims(now_s(), aud=None), "RSA-other", kid="RSA"))
+
+    async def use(ask, error):
+        assert await ask(b"x") is Failure.UNAUTHENTICATED
+        assert error().endswith('with SASL mechanism OAUTHBEARER failed: it says {"status":"invalid_token"}')
+        assert refused == ["a token was refused: its signature is wrong"]
+        assert guarded.served == 0
+
+    trio.run(ask_guarded, guarded, TokenRequest(token_url=token.as_uri()), use)

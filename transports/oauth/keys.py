@@ -9,7 +9,7 @@ from pathlib import Path
 import trio
 
 from kraftcore.errors import RemoteProtocolError
-from kraftcore.security.sasl.oauth_keys import VerificationKey, parse_keys
+from kraftcore.security.sasl.oauth_keys import VerificationKey, jwt_library, parse_keys
 from kraftcore.security.sasl.oauth_settings import TokenValidation
 from kraftcore.transports.oauth.fetch import RESPONSE_BYTES_MAX, Fetch, FetchError, fetch
 
@@ -114,6 +114,11 @@ class EndpointKeys:
 
 
 def open_keys(settings: TokenValidation, say: Say) -> FileKeys | EndpointKeys:
-    """The keys that settings name. Have ``run`` running while they are used."""
+    """The keys that settings name. Have ``run`` running while they are used.
+
+    Raises:
+        MissingDependencyError: PyJWT is not installed.
+    """
+    jwt_library()
     path = settings.keys.path
     return EndpointKeys(settings, say) if path is None else FileKeys(path, say)
