@@ -6,7 +6,7 @@ Source: the names in Kafka's configuration definition (AbstractKafkaConfig).
 from __future__ import annotations
 
 # Configuration of parts that bring their own names.
-IGNORED_PREFIXES = ("config.providers.", "rlmm.config.", "rsm.config.", "client.quota.callback.")
+IGNORED_PREFIXES = ("rlmm.config.", "rsm.config.", "client.quota.callback.")
 
 _NAMES = """
 add.partitions.to.txn.retry.backoff.max.ms
@@ -26,7 +26,6 @@ compression.gzip.level
 compression.lz4.level
 compression.type
 compression.zstd.level
-config.providers
 controlled.shutdown.enable
 controller.performance.always.log.threshold.ms
 controller.performance.sample.period.ms

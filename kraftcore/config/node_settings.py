@@ -131,6 +131,12 @@ class NodeSettings:
         "By name of a listener: how it encrypts where ``tls`` does not say, ``None`` if it does not; the first "
         "listener is not among them.",
     )
+    tls_reload_ms: int = number(
+        10_000,
+        _OWN + "tls.reload.ms",
+        "How often TLS files are looked at; those that changed are read again for connections made from then on. 0: "
+        "only when the node is told to.",
+    )
 
     sasl: SaslLogin | None = composed(
         None,

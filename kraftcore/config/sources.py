@@ -17,6 +17,7 @@ from kraftcore.config.login import read_node_login
 from kraftcore.config.node_settings import SETTINGS, known_settings, label
 from kraftcore.config.oauth import OAUTH_READ
 from kraftcore.config.properties import Properties, load_properties
+from kraftcore.config.providers import PROVIDERS_KEY
 from kraftcore.config.sasl_properties import (
     JAAS_KEY,
     REAUTH_KEY,
@@ -47,6 +48,7 @@ _ALSO_READ = frozenset(
         "process.roles",
         "controller.listener.names",
         "log.dir",
+        PROVIDERS_KEY,
         _BROKER_ID,
         _INTERNAL_SEGMENT_BYTES,
         "kraftcore.offers.log",
@@ -76,6 +78,8 @@ def config_from_properties(
     known_settings(overrides)
     ignored = []
     for key in properties.names:
+        if key.startswith(f"{PROVIDERS_KEY}."):
+            continue
         listener, name = _listener_and_name(key)
         if listener and any(name == each or name.endswith("." + each) for each in SASL_READ):
             continue  # also of one mechanism

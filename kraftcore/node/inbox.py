@@ -96,7 +96,7 @@ class Inbox:
             reply(None)
         elif handler.priority is not Priority.CONSENSUS:
             self._respond(handler, message, self._context(header, origin, ticket))
-        elif self._registry.guard is None or self._may(handler, message, self._context(header, origin, ticket)):
+        elif self._registry.authorization is None or self._may(handler, message, self._context(header, origin, ticket)):
             self._feed(Received(ticket, message, version, origin.listener))
 
     def dispatch(self, message: Request, context: RequestContext) -> None:

@@ -111,6 +111,7 @@ def tcp_transport(config: NodeConfig) -> TcpTransport:
     return TcpTransport(
         tls=config.tls,
         listener_tls=config.listener_tls,
+        tls_reload_ms=config.tls_reload_ms,
         login=None if config.sasl is None else make_login(config.sasl),
         **config.settings_of(Limits),
     )

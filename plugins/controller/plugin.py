@@ -13,14 +13,15 @@ import trio
 
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import LocalError, RefusedError
-from kraftcore.metadata import MetadataMachine
+from kraftcore.metadata import Image, MetadataMachine
 from kraftcore.node import Node
+from kraftcore.node.authorization import Authorization
 from kraftcore.node.door import sasl_handlers
 from kraftcore.node.events import LeadershipEnded, LeadershipReady, NodeEvent
 from kraftcore.node.plugin import Plugin
-from kraftcore.node.registry import Access, Guard, Priority, RequestContext, RequestHandler
+from kraftcore.node.registry import Priority, RequestContext, RequestHandler, requester
 from kraftcore.plugins.controller import controllers, features
-from kraftcore.plugins.controller.access import ACCESS, Gate
+from kraftcore.plugins.controller.access import ACCESS, Gate, ImageAuthorizer
 from kraftcore.plugins.controller.caller import Caller
 from kraftcore.plugins.controller.credentials import LogCredentials
 from kraftcore.plugins.controller.decision import Refusal
@@ -28,19 +29,19 @@ from kraftcore.plugins.controller.envelope import Refused, refusal, unpack
 from kraftcore.plugins.controller.life import Life
 from kraftcore.plugins.controller.registration import keep_registered
 from kraftcore.plugins.controller.registry import APIS
-from kraftcore.plugins.controller.requests import host_of, not_controller_text
+from kraftcore.plugins.controller.requests import not_controller_text
 from kraftcore.plugins.controller.service import Service
 from kraftcore.plugins.controller.settings import read_settings
 from kraftcore.plugins.controller.tokens import SECRET_KEY
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.api_versions import ApiVersionsResponse
 from kraftcore.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
-from kraftcore.protocol.messages.describe_cluster import DescribeClusterRequest
+from kraftcore.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from kraftcore.protocol.messages.envelope import EnvelopeRequest
 from kraftcore.protocol.messages.list_offsets import ListOffsetsRequest
 from kraftcore.protocol.messages.produce import ProduceRequest
 from kraftcore.protocol.schema import Request
-from kraftcore.security.authorizer import Authorizer
+from kraftcore.security.authorizer import StandardAuthorizer
 from kraftcore.security.sasl.credentials import Credentials
 
 _logger = logging.getLogger("kraftcore.controller")
@@ -67,7 +68,10 @@ class Controller(Plugin):
     def __init__(self, properties: Mapping[str, str] | None = None, *, offers_log: bool = True) -> None:
         self._offers_log = offers_log
         self._properties = dict(properties or {})
-        self._gate = Gate(Authorizer.from_properties(self._properties))
+        standard = StandardAuthorizer.from_properties(self._properties)
+        own = None if standard is None else Authorization(ImageAuthorizer(standard, self._image))
+        self._authorization = own
+        self._gate = Gate(own)
         self._credentials = LogCredentials(self._properties.get(SECRET_KEY, "").strip())
         self._incarnation = Uuid.random(os.urandom)
         self._node: Node | None = None
@@ -84,10 +88,18 @@ class Controller(Plugin):
         """Every request that a controller of Kafka 4.3.1 offers, but for those of the consensus."""
         for kind, api in APIS.items():
             priority = Priority.CONTROL if kind is BrokerHeartbeatRequest else Priority.DATA
-            yield RequestHandler(kind, self._on_request, ACCESS.get(kind), priority, refuse=api.refuse)
+            yield RequestHandler(
+                kind, self._on_request, ACCESS.get(kind), priority, refuse=api.refuse, authorizes_itself=True
+            )
         yield from sasl_handlers()
-        yield RequestHandler(DescribeClusterRequest, self._on_describe_cluster, None, Priority.CONTROL)
-        yield RequestHandler(EnvelopeRequest, self._on_envelope, ACCESS[EnvelopeRequest])
+        yield RequestHandler(
+            DescribeClusterRequest,
+            self._on_describe_cluster,
+            ACCESS[DescribeClusterRequest],
+            Priority.CONTROL,
+            authorizes_itself=True,
+        )
+        yield RequestHandler(EnvelopeRequest, self._on_envelope, ACCESS[EnvelopeRequest], authorizes_itself=True)
 
     @property
     def withdrawn(self) -> Iterable[type[Request]]:
@@ -95,19 +107,17 @@ class Controller(Plugin):
         return () if self._offers_log else (ProduceRequest, ListOffsetsRequest)
 
     @property
-    def guard(self) -> Guard | None:
-        """Who may speak raft, change voters, and append: see ``access.Gate``; None without an authorizer."""
-        return None if self._gate.is_open else self._ask_gate
+    def authorization(self) -> Authorization | None:
+        """Who may do what by the entries in the log; None without an authorizer in the properties."""
+        return self._authorization
+
+    def _image(self) -> Image | None:
+        return None if self._service is None else self._service.life.machine.image
 
     @property
     def credentials(self) -> Credentials:
         """Who may log in with SCRAM: the users and tokens of the metadata log."""
         return self._credentials
-
-    def _ask_gate(self, access: Access, request: Request, context: RequestContext) -> ErrorCode:
-        image = None if self._service is None else self._service.life.machine.image
-        names = () if access.names is None else access.names(request)
-        return self._gate.check_access(image, str(context.principal), host_of(context.peer), access, names)
 
     # --- a life -------------------------------------------------------------------------------------------------------
 
@@ -181,10 +191,13 @@ class Controller(Plugin):
             context.close()
             return None
         life = service.life
-        image = life.machine.image
-        principal = str(context.principal)
-        asker = self._gate.asker(image, principal, host_of(context.peer))
-        looked_at = life.context(life.machine.offset, Caller(principal, context.security_protocol), asker)
+        try:
+            self._gate.check(request, context)
+        except Refusal as refused:
+            return DescribeClusterResponse(error_code=refused.code, error_message=refused.text)
+        asker = self._gate.asker(requester(request, context))
+        caller = Caller(str(context.principal), context.security_protocol)
+        looked_at = life.context(life.machine.offset, caller, asker)
         return controllers.describe_cluster(looked_at, request, context.version, context.listener, node.leader_id)
 
     def _on_envelope(self, envelope: EnvelopeRequest, context: RequestContext) -> None:
@@ -193,7 +206,7 @@ class Controller(Plugin):
             if service is None or node is None:
                 raise Refused(ErrorCode.NOT_CONTROLLER)
             life = service.life
-            self._gate.check(life.machine.image, str(context.principal), host_of(context.peer), envelope)
+            self._gate.check(envelope, context)
             request, inner = unpack(envelope, context)
             if not life.is_active:
                 raise Refused(ErrorCode.NOT_CONTROLLER)

@@ -14,7 +14,7 @@ from typing import Final
 
 from kraftcore.core.uuid import Uuid
 from kraftcore.metadata.tokens import DelegationToken, token_record
-from kraftcore.plugins.controller.decision import Api, Context, ControllerResult, Permission, Record, Refusal
+from kraftcore.plugins.controller.decision import Api, Context, ControllerResult, Record, Refusal
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.features import MetadataVersion
 from kraftcore.protocol.messages.create_delegation_token import (
@@ -36,6 +36,7 @@ from kraftcore.protocol.messages.renew_delegation_token import (
 from kraftcore.protocol.records.remove_delegation_token_record import RemoveDelegationTokenRecord
 from kraftcore.protocol.schema import Request
 from kraftcore.security.acl import Operation, ResourceType
+from kraftcore.security.audit import Action
 
 SECRET_KEY: Final = "delegation.token.secret.key"  # noqa: S105  the name of a setting
 MAX_LIFETIME_KEY: Final = "delegation.token.max.lifetime.ms"
@@ -64,7 +65,7 @@ def create(context: Context, request: CreateDelegationTokenRequest, version: int
         owner = f"{request.owner_principal_type}:{request.owner_principal_name}"
     if not context.caller.may_handle_tokens:
         return _no_token(version, ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, owner, requester, -1)
-    if owner != requester and not context.is_allowed(Permission(Operation.CREATE_TOKENS, ResourceType.USER, owner)):
+    if owner != requester and not context.is_allowed(Action(Operation.CREATE_TOKENS, ResourceType.USER, owner)):
         return _no_token(version, ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED, owner, requester, -1)
     try:
         secret = _secret(context)

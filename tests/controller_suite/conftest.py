@@ -8,6 +8,7 @@ from controller_suite.cluster import Cluster
 from controller_suite.security_kit import AUTHORIZER, SECRET, Secure
 from controller_suite.topics_kit import Admin
 
+
 @pytest.fixture(scope="session")
 def kind(pytestconfig):
     return pytestconfig.getoption("--target") or "kraftcore"

@@ -24,8 +24,10 @@ from kraftcore.transports.tcp.dial import Resolve, resolve_name
 from kraftcore.transports.tcp.limits import Limits
 from kraftcore.transports.tcp.server import Listener, Server, ServerConnection, bind
 from kraftcore.transports.tcp.tls import TlsContexts, TlsSettings
+from kraftcore.transports.tcp.tls_reload import TlsReload
 from kraftcore.transports.tcp.watch import Watch
 
+TLS_RELOAD_MS = 10_000
 _logger = logging.getLogger("kraftcore.transports.tcp")
 _unpack_id = Struct(">i").unpack_from
 
@@ -44,6 +46,8 @@ class TcpTransport:
         tls: files, as ``TlsFiles`` or any object with its attributes; None: no TLS. For connections that are made, and
             for listeners that are not in ``listener_tls``.
         listener_tls: the same by the name of a listener.
+        tls_reload_ms: how often the TLS files are looked at; those that changed are read again (`TlsReload`). 0: only
+            ``reload_tls`` does.
         login: makes what logs in on the connections that are made; None: requests go out at once.
         resolve: finds the addresses behind a name.
         log: takes a line about a peer that misbehaves or cannot be reached; default: a warning of the logger
@@ -60,6 +64,7 @@ class TcpTransport:
         *,
         tls: TlsSettings | None = None,
         listener_tls: Mapping[str, TlsSettings | None] | None = None,
+        tls_reload_ms: int = TLS_RELOAD_MS,
         login: Login | None = None,
         resolve: Resolve = resolve_name,
         log: Log | None = None,
@@ -68,6 +73,7 @@ class TcpTransport:
         self._tls = None if tls is None else TlsContexts(tls)
         others = (listener_tls or {}).items()
         self._listener_tls = {name: None if each is None else TlsContexts(each) for name, each in others}
+        self._reload = TlsReload(self._used_tls, tls_reload_ms / 1000, self._warn) if tls_reload_ms else None
         self._logins = None if login is None else Logins(login)
         self._limits = Limits(**limits)
         self._resolve = resolve
@@ -84,12 +90,14 @@ class TcpTransport:
         outer.start_soon(self._keep_nursery, ready)
         await ready.wait()
         self._watch = Watch(self._sweep)
-        complain = Complaints(_logger.warning if self._log is None else self._log, self._watch.now)
+        complain = Complaints(self._warn, self._watch.now)
         self._shared = Shared(self._limits, self._watch, complain, self._nursery, {}, {})
         self._server = Server(self._shared)
         self._token = trio.lowlevel.current_trio_token()
         self._is_open = True
         self._nursery.start_soon(self._watch.run)
+        if self._reload is not None and self._used_tls:
+            self._nursery.start_soon(self._reload.run)
         return self
 
     async def __aexit__(
@@ -168,12 +176,19 @@ class TcpTransport:
             TransportError: one of the files does not work; the old ones all stay in use.
             LocalError: this transport uses no TLS.
         """
-        used = [each for each in (self._tls, *self._listener_tls.values()) if each is not None]
+        used = self._used_tls
         if not used:
             raise LocalError("this transport uses no TLS")
         loaded = [each.load() for each in used]
         for contexts, found in zip(used, loaded, strict=True):
             contexts.use(found)
+
+    @property
+    def _used_tls(self) -> list[TlsContexts]:
+        return [each for each in (self._tls, *self._listener_tls.values()) if each is not None]
+
+    def _warn(self, text: str) -> None:
+        (_logger.warning if self._log is None else self._log)(text)
 
     def _check_open(self) -> None:
         if not self._is_open:

@@ -8,6 +8,9 @@ public class Interop {
         PrintStream out = System.out;
         System.setOut(System.err);
         switch (args[0]) {
+            case "authorize" -> Access.authorize(Path.of(args[1]), out);
+            case "certificate-names" -> Access.names(Path.of(args[1]), out);
+            case "certificate-subjects" -> Access.subjects(Path.of(args[1]), out);
             case "config-keys" -> ConfigKeys.print(out);
             case "check-configs" -> ConfigKeys.check(Path.of(args[1]), out);
             case "parse-jaas" -> JaasTexts.parse(Path.of(args[1]), out);
