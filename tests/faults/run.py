@@ -3,7 +3,8 @@
 Prints a line a round and the sum; ends with status 1 at the first round in which a promise was broken, and leaves its
 directory for whoever looks for the reason. ``--abuse``: what a quorum of three processes commits, and the most memory
 that one of them takes, in windows without and with hostile connections, 10,000 of each kind. ``--frames N``: so many
-frames that are almost sound, at a controller, drawn from ``--seed``; a line after each tenth.
+frames that are almost sound, at a controller, drawn from ``--seed``; a line after each tenth. ``--handshakes N``: the
+same with logins at a listener with SASL.
 
 They come from this process, whose share of a core is shown: on a machine of few cores the quorum lacks it. "us each"
 is what a connection costs the nodes, microseconds of processor time beyond what their commits take.
@@ -29,6 +30,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 from broken import Broken
 from faults.abuse import Figures, run_siege
 from faults.frames import run_frames
+from faults.handshakes import run_handshakes
 from faults.rounds import run_round
 from kafka_tools import KafkaTools
 
@@ -45,11 +47,14 @@ def main() -> int:
     parser.add_argument("--in-flight", type=int, default=64, help="proposals at a time")
     parser.add_argument("--json", action="store_true", help="figures of abuse also as JSON, a line a kind")
     parser.add_argument("--frames", type=int, default=0, help="send so many spoilt frames to a controller instead")
+    parser.add_argument("--handshakes", type=int, default=0, help="try so many spoilt logins at a controller instead")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         if options.frames:
             return frames(options.seed, options.frames)
+        if options.handshakes:
+            return handshakes(options.seed, options.handshakes)
         return abuse(options) if options.abuse else rounds(options.seed, options.rounds, options.seconds)
     except KeyboardInterrupt:
         return 130
@@ -85,6 +90,18 @@ def frames(seed: int, count: int) -> int:
         return 1
     shutil.rmtree(folder)
     print(f"{report.frames} frames, none without an answer or an end")
+    return 0
+
+
+def handshakes(seed: int, count: int) -> int:
+    folder = Path(tempfile.mkdtemp(prefix=f"kraftcore-handshakes-{seed}-"))
+    try:
+        report = run_handshakes(folder, seed, count, 10, lambda report: print(report, flush=True))
+    except Broken as error:
+        print(f"seed {seed}: BROKEN: {error}\nsee {folder}")
+        return 1
+    shutil.rmtree(folder)
+    print(f"{report.logins} logins, none without an answer or an end, nobody let in without a right to")
     return 0
 
 

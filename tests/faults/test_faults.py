@@ -12,6 +12,7 @@ import trio
 from broken import Broken
 from faults.abuse import run_siege
 from faults.frames import run_frames
+from faults.handshakes import run_handshakes
 from faults.proxy import Links, Proxy
 from faults.rounds import Round, run_round
 from programs import output_of
@@ -118,6 +119,13 @@ def test_spoilt_frames_are_answered_or_end_their_connection(kafka, tmp_path):
     for what in ("sound answered", "fields answered", "bytes answered", "bytes closed", "header closed"):
         assert report.kinds[what] > 20
     assert report.kinds["fields answered"] > 10 * report.kinds["fields closed"]
+
+
+def test_spoilt_logins_are_answered_or_end_their_connection(tmp_path):
+    report = run_handshakes(tmp_path, 1, 2000, 2)
+    assert report.logins == 2000
+    for what in ("sound in", "sound refused", "message in", "message refused", "bytes closed", "order refused"):
+        assert report.kinds[what] > 20
 
 
 def test_nodes_end_with_whoever_started_them(tmp_path):
