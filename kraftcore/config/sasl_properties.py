@@ -52,6 +52,7 @@ def read_listener_sasl(properties: Properties, listener: str) -> SaslConfig:
         raise properties.error(
             f"{ENABLED_KEY} is missing: listener {listener} wants SASL, and Kafka's default, GSSAPI, is not known here",
             enabled,
+            "listener.security.protocol.map",
         )
     try:
         for mechanism in mechanisms:

@@ -23,6 +23,7 @@ from kraftcore.config.sasl_properties import (
     REAUTH_KEY,
     RECEIVE_KEY,
     SASL_READ,
+    listener_prefix,
     mechanism_key,
     read_listener_sasl,
 )
@@ -77,11 +78,15 @@ def config_from_properties(
     properties = load_properties(path, replaced)
     known_settings(overrides)
     ignored = []
+    names = properties.list("controller.listener.names") or [
+        text.partition("://")[0] for text in properties.list("listeners")
+    ]
+    own = {listener_prefix(name) for name in names}
     for key in properties.names:
         if key.startswith(f"{PROVIDERS_KEY}."):
             continue
         listener, name = _listener_and_name(key)
-        if listener and any(name == each or name.endswith("." + each) for each in SASL_READ):
+        if listener in own and any(name == each or name.endswith("." + each) for each in SASL_READ):
             continue  # also of one mechanism
         read: Collection[str] = _TLS_READ if listener else (*_KEYS, *_ALSO_READ)
         # Of one listener only how it encrypts and who may come is read; the rest may have names of its own.

@@ -16,7 +16,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     # What Kafka's configuration keys are: data and pure checks.
     "configdef": set(),
     "metadata": {"core", "protocol", "state_machine"},
-    "security": {"core", "protocol", "metadata"},
+    "security": {"core", "protocol", "metadata", "storage"},
     "storage": {"core", "protocol"},
     "raft": {"core", "protocol"},
     "ports": {"core", "protocol"},
