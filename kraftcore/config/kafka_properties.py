@@ -267,7 +267,6 @@ ssl.enabled.protocols
 ssl.engine.factory.class
 ssl.keymanager.algorithm
 ssl.keystore.password
-ssl.principal.mapping.rules
 ssl.protocol
 ssl.provider
 ssl.secure.random.implementation

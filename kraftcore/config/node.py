@@ -18,7 +18,7 @@ from kraftcore.config.addresses import (
 )
 from kraftcore.config.errors import ConfigError, suggestion
 from kraftcore.config.login import SaslLogin
-from kraftcore.config.node_settings import SETTINGS, NodeSettings, known_settings, label
+from kraftcore.config.node_settings import BROUGHT, SETTINGS, NodeSettings, known_settings, label
 from kraftcore.config.security import SaslConfig, SecurityProtocol
 from kraftcore.config.settings import documented
 from kraftcore.config.sources import config_from_environment, config_from_properties
@@ -44,6 +44,10 @@ class NodeConfig(NodeSettings):
     Times are milliseconds, sizes bytes. ``from_properties`` reads Kafka's file format, ``from_environment`` variables.
     ``ignored`` holds the properties of Kafka in the file that mean nothing to a node, for the server to say so.
 
+    ``authorizer`` and ``principal_builder`` are objects of the application: who may do what
+    (`kraftcore.security.authorizer.Authorizer`; None: everybody everything, or as a plugin says), and who somebody is
+    (`kraftcore.security.principals.PrincipalBuilder`; None: as Kafka).
+
     Raises:
         ConfigError: a setting is unknown, out of range, or contradicts another one.
     """
@@ -67,6 +71,7 @@ class NodeConfig(NodeSettings):
         self._check_quorum()
         self._check_sizes()
         self._check_plugins()
+        self._check_brought()
 
     @classmethod
     def from_properties(
@@ -315,6 +320,12 @@ class NodeConfig(NodeSettings):
                 "the quorum",
                 ["bootstrap_servers"],
             )
+
+    def _check_brought(self) -> None:
+        for name, method in zip(BROUGHT, ("authorize", "build"), strict=True):
+            given = getattr(self, name)
+            if given is not None and not callable(getattr(given, method, None)):
+                raise ConfigError(f"{name} is {given!r}: it has no method {method}", [name])
 
     def _check_plugins(self) -> None:
         for key in self.plugin_settings:

@@ -29,6 +29,8 @@ from kraftcore.config.tls import TlsConfig
 from kraftcore.core.uuid import METADATA_TOPIC_ID, Uuid
 from kraftcore.ports.transport import Address
 from kraftcore.raft.quorum import Endpoint, VoterSet
+from kraftcore.security.authorizer import Authorizer
+from kraftcore.security.principals import PrincipalBuilder
 
 _QUORUM = "controller.quorum."
 _OWN = "kraftcore."
@@ -376,6 +378,11 @@ class NodeSettings:
         1000, _OWN + "reconnect.backoff.max.ms", "The pause doubles up to this; Kafka has 500.", low=1
     )
 
+    # --- what an application brings; no file can say it ---------------------------------------------------------------
+
+    authorizer: Authorizer | None = None
+    principal_builder: PrincipalBuilder | None = None
+
     ignored: tuple[str, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
@@ -384,6 +391,8 @@ class NodeSettings:
 
 
 SETTINGS = declared(NodeSettings)
+BROUGHT = ("authorizer", "principal_builder")
+"""Fields that hold objects of an application."""
 
 
 def known_settings(given: Iterable[str]) -> None:
@@ -392,7 +401,7 @@ def known_settings(given: Iterable[str]) -> None:
     Raises:
         ConfigError: one is no field of ``NodeConfig``.
     """
-    known = [*SETTINGS, "ignored"]
+    known = [*SETTINGS, *BROUGHT, "ignored"]
     for name in given:
         if name not in known:
             own = next((each for each, setting in SETTINGS.items() if setting.key == name), None)

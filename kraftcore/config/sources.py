@@ -30,7 +30,9 @@ from kraftcore.config.sasl_properties import (
 from kraftcore.config.security import MECHANISMS
 from kraftcore.config.settings import INT64_MAX
 from kraftcore.config.tls import CLIENT_AUTH, TlsConfig
+from kraftcore.errors import LocalError
 from kraftcore.raft.quorum import Endpoint
+from kraftcore.security.principals import RULES_KEY, PrincipalMapper
 
 ROLES = ("broker", "controller")
 
@@ -59,6 +61,7 @@ _ALSO_READ = frozenset(
         "ssl.keystore.certificate.chain",
         "ssl.keystore.key",
         "ssl.keystore.type",
+        RULES_KEY,
         "ssl.truststore.certificates",
         "ssl.truststore.location",
         "ssl.truststore.type",
@@ -245,18 +248,23 @@ def _protocols(properties: Properties, listeners: list[str]) -> dict[str, str]:
 def _tls(properties: Properties, protocols: Mapping[str, str]) -> dict[str, Any]:
     """``tls`` as the first listener has it, ``listener_tls`` of those that have it otherwise."""
     found = {
-        name: _tls_config(properties, name.lower()) if protocol.endswith("SSL") else None
+        name: _tls_config(properties, name.lower(), is_sasl=protocol == "SASL_SSL")
+        if protocol.endswith("SSL")
+        else None
         for name, protocol in protocols.items()
     }
     first = found.pop(next(iter(found))) if found else None
     return {"tls": first, "listener_tls": {name: tls for name, tls in found.items() if tls != first}}
 
 
-def _tls_config(properties: Properties, listener: str) -> TlsConfig:
-    def find(name: str) -> str | None:
+def _tls_config(properties: Properties, listener: str, protocol: str) -> TlsConfig:
+    def key_of(name: str) -> str:
         # What stands for one listener goes before what stands for all.
         specific = f"{_LISTENER_PREFIX}{listener}.{name}"
-        return properties.get(specific if specific in properties else name)
+        return specific if specific in properties else name
+
+    def find(name: str) -> str | None:
+        return properties.get(key_of(name))
 
     for name in ("ssl.keystore.key", "ssl.keystore.certificate.chain", "ssl.truststore.certificates"):
         if find(name):
@@ -274,19 +282,27 @@ def _tls_config(properties: Properties, listener: str) -> TlsConfig:
     certificate = find("ssl.keystore.location")
     if not certificate:
         raise properties.error("ssl.keystore.location is missing: an SSL listener needs one", "ssl.keystore.location")
-    auth = find("ssl.client.auth") or "none"
+    # Kafka: on a listener with SASL certificates are asked for only where that very listener says so.
+    is_meant = protocol == "SSL" or key_of("ssl.client.auth") != "ssl.client.auth"
+    auth = (find("ssl.client.auth") if is_meant else None) or "none"
     if auth not in CLIENT_AUTH:
         close = suggestion(auth, CLIENT_AUTH)
         raise properties.error(
             f"ssl.client.auth is {auth!r}: it may be {', '.join(CLIENT_AUTH)}{close}", "ssl.client.auth"
         )
     algorithm = find("ssl.endpoint.identification.algorithm")
+    rules = find(RULES_KEY)
+    try:
+        PrincipalMapper(rules or "")
+    except LocalError as error:
+        raise properties.error(str(error), key_of(RULES_KEY)) from None
     return TlsConfig(
         certificate=certificate,
         key_password=find("ssl.key.password"),
         ca=find("ssl.truststore.location"),
         client_auth=auth,  # type: ignore[arg-type]  # checked above
         check_host_name=algorithm != "",
+        principal_mapping_rules=rules,
     )
 
 

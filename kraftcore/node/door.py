@@ -19,7 +19,7 @@ from kraftcore.config.node import NodeConfig
 from kraftcore.config.security import PLAIN, SaslConfig
 from kraftcore.errors import AuthenticationError
 from kraftcore.node.inbox import Inbox
-from kraftcore.node.refusals import refuse
+from kraftcore.node.refusals import refusal_of
 from kraftcore.node.registry import Asker, Priority, Registry, RequestContext, RequestHandler
 from kraftcore.node.shell import Ticket
 from kraftcore.ports.complaints import Complaints
@@ -30,7 +30,12 @@ from kraftcore.protocol.messages.sasl_authenticate import SaslAuthenticateReques
 from kraftcore.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from kraftcore.protocol.registry import ApiKey
 from kraftcore.protocol.schema import Request, Response
-from kraftcore.security.principals import AuthenticationContext, Principal, PrincipalBuilder
+from kraftcore.security.principals import (
+    AuthenticationContext,
+    Principal,
+    PrincipalBuilder,
+    StandardPrincipalBuilder,
+)
 from kraftcore.security.sasl.credentials import HASHES, Credentials, Passwords
 from kraftcore.security.sasl.mechanism import Identity, ServerMechanism
 from kraftcore.security.sasl.oauth_messages import OAUTHBEARER
@@ -78,9 +83,22 @@ MECHANISMS: Final[Mapping[str, Callable[[Known], ServerMechanism]]] = MappingPro
 
 
 def has_door(config: NodeConfig, listener: str) -> bool:
-    """Whether who connects to a listener has to prove, or may show by a certificate, who it is."""
+    """Whether who connects to a listener has to prove, or may show, who it is; an application's builder says of all."""
     tls = config.listener_tls.get(listener, config.tls)
-    return listener in config.listener_sasl or (tls is not None and tls.client_auth != "none")
+    has_certificate = tls is not None and tls.client_auth != "none"
+    return listener in config.listener_sasl or has_certificate or config.principal_builder is not None
+
+
+def principal_builder(config: NodeConfig) -> PrincipalBuilder:
+    """Who says who somebody is: what the application brought, or as Kafka does it."""
+    if config.principal_builder is not None:
+        return config.principal_builder
+    rules = {}
+    for endpoint in config.listeners:
+        tls = config.listener_tls.get(endpoint.name, config.tls)
+        if tls is not None and tls.principal_mapping_rules is not None:
+            rules[endpoint.name] = tls.principal_mapping_rules
+    return StandardPrincipalBuilder(rules)
 
 
 def admission(config: NodeConfig, listener: str) -> Admission | None:
@@ -235,13 +253,7 @@ class Door:
         handler = self._registry.find(type(request))
         if handler is None or not handler.serves(listener, version):
             return None
-        try:
-            if handler.refuse is not None:
-                return handler.refuse(request, version, error, text)
-            return refuse(request, version, error)
-        except Exception:
-            _logger.exception("%s cannot refuse a %s", handler.owner, handler.kind.__name__)
-            return None
+        return refusal_of(handler, request, version, error, text)
 
 
 def _no_token(text: str) -> None:

@@ -22,9 +22,10 @@ from kraftcore.executor.executor import Executor, ExecutorLimits, Listener
 from kraftcore.executor.proposals import Group, Proposal
 from kraftcore.node.administration import Administration
 from kraftcore.node.announcing import Announcer
+from kraftcore.node.authorization import Authorization
 from kraftcore.node.busy_poll import BusyPoll
 from kraftcore.node.clock import Clock
-from kraftcore.node.door import Door, sasl_handlers
+from kraftcore.node.door import Door, principal_builder, sasl_handlers
 from kraftcore.node.events import (
     Committed,
     LeadershipEnded,
@@ -56,7 +57,6 @@ from kraftcore.raft.events import Barrier, Leadership, Shutdown, Tick
 from kraftcore.raft.quorum import Endpoint, VoterSet
 from kraftcore.raft.replica import Replica
 from kraftcore.raft.roles import Role
-from kraftcore.security.principals import StandardPrincipalBuilder
 from kraftcore.security.sasl.credentials import Credentials
 from kraftcore.state_machine import StateMachine
 
@@ -128,6 +128,8 @@ class Engine(Listener):
         self._leaderless = Leaderless(home.key, config.bootstrap_servers, self.outbox, self.executor.replica, self.note)
         self.administration = Administration(home.key.id, self.describe, self.executor, self.shell.feed)
         self.registry = Registry()
+        if config.authorizer is not None:
+            self.registry.authorization = Authorization(config.authorizer)
         self.inbox = Inbox(
             self.shell.feed,
             self.registry,
@@ -197,7 +199,7 @@ class Engine(Listener):
 
     def make_door(self, credentials: Credentials | None) -> Door:
         """Where those who come to some listeners prove who they are; None: by the passwords of the configuration."""
-        principals = StandardPrincipalBuilder()
+        principals = principal_builder(self.config)
         note, now_ms = self.note, self.clock.now_ms
         return Door(self.config, credentials, principals, self.registry, self.inbox, self._nursery, note, now_ms)
 

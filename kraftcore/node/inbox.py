@@ -13,7 +13,7 @@ import trio
 
 from kraftcore.config.security import SecurityProtocol
 from kraftcore.errors import LocalError, RefusedError, RemoteProtocolError
-from kraftcore.node.refusals import refuse
+from kraftcore.node.refusals import refusal_of
 from kraftcore.node.registry import (
     Asker,
     Priority,
@@ -116,7 +116,11 @@ class Inbox:
             return True
         name = type(message).__name__
         self._complain("not allowed", f"{context.principal} at {context.peer} sent a {name}: {error.name}")
-        context.answer(refuse(message, context.version, error))
+        answer = refusal_of(handler, message, context.version, error)
+        if answer is None:
+            context.close()
+        else:
+            context.answer(answer)
         return False
 
     def _context(self, header: RequestHeader, origin: Origin, ticket: Ticket) -> RequestContext:

@@ -17,6 +17,7 @@ from kraftcore.executor.decisions import Decision
 from kraftcore.executor.executor import size_of
 from kraftcore.executor.proposals import RECORD_OVERHEAD, Appended, AppendedMany, empty_record
 from kraftcore.executor.sessions import numbering
+from kraftcore.node.authorization import Authorization
 from kraftcore.node.engine import Engine
 from kraftcore.node.registry import RequestContext
 from kraftcore.node.status import Status
@@ -378,6 +379,11 @@ class Node:
             for batch in iter_batches(log.read(offset, READ_BYTES)):
                 yield batch
                 offset = batch.next_offset
+
+    @property
+    def authorization(self) -> Authorization | None:
+        """What is asked before requests are answered, and how often it said yes and no; None: everybody may do all."""
+        return self._engine.registry.authorization
 
     def describe_features_by(self, describe: Callable[[ApiVersionsResponse], None]) -> None:
         """Have the feature fields of ApiVersions answers filled in by a plugin that keeps features in the log."""

@@ -58,7 +58,8 @@ class Controller(Plugin):
             which other nodes forward appends and barriers. Without them clients see what they see of Kafka.
 
     Raises:
-        LocalError: ``authorizer.class.name`` is another than StandardAuthorizer, or a super user has no type.
+        LocalError: ``authorizer.class.name`` is another than StandardAuthorizer, or a super user has no type. With
+            ``NodeConfig.authorizer`` there may be none in the properties.
     """
 
     name: ClassVar[str] = "controller"
@@ -131,6 +132,8 @@ class Controller(Plugin):
         if not isinstance(machine, MetadataMachine):
             raise LocalError(f"a controller needs a MetadataMachine as its state machine, not {machine!r}")
         self._credentials.begin(node, machine)
+        if self._gate.is_open:  # unless the application brings an authorizer
+            self._gate = Gate(node.authorization)
         settings, periods = read_settings(self._properties, node.cluster_id, node.key.id)
         draw = random.Random(int.from_bytes(os.urandom(16)))
         life = Life(
