@@ -40,7 +40,9 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=50)
     parser.add_argument("--seed", type=int, default=1, help="of the first round")
     parser.add_argument("--seconds", type=float, default=8.0, help="how long things go wrong in a round")
-    parser.add_argument("--abuse", action="store_true", help="abuse a plain and a TLS quorum instead")
+    parser.add_argument(
+        "--abuse", action="store_true", help="abuse quorums instead: plain, with TLS, with SASL"
+    )
     parser.add_argument("--connections", type=int, default=10_000, help="of each kind of abuse")
     parser.add_argument("--window", type=float, default=2.0, help="seconds of one window, without abuse or with it")
     parser.add_argument("--windows", type=int, default=8, help="of both, for each kind")
@@ -63,12 +65,12 @@ def main() -> int:
 def abuse(options: argparse.Namespace) -> int:
     about = (__doc__ or "").partition("``--abuse``: ")[2]
     print(about[:1].upper() + about[1:])
-    for tls in (False, True):
-        name = "TLS" if tls else "plain"
+    for name in ("plain", "TLS", "SASL"):
         with tempfile.TemporaryDirectory() as folder:
             found = run_siege(
                 Path(folder),
-                tls=tls,
+                tls=name == "TLS",
+                sasl=name == "SASL",
                 windows=options.windows,
                 window_s=options.window,
                 connections=options.connections,

@@ -103,10 +103,11 @@ def test_the_proxy_cuts_one_direction_holds_and_resets():
     trio.run(main)
 
 
-@pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
-def test_an_abused_quorum_goes_on(tls, tmp_path):
-    found = run_siege(tmp_path, tls=tls, windows=1, window_s=1.0, connections=300, in_flight=8)
-    assert len(found) == 5
+@pytest.mark.parametrize("protocol", ["plain", "tls", "sasl"])
+def test_an_abused_quorum_goes_on(protocol, tmp_path):
+    tls, sasl = protocol == "tls", protocol == "sasl"
+    found = run_siege(tmp_path, tls=tls, sasl=sasl, windows=1, window_s=1.0, connections=300, in_flight=8)
+    assert len(found) == 5 + sasl
     for figures in found:
         assert figures.abused > 0
         assert figures.connections >= (30 if figures.kind == "slow senders" else 300)
