@@ -1,4 +1,4 @@
-"""One accepted connection: what is answered, refused and closed in which state, sessions that end and are begun anew."""
+"""One accepted connection: what is answered, refused and closed in which state; sessions that are begun anew."""
 
 from __future__ import annotations
 

@@ -291,7 +291,7 @@ def test_replayed_messages():
 
 @given(st.lists(st.sampled_from(["first", "final", "other first", "other final", "empty"]), max_size=5))
 def test_any_order_of_messages(order):
-    """Only a first message and the proof that belongs to it, at the beginning and with nothing between, prove anything."""
+    """Only a first message and next the proof that belongs to it, at the beginning, prove anything."""
     first, challenge, final, _ = exchange(server(), client())
     other = client("b=o,b", "pw", nonce="client")
     messages = {
