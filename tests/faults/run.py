@@ -40,9 +40,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=50)
     parser.add_argument("--seed", type=int, default=1, help="of the first round")
     parser.add_argument("--seconds", type=float, default=8.0, help="how long things go wrong in a round")
-    parser.add_argument(
-        "--abuse", action="store_true", help="abuse quorums instead: plain, with TLS, with SASL"
-    )
+    parser.add_argument("--abuse", action="store_true", help="abuse quorums instead: plain, with TLS, with SASL")
     parser.add_argument("--connections", type=int, default=10_000, help="of each kind of abuse")
     parser.add_argument("--window", type=float, default=2.0, help="seconds of one window, without abuse or with it")
     parser.add_argument("--windows", type=int, default=8, help="of both, for each kind")
