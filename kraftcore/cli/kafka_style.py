@@ -12,6 +12,7 @@ import click
 from kraftcore.cli.output import printable
 from kraftcore.configdef.types import read_integer
 from kraftcore.errors import (
+    AuthenticationError,
     KraftError,
     LocalError,
     RefusedError,
@@ -34,6 +35,9 @@ ODD_EXCEPTIONS = {
     "KAFKA_STORAGE_ERROR": "KafkaStorageException",
     "CLUSTER_AUTHORIZATION_FAILED": "ClusterAuthorizationException",
     "SASL_AUTHENTICATION_FAILED": "SaslAuthenticationException",
+    "DELEGATION_TOKEN_AUTH_DISABLED": "DelegationTokenDisabledException",
+    "DELEGATION_TOKEN_AUTHORIZATION_FAILED": "DelegationTokenAuthorizationException",
+    "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED": "UnsupportedByAuthenticationException",
     "PRINCIPAL_DESERIALIZATION_FAILURE": "PrincipalDeserializationException",
 }
 
@@ -262,6 +266,8 @@ def words(error: KraftError) -> str:
         return f"{JAVA_ERRORS}{exception_name(error.error)}: {error.message}"
     if isinstance(error, UnsupportedVersionError):
         return f"{JAVA_ERRORS}UnsupportedVersionException: {error}"
+    if isinstance(error, AuthenticationError):
+        return f"{JAVA_ERRORS}SaslAuthenticationException: {error}"
     if isinstance(error, UnreachableError):
         return f"{JAVA_ERRORS}TimeoutException: {error}\n{last_failure(error)}"
     if isinstance(error, StorageError):

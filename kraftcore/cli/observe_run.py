@@ -125,6 +125,7 @@ class _Run:
             topic=request.topic,
             topic_id=request.topic_id,
             tls=request.connection.tls(),
+            sasl=request.connection.sasl(),
             timing=request.connection.timing(),
             retention_bytes=request.retention_bytes,
         ) as observer:

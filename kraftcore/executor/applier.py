@@ -169,7 +169,7 @@ class Applier:
         """Load a snapshot in place of everything applied.
 
         Raises:
-            StateMachineError: what ``restore`` raised.
+            StateMachineError: what ``restore`` or ``restored`` raised.
             CorruptDataError, StorageError: the snapshot cannot be read.
         """
         sessions: list[tuple[int, Session]] = []
@@ -184,6 +184,9 @@ class Applier:
         rest = values()
         try:
             self._machine.restore(rest)
+            told: Callable[[int], object] | None = getattr(self._machine, "restored", None)
+            if told is not None:
+                told(end_offset)
         except (CorruptDataError, StorageError):  # raised by `rest`
             raise
         except Exception as error:

@@ -32,11 +32,13 @@ class Decision:
     Attributes:
         may_split: the records may lie in several batches, one right after the other; they then carry what makes them
             one for readers, such as the markers of a metadata transaction (KIP-868).
+        records_a_batch: of a decision that may be split, most records that stand in one batch; None: as many as fit.
         is_linearizable: for one without records: it is committed only after a read barrier, which confirms that no
             other leader had committed anything when it was decided. One with records needs none.
     """
 
     may_split = False
+    records_a_batch: int | None = None
     is_linearizable = False
 
     def decide(self, next_offset: int, leader_epoch: int) -> Sequence[bytes]:
@@ -148,11 +150,16 @@ class DecisionQueue(WaitingQueue[Decision, Decided]):
             total = sum(sizes)
             if size + total > self._gathered:
                 close()
-            for record, one in zip(records, sizes, strict=True):
-                if size + one > self._room:  # only of one that may be split
-                    close()
-                values.append(record)
-                size += one
+            most = decision.records_a_batch if decision.may_split else None
+            if size + total <= self._room and (most is None or len(records) <= most):
+                values.extend(records)
+                size += total
+            else:
+                for at, (record, one) in enumerate(zip(records, sizes, strict=True)):
+                    if size + one > self._room or (most is not None and at and at % most == 0):
+                        close()
+                    values.append(record)
+                    size += one
             decided.ends.append((offset, offset + len(records), decision))
             offset += len(records)
         close()

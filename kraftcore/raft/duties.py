@@ -1,7 +1,7 @@
 """What the parts of a replica call of each other, as protocols.
 
-``election``, ``succession``, ``replication``, ``snapshots``, ``membership`` and ``barriers`` implement them;
-``replica`` puts them together.
+``election``, ``succession``, ``replication``, ``parking``, ``snapshots``, ``membership`` and ``barriers`` implement
+them; ``replica`` puts them together.
 """
 # ruff: noqa: D102 (the modules that implement them document the methods)
 
@@ -17,7 +17,7 @@ from kraftcore.raft.events import Destination, Received
 from kraftcore.raft.floor import Floor
 from kraftcore.raft.probation import Probation
 from kraftcore.raft.quorum import Endpoint, VoterSet
-from kraftcore.raft.roles import Cause, Follower, Leader, Resigned, RoleState
+from kraftcore.raft.roles import Cause, Follower, Leader, ParkedFetch, Resigned, RoleState
 from kraftcore.raft.state import RaftState
 
 
@@ -55,6 +55,14 @@ class ReplicationDuty(Protocol):
     def fetched_well(self, role: Follower) -> None: ...
 
 
+class ParkingDuty(Protocol):
+    """Of ``parking``."""
+
+    def take(self, role: Leader, fetch: ParkedFetch, told: int) -> None: ...
+    def appended(self, role: Leader, *, is_control: bool) -> None: ...
+    def committed(self, role: Leader) -> None: ...
+
+
 class MembershipDuty(Protocol):
     """Of ``membership``."""
 
@@ -90,6 +98,8 @@ class Duties(Protocol):
     def succession(self) -> SuccessionDuty: ...
     @property
     def replication(self) -> ReplicationDuty: ...
+    @property
+    def parking(self) -> ParkingDuty: ...
     @property
     def membership(self) -> MembershipDuty: ...
     @property

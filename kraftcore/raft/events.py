@@ -347,6 +347,8 @@ class RaftConfig:
         discovery_pause_ms: between two questions to bootstrap servers that did not help.
         high_watermark_linger_ms: how long a Fetch is held back that would be answered with a new high watermark and no
             records; 0: not at all, as Kafka does.
+        observer_linger_ms: observers hear of what is committed, all together, at most once in this time; 0: they are
+            answered as voters are, as Kafka does.
         fast_failover: start a pre-vote when the leader's connection is refused or reset.
 
     Raises:
@@ -374,6 +376,7 @@ class RaftConfig:
     fetch_snapshot_max_bytes: int = 1 << 20
     max_supported_version: int = 1
     high_watermark_linger_ms: int = 0
+    observer_linger_ms: int = 0
     fast_failover: bool = True
 
     def __post_init__(self) -> None:

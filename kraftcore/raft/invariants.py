@@ -81,11 +81,23 @@ def _of_leader(state: RaftState, role: Leader) -> Iterator[str]:
         yield f"check-quorum timer {role.check_quorum_deadline_ms}, voters {voters}"
     if role.begin_due_ms.keys() != voters.ids - {me.id}:
         yield f"tells {sorted(role.begin_due_ms)} that it leads, the voters are {voters}"
-    for parked in role.parked:
-        if parked.fetch_offset != state.log.log_end_offset:
-            yield f"holds a Fetch from {parked.fetch_offset}, the log ends at {state.log.log_end_offset}"
-    if role.parked_due_ms != min((parked.deadline_ms for parked in role.parked), default=None):
-        yield f"answers the Fetches it holds at {role.parked_due_ms}, which is none of their deadlines"
+    for fetch in role.parked.fetches:
+        if fetch.fetch_offset != state.log.log_end_offset:
+            yield f"holds a Fetch from {fetch.fetch_offset}, the log ends at {state.log.log_end_offset}"
+    for fetch in role.observers.fetches:
+        if not role.round_told <= fetch.fetch_offset <= state.log.log_end_offset:
+            yield (
+                f"holds an observer's Fetch from {fetch.fetch_offset}, the last round told {role.round_told}, "
+                f"the log ends at {state.log.log_end_offset}"
+            )
+        if voters.is_voter(fetch.key):
+            yield f"holds the Fetch of the voter {fetch.key} as an observer's"
+    told = -1 if value is None else value
+    if state.config.observer_linger_ms and role.round_due_ms is None and role.round_told != told:
+        yield f"told observers {role.round_told}, committed is {value}, and no round is to come"
+    for held in (role.parked, role.observers):
+        if held.due_ms != min((fetch.deadline_ms for fetch in held.fetches), default=None):
+            yield f"answers the Fetches it holds at {held.due_ms}, which is none of their deadlines"
     change = role.change
     if change is not None and change.offset is not None and value is not None and change.offset < value:
         yield f"waits for a voter change at {change.offset}, committed is {value}"

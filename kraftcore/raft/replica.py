@@ -12,8 +12,8 @@ Rules of this file:
 * A message that contradicts what is known (two leaders of one epoch, us as a leader we never were) is refused and
   noted; it changes nothing.
 
-The duties are split: ``election``, ``succession``, ``replication``, ``snapshots``, ``membership``, ``leadership``
-(barriers).
+The duties are split: ``election``, ``succession``, ``replication``, ``parking`` (Fetches that wait), ``snapshots``,
+``membership``, ``barriers``.
 """
 
 from __future__ import annotations
@@ -65,6 +65,7 @@ from kraftcore.raft.events import (
 from kraftcore.raft.floor import Floor
 from kraftcore.raft.installing import discard_log_behind_snapshot
 from kraftcore.raft.membership import Membership
+from kraftcore.raft.parking import Parking
 from kraftcore.raft.ports import LogPort, RandomPort, SnapshotPort
 from kraftcore.raft.probation import Probation
 from kraftcore.raft.quorum import Endpoint, VoterSet
@@ -125,6 +126,7 @@ class Replica:
         self.probation = Probation(self.state, may_have_forgotten)
         self.election = Election(self)
         self.succession = Succession(self)
+        self.parking = Parking(self)
         self.replication = Replication(self)
         self.snapshots = Snapshots(self)
         self.membership = Membership(self)
@@ -362,7 +364,7 @@ class Replica:
         if role.check_quorum_deadline_ms is not None and role.check_quorum_deadline_ms <= state.now_ms:
             self.succession.resign(Cause.QUORUM_LOST)
             return None
-        due = self.replication.expire_parked(role)
+        due = self.parking.expire(role)
         if role.change is not None:
             due = soonest(due, self.membership.expire(role))
         if role.barrier is not None or role.next_barrier:
@@ -453,7 +455,7 @@ class Replica:
         old = self.state.role
         self.state.become(role, cause, epoch, vote)
         if isinstance(old, Leader):
-            self.replication.fail_parked(old)
+            self.parking.fail(old)
             self.membership.abandon(old, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             self.barriers.abandon(old, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             self.succession.abandon(old, ErrorCode.NOT_LEADER_OR_FOLLOWER)

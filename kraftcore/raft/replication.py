@@ -16,15 +16,13 @@ Sources: KIP-595, KIP-853 "High watermark"; check order and answers as Kafka 4.3
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from kraftcore.core.batch import RecordBatch, iter_batches
 from kraftcore.errors import ClosedError, CorruptBatchError, LocalError
 from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.fetch import FetchRequest, FetchResponse
 from kraftcore.raft import control_records, partition
-from kraftcore.raft.duties import Duties, soonest
+from kraftcore.raft.duties import Duties
 from kraftcore.raft.events import Destination, Propose, Received
 from kraftcore.raft.quorum import VoterSet
 from kraftcore.raft.roles import Follower, Leader, ParkedFetch, Unattached
@@ -94,10 +92,7 @@ class Replication:
             state.then(self._replica.membership.voters_changed, role)
         state.out.flush += len(batch)
         # Parked Fetches are answered before our own flush has ended, so that followers flush at the same time.
-        self._answer(role, role.parked)
-        role.parked = []
-        role.parked_due_ms = None
-        role.news_due_ms = None  # those answers told the high watermark, and later ones carry it with these records
+        self._replica.parking.appended(role, is_control=is_control)
         return offset
 
     def flushed(self, offset: int) -> None:
@@ -150,27 +145,7 @@ class Replication:
             received.version,
             received.listener,
         )
-        state.then(self._answer_or_park, role, parked, asked.high_watermark)  # parked ones are answered first
-
-    def _answer_or_park(self, role: Leader, parked: ParkedFetch, told: int) -> None:
-        """Answer a Fetch if there is anything its replica lacks; ``told``: the high watermark it knows."""
-        state = self._state
-        if state.role is not role:  # it committed its own removal
-            self._refuse_parked(parked)
-            return
-        known = role.watermark.value
-        behind = known is not None and told < known
-        linger_ms = state.config.high_watermark_linger_ms
-        # Any record is enough for an answer: MinBytes is ignored, as in Kafka 4.3.1.
-        has_news = state.log.log_end_offset > parked.fetch_offset
-        if has_news or parked.deadline_ms <= state.now_ms or (behind and not linger_ms):
-            self._answer(role, (parked,))
-        else:
-            role.parked.append(parked)
-            if role.parked_due_ms is None or parked.deadline_ms < role.parked_due_ms:
-                role.parked_due_ms = parked.deadline_ms
-            if behind and role.news_due_ms is None:
-                role.news_due_ms = state.now_ms + linger_ms
+        state.then(self._replica.parking.take, role, parked, asked.high_watermark)  # parked ones are answered first
 
     def _place(self, offset: int, epoch: int) -> partition.Elsewhere | None:
         """None if a replica at (offset, epoch) can go on from there; else where it must go."""
@@ -210,45 +185,6 @@ class Replication:
             if role.watermark.update(key.id, offset):
                 self._high_watermark_moved(role)
 
-    def _answer(self, role: Leader, fetches: Sequence[ParkedFetch]) -> None:
-        # Fetches with the same offset, size, version and listener get one response object.
-        state = self._state
-        end = state.log.log_end_offset
-        made: dict[tuple[int, int, int, str], FetchResponse] = {}
-        for parked in fetches:
-            asked = (parked.fetch_offset, parked.max_bytes, parked.version, parked.listener)
-            response = made.get(asked)
-            if response is None:
-                data = state.log.read(parked.fetch_offset, parked.max_bytes) if end > parked.fetch_offset else b""
-                response = made[asked] = partition.fetch_records(state, parked, role, data)
-            state.reply(parked.ticket, response)
-
-    def expire_parked(self, role: Leader) -> int | None:
-        """Answer parked Fetches whose time is over; returns when the next one's is, ms, or None."""
-        now = self._state.now_ms
-        if role.news_due_ms is not None and role.news_due_ms <= now:
-            role.news_due_ms = role.parked_due_ms = None
-            ended, role.parked = role.parked, []
-            self._answer(role, ended)
-            return None
-        if role.parked_due_ms is not None and role.parked_due_ms <= now:
-            self._answer(role, [parked for parked in role.parked if parked.deadline_ms <= now])
-            role.parked = [parked for parked in role.parked if parked.deadline_ms > now]
-            role.parked_due_ms = min((parked.deadline_ms for parked in role.parked), default=None)
-        return soonest(role.news_due_ms, role.parked_due_ms)
-
-    def fail_parked(self, role: Leader) -> None:
-        """Leadership has ended: answer parked Fetches with the error, epoch and leader known now."""
-        for parked in role.parked:
-            self._refuse_parked(parked)
-        role.parked = []
-        role.parked_due_ms = None
-
-    def _refuse_parked(self, parked: ParkedFetch) -> None:
-        received = Received(parked.ticket, FetchRequest(), parked.version, parked.listener)
-        error = self._replica.check_leader_only(parked.epoch)
-        self._state.reply(parked.ticket, partition.fetch_error(self._state, received, error))
-
     def voters_in_force(self, role: Leader) -> None:
         """Another voter set is in force: compute the high watermark from its members alone."""
         state = self._state
@@ -272,11 +208,7 @@ class Replication:
         """Tell parked Fetches of a new high watermark, and voter changes that it commits."""
         if self._state.role is not role:
             return
-        # All parked Fetches are answered, for their state machines wait for it; after the linger time, within which
-        # records may follow and carry it.
-        if role.news_due_ms is None:  # even if none is parked: a Fetch below v18 does not name the high watermark
-            role.news_due_ms = self._state.now_ms + self._state.config.high_watermark_linger_ms
-        self.expire_parked(role)
+        self._replica.parking.committed(role)
         self._replica.membership.committed(role, role.watermark.value or 0)
 
     def raise_high_watermark(self, value: int) -> None:

@@ -28,6 +28,7 @@ from kraftcore.raft.quorum import Endpoint, Tally, VoterSet
 from kraftcore.raft.watermark import Watermark
 
 REPLICAS_MAX = 1000  # whose progress a leader remembers
+NEVER = -(1 << 62)  # a time long ago
 
 
 class Role(Enum):
@@ -279,6 +280,37 @@ class ParkedFetch:
 
 
 @dataclass(slots=True)
+class Parked:
+    """Fetches that wait for the same news.
+
+    Attributes:
+        fetches: in the order in which they came.
+        due_ms: the earliest deadline of them; None while there are none.
+    """
+
+    fetches: list[ParkedFetch] = field(default_factory=list)
+    due_ms: int | None = None
+
+    def add(self, fetch: ParkedFetch) -> None:
+        """One more."""
+        self.fetches.append(fetch)
+        if self.due_ms is None or fetch.deadline_ms < self.due_ms:
+            self.due_ms = fetch.deadline_ms
+
+    def take(self) -> list[ParkedFetch]:
+        """All of them: they wait no longer."""
+        taken, self.fetches, self.due_ms = self.fetches, [], None
+        return taken
+
+    def take_due(self, now_ms: int) -> list[ParkedFetch]:
+        """Those whose deadline has come."""
+        due = [fetch for fetch in self.fetches if fetch.deadline_ms <= now_ms]
+        self.fetches = [fetch for fetch in self.fetches if fetch.deadline_ms > now_ms]
+        self.due_ms = min((fetch.deadline_ms for fetch in self.fetches), default=None)
+        return due
+
+
+@dataclass(slots=True)
 class VoterChange:
     """The one voter change in flight.
 
@@ -346,9 +378,12 @@ class Leader:
         begin_due_ms: per voter, when BeginQuorumEpoch is due unless it fetches.
         check_quorum_deadline_ms: when it resigns unless a majority fetched; None for a sole voter.
         heard: voters heard since that timer last restarted.
-        parked: fetches waiting.
-        parked_due_ms: the earliest deadline of them; None while there are none.
+        parked: fetches waiting; see ``parking``.
         news_due_ms: when they are answered without records, to tell a new high watermark; None: nothing new to tell.
+        observers: those of observers, which are answered in rounds.
+        round_due_ms: when the next round is; None: there is nothing new to tell.
+        round_ended_ms: when the last one was.
+        round_told: the high watermark that it told, or would have if anybody had waited; -1: none is known yet.
         change: the voter change in flight.
         upgrade: offset of a kraft.version record not yet committed, this leader's or an earlier one's, and the tickets
             that wait for it.
@@ -364,9 +399,12 @@ class Leader:
     replicas: dict[ReplicaKey, FetchProgress] = field(default_factory=dict)
     begin_due_ms: dict[int, int] = field(default_factory=dict)
     heard: set[int] = field(default_factory=set)
-    parked: list[ParkedFetch] = field(default_factory=list)
-    parked_due_ms: int | None = None
+    parked: Parked = field(default_factory=Parked)
     news_due_ms: int | None = None
+    observers: Parked = field(default_factory=Parked)
+    round_due_ms: int | None = None
+    round_ended_ms: int = NEVER
+    round_told: int = -1
     change: VoterChange | None = None
     upgrade: tuple[int, list[Any]] | None = None
     updated_voters: VoterSet | None = None
@@ -390,7 +428,7 @@ class Leader:
             found = self.replicas[key] = FetchProgress(key)
         return found
 
-    def observers(self, voters: VoterSet, since_ms: int) -> list[ReplicaKey]:
+    def observer_keys(self, voters: VoterSet, since_ms: int) -> list[ReplicaKey]:
         """The observers whose last Fetch is not older than ``since_ms``, in order; forgets all others."""
         found = [key for key in self.replicas if not voters.is_voter(key)]
         for key in found:

@@ -643,5 +643,6 @@ def raft_config(host: Host, static_voters: VoterSet, bootstrap: tuple[tuple[str,
         fetch_max_bytes=options.chunk_bytes,
         fetch_snapshot_max_bytes=options.chunk_bytes,
         high_watermark_linger_ms=options.high_watermark_linger_ms,
+        observer_linger_ms=options.observer_linger_ms,
         fast_failover=options.fast_failover,
     )

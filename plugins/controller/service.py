@@ -39,6 +39,9 @@ class Seat(Protocol):
     def now_ms(self) -> int:
         """The time, milliseconds since 1970."""
 
+    def resign(self) -> None:
+        """Give leadership up, if it is held."""
+
     @property
     def other_leader_id(self) -> int | None:
         """Who leads, if it is known and not this one."""
@@ -54,17 +57,15 @@ class Service:
         life: decides.
         gate: knows who may do what.
         seat: runs it.
-        is_tls: requests come by encrypted connections.
 
     Attributes:
         life: as given.
     """
 
-    def __init__(self, life: Life, gate: Gate, seat: Seat, *, is_tls: bool = False) -> None:
+    def __init__(self, life: Life, gate: Gate, seat: Seat) -> None:
         self.life = life
         self._gate = gate
         self._seat = seat
-        self._is_tls = is_tls
 
     # --- leadership and time ------------------------------------------------------------------------------------------
 
@@ -82,6 +83,9 @@ class Service:
 
     def pass_time(self) -> None:
         """Let timers do what is due; ``life.due_ms`` says when there is something."""
+        if self.life.must_resign:
+            self.life.must_resign = False
+            self._seat.resign()
         for step in self.life.due(self._seat.now_ms()):
             self._hand_in(step)
 
@@ -101,7 +105,7 @@ class Service:
             context: where it comes from.
         """
         life = self.life
-        asked = Asked(life, self._gate, APIS[type(request)], request, context, is_tls=self._is_tls)
+        asked = Asked(life, self._gate, APIS[type(request)], request, context)
         if not life.is_active:
             if type(request) in ANSWERED_BY_ALL:
                 asked.answer_at_once()

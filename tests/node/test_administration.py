@@ -13,7 +13,7 @@ from kraftcore.admin import UpgradeType
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import NodeStoppedError, RefusedError
 from kraftcore.node.plugin import Plugin
-from kraftcore.node.registry import ANONYMOUS, RequestContext, RequestHandler
+from kraftcore.node.registry import RequestContext, RequestHandler
 from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.messages.api_versions import ApiVersionsRequest
 from kraftcore.protocol.messages.controller_registration import ControllerRegistrationRequest
@@ -21,6 +21,7 @@ from kraftcore.protocol.messages.describe_cluster import DescribeClusterRequest,
 from kraftcore.protocol.messages.update_features import UpdateFeaturesRequest
 from kraftcore.protocol.registry import ApiKey
 from kraftcore.raft.quorum import Endpoint
+from kraftcore.security.principals import ANONYMOUS
 
 QUICK = {"election_timeout_ms": 100, "fetch_timeout_ms": 1000}
 PREFIX = "The update failed for all features since the following feature had an error: Invalid update version "

@@ -13,10 +13,11 @@ from kraftcore.core.batch import build_batch
 from kraftcore.core.batch.compression import Compression
 from kraftcore.errors import NodeStoppedError
 from kraftcore.node.plugin import Plugin
-from kraftcore.node.registry import ANONYMOUS, RequestContext, RequestHandler
+from kraftcore.node.registry import RequestContext, RequestHandler
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from kraftcore.protocol.messages.produce import ProduceRequest, ProduceResponse
+from kraftcore.security.principals import ANONYMOUS
 from kraftcore.testing import Cluster
 
 

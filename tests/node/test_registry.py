@@ -9,7 +9,6 @@ from nodes import Lab, run
 from kraftcore.errors import LocalError
 from kraftcore.node.plugin import Plugin
 from kraftcore.node.registry import (
-    ANONYMOUS,
     TASKS_MAX,
     WAITING_MAX,
     Access,
@@ -30,6 +29,7 @@ from kraftcore.protocol.messages.envelope import EnvelopeRequest, EnvelopeRespon
 from kraftcore.protocol.messages.fetch import FetchRequest
 from kraftcore.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from kraftcore.protocol.registry import ApiKey
+from kraftcore.security.principals import ANONYMOUS
 
 CONTEXT = RequestContext(0, "CONTROLLER", "somebody", None, ANONYMOUS, 0, print, print)
 ENVELOPE = EnvelopeRequest(request_data=b"a", request_principal=b"", client_host_address=bytes(4))

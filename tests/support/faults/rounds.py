@@ -121,9 +121,13 @@ class Round:
             **self.settings,
         }
 
+    def _plain_config(self, member: Member) -> dict[str, object]:
+        """Without logins, of which directories know nothing."""
+        return {name: value for name, value in self._config(member).items() if "sasl" not in name}
+
     def format(self) -> None:
         """Directories for the quorum's first voters."""
-        configs = {member.number: NodeConfig(**self._config(member)) for member in self.members}
+        configs = {member.number: NodeConfig(**self._plain_config(member)) for member in self.members}
         voters = VoterSet(
             tuple(
                 Voter(member.key, configs[member.number].advertised_listeners, VersionRange(0, 1))
