@@ -125,6 +125,7 @@ class Inbox:
             self._now_ms(),
             ticket.answer,
             partial(ticket.reply, None),
+            answer_nothing=partial(ticket.reply, ()),
         )
 
     def _answer_api_versions(self, request: ApiVersionsRequest | None, ticket: Ticket) -> None:
