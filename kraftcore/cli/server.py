@@ -76,8 +76,8 @@ def start(ctx: click.Context, file: str, overrides: tuple[str, ...], output: str
     metadata.log.max.snapshot.interval.ms say; any other log it keeps whole. With kraftcore.offers.log=true it takes
     appends from kraftcore's own clients.
 
-    With partition.control=requests it is a broker that obeys LeaderAndIsr, StopReplica and UpdateMetadata (docs/broker.md);
-    its log directories need not be formatted.
+    With partition.control=requests it is a broker that obeys LeaderAndIsr, StopReplica and UpdateMetadata
+    (docs/broker.md); its log directories need not be formatted.
     """
     from kraftcore.cli.broker_run import run_broker
     from kraftcore.cli.server_run import run_server

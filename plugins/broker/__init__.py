@@ -3,8 +3,8 @@
     async with open_broker(BrokerConfig.from_properties("broker.properties")) as broker:
         ...
 
-Today a controller of the ZooKeeper era tells it what to do (``partition.control=requests``): see docs/broker.md for what
-is there and what is not yet.
+Today a controller of the ZooKeeper era tells it what to do (``partition.control=requests``): see docs/broker.md for
+what is there and what is not yet.
 
 ==================  ==================================================================================================
 ``config``          a broker's settings, from Kafka's properties

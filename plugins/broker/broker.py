@@ -110,7 +110,9 @@ class Broker:
         )
         refresh = self._fetchers.refresh
         self._serve_clients(fetch)
-        self._obey(LeaderAndIsrRequest, (0, 7), LeaderAndIsr(config.node_id, authority, replicas, cache, now_ms, refresh))
+        self._obey(
+            LeaderAndIsrRequest, (0, 7), LeaderAndIsr(config.node_id, authority, replicas, cache, now_ms, refresh)
+        )
         self._obey(StopReplicaRequest, (0, 4), StopReplica(authority, replicas, now_ms, refresh))
         self._obey(UpdateMetadataRequest, (0, 8), UpdateMetadata(authority, cache, refresh))
 
@@ -304,12 +306,11 @@ async def _transport(config: BrokerConfig, given: Transport | None) -> AsyncIter
     if given is not None:
         yield given
         return
-    limits = {
-        "max_frame_bytes": config.request_max_bytes,
-        "max_connections": config.max_connections,
-        "max_connections_per_peer": config.max_connections,
-    }
-    async with TcpTransport(**limits) as transport:
+    async with TcpTransport(
+        max_frame_bytes=config.request_max_bytes,
+        max_connections=config.max_connections,
+        max_connections_per_peer=config.max_connections,
+    ) as transport:
         yield transport
 
 

@@ -218,7 +218,9 @@ _OF_ZOOKEEPER = ("zookeeper.", "broker.id.generation.enable", "reserved.broker.m
 
 
 def _is_of_kafka(name: str) -> bool:
-    return name in KAFKA_PROPERTIES or name.startswith((*IGNORED_PREFIXES, *_OF_ZOOKEEPER, "listener.name.", "kraftcore."))
+    return name in KAFKA_PROPERTIES or name.startswith(
+        (*IGNORED_PREFIXES, *_OF_ZOOKEEPER, "listener.name.", "kraftcore.")
+    )
 
 
 def _check_unsupported(properties: Properties) -> None:
@@ -239,7 +241,9 @@ def _node_id(properties: Properties) -> int:
     if not found:
         raise properties.error("node.id is missing", "node.id")
     if len(set(found.values())) > 1:
-        raise properties.error(f"node.id is {found['node.id']}, broker.id {found['broker.id']}: one is wrong", "node.id")
+        raise properties.error(
+            f"node.id is {found['node.id']}, broker.id {found['broker.id']}: one is wrong", "node.id"
+        )
     return next(iter(found.values()))
 
 

@@ -1,8 +1,8 @@
 """Followers' side of replication: one task for each leader, one Fetch for all partitions that it leads.
 
-A partition's place in the next request is where its log ends, with the epoch of its last batch, so that the leader tells
-where logs diverge (KIP-595). What an answer says is applied only if the partition still follows in the epoch it was asked
-in. Source: Kafka 3.9.1, AbstractFetcherThread.
+A partition's place in the next request is where its log ends, with the epoch of its last batch, so that the leader
+tells where logs diverge (KIP-595). What an answer says is applied only if the partition still follows in the epoch it
+was asked in. Source: Kafka 3.9.1, AbstractFetcherThread.
 """
 
 from __future__ import annotations
@@ -76,9 +76,7 @@ class _Asked:
 
     @property
     def still_matters(self) -> bool:
-        return (
-            self.partition.check_following(self.leader_epoch) and self.partition.log.log_end_offset == self.offset
-        )
+        return self.partition.check_following(self.leader_epoch) and self.partition.log.log_end_offset == self.offset
 
 
 @dataclass(slots=True)

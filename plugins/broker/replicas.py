@@ -1,7 +1,7 @@
 """The partitions that this broker has a replica of, and the way to them for whoever asks.
 
-A partition is here from its first assignment until it is deleted. Its log may be on disk before: after a restart nothing
-is served until the controller says what to do with it.
+A partition is here from its first assignment until it is deleted. Its log may be on disk before: after a restart
+nothing is served until the controller says what to do with it.
 """
 
 from __future__ import annotations
@@ -103,9 +103,7 @@ class Replicas:
         if found is None:
             hosted = self._dirs.find(name) or self._dirs.create(name, topic_id, now_ms)
             is_eligible = self._cache.is_alive
-            partition = Partition(
-                name, self._broker_id, hosted.log, self._settings, hosted.high_watermark, is_eligible
-            )
+            partition = Partition(name, self._broker_id, hosted.log, self._settings, hosted.high_watermark, is_eligible)
             found = self.all[name] = Replica(hosted, partition)
         self.assign_topic_id(found, topic_id)
         return found

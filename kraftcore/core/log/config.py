@@ -30,8 +30,9 @@ class LogConfig:
             there. Kafka does the same with log.preallocate.
         topic_id: goes into ``partition.metadata``; a folder of another topic is refused. None: whoever opens the log
             keeps that file.
-        producer_snapshots: write a ``.snapshot`` without producers at each roll and at close, as Kafka does for a log that
-            has none. False: write none, for a log whose producers are not followed; Kafka then reads them from the log.
+        producer_snapshots: write a ``.snapshot`` without producers at each roll and at close, as Kafka does for a
+            log that has none. False: write none, for a log whose producers are not followed; Kafka then reads them from
+            the log.
 
     Raises:
         LocalError: a value out of range.

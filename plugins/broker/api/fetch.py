@@ -1,9 +1,9 @@
 """Fetch: records as they are on disk, at once or when there are enough of them.
 
-Consumers read up to the high watermark, from followers as well (KIP-392); followers read to the log's end, and what they
-ask for says what they have. A request with too little to read waits until there is more, its time is over, or something
-about a partition of it changes. Every request is answered in full: fetch sessions (KIP-227) are never granted.
-Source: Kafka 3.9.1, KafkaApis, ReplicaManager, DelayedFetch; KIP-516, KIP-595.
+Consumers read up to the high watermark, from followers as well (KIP-392); followers read to the log's end, and what
+they ask for says what they have. A request with too little to read waits until there is more, its time is over, or
+something about a partition of it changes. Every request is answered in full: fetch sessions (KIP-227) are never
+granted. Source: Kafka 3.9.1, KafkaApis, ReplicaManager, DelayedFetch; KIP-516, KIP-595.
 """
 
 from __future__ import annotations
@@ -68,9 +68,7 @@ class _Waiting:
 
     __slots__ = ("asked", "context", "deadline", "names", "replica_id", "request")
 
-    def __init__(
-        self, request: FetchRequest, context: RequestContext, replica_id: int, asked: list[_Asked]
-    ) -> None:
+    def __init__(self, request: FetchRequest, context: RequestContext, replica_id: int, asked: list[_Asked]) -> None:
         self.request = request
         self.context = context
         self.replica_id = replica_id

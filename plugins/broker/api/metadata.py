@@ -1,4 +1,7 @@
-"""Metadata: brokers and partitions as the controller announced them. Source: Kafka 3.9.1, ZkMetadataCache, KafkaApis."""
+"""Metadata: brokers and partitions as the controller announced them.
+
+Source: Kafka 3.9.1, ZkMetadataCache, KafkaApis.
+"""
 
 from __future__ import annotations
 

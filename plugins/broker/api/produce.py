@@ -1,8 +1,8 @@
 """Produce: validated by compiled code, stamped in place, appended; answered when as many have it as the client wants.
 
-acks=0 is never answered: what goes wrong breaks the connection, as in Kafka. acks=1 is answered when the batch is in the
-leader's log, acks=all when everybody in sync has it. One batch a partition, as Kafka wants it since record batches are
-version 2. Batches of idempotent and transactional producers are refused: their sequences are not followed yet.
+acks=0 is never answered: what goes wrong breaks the connection, as in Kafka. acks=1 is answered when the batch is in
+the leader's log, acks=all when everybody in sync has it. One batch a partition, as Kafka wants it since record batches
+are version 2. Batches of idempotent and transactional producers are refused: their sequences are not followed yet.
 """
 
 from __future__ import annotations
@@ -157,9 +157,7 @@ class Produce:
         waits = request.acks == ACKS_ALL
         part = _Part(pending, answer) if waits else None
         try:
-            base, effects = partition.append(
-                bytearray(records or b""), self._now_ms(), waiter=part, needs_isr=waits
-            )
+            base, effects = partition.append(bytearray(records or b""), self._now_ms(), waiter=part, needs_isr=waits)
         except KraftError:
             if part is not None:
                 part.end(ErrorCode.NONE)  # nobody else will
@@ -175,14 +173,14 @@ def check_batch(records: Records | None, limits: BatchLimits) -> None:
     """See that a client's records are exactly one batch that may be appended.
 
     Raises:
-        RefusedError: CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, RECORD_TOO_LARGE or RECORD_LIST_TOO_LARGE.
+        RefusedError: CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE or RECORD_LIST_TOO_LARGE.
     """
     size = 0 if records is None else len(records)
     if records is None or size == 0:
         raise refused(ErrorCode.INVALID_RECORD, "a partition without a record batch")
     if size > limits.message_max_bytes:
         raise refused(
-            ErrorCode.RECORD_TOO_LARGE, f"a batch of {size} bytes: message.max.bytes is {limits.message_max_bytes}"
+            ErrorCode.MESSAGE_TOO_LARGE, f"a batch of {size} bytes: message.max.bytes is {limits.message_max_bytes}"
         )
     if size > limits.segment_bytes:
         raise refused(

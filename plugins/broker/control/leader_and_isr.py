@@ -5,7 +5,8 @@ Per partition, in this order (Kafka 3.9.1, ReplicaManager.becomeLeaderOrFollower
     the log cannot be used                      KAFKA_STORAGE_ERROR
     another topic id than the log's             INCONSISTENT_TOPIC_ID, whatever the epoch; the log stays
     an older leader epoch                       STALE_CONTROLLER_EPOCH
-    the same one                                NONE if it brings the id to a log without one, else STALE_CONTROLLER_EPOCH
+    the same one, with an id for a log without one  NONE: the id is taken over
+    the same one                                STALE_CONTROLLER_EPOCH
     this broker is no replica                   UNKNOWN_TOPIC_OR_PARTITION
     else                                        NONE: lead, or follow
 """

@@ -1,8 +1,8 @@
 """StopReplica: this broker replicates partitions no more, and perhaps deletes them.
 
-The known leader epoch, a newer one, -1 (no epoch: versions 0-2) and -2 (the topic is being deleted) are obeyed; an older
-one is FENCED_LEADER_EPOCH. Partitions that are not here are fine; those on disk alone are deleted, too. Source: KIP-570;
-Kafka 3.9.1, ReplicaManager.stopReplicas.
+The known leader epoch, a newer one, -1 (no epoch: versions 0-2) and -2 (the topic is being deleted) are obeyed; an
+older one is FENCED_LEADER_EPOCH. Partitions that are not here are fine; those on disk alone are deleted, too. Source:
+KIP-570; Kafka 3.9.1, ReplicaManager.stopReplicas.
 """
 
 from __future__ import annotations

@@ -236,8 +236,7 @@ class Directory:
             {
                 name: hosted.log.log_start_offset
                 for name, hosted in list(self.logs.items())
-                if not hosted.log.closed
-                and hosted.log.log_start_offset > hosted.log.segment_list()[0].base_offset
+                if not hosted.log.closed and hosted.log.log_start_offset > hosted.log.segment_list()[0].base_offset
             },
         )
 

@@ -41,6 +41,11 @@ class Isr:
         self.maximal = frozenset(members)
         self.proposal: IsrProposal | None = None
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether no proposal is on its way."""
+        return self.proposal is None
+
     def propose(self, members: tuple[int, ...], leader_epoch: int, partition_epoch: int) -> IsrProposal:
         """Begin a change; there is none under way."""
         self.proposal = IsrProposal(members, leader_epoch, partition_epoch)

@@ -70,15 +70,14 @@ class Leading:
     ) -> None:
         self.isr = Isr(assignment.isr)
         self.epoch_start_offset = epoch_start_offset
-        known = {} if before is None else before.followers
-        self.followers = {each: known.get(each) or Progress() for each in assignment.replicas if each != broker_id}
+        known: dict[int, Progress] = {} if before is None else before.followers
+        others = [each for each in assignment.replicas if each != broker_id]
+        self.followers: dict[int, Progress] = {each: known.get(each) or Progress() for each in others}
         for each, progress in self.followers.items():
             progress.begin_epoch(now_ms, epoch_start_offset, is_in_sync=each in assignment.isr)
         self.waiting: deque[tuple[int, Waiter]] = deque() if before is None else before.waiting
 
-    def committed(
-        self, log_end_offset: int, now_ms: int, max_lag_ms: int, is_eligible: Callable[[int], bool]
-    ) -> int:
+    def committed(self, log_end_offset: int, now_ms: int, max_lag_ms: int, is_eligible: Callable[[int], bool]) -> int:
         """Up to where everybody who counts has the log: the ISR, and who is about to join it.
 
         A follower outside the ISR that keeps up counts as well, or it could never catch up with a moving high
@@ -98,6 +97,9 @@ class Leading:
         return {
             each
             for each in self.isr.committed
-            if each != broker_id
-            and (each not in self.followers or not self.followers[each].is_caught_up(log_end_offset, now_ms, max_lag_ms))
+            if each != broker_id and not self._keeps_up(each, log_end_offset, now_ms, max_lag_ms)
         }
+
+    def _keeps_up(self, each: int, log_end_offset: int, now_ms: int, max_lag_ms: int) -> bool:
+        progress = self.followers.get(each)
+        return progress is not None and progress.is_caught_up(log_end_offset, now_ms, max_lag_ms)

@@ -205,7 +205,7 @@ class Partition:
         leading.followers[replica_id].fetched(offset, now_ms, self.log.log_end_offset)
         self._commit(effects, now_ms)
         if (
-            leading.isr.proposal is None
+            leading.isr.is_settled
             and replica_id not in leading.isr.committed
             and offset >= max(self.high_watermark, leading.epoch_start_offset)
             and self._is_eligible(replica_id)
@@ -225,10 +225,8 @@ class Partition:
         if leading is None:
             return effects
         self._commit(effects, now_ms)
-        if leading.isr.proposal is None:
-            lagging = leading.lagging(
-                self._broker_id, self.log.log_end_offset, now_ms, self._settings.lag_time_max_ms
-            )
+        if leading.isr.is_settled:
+            lagging = leading.lagging(self._broker_id, self.log.log_end_offset, now_ms, self._settings.lag_time_max_ms)
             if lagging:
                 kept = tuple(each for each in leading.isr.committed if each not in lagging)
                 self._propose(effects, leading, kept)
@@ -242,7 +240,7 @@ class Partition:
             return effects
         if leading.isr.answered(answer, self.leader_epoch, self.partition_epoch):
             effects.proposal = proposal
-        if answer.error is ErrorCode.NONE and leading.isr.proposal is None:
+        if answer.error is ErrorCode.NONE and leading.isr.is_settled:
             self.partition_epoch = max(self.partition_epoch, answer.partition_epoch)
         self._commit(effects, now_ms)
         return effects
@@ -254,9 +252,7 @@ class Partition:
         """Raise the high watermark as far as it may go, and end the produces that waited for it."""
         leading = self._lead()
         if len(leading.isr.committed) >= self.min_insync_replicas:
-            end = leading.committed(
-                self.log.log_end_offset, now_ms, self._settings.lag_time_max_ms, self._is_eligible
-            )
+            end = leading.committed(self.log.log_end_offset, now_ms, self._settings.lag_time_max_ms, self._is_eligible)
             if end > self.high_watermark:
                 self.high_watermark = end
                 effects.has_moved = True
