@@ -1,4 +1,4 @@
-"""Any events in any order at one replica: what is committed is held by all that are in sync, and everybody is answered."""
+"""Any events in any order at one replica: what is committed all in sync have, and everybody is answered once."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def memory(**settings):
 
 @in_trio
 async def test_memory():
-    assert len((await check_transport(memory())).rules) == 23
+    assert len((await check_transport(memory())).rules) == 24
 
 
 @in_trio

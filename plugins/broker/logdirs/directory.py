@@ -231,21 +231,15 @@ class Directory:
 
     def write_log_starts(self) -> None:
         """Store where logs start that do not start at their first segment."""
-        self._write(
-            LOG_STARTS,
-            {
-                name: hosted.log.log_start_offset
-                for name, hosted in list(self.logs.items())
-                if not hosted.log.closed and hosted.log.log_start_offset > hosted.log.segment_list()[0].base_offset
-            },
-        )
+        logs = list(self.logs.items())
+        starts = {name: hosted.log.log_start_offset for name, hosted in logs if _is_raised(hosted.log)}
+        self._write(LOG_STARTS, starts)
 
     def write_checkpoints(self) -> None:
         """Store everything that is known to have changed."""
         self.write_high_watermarks()
         self.write_recovery_points()
-        if not any(hosted.log.closed for hosted in self.logs.values()):
-            self.write_log_starts()
+        self.write_log_starts()
 
     def _write(self, file: str, offsets: dict[TopicPartition, int]) -> None:
         data = encode_offsets(offsets)
@@ -287,3 +281,8 @@ class Directory:
                 f"directories of one cluster"
             )
         return found.cluster_id or cluster_id or str(Uuid.random(randbytes))
+
+
+def _is_raised(log: Log) -> bool:
+    """Whether it starts behind the beginning of its first segment."""
+    return log.log_start_offset > log.segment_list()[0].base_offset
