@@ -85,7 +85,8 @@ class ServerConnection(Connection):
 
     def _respond(self, parts: Parts) -> None:
         try:
-            self.write(parts)
+            if parts:
+                self.write(parts)
         except LocalError:
             self.break_(Failure.OTHER, "its response was too long", "long response")
             raise
