@@ -3,6 +3,7 @@
 from kraftcore.config.errors import ConfigError
 from kraftcore.config.login import SaslLogin
 from kraftcore.config.node import NodeConfig
+from kraftcore.config.security import SaslConfig
 from kraftcore.config.tls import TlsConfig
 
-__all__ = ["ConfigError", "NodeConfig", "SaslLogin", "TlsConfig"]
+__all__ = ["ConfigError", "NodeConfig", "SaslConfig", "SaslLogin", "TlsConfig"]

@@ -248,9 +248,7 @@ def _protocols(properties: Properties, listeners: list[str]) -> dict[str, str]:
 def _tls(properties: Properties, protocols: Mapping[str, str]) -> dict[str, Any]:
     """``tls`` as the first listener has it, ``listener_tls`` of those that have it otherwise."""
     found = {
-        name: _tls_config(properties, name.lower(), is_sasl=protocol == "SASL_SSL")
-        if protocol.endswith("SSL")
-        else None
+        name: _tls_config(properties, name.lower(), protocol) if protocol.endswith("SSL") else None
         for name, protocol in protocols.items()
     }
     first = found.pop(next(iter(found))) if found else None

@@ -308,6 +308,27 @@ def test_tls(load: Any) -> None:
     assert both.listener_tls == {"B": TlsConfig(certificate="/c.pem", client_auth="required")}
 
 
+def test_who_shows_certificates_and_what_they_come_to(load: Any) -> None:
+    """``ssl.client.auth`` for all listeners is not meant for those with SASL, as in Kafka (KIP-684)."""
+    two = BASE.replace("names=CONTROLLER", "names=CONTROLLER,B").replace("listeners=", "listeners=B://127.0.0.1:1,")
+    rules = "ssl.principal.mapping.rules=RULE:^CN=(.*?),.*$/$1/L, DEFAULT\n"
+    found = load(
+        two
+        + PEM.replace("CONTROLLER:SSL", "CONTROLLER:SSL,B:SASL_SSL")
+        + "ssl.client.auth=required\nlistener.name.b.sasl.enabled.mechanisms=SCRAM-SHA-256\n"
+        + rules
+        + "listener.name.b.ssl.principal.mapping.rules=DEFAULT\n"
+    )
+    text = "RULE:^CN=(.*?),.*$/$1/L, DEFAULT"
+    assert found.tls == TlsConfig(certificate="/c.pem", client_auth="required", principal_mapping_rules=text)
+    assert found.listener_tls == {"B": TlsConfig(certificate="/c.pem", principal_mapping_rules="DEFAULT")}
+    assert found.ignored == ()
+    with pytest.raises(ConfigError, match=r"server.properties:10: ssl.principal.mapping.rules: Invalid rule: `RULE:x`"):
+        load(BASE + PEM + "ssl.principal.mapping.rules=RULE:x\n")
+    with pytest.raises(ConfigError, match="tls.principal_mapping_rules: .*no regular expression"):
+        TlsConfig(certificate="/c.pem", principal_mapping_rules="RULE:(/a/")
+
+
 ENVIRONMENT = {
     "KRAFTCORE_NODE_ID": "1",
     "KRAFTCORE_DIRECTORY": "/data",

@@ -7,10 +7,12 @@ import logging
 
 import pytest
 import trio
+import trustme
 from nodes import Values
 
 from kraftcore import NodeConfig, open_node
 from kraftcore.config.errors import ConfigError
+from kraftcore.config.tls import TlsConfig
 from kraftcore.errors import AuthenticationError
 from kraftcore.node.plugin import Plugin
 from kraftcore.node.registry import DESCRIBE_CLUSTER, Access, RequestHandler
@@ -27,7 +29,7 @@ from kraftcore.protocol.registry import api_of
 from kraftcore.security.acl import Operation, ResourceType
 from kraftcore.security.authorizer import Verdict
 from kraftcore.security.principals import AuthenticationContext, Principal
-from kraftcore.transports.tcp import TcpTransport
+from kraftcore.transports.tcp import TcpTransport, TlsFiles
 
 
 class Own:
@@ -56,12 +58,12 @@ class Greeter(Plugin):
 
 
 @contextlib.asynccontextmanager
-async def asking(tmp_path, plugins=(), **settings):
+async def asking(tmp_path, plugins=(), *, client_tls=None, **settings):
     """A node, and what asks it over TCP."""
     config = NodeConfig(
         node_id=1, directory=tmp_path / "node", listeners=["CONTROLLER://127.0.0.1:0"], create="standalone", **settings
     )
-    async with open_node(config, Values(), plugins=plugins) as node, TcpTransport() as client:
+    async with open_node(config, Values(), plugins=plugins) as node, TcpTransport(tls=client_tls) as client:
         await node.wait_leader()
         endpoint = node.endpoints[0]
 
@@ -139,6 +141,38 @@ def test_a_principal_builder_says_who_it_is(tmp_path):
             async with TcpTransport(log=lambda line: None) as other:
                 assert await ask(DescribeQuorumRequest(), other) is Failure.RESET
             assert len(seen) == 2
+
+    trio.run(main)
+
+
+def test_the_name_in_a_certificate(tmp_path):
+    """The rules of the listener make a user of it; a name that none applies to is nobody."""
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+
+    def issue(name, unit):
+        path = tmp_path / f"{name}.pem"
+        made = authority.issue_cert("127.0.0.1", common_name=name, organization_unit_name=unit)
+        made.private_key_and_cert_chain_pem.write_to_path(str(path))
+        return str(path)
+
+    async def main():
+        own = Own(Operation.DESCRIBE)
+        tls = TlsConfig(
+            certificate=issue("node", "voters"),
+            ca=str(tmp_path / "ca.pem"),
+            client_auth="requested",
+            principal_mapping_rules="RULE:^CN=(.*?),OU=people,.*$/$1/L",
+        )
+        duke = TlsFiles(issue("Duke", "people"), None, tls.ca)
+        async with asking(tmp_path, authorizer=own, tls=tls, client_tls=duke) as (_, ask):
+            assert (await ask(DescribeQuorumRequest())).error_code == ErrorCode.NONE
+            async with TcpTransport(tls=TlsFiles(None, None, tls.ca)) as nameless:
+                assert (await ask(DescribeQuorumRequest(), nameless)).error_code == ErrorCode.NONE
+            assert [question[0] for question in own.questions] == ["User:duke", "User:ANONYMOUS"]
+            stranger = TlsFiles(issue("Eve", "robots"), None, tls.ca)
+            async with TcpTransport(tls=stranger, log=lambda line: None) as other:
+                assert await ask(DescribeQuorumRequest(), other) is Failure.RESET
 
     trio.run(main)
 
