@@ -288,6 +288,17 @@ async def _response_order(exam: _Exam) -> None:
     exam.demand(order == sorted(order), f"answers came in the order {order}")
 
 
+async def _no_response(exam: _Exam) -> None:
+    _, address, held = await exam.hold()
+    client = await exam.open()
+    silent, asked = exam.request(client, address), exam.request(client, address)
+    await exam.holding(held, 2)
+    held[1].reply([held[1].frame[4:8]])
+    held[0].reply(())
+    await exam.expect(asked, b"")
+    exam.demand(not silent.results, "something came for a request that wants no response")
+
+
 async def _lanes(exam: _Exam) -> None:
     _, address, held = await exam.hold()
     client = await exam.open()
@@ -410,11 +421,14 @@ async def _broken_by_reply(exam: _Exam) -> None:
     client = await exam.open()
     calls = [exam.request(client, address) for _ in range(3)]
     await exam.holding(held, 3)
+    held[2].reply([held[2].frame[4:8]])
     held[1].reply(None)
-    for call in calls:
+    await trio.sleep(0.01)
+    exam.demand(not calls[0].done.is_set(), "the connection broke before the request in front of it was answered")
+    held[0].reply([held[0].frame[4:8], b"first"])
+    await exam.expect(calls[0], b"first")
+    for call in calls[1:]:
         await exam.expect(call, Failure.RESET)
-    for request in (held[0], held[2]):
-        request.reply([request.frame[4:8]])  # nobody is there any more, and nothing happens
     again = exam.request(client, address)
     await exam.holding(held, 4)
     held[3].reply([held[3].frame[4:8]])
@@ -554,13 +568,14 @@ _RULES: dict[str, Callable[[_Exam], Awaitable[None]]] = {
     "many requests may be in flight": _many_in_flight,
     "many long frames may be in flight": _long_frames_in_flight,
     "responses leave in the order of their requests": _response_order,
+    "reply(()) sends nothing, and lets the next response go": _no_response,
     "lanes do not wait for each other": _lanes,
     "senders are kept apart": _no_mixing,
     "both sides may ask": _both_ways,
     "a transport may have several listeners": _two_listeners,
     "a connection has one origin": _one_origin,
     "REFUSED when nobody listens": _refused,
-    "reply(None) breaks the connection": _broken_by_reply,
+    "reply(None) breaks the connection when the requests before it are answered": _broken_by_reply,
     "RESET when the other side breaks the connection": _reset,
     "Origin.close lets the replies arrive": _closed_after_replies,
     "who is not admitted sends no long frames": _not_admitted,

@@ -194,6 +194,12 @@ class NodeSettings:
         "How long a follower that lacks nothing but the latest high watermark is kept waiting for records to come "
         "along with it; 0: not at all, as Kafka.",
     )
+    observer_linger_ms: int = number(
+        10,
+        _OWN + "observer.linger.ms",
+        "Observers (brokers) hear of what is committed, all of them together, at most once in this time: at once if "
+        "nothing was committed for so long. 0: whenever something is appended or committed, as Kafka.",
+    )
     fast_failover: bool = flag(
         True,
         _OWN + "fast.failover",

@@ -20,8 +20,8 @@ from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.raft.quorum import Endpoint, static_voters
 from kraftcore.transports.tcp import Limits
 
-# The simulator and Kafka do without it.
-OWN_DEFAULTS = {"high_watermark_linger_ms"}
+# The simulator and Kafka do without them.
+OWN_DEFAULTS = {"high_watermark_linger_ms", "observer_linger_ms"}
 NUMBERS = {name: setting for name, setting in SETTINGS.items() if isinstance(setting, Number)}
 LOCAL = Endpoint("CONTROLLER", "127.0.0.1", 9093)
 

@@ -228,7 +228,7 @@ class Logins:
 
 
 class Peer:
-    """An address, the connection to it, and what waits for there being one.
+    """An address, the connection to it, and the requests that wait for a connection.
 
     Attributes:
         address: where it is.

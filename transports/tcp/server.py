@@ -44,9 +44,9 @@ class ServerConnection(Connection):
         self._serve = listener.serve
         admission = listener.admission
         self._origin = Origin(listener.name, self.peer, None, admission is None, None, self._finish)
-        self._responses = Responses(self._respond, self._refuse_request)
+        self._responses = Responses(self._respond, self._refused)
+        self._refusal = ("a request of its was refused", "")  # the node has logged why
         self._pause: trio.Event | None = None
-        self._is_finishing = False
         timeout_ms = server.shared.limits.handshake_timeout_ms
         if admission is not None:
             timeout_ms = admission.timeout_ms
@@ -85,7 +85,8 @@ class ServerConnection(Connection):
 
     def _respond(self, parts: Parts) -> None:
         try:
-            self.write(parts)
+            if parts:
+                self.write(parts)
         except LocalError:
             self.break_(Failure.OTHER, "its response was too long", "long response")
             raise
@@ -102,22 +103,24 @@ class ServerConnection(Connection):
 
     def _finish(self) -> None:
         """See ``Origin.close``."""
-        if self._cork is not None:
-            self._uncork()
-        if not self._outbox:
-            self.break_(Failure.OTHER, "it was told why")
-            return
-        self._is_finishing = True
         self._serve = _leave_unanswered
+        self.end(Failure.OTHER, "it was told why")
 
-    def _refuse_request(self) -> None:
-        self.break_(Failure.OTHER, "a request of its was refused")  # whoever refused it has said why
+    def refuse(self, why: str, kind: str) -> None:
+        """Break the connection when the requests before are answered: Kafka answers each before it reads the next."""
+        self._first_due = inf
+        self._refusal = (why, kind)
+        self._responses.ticket()(None)
+
+    def _refused(self) -> None:
+        self.end(Failure.OTHER, *self._refusal)
 
     def must_pause(self) -> bool:
-        """Whether it has enough unanswered requests and untaken responses for now."""
+        """Whether it has enough unanswered requests and untaken responses for now, or no more is to be read."""
         limits = self._shared.limits
         return (
-            len(self._responses) >= limits.max_in_flight
+            self._responses.is_ending
+            or len(self._responses) >= limits.max_in_flight
             or self._responses.early_bytes + self._outbox_bytes > limits.connection_memory_bytes // 2
         )
 
@@ -128,10 +131,8 @@ class ServerConnection(Connection):
         self._pause = None
 
     def on_drained(self) -> None:
-        """Read on if there is room again; end when everything was said."""
-        if self._is_finishing and not self._outbox:
-            self.break_(Failure.OTHER, "it was told why")
-        elif self._pause is not None and not self.must_pause():
+        """Read on if there is room again."""
+        if self._pause is not None and not self.must_pause():
             self._pause.set()
 
     def is_busy(self) -> bool:
