@@ -59,6 +59,9 @@ class StateMachine:
         """Forget the present state and take over the one that ``snapshot`` wrote, here or on another replica."""
         raise NotImplementedError
 
+    def restored(self, end_offset: int) -> None:
+        """What ``restore`` took over is the state that all records below ``end_offset`` make. May be left out."""
+
 
 def check_state_machine(machine: object) -> None:
     """Refuse what cannot be one, before any record comes.
@@ -78,8 +81,8 @@ def check_state_machine(machine: object) -> None:
             f"the state machine, of class {kind.__name__}, has no {' and no '.join(missing)}: "
             f"it needs {', '.join(names)} (see kraftcore.StateMachine)"
         )
-    for name in names:
-        if iscoroutinefunction(getattr(machine, name)):
+    for name in (*names, "restored"):
+        if iscoroutinefunction(getattr(machine, name, None)):
             raise LocalError(f"{kind.__name__}.{name} is asynchronous: a state machine's methods are plain functions")
 
 

@@ -353,11 +353,14 @@ async def _broken_by_reply(exam: _Exam) -> None:
     client = await exam.open()
     calls = [exam.request(client, address) for _ in range(3)]
     await exam.holding(held, 3)
+    held[2].reply([held[2].frame[4:8]])
     held[1].reply(None)
-    for call in calls:
+    await trio.sleep(0.01)
+    exam.demand(not calls[0].done.is_set(), "the connection broke before the request in front of it was answered")
+    held[0].reply([held[0].frame[4:8], b"first"])
+    await exam.expect(calls[0], b"first")
+    for call in calls[1:]:
         await exam.expect(call, Failure.RESET)
-    for request in (held[0], held[2]):
-        request.reply([request.frame[4:8]])  # nobody is there any more, and nothing happens
     again = exam.request(client, address)
     await exam.holding(held, 4)
     held[3].reply([held[3].frame[4:8]])
@@ -502,7 +505,7 @@ _RULES: dict[str, Callable[[_Exam], Awaitable[None]]] = {
     "both sides may ask": _both_ways,
     "a transport may have several listeners": _two_listeners,
     "REFUSED when nobody listens": _refused,
-    "reply(None) breaks the connection": _broken_by_reply,
+    "reply(None) breaks the connection when the requests before it are answered": _broken_by_reply,
     "RESET when the other side breaks the connection": _reset,
     "a peer may come back": _comes_back,
     "TIMED_OUT, and what comes later is dropped": _timeout,

@@ -6,7 +6,7 @@
 
 What Java's ``Admin`` does for a quorum: describe it, add and remove voters, read and change feature levels, list
 nodes; and for a cluster: topics, configurations, elections, reassignments, access control entries, quotas, SCRAM
-credentials. The leader is found, and found again; tries are repeated until the call's timeout.
+credentials, delegation tokens. The leader is found, and found again; tries are repeated until the call's timeout.
 
 ===============  ======================================================================================================
 ``client``       the quorum's voters and features, appends; ``AdminClient`` is made of this and the parts below
@@ -16,6 +16,7 @@ credentials. The leader is found, and found again; tries are repeated until the 
 ``partitions``   elections, reassignments, log directories
 ``acls``         access control entries
 ``quotas``       client quotas, SCRAM credentials
+``tokens``       delegation tokens
 ``calls``        results by item, with their errors
 ``router``       gets a request to a node that can answer it
 ===============  ======================================================================================================
@@ -41,6 +42,7 @@ from kraftcore.admin.results import (
 )
 from kraftcore.admin.router import Router, Timing
 from kraftcore.admin.server import Isr, Server
+from kraftcore.admin.tokens import IssuedToken
 from kraftcore.admin.topics import (
     CreatedTopic,
     NewPartitions,
@@ -74,6 +76,7 @@ __all__ = [
     "FeatureUpdateError",
     "GroupListing",
     "Isr",
+    "IssuedToken",
     "NewPartitions",
     "NewTopic",
     "NodeAddress",

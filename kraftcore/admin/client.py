@@ -30,6 +30,7 @@ from kraftcore.admin.router import (
     raise_refusal,
     refusal,
 )
+from kraftcore.admin.tokens import TokenCalls
 from kraftcore.admin.topics import TopicCalls
 from kraftcore.core.uuid import METADATA_TOPIC_ID, Uuid
 from kraftcore.errors import LocalError, RefusedError, RemoteProtocolError
@@ -69,7 +70,7 @@ class FeatureUpdateError(PartlyRefusedError):
         super().__init__(results)
 
 
-class AdminClient(TopicCalls, ConfigCalls, PartitionCalls, AclCalls, QuotaCalls, ClusterCalls):
+class AdminClient(TopicCalls, ConfigCalls, PartitionCalls, AclCalls, QuotaCalls, TokenCalls, ClusterCalls):
     """Talks to a quorum, Kafka's or ours; made by ``kraftcore.admin.connect``.
 
     Every method raises, besides what it says itself:

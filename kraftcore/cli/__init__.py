@@ -37,6 +37,7 @@ COMMANDS = {
     "simulate": ("kraftcore.cli.simulate:simulate", "Run quorums in a simulation and try to break them."),
     "spark": ("kraftcore.cli.spark:spark", "Turn metadata logs into tables, ask them in SQL, draw a report."),
     "storage": ("kraftcore.cli.storage:storage", "Format a server's directories and look at them."),
+    "tokens": ("kraftcore.cli.tokens:tokens", "Create, renew, expire and describe delegation tokens."),
     "topics": ("kraftcore.cli.topics:topics", "Create, delete, describe, list and change topics."),
 }
 EXIT_INTERRUPTED = 130  # as a shell reports SIGINT

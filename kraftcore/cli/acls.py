@@ -15,6 +15,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from kraftcore.admin import Acl, AclFilter, AdminClient
+from kraftcore.admin.tokens import principal_parts
 from kraftcore.cli.admin_tool import Connection, make_connection, server_options
 from kraftcore.cli.kafka_style import KafkaTool, StdoutFailure, check_not_with, given, words
 from kraftcore.cli.output import printable
@@ -386,10 +387,7 @@ def _entries(options: Mapping[str, Any], operations: Iterable[Operation]) -> set
 
 
 def _principal(text: str) -> str:
-    kind, colon, name = text.strip().partition(":")
-    if not colon or not kind:
-        raise LocalError(f"expected a string in format principalType:principalName but got {text.strip()}")
-    return f"{kind}:{name}"
+    return ":".join(principal_parts(text.strip()))
 
 
 def _operation(text: str) -> Operation:

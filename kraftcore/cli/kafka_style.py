@@ -34,6 +34,9 @@ ODD_EXCEPTIONS = {
     "KAFKA_STORAGE_ERROR": "KafkaStorageException",
     "CLUSTER_AUTHORIZATION_FAILED": "ClusterAuthorizationException",
     "SASL_AUTHENTICATION_FAILED": "SaslAuthenticationException",
+    "DELEGATION_TOKEN_AUTH_DISABLED": "DelegationTokenDisabledException",
+    "DELEGATION_TOKEN_AUTHORIZATION_FAILED": "DelegationTokenAuthorizationException",
+    "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED": "UnsupportedByAuthenticationException",
     "PRINCIPAL_DESERIALIZATION_FAILURE": "PrincipalDeserializationException",
 }
 

@@ -64,7 +64,7 @@ class Image:
         features, brokers, controllers, topics, partitions, configs, quotas, producer_ids, acls, scram, tokens: the
             parts, read-only.
         registration_offsets: offset of the newest registration record of each broker, as far as `apply` was told
-            offsets. Not part of the state that snapshots carry.
+            offsets. Not part of the state that snapshots carry: see `date_registrations`.
     """
 
     def __init__(self, *, ahead: bool = False) -> None:
@@ -148,6 +148,11 @@ class Image:
         handler(record)
         if offset >= 0 and isinstance(record, RegisterBrokerRecord):
             self.registration_offsets.put(record.broker_id, offset)
+
+    def date_registrations(self, offset: int) -> None:
+        """All that are registered are so by a record at ``offset``, as far as anybody knows: a snapshot's last."""
+        for broker_id in self.brokers:
+            self.registration_offsets.put(broker_id, offset)
 
     def _make_handlers(self) -> dict[int | None, Callable[[Any], object]]:
         kind = MetadataRecordType

@@ -25,14 +25,16 @@ cimport cython
 from libc.stdint cimport int32_t, int64_t
 
 from kraftcore.core.uuid cimport Uuid
-from kraftcore.core.wire.struct cimport new_struct
+from kraftcore.core.wire.struct cimport Member, new_struct
 from kraftcore.metadata.partition cimport Partition
 from kraftcore.metadata.partition_change cimport PartitionRules
 from kraftcore.metadata.partitions cimport Partitions
+from kraftcore.metadata.topic_rows cimport TopicRows
 
 from kraftcore.errors import RefusedError
 from kraftcore.protocol.error_codes import ErrorCode
-from kraftcore.protocol.messages.alter_partition import AlterPartitionResponse
+from kraftcore.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from kraftcore.protocol.records.partition_change_record import PartitionChangeRecord
 
 cdef enum:
     ANY_EPOCH = -1
@@ -41,6 +43,8 @@ cdef enum:
     RECOVERING = 1
 
 cdef object Result = AlterPartitionResponse.TopicData.PartitionData
+cdef object Proposal = AlterPartitionRequest.TopicData.PartitionData
+cdef object State = Proposal.BrokerState
 cdef object NONE = ErrorCode.NONE
 cdef object UNKNOWN_TOPIC_OR_PARTITION = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 cdef object NOT_CONTROLLER = ErrorCode.NOT_CONTROLLER
@@ -49,6 +53,24 @@ cdef object INVALID_REQUEST = ErrorCode.INVALID_REQUEST
 cdef object INVALID_UPDATE_VERSION = ErrorCode.INVALID_UPDATE_VERSION
 cdef object INELIGIBLE_REPLICA = ErrorCode.INELIGIBLE_REPLICA
 cdef object NEW_LEADER_ELECTED = ErrorCode.NEW_LEADER_ELECTED
+
+cdef Member WANTED_INDEX = Member(Proposal, "partition_index")
+cdef Member WANTED_LEADER_EPOCH = Member(Proposal, "leader_epoch")
+cdef Member WANTED_ISR = Member(Proposal, "new_isr")
+cdef Member WANTED_MEMBERS = Member(Proposal, "new_isr_with_epochs")
+cdef Member WANTED_STATE = Member(Proposal, "leader_recovery_state")
+cdef Member WANTED_EPOCH = Member(Proposal, "partition_epoch")
+cdef Member MEMBER_ID = Member(State, "broker_id")
+cdef Member MEMBER_EPOCH = Member(State, "broker_epoch")
+cdef Member CHANGED_LEADER = Member(PartitionChangeRecord, "leader")
+cdef Member CHANGED_ISR = Member(PartitionChangeRecord, "isr")
+cdef Member RESULT_INDEX = Member(Result, "partition_index")
+cdef Member RESULT_ERROR = Member(Result, "error_code")
+cdef Member RESULT_LEADER = Member(Result, "leader_id")
+cdef Member RESULT_LEADER_EPOCH = Member(Result, "leader_epoch")
+cdef Member RESULT_ISR = Member(Result, "isr")
+cdef Member RESULT_STATE = Member(Result, "leader_recovery_state")
+cdef Member RESULT_EPOCH = Member(Result, "partition_epoch")
 
 
 @cython.final
@@ -101,23 +123,28 @@ cdef class IsrProposals:
         Raises:
             RefusedError: UNKNOWN_SERVER_ERROR: a recovery state that does not exist; the whole request is refused.
         """
-        cdef list results = []
+        cdef list results = [], members
         cdef Partition partition
+        cdef TopicRows rows = self.partitions.topics.get(topic_id)
         cdef int32_t index
         cdef tuple isr
+        cdef object each, member, error, state, record
         for each in wanted:
-            index = each.partition_index
-            partition = self.partitions.find(topic_id, index)
+            index = WANTED_INDEX.get(each)
+            partition = None if rows is None else self.partitions.find_in(rows, index)
             if partition is None:
                 results.append(refused(index, UNKNOWN_TOPIC_OR_PARTITION))
                 continue
-            members = each.new_isr_with_epochs
-            isr = tuple([member.broker_id for member in members]) if self.names_epochs else tuple(each.new_isr)
+            members = WANTED_MEMBERS.get(each)
+            if self.names_epochs:
+                isr = tuple([MEMBER_ID.get(member) for member in members])
+            else:
+                isr = tuple(WANTED_ISR.get(each))
             error = self.what_is_wrong(partition, each, isr)
             if error is NONE and not self.are_eligible(isr, members):
                 error = INELIGIBLE_REPLICA
             if error is NONE:
-                state = each.leader_recovery_state
+                state = WANTED_STATE.get(each)
                 record = self.rules.changed(
                     topic_id, index, partition, min_isr, election, isr, None, None, None, state, None
                 )
@@ -130,8 +157,8 @@ cdef class IsrProposals:
 
     cdef object what_is_wrong(self, Partition partition, wanted, tuple isr):
         # The first check that fails, without those of the members' brokers; NONE if none does.
-        cdef int32_t leader_epoch = wanted.leader_epoch, partition_epoch = wanted.partition_epoch
-        cdef int state = wanted.leader_recovery_state
+        cdef int32_t leader_epoch = WANTED_LEADER_EPOCH.get(wanted), partition_epoch = WANTED_EPOCH.get(wanted)
+        cdef int state = WANTED_STATE.get(wanted)
         if leader_epoch > partition.leader_epoch or partition_epoch > partition.partition_epoch:
             return NOT_CONTROLLER
         if leader_epoch < partition.leader_epoch:
@@ -158,10 +185,10 @@ cdef class IsrProposals:
                     return False
             return True
         for member in members:
-            epoch = self.eligible_epoch(member.broker_id)
+            epoch = self.eligible_epoch(MEMBER_ID.get(member))
             if epoch is None:
                 return False
-            named = member.broker_epoch
+            named = MEMBER_EPOCH.get(member)
             if named != ANY_EPOCH and named != <int64_t>epoch:
                 return False
         return True
@@ -191,30 +218,30 @@ cdef bint is_part_of(tuple isr, tuple replicas) except -1:
     return True
 
 
-cdef object refused(int32_t index, error):
+cdef object refused(object index, error):
     result = new_struct(Result)
-    result.partition_index = index
-    result.error_code = error
+    RESULT_INDEX.set(result, index)
+    RESULT_ERROR.set(result, error)
     return result
 
 
-cdef object accepted(int32_t index, Partition before, state, record):
+cdef object accepted(object index, Partition before, state, record):
     # The partition as it is after the record, or as it was if there is none.
-    cdef int32_t leader_epoch = before.leader_epoch, partition_epoch = before.partition_epoch
+    cdef int32_t leader_epoch = before.leader_epoch, partition_epoch = before.partition_epoch, leader
     cdef list isr = None
     if record is not None:
-        leader = record.leader
+        leader = CHANGED_LEADER.get(record)
         if leader != NO_LEADER_CHANGE:
             if leader != before.leader:
                 return refused(index, NEW_LEADER_ELECTED)
             leader_epoch += 1
         partition_epoch += 1
-        isr = record.isr
+        isr = CHANGED_ISR.get(record)
     result = new_struct(Result)
-    result.partition_index = index
-    result.leader_id = before.leader
-    result.leader_epoch = leader_epoch
-    result.isr = list(before.isr) if isr is None else isr
-    result.leader_recovery_state = state
-    result.partition_epoch = partition_epoch
+    RESULT_INDEX.set(result, index)
+    RESULT_LEADER.set(result, before.leader)
+    RESULT_LEADER_EPOCH.set(result, leader_epoch)
+    RESULT_ISR.set(result, list(before.isr) if isr is None else isr)
+    RESULT_STATE.set(result, state)
+    RESULT_EPOCH.set(result, partition_epoch)
     return result

@@ -183,6 +183,11 @@ class MetadataMachine(StateMachine):
         self.levels = dict(self.image.features)
         self.features_offset = -1
 
+    def restored(self, end_offset: int) -> None:
+        """As in Kafka, a registration that came with a snapshot counts as one at the snapshot's last offset."""
+        self.offset = end_offset
+        self.image.date_registrations(end_offset - 1)
+
     def _take(self, values: Iterable[bytes | None], offset: int) -> None:
         if self.trouble is not None:
             return

@@ -42,6 +42,7 @@ cimport cython
 from libc.stdint cimport int32_t, int64_t, uint32_t
 
 from kraftcore.core.uuid cimport Uuid
+from kraftcore.core.wire.struct cimport Member, new_struct
 from kraftcore.metadata.partition cimport Partition
 from kraftcore.metadata.partitions cimport Matches
 
@@ -61,6 +62,10 @@ cdef enum:
 cdef object V3_7_IV2 = MetadataVersion.V3_7_IV2
 cdef object V3_6_IV0 = MetadataVersion.V3_6_IV0
 cdef object Record = PartitionChangeRecord
+cdef Member TOPIC_ID = Member(Record, "topic_id")
+cdef Member PARTITION_ID = Member(Record, "partition_id")
+cdef Member LEADER = Member(Record, "leader")
+cdef Member ISR = Member(Record, "isr")
 cdef Uuid MIGRATING = _MIGRATING
 cdef Uuid UNASSIGNED = _UNASSIGNED
 
@@ -302,11 +307,13 @@ cdef class PartitionRules:
             and last_known is None and directories is None and not (is_moved or removes or adds)
         ):
             return None
-        record = Record(topic_id=topic_id, partition_id=partition_id)
+        record = new_struct(Record)
+        TOPIC_ID.set(record, topic_id)
+        PARTITION_ID.set(record, partition_id)
         if named != LEADER_UNCHANGED:
-            record.leader = named
+            LEADER.set(record, named)
         if new_isr is not None:
-            record.isr = list(new_isr)
+            ISR.set(record, list(new_isr))
         if new_elr is not None:
             record.eligible_leader_replicas = list(new_elr)
         if last_known is not None:

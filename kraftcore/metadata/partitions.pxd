@@ -32,6 +32,7 @@ cdef class Partitions:
     cdef bint noting
 
     cdef Partition find(self, Uuid topic_id, int32_t partition_id)
+    cdef Partition find_in(self, TopicRows topic, int32_t partition_id)
     cdef bint is_in(self, const Row *row, int32_t broker_id, Uuid directory_id) noexcept
     cdef Matches matches(self, RowNumbers rows)
     cdef int32_t id_of_row(self, uint32_t row) noexcept

@@ -98,10 +98,10 @@ cdef class Partitions:
 
     cdef Partition find(self, Uuid topic_id, int32_t partition_id):
         cdef TopicRows topic = self.topics.get(topic_id)
-        cdef int64_t position
-        if topic is None:
-            return None
-        position = self.position_of(topic, partition_id)
+        return None if topic is None else self.find_in(topic, partition_id)
+
+    cdef Partition find_in(self, TopicRows topic, int32_t partition_id):
+        cdef int64_t position = self.position_of(topic, partition_id)
         return None if position < 0 else self.row_value(topic.rows[position])
 
     def count(self, Uuid topic_id not None):

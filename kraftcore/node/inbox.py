@@ -1,4 +1,4 @@
-"""Requests on their way in: decoded, and handed to the consensus or to whoever the registry names."""
+"""Received requests: decoded, and handed to the consensus or to the handler in the registry."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class Inbox:
 
     Args:
         feed: takes events for the consensus.
-        registry: who answers what.
-        nursery: for the tasks of handlers that take their time.
+        registry: the handlers of requests.
+        nursery: for the tasks of handlers that are coroutines.
         features: fills the feature fields of ApiVersions answers.
         note: gets a line for people when a request cannot be read, unless there were many just before.
         fail: told what a vital handler raised.

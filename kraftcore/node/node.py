@@ -222,6 +222,10 @@ class Node:
         """
         await self._engine.local.transfer(voter_id)
 
+    def resign(self) -> None:
+        """Give leadership up, if this node holds it: another voter leads next, or this one again if there is none."""
+        self._engine.resign()
+
     async def add_voter(
         self, voter_id: int, directory_id: Uuid, endpoints: Iterable[Endpoint], *, timeout_ms: int = 30_000
     ) -> None:
@@ -338,13 +342,14 @@ class Node:
 
         Args:
             kinds: event classes; none: all but `Measured`.
-            max_buffered: a listener that is slower loses the oldest; `Missed` says how many.
+            max_buffered: > 0; a reader that is slower loses the oldest; `Missed` says how many.
 
         Raises:
+            LocalError: ``max_buffered`` is below 1.
             NodeStoppedError: the node stopped.
         """
         self._engine.check_open()
-        return Subscription(self._engine.listeners, kinds, max_buffered)
+        return Subscription(self._engine.events, kinds, max_buffered)
 
     async def wait_leader(self) -> int:
         """Wait until a leader is known here; returns its id.
@@ -354,7 +359,7 @@ class Node:
         """
         return await self._engine.wait_leader()
 
-    # --- for plugins that answer requests ------------------------------------------------------------------------
+    # --- for plugins that answer requests -----------------------------------------------------------------------------
 
     def read_bootstrap(self) -> tuple[bytes, ...]:
         """The records that formatting left for the first leader of an empty log, framed; none without such a file.

@@ -40,7 +40,7 @@ async def open_node(
 
     Args:
         config: see `NodeConfig`.
-        state_machine: gets what is committed. It may be empty: snapshot and log are replayed into it.
+        state_machine: committed records are applied to it. It may be empty: snapshot and log are replayed into it.
         transport: carries the frames; None: TCP as configured. It stays open after the block if it was given.
         plugins: beside those that ``config.plugins`` names.
         files: where the directory is; None: the operating system's.
@@ -127,14 +127,15 @@ async def _run_plugin(plugin: Plugin, node: Node, engine: Engine) -> None:
             engine.fail(error)
         else:
             _logger.exception("plugin %s raised and is dropped", plugin.name)
-            engine.listeners.drop(plugin)
+            engine.events.drop(plugin)
 
 
 class _Gate:
-    """Where listeners deliver to. What comes while the node is made waits: a broken connection looks like a dead node.
+    """Takes requests from the listeners; those that come before the node is ready wait, up to `EARLY_REQUESTS_MAX`.
 
     Args:
-        closes_with_node: the transport ends right after the node: nothing need be said about what comes in between.
+        closes_with_node: the transport is closed right after the node, so a request that comes in between needs no
+            answer.
     """
 
     def __init__(self, *, closes_with_node: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""Requests on their way out: which version each peer speaks, and who waits for the answer."""
+"""Requests to other nodes: the version each peer speaks, and the callbacks that wait for answers."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _NEWEST = 4  # of ApiVersions; who does not know it answers in version 0 (KIP-51
 _CORRELATION_MASK = 2**31 - 1
 SOFTWARE = "kraftcore"
 
-# Connections to a peer. A Fetch waits at the leader for news, a forwarded proposal for its commit, which may need that
-# follower's next Fetch: on one connection, whose answers come in order, they would wait for each other.
+# Lanes: connections to a peer. A parked Fetch is answered late, a forwarded proposal when it is committed, which may
+# need that follower's next Fetch: on one connection, whose answers come in order, they would wait for each other.
 CONSENSUS, FORWARDS, OTHERS = range(3)
 
 
@@ -56,8 +56,8 @@ class Outbox:
         transport: carries the frames.
         client_id: goes into every request's header.
         software_version: told to peers by ApiVersions.
-        note: gets a line for people when a peer breaks the protocol.
-        seen: gets every answer that can be read, before whoever waits for it.
+        note: called with a line for the operator's log when a peer breaks the protocol.
+        seen: called with every decoded answer, before the callback that waits for it.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class Outbox:
                 self.send(host, port, ApiVersionsRequest(), timeout_ms, done, lane=lane)
 
     def last(self, host: str, port: int) -> bool | Failure:
-        """What came of the last request to somebody: True for an answer; False if nothing came of any yet."""
+        """How the last request to a peer ended: True: answered; False: none has ended yet."""
         peer = self._peers.get(Address(host, port, CONSENSUS))
         return False if peer is None else peer.last
 
@@ -147,7 +147,7 @@ class Outbox:
         peer.last = frame if isinstance(frame, Failure) else True
         if isinstance(frame, Failure):
             if frame is not Failure.TIMED_OUT:
-                peer.versions = None  # whoever answers next may be another process
+                peer.versions = None  # the next answer may be another process's, of another version
                 peer.chosen.clear()
             done(frame)
             return

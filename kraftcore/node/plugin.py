@@ -1,4 +1,4 @@
-"""What a plugin is, and how plugins are found."""
+"""The base class of plugins, and how they are loaded."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Who answers which request: with which versions, how urgently, and what the asker must be allowed to do.
+"""The handlers of requests: with which versions, which priority, and what access each needs.
 
-Handlers of the first two priorities that answer at once do so within the reader's own call. Handlers that take their
-time (coroutines) run in tasks, so many at a time; the others wait in a queue for each priority, more urgent ones first.
-A queue is bounded: when it is full the connection of whoever asks is broken, as its next request would wait, too.
+A handler that returns its response is called by the connection's reader. Handlers that are coroutines run in tasks,
+`TASKS_MAX` at a time; further ones wait in a queue for each priority, the most urgent priority first. A queue holds
+`WAITING_MAX`: beyond it the connection of the request is broken.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ Guard: TypeAlias = Callable[[Access, Request, RequestContext], ErrorCode]
 
 
 class Registry:
-    """All handlers of a node. ApiVersions is answered from it.
+    """All handlers of a node. ApiVersions is answered from them.
 
     Attributes:
         guard: asked before the node itself, or its consensus, answers; None: everybody may do everything. Plugins ask

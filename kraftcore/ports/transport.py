@@ -25,7 +25,8 @@ Answer: TypeAlias = Callable[[bytes | Failure], None]
 """Called exactly once, never before ``request`` returned: with the response's frame, or why there is none."""
 
 Reply: TypeAlias = Callable[[Parts | None], None]
-"""Called at most once with the response's frame; None: break the connection. Whoever says so logs why, if need be.
+"""Called at most once with the response's frame; None: break the connection, once all requests before this one are
+answered. The caller logs why, if need be.
 
 Responses leave in the order in which their requests came, as Kafka's clients expect; one that is ready early waits.
 """

@@ -53,7 +53,7 @@ class Parking:
             if fetch.fetch_offset < role.round_told or told < role.round_told:
                 self._answer(role, (fetch,))
             else:
-                role.observers.add(fetch)
+                role.parked_observers.add(fetch)
         else:
             behind = known is not None and told < known
             linger_ms = state.config.high_watermark_linger_ms
@@ -70,7 +70,7 @@ class Parking:
         self._answer(role, role.parked.take())
         role.news_due_ms = None  # they know; whoever fetches next gets these records, and the news with them
         if is_control:
-            self._answer(role, role.observers.take())
+            self._answer(role, role.parked_observers.take())
 
     def committed(self, role: Leader) -> None:
         """The high watermark moved: everyone who waits learns of it, as their state machines wait for it too."""
@@ -81,7 +81,7 @@ class Parking:
             role.news_due_ms = state.now_ms + state.config.high_watermark_linger_ms
         if role.round_due_ms is None and state.config.observer_linger_ms:
             next_ms = role.round_ended_ms + state.config.observer_linger_ms
-            if role.observers.fetches or next_ms > state.now_ms:
+            if role.parked_observers.fetches or next_ms > state.now_ms:
                 role.round_due_ms = max(state.now_ms + CALLERS_FIRST_MS, next_ms)
             else:  # nobody is there: a round would tell nobody, and whoever comes is behind it
                 role.round_told = role.watermark.value or 0
@@ -99,14 +99,16 @@ class Parking:
             role.round_due_ms = None
             role.round_ended_ms = now
             role.round_told = role.watermark.value or 0
-            self._answer(role, role.observers.take())
-        elif role.observers.due_ms is not None and role.observers.due_ms <= now:
-            self._answer(role, role.observers.take_due(now))
-        return soonest(soonest(role.news_due_ms, role.parked.due_ms), soonest(role.round_due_ms, role.observers.due_ms))
+            self._answer(role, role.parked_observers.take())
+        elif role.parked_observers.due_ms is not None and role.parked_observers.due_ms <= now:
+            self._answer(role, role.parked_observers.take_due(now))
+        return soonest(
+            soonest(role.news_due_ms, role.parked.due_ms), soonest(role.round_due_ms, role.parked_observers.due_ms)
+        )
 
     def fail(self, role: Leader) -> None:
         """A leader that leads no more answers the Fetches it held, with the epoch and the leader known now."""
-        for fetch in (*role.parked.take(), *role.observers.take()):
+        for fetch in (*role.parked.take(), *role.parked_observers.take()):
             self._refuse(fetch)
 
     def _answer(self, role: Leader, fetches: Sequence[ParkedFetch]) -> None:

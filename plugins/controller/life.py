@@ -8,7 +8,8 @@ waits until all it saw is committed.
 Rules of this file:
 
 * Leading begins when everything in the log is committed and applied, and its first step is what activation writes.
-* A step that raises changes nothing: its records are taken back, and it is the only one that fails.
+* A step that raises changes nothing: its records are taken back, and it is the only one that fails. If it was the
+  first, the controller is not active, and its node must give leadership up (Kafka's does, too).
 * When leadership ends the image goes back to what is committed; soft state and timers are forgotten.
 """
 
@@ -22,6 +23,7 @@ from kraftcore.errors import (
     InvariantError,
     KraftError,
     LocalError,
+    NodeStoppedError,
     NotLeaderError,
     OutcomeUnknownError,
     RemoteProtocolError,
@@ -31,6 +33,7 @@ from kraftcore.metadata import MetadataMachine
 from kraftcore.plugins.controller import activation, brokers, elections, tokens
 from kraftcore.plugins.controller.caller import UNKNOWN_CALLER, Caller
 from kraftcore.plugins.controller.decision import (
+    MAX_RECORDS,
     Context,
     ControllerResult,
     ControllerSettings,
@@ -71,6 +74,7 @@ class Life:
         soft: what only the active controller knows.
         epoch: in which it leads; None while it does not.
         now_ms: the latest time it was told, milliseconds since 1970.
+        must_resign: it could not become active; see ``failed_to_activate``.
         on_timers: called when ``due_ms`` may have come nearer.
         on_bug: called with what failed that should not, in words, and the error; logs it.
     """
@@ -90,6 +94,7 @@ class Life:
         self.soft = SoftState()
         self.epoch: int | None = None
         self.now_ms = 0
+        self.must_resign = False
         self.on_timers: Callable[[], None] = _nothing
         self.on_bug: Callable[[str, Exception], None] = _log_bug
         self._random = random
@@ -123,9 +128,10 @@ class Life:
         self.soft = SoftState.of_unfenced(unfenced, now_ms)
         self._timers = {timer.name: timer for timer in self._make_timers(now_ms)}
         self.on_timers()
-        return _Activation(self, self._activate)
+        return _Activation(self)
 
-    def _activate(self, context: Context) -> ControllerResult:
+    def activate(self, context: Context) -> ControllerResult:
+        """What the first step decides."""
         bootstrap: list[Record] = []
         if context.image.features.metadata_version is None:
             bootstrap = [decode_metadata_record(value) for value in self._read_bootstrap()]
@@ -134,9 +140,17 @@ class Life:
     def follow(self) -> None:
         """This node leads no more."""
         self.epoch = None
+        self.must_resign = False
         self._timers.clear()
         self.soft = SoftState()
         self.machine.follow()
+
+    def failed_to_activate(self, error: Exception) -> None:
+        """The first step could not be made. Somebody else may be able to: ``must_resign`` until `follow` is called."""
+        _logger.error("the controller cannot become active, and gives leadership up: %s", error)
+        self.follow()
+        self.must_resign = True
+        self.on_timers()
 
     # --- deciding -----------------------------------------------------------------------------------------------------
 
@@ -212,7 +226,9 @@ class Life:
 
     @property
     def due_ms(self) -> int | None:
-        """When ``due`` has something to do; None while it does not lead."""
+        """When ``due`` has something to do, or it must resign; None while it does not lead."""
+        if self.must_resign:
+            return self.now_ms
         waiting = [timer.due_ms for timer in self._timers.values() if not timer.is_pending]
         return min(waiting, default=None)
 
@@ -233,16 +249,16 @@ class Step(decisions.Decision):
 
     Args:
         life: decides.
-        make: the decision.
 
     Attributes:
         made: what was decided; None before, and if it was refused.
         decided_at: the offset that it was decided for: it saw everything below.
     """
 
-    def __init__(self, life: Life, make: Decide) -> None:
+    records_a_batch = MAX_RECORDS
+
+    def __init__(self, life: Life) -> None:
         self._life = life
-        self._make = make
         self._offset: int | None = None  # where its records are in the image
         self.made: ControllerResult | None = None
         self.decided_at: int | None = None
@@ -251,12 +267,16 @@ class Step(decisions.Decision):
         """What the decision looks at."""
         return self._life.context(next_offset)
 
+    def make(self, context: Context) -> ControllerResult:
+        """The decision. Raises ``Refusal``."""
+        raise NotImplementedError
+
     def decide(self, next_offset: int, leader_epoch: int) -> Sequence[bytes]:
         """See `kraftcore.executor.decisions.Decision`."""
         life = self._life
         if not life.is_active:
             raise NotLeaderError(None, None, "this controller is not active")
-        made = self._make(self.context(next_offset))
+        made = self.make(self.context(next_offset))
         values = life.take(made, next_offset)
         if values:
             self._offset = next_offset
@@ -271,11 +291,13 @@ class Step(decisions.Decision):
 
 
 class _Activation(Step):
+    def make(self, context: Context) -> ControllerResult:
+        return self._life.activate(context)
+
     def failed(self, error: Exception) -> None:
         super().failed(error)
-        if not isinstance(error, NotLeaderError | OutcomeUnknownError):
-            _logger.error("the controller cannot become active: %s", error)
-            self._life.follow()
+        if not isinstance(error, NotLeaderError | OutcomeUnknownError | NodeStoppedError):
+            self._life.failed_to_activate(error)
 
 
 class _Timer:
@@ -293,8 +315,11 @@ class _Timer:
 
 class _Tick(Step):
     def __init__(self, life: Life, timer: _Timer) -> None:
-        super().__init__(life, timer.decide)
+        super().__init__(life)
         self._timer = timer
+
+    def make(self, context: Context) -> ControllerResult:
+        return self._timer.decide(context)
 
     def decide(self, next_offset: int, leader_epoch: int) -> Sequence[bytes]:
         timer = self._timer

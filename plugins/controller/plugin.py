@@ -221,6 +221,7 @@ class _NodeSeat:
         self._node = node
         self.decide = node.decide
         self.now_ms = node.now_ms
+        self.resign = node.resign
         self.raise_kraft_version = node.raise_kraft_version
 
     @property

@@ -37,7 +37,7 @@ class Asked(Step):
     def __init__(
         self, life: Life, gate: Gate, api: Api, request: Request, context: RequestContext, *, is_tls: bool
     ) -> None:
-        super().__init__(life, self._decide)
+        super().__init__(life)
         self.is_linearizable = type(request) is not BrokerHeartbeatRequest  # one that changes nothing promises nothing
         self._gate = gate
         self._api = api
@@ -56,7 +56,8 @@ class Asked(Step):
     def _host(self) -> str:
         return host_of(self._from.peer)
 
-    def _decide(self, context: Context) -> ControllerResult:
+    def make(self, context: Context) -> ControllerResult:
+        """See `Step`."""
         if not self._gate.is_open:
             self._gate.check(context.image, self._caller.principal, self._host, self._request)
         return self._api.decide(context, self._request, self._from.version)
@@ -73,14 +74,14 @@ class Asked(Step):
     def try_out(self) -> ControllerResult | None:
         """What would be decided now, before anything is appended; None if it would be refused."""
         try:
-            return self._decide(self.context(self._life.machine.offset))
+            return self.make(self.context(self._life.machine.offset))
         except Exception:  # it is said when it is decided in its turn
             return None
 
     def answer_at_once(self) -> None:
         """Answer without waiting for a commit, from what is committed here: any controller may."""
         try:
-            decision = self._decide(self.context(self._life.machine.offset))
+            decision = self.make(self.context(self._life.machine.offset))
         except Exception as error:
             self.failed(error)
         else:

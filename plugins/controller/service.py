@@ -39,6 +39,9 @@ class Seat(Protocol):
     def now_ms(self) -> int:
         """The time, milliseconds since 1970."""
 
+    def resign(self) -> None:
+        """Give leadership up, if it is held."""
+
     @property
     def other_leader_id(self) -> int | None:
         """Who leads, if it is known and not this one."""
@@ -82,6 +85,9 @@ class Service:
 
     def pass_time(self) -> None:
         """Let timers do what is due; ``life.due_ms`` says when there is something."""
+        if self.life.must_resign:
+            self.life.must_resign = False
+            self._seat.resign()
         for step in self.life.due(self._seat.now_ms()):
             self._hand_in(step)
 

@@ -139,6 +139,29 @@ def test_a_server_says_what_happens_and_stops_when_told(alone: Path, start: Call
     assert server.stop(signal.SIGINT) == 0
 
 
+def test_the_collector_leaves_what_the_node_is_made_of_alone(alone: Path) -> None:
+    tell = (
+        'import atexit, gc; atexit.register(lambda: print("collector", gc.get_threshold()[0], gc.get_freeze_count()));'
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-c", tell + CODE, "server", "start", str(alone)], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        while " leader " not in process.stdout.readline():
+            assert process.poll() is None
+        process.terminate()
+        last = process.stdout.read().splitlines()[-1].split()
+    finally:
+        process.kill()
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+    assert last[0] == "collector"
+    assert int(last[1]) > 10_000  # new objects between two looks: a request about a thousand partitions has 6,000
+    assert int(last[2]) > 10_000  # objects that it does not look at
+
+
 def page(port: int) -> str:
     """The metrics; plugins start beside the node, so it may lead before this one listens."""
     deadline = time.monotonic() + PATIENCE_S

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 
 import pytest
@@ -9,12 +10,15 @@ import trio
 from memory_quorum import memory_quorum
 from nodes import run
 
+from kraftcore.core.batch import iter_batches
 from kraftcore.core.uuid import Uuid
 from kraftcore.core.wire.codec import encode
+from kraftcore.errors import CorruptDataError
 from kraftcore.metadata import MetadataMachine
-from kraftcore.plugins.controller import Controller
+from kraftcore.plugins.controller import Controller, activation
 from kraftcore.plugins.controller.decision import Api, ControllerResult
 from kraftcore.plugins.controller.registry import APIS
+from kraftcore.plugins.controller.requests import Asked
 from kraftcore.protocol.data.default_principal_data import DefaultPrincipalData
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.features import supported_levels
@@ -136,27 +140,39 @@ def test_the_leader_decides_and_the_others_say_who_it_is(tmp_path):
     run(main)
 
 
+async def ask_into(answers, node, request):
+    answers.append(await ask(node, node, request))
+
+
+async def lose_a_topic(quorum):
+    """Cut the leader off, and have it append a topic; the node that led, and what it answered when it led no more."""
+    while True:
+        leader = await active(quorum)
+        await registered(leader)
+        if leader.leading_epoch is None:
+            continue  # another one leads by now
+        quorum.cut_off(leader.key.id)  # nothing is uncommitted: see ``registered``
+        answers = []
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ask_into, answers, leader, new_topic("lost"))
+            was_there = False
+            while not answers:
+                was_there = was_there or "lost" in topics_of(leader.state_machine.image)
+                await trio.sleep(0.001)
+        if was_there:
+            return leader, answers[0]
+        quorum.network.heal()  # its leadership ended before it could append
+
+
 def test_what_was_not_committed_is_gone_with_the_leadership_and_its_askers_hear_it(tmp_path):
     async def main():
-        async with controllers(tmp_path) as quorum:
+        async with controllers(tmp_path, broker_session_timeout_ms="600000") as quorum:
             leader = await active(quorum)
             await unfenced(leader)
-            await registered(leader)
             await ask(leader, leader, new_topic("kept"))
             await same_images(quorum, topics_of)
-            others = [f"n{node.key.id}" for node in quorum.nodes.values() if node is not leader]
-            asked = []
-            async with trio.open_nursery() as nursery:
-
-                async def lose():
-                    asked.append(await ask(leader, leader, new_topic("lost")))
-
-                quorum.network.cut(f"n{leader.key.id}", others)
-                nursery.start_soon(lose)
-                with trio.fail_after(60):
-                    while "lost" not in topics_of(leader.state_machine.image):
-                        await trio.sleep(0.001)
-            assert asked[0].topics[0].error_code == ErrorCode.NOT_CONTROLLER
+            leader, answer = await lose_a_topic(quorum)
+            assert answer.topics[0].error_code == ErrorCode.NOT_CONTROLLER
             assert topics_of(leader.state_machine.image) == ("kept",)
             following = await active(quorum)  # one of the others: what the former leader appended cannot win any more
             quorum.network.heal()
@@ -205,6 +221,91 @@ def test_an_unexpected_error_answers_its_asker_alone(tmp_path, monkeypatch):
             made = await ask(leader, leader, new_topic("after"))
             assert made.topics[0].error_code == ErrorCode.NONE
             await same_images(quorum, topics_of)
+
+    run(main)
+
+
+def test_what_is_answered_is_gone_without_the_garbage_collector(tmp_path):
+    """Requests are thousands of objects: kept until the collector comes, they would stop everybody meanwhile."""
+
+    async def main():
+        async with controllers(tmp_path, size=1) as quorum:
+            leader = await active(quorum)
+            epoch = await unfenced(leader)
+            gc.collect()
+            gc.disable()
+            try:
+                for number in range(5):
+                    await ask(leader, leader, new_topic(f"t{number}"))
+                    await ask(leader, leader, UnregisterBrokerRequest(broker_id=9))  # refused
+                    await ask(leader, leader, BrokerHeartbeatRequest(broker_id=5, broker_epoch=epoch))
+                left = [each for each in gc.get_objects() if type(each) is Asked]
+            finally:
+                gc.enable()
+            assert len(left) <= 1  # the last one may still be on the stack
+
+    run(main)
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_a_controller_that_cannot_become_active_gives_leadership_up(tmp_path, size, monkeypatch, caplog):
+    failed = []
+    activate = activation.activate
+
+    def fail(context, bootstrap):
+        if failed:
+            return activate(context, bootstrap)
+        failed.append(context.settings.node_id)
+        raise CorruptDataError("the bootstrap records are a poem")
+
+    monkeypatch.setattr(activation, "activate", fail)
+
+    async def main():
+        async with controllers(tmp_path, size=size) as quorum:
+            leader = await active(quorum)
+            await unfenced(leader)
+            assert leader.leading_epoch > 1  # the same node's or another's
+            assert "cannot become active, and gives leadership up: the bootstrap records are a poem" in caplog.text
+
+    run(main)
+
+
+def test_what_may_be_split_has_at_most_10_000_records_a_batch(tmp_path):
+    async def main():
+        async with controllers(tmp_path, size=1) as quorum:
+            leader = await active(quorum)
+            epoch = await unfenced(leader)
+            for name in ("t", "u"):
+                made = await ask(leader, leader, new_topic(name, 6000))
+                assert made.topics[0].error_code == ErrorCode.NONE
+            start = leader.status().log_end_offset
+            beat = BrokerHeartbeatRequest(broker_id=5, broker_epoch=epoch, want_fence=True)
+            assert (await ask(leader, leader, beat)).is_fenced
+            counts = [batch.count for batch in iter_batches(leader.read(start, 16 << 20))]
+            assert counts == [10_000, 2_001]
+
+    run(main)
+
+
+def test_a_registration_out_of_a_snapshot_is_as_young_as_the_snapshot(tmp_path):
+    """As in Kafka: a fenced broker has to have read all of the snapshot before it is unfenced."""
+
+    async def main():
+        async with controllers(tmp_path, size=1) as quorum:
+            leader = await active(quorum)
+            answer = await ask(leader, leader, registration(leader.cluster_id))
+            epoch = answer.broker_epoch
+            await ask(leader, leader, registration(leader.cluster_id, 6))
+            end, _ = await leader.snapshot_now()
+            assert leader.state_machine.image.registration_offsets[5] == epoch < end - 1
+            await quorum.stop(1)
+            await quorum.start(1)
+            leader = await active(quorum)
+            assert dict(leader.state_machine.image.registration_offsets) == {5: end - 1, 6: end - 1}
+            for read, is_fenced in ((end - 2, True), (end - 1, False)):
+                beat = BrokerHeartbeatRequest(broker_id=5, broker_epoch=epoch, current_metadata_offset=read)
+                answer = await ask(leader, leader, beat)
+                assert (answer.error_code, answer.is_fenced, answer.is_caught_up) == (0, is_fenced, not is_fenced)
 
     run(main)
 

@@ -71,6 +71,18 @@ def test_a_decision_is_never_parted_unless_it_says_so():
     assert [int(value.rstrip(b"-")) for value in leader.machine.values] == list(range(1, 21))
 
 
+def test_one_that_may_be_split_says_how_many_records_a_batch_may_have():
+    quorum = Quorum(1, Values)
+    leader = quorum.elect()
+    made = [Note(25, may_split=True), Note(11), Note(10, may_split=True), Note(10, may_split=True)]
+    for decision in made:
+        decision.records_a_batch = 10
+        leader.executor.decide(decision)
+        leader.settle()
+    assert all(decision.told[-1] == ("committed",) for decision in made)
+    assert [batch.count for batch in batches(leader)] == [10, 10, 5, 11, 10, 10]
+
+
 def test_a_refused_decision_leaves_no_gap():
     quorum = Quorum(1, Values)
     leader = quorum.elect()

@@ -229,3 +229,13 @@ def test_what_is_no_partition_is_refused():
         rules.change(TOPICS[0], 0, None, 1)
     with pytest.raises((TypeError, ValueError)):
         rules.change(TOPICS[0], 0, Partition((1,)), 1, directory=(1,))
+
+
+def test_what_is_no_proposal_is_refused():
+    image = Image()
+    image.apply(TopicRecord(name="t", topic_id=TOPICS[0]))
+    rules = PartitionRules(MetadataVersion.V4_3_IV0, True, {})
+    proposed = IsrProposals(image.partitions, rules, {}, 1, True)
+    for wrong in (AlterPartitionRequest(), None, 7):
+        with pytest.raises(TypeError, match="partition_index belongs to PartitionData"):
+            proposed.take(TOPICS[0], [wrong], 1, Election.ONLINE, [])

@@ -12,6 +12,7 @@ from nodes import Lab, Values, run
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import LocalError, LockedError, NodeStoppedError, RefusedError, StateMachineError, StorageError
 from kraftcore.node import open_node
+from kraftcore.node.event_hub import EventHub
 from kraftcore.node.events import (
     Committed,
     LeaderChanged,
@@ -23,7 +24,6 @@ from kraftcore.node.events import (
     Stopped,
     VotersChanged,
 )
-from kraftcore.node.listeners import Listeners
 from kraftcore.node.plugin import Plugin
 from kraftcore.node.subscription import Subscription
 from kraftcore.raft.roles import Role
@@ -235,6 +235,8 @@ def test_events_tell_what_happens():
     async def main():
         lab = Lab()
         async with lab.node(1) as node:
+            with pytest.raises(LocalError, match="max_buffered is 0"):
+                node.events(Committed, max_buffered=0)
             few = node.events(Committed, max_buffered=2)
             await node.wait_leader()
             async with lab.node(2) as other:
@@ -294,12 +296,12 @@ def test_records_of_a_snapshot_that_are_read_later():
 
 
 def test_a_forgotten_subscription_costs_nothing():
-    listeners = Listeners([], pytest.fail)
-    kept = Subscription(listeners, [RoleChanged], max_buffered=2)
-    Subscription(listeners, [Measured, RoleChanged], max_buffered=2)  # nobody holds it
-    listeners.tell(Measured(0.1, 1))
-    assert not listeners.wants(Measured)
-    listeners.tell(RoleChanged(Role.LEADER, 1))
+    hub = EventHub([], pytest.fail)
+    kept = Subscription(hub, [RoleChanged], max_buffered=2)
+    Subscription(hub, [Measured, RoleChanged], max_buffered=2)  # nobody holds it
+    hub.tell(Measured(0.1, 1))
+    assert not hub.wants(Measured)
+    hub.tell(RoleChanged(Role.LEADER, 1))
 
     async def main():
         assert await anext(kept) == RoleChanged(Role.LEADER, 1)

@@ -8,12 +8,12 @@ from scenario import Stage
 
 from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.messages.fetch import FetchRequest
-from kraftcore.raft import replication
+from kraftcore.raft import roles
 from kraftcore.raft.events import Failed
 
 
 def test_made_up_observers_do_not_fill_the_memory(monkeypatch):
-    monkeypatch.setattr(replication, "REPLICAS_MAX", 20)
+    monkeypatch.setattr(roles, "REPLICAS_MAX", 20)
     stage = Stage()
     for command in ("add-nodes 3", "campaign 1", "pass 600"):
         stage.run(command)

@@ -28,6 +28,10 @@ CAUGHT = {
     "unclean-forgotten": (1, "epochs"),
     "isr-in-elr": (1, "KIP-841"),
     "applied-twice": (1, "invariant"),
+    "half-applied": (1, "whole"),
+    "transaction-ended": (27, "whole"),
+    "stale-sender-accepted": (4, "stale"),
+    "sessions-forgotten": (1, "progress"),
     "old-epoch-told": (1, "told"),
 }
 

@@ -59,8 +59,8 @@ from kraftcore.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from kraftcore.protocol.messages.update_raft_voter import UpdateRaftVoterRequest
 from kraftcore.protocol.messages.vote import VoteRequest
 from kraftcore.raft import events
+from kraftcore.raft.control_records import voter_changes, voter_entries
 from kraftcore.raft.quorum import Endpoint, VersionRange, Voter, VoterSet, static_voters
-from kraftcore.raft.records import voter_changes, voter_entries
 from kraftcore.simulation.timeline import summary
 from kraftcore.storage.snapshot_batches import SnapshotWriter
 from kraftcore.storage.snapshots import SnapshotId, SnapshotStore

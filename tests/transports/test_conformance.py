@@ -162,6 +162,26 @@ class IgnoresRefusals(Wrapper):
         return await self.inner.listen(listener, address, deaf)
 
 
+class ForgetsRequestsBeforeARefusal(Wrapper):
+    async def listen(self, listener, address, serve):
+        waiting = {}
+
+        def hasty(frame, origin, reply):
+            waiting[frame] = reply
+
+            def answer(parts):
+                if frame in waiting:
+                    del waiting[frame]
+                    reply(parts)
+                    if parts is None:
+                        while waiting:
+                            waiting.popitem()[1](None)
+
+            serve(frame, origin, answer)
+
+        return await self.inner.listen(listener, address, hasty)
+
+
 class ForgetsTheListener(Wrapper):
     async def listen(self, listener, address, serve):
         return await self.inner.listen("", address, serve)
@@ -228,6 +248,7 @@ class ForgetsTheLane(Wrapper):
         self.inner.request(Address(address.host, address.port), parts, timeout_ms, answer)
 
 
+REFUSAL = "reply(None) breaks the connection when the requests before it are answered"
 BROKEN = {
     ForgetsTheLane: "lanes do not wait for each other",
     AnswersTwice: "a request and its response arrive byte for byte",
@@ -235,13 +256,14 @@ BROKEN = {
     SendsOnePart: "parts are one frame",
     CutsLongFrames: "frames of any length pass",
     TakesRefusedForReset: "REFUSED when nobody listens",
-    TakesResetForOther: "reply(None) breaks the connection",
+    TakesResetForOther: REFUSAL,
     TakesTimeoutForReset: "TIMED_OUT, and what comes later is dropped",
     TakesCloseForReset: "aclose fails what is outstanding",
     LosesFailures: "REFUSED when nobody listens",
     TimesOutEarly: "TIMED_OUT, and what comes later is dropped",
     TimesOutTogether: "timeouts are each request's own",
-    IgnoresRefusals: "reply(None) breaks the connection",
+    IgnoresRefusals: REFUSAL,
+    ForgetsRequestsBeforeARefusal: REFUSAL,
     ForgetsTheListener: "a request and its response arrive byte for byte",
     ReturnsTheAddressAskedFor: "listen returns the address it is bound to",
     SharesAddresses: "listen raises TransportError for an address in use",

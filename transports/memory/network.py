@@ -26,8 +26,8 @@ _FIRST_FREE_PORT = 49152
 class MemoryNetwork:
     """Nodes of one process, by name, and the links between them. Addresses are its own: any host will do.
 
-    Every method may be called at any time, also from within callbacks; what is under way already is subject to the new
-    state when it arrives.
+    Every method may be called at any time, also from within callbacks; frames under way are delivered, or not, by the
+    state at their arrival.
 
     Args:
         seed: of what is drawn at random.
@@ -282,7 +282,7 @@ class _Link:
         return self._network.find(self._source.name, self._place) is self._listener
 
     def _arrived(self, listener: _Listener, frame: bytes) -> None:
-        if not self.is_open or not self._network.passes(self._source.name, self.target):
+        if not self.is_open or not self._network.passes(self._source.name, self.target) or self._responses.is_ending:
             return
         if self._is_alive():
             listener.serve(frame, Origin(listener.name, self._source.name), self._responses.ticket())
@@ -309,7 +309,9 @@ class _Link:
             answer(result)
 
     def _refuse(self) -> None:
-        self.break_(Failure.RESET)
+        if self.is_open:
+            self._shut()
+            self._source.at(max(self._response_due, trio.current_time()), self.end, Failure.RESET)
 
     def break_(self, failure: Failure) -> None:
         """No more passes; those who wait are told from a task of theirs."""

@@ -113,7 +113,7 @@ class ClientConnection(Connection):
 
 
 class Peer:
-    """An address, the connection to it, and what waits for there being one."""
+    """An address, the connection to it, and the requests that wait for a connection."""
 
     def __init__(self, shared: Shared, address: Address, resolve: Resolve, tls: TlsContexts | None) -> None:
         self.address = address

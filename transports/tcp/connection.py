@@ -1,9 +1,8 @@
 """One TCP connection, either end: frames in, frames out.
 
-Writing happens in the task that calls: what the kernel takes at once is gone when ``write`` returns. Only the rest
-waits for a writer task, which exists as long as there is a rest. Reading happens in one task a connection, or on its
-behalf in that of ``Readers``. All frames that have arrived are handed out before it waits again; what their receivers
-write meanwhile to the same connection leaves together at the end, when there was more than one.
+``write`` hands the kernel as much as it takes at once; the rest is sent by a writer task, which ends when nothing is
+left. One task a connection reads, or that of ``Readers`` on its behalf, and hands out all frames that have arrived
+before it waits again; if there was more than one, the responses written meanwhile are sent together afterwards.
 
 TLS goes through memory buffers (``TlsPipe``), so that both hold for it, too.
 """
@@ -55,7 +54,7 @@ def failure_of(error: OSError) -> Failure:
 
 @dataclass(slots=True)
 class Shared:
-    """What all connections of one transport have in common.
+    """The state that all connections of one transport share.
 
     Attributes:
         readers: waits for accepted connections; None: each waits by itself.
@@ -75,7 +74,7 @@ class Shared:
 
 
 class Connection:
-    """See the module. Subclasses take the frames (``on_frame``) and are told of the end (``on_broken``).
+    """See the module text. Subclasses implement ``on_frame`` and ``on_broken``.
 
     Attributes:
         is_open: False as soon as it is broken, by whomever.
@@ -103,6 +102,7 @@ class Connection:
         self._is_established = False
         self._outbox: deque[memoryview] = deque()
         self._outbox_bytes = 0
+        self._ending: tuple[Failure, str, str] | None = None  # break it with this when the outbox is empty
         self._cork: Buffers | None = None
         self._cork_bytes = 0
         self._frame_began = inf
@@ -132,7 +132,7 @@ class Connection:
         """The other side took something of what was queued."""
 
     def is_busy(self) -> bool:
-        """Whether somebody waits for something here, so that silence is no idleness."""
+        """Whether a request waits for its response, so that the connection is not idle though nothing comes."""
         return False
 
     # ---- reading
@@ -234,9 +234,9 @@ class Connection:
         while end - start >= 4:
             (size,) = _unpack_size(buffer, start)
             if not self.min_frame_bytes <= size <= self._max_frame_bytes:
-                self._uncork()
-                self._refuse_size(size)
-                return
+                if not self.must_pause():
+                    self._refuse_size(size)
+                break
             stop = start + 4 + size
             if stop > end or self.must_pause():
                 break
@@ -249,6 +249,8 @@ class Connection:
                 return
         if self._cork is not None:
             self._uncork()
+        if not self.is_open:
+            return
         if start == end:
             self._end = 0
             if self._long is None:
@@ -285,7 +287,7 @@ class Connection:
             text = (
                 f"a frame of {size} bytes was announced; {self.min_frame_bytes} to {self._max_frame_bytes} are allowed"
             )
-        self.break_(Failure.OTHER, text, "garbage")
+        self.refuse(text, "garbage")
 
     def _keep(self, start: int, end: int) -> None:
         """Bytes ``start`` to ``end`` are left over: part of a frame, or more when reading is to pause."""
@@ -383,7 +385,7 @@ class Connection:
         elif self.is_server and self._outbox_bytes + size > self._shared.limits.connection_memory_bytes:
             self._shared.watch.later(self.break_, Failure.TIMED_OUT, "it does not read its responses", "slow reader")
             return
-        self._outbox.extend(map(memoryview, buffers))
+        self._outbox.extend(memoryview(each) for each in buffers if len(each))  # an empty one would never be gone
         self._outbox_bytes += size
 
     async def _drain(self) -> None:
@@ -413,6 +415,8 @@ class Connection:
                 outbox.popleft()
             self.on_drained()
         self._write_due = inf
+        if self._ending is not None:
+            self.break_(*self._ending)
 
     # ---- time and end
 
@@ -432,6 +436,19 @@ class Connection:
             self.break_(Failure.OTHER, "idle")
             return inf
         return min(self._frame_due, self._write_due, self._idle_due)
+
+    def refuse(self, why: str, kind: str) -> None:
+        """What came is no frame: break the connection; see ``break_``."""
+        self.break_(Failure.OTHER, why, kind)
+
+    def end(self, failure: Failure, why: str, kind: str = "") -> None:
+        """As ``break_``, once the other side has taken everything that was written."""
+        if self._cork is not None:
+            self._uncork()
+        if self._outbox:
+            self._ending = (failure, why, kind)
+        else:
+            self.break_(failure, why, kind)
 
     def break_(self, failure: Failure, why: str, kind: str = "") -> None:
         """Close the socket and tell the subclass; further calls do nothing.

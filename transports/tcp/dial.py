@@ -19,9 +19,9 @@ Target: TypeAlias = tuple[int, tuple[Any, ...]]
 Resolve: TypeAlias = Callable[[Address], Awaitable[Sequence[Target]]]
 """All addresses of a peer, best first. OSError: there are none."""
 
-# The next address gets its chance when the one before has not answered for so long (RFC 8305, section 5).
+# The next address is tried when the one before has not answered for this long (RFC 8305, section 5).
 _HEAD_START_S = 0.25
-# This machine has no such addresses: says nothing about the peer.
+# This machine cannot reach addresses of that kind: no statement about the peer.
 NOT_FROM_HERE = {errno.ENETUNREACH, errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
 
 

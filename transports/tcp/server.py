@@ -44,7 +44,8 @@ class ServerConnection(Connection):
         self._serve = listener.serve
         self._listener = listener.name
         self._origin = Origin(listener.name, self.peer)
-        self._responses = Responses(self._respond, self._refuse_request)
+        self._responses = Responses(self._respond, self._refused)
+        self._refusal = ("a request of its was refused", "")  # the node has logged why
         self._pause: trio.Event | None = None
         self._first_due = server.shared.watch.now() + server.shared.limits.handshake_timeout_ms / 1000
         server.shared.watch.by(self._first_due)
@@ -96,14 +97,21 @@ class ServerConnection(Connection):
         if self._pause is not None:
             self.on_drained()
 
-    def _refuse_request(self) -> None:
-        self.break_(Failure.OTHER, "a request of its was refused")  # whoever refused it has said why
+    def refuse(self, why: str, kind: str) -> None:
+        """Break the connection when the requests before are answered: Kafka answers each before it reads the next."""
+        self._first_due = inf
+        self._refusal = (why, kind)
+        self._responses.ticket()(None)
+
+    def _refused(self) -> None:
+        self.end(Failure.OTHER, *self._refusal)
 
     def must_pause(self) -> bool:
-        """Whether it has enough unanswered requests and untaken responses for now."""
+        """Whether it has enough unanswered requests and untaken responses for now, or no more is to be read."""
         limits = self._shared.limits
         return (
-            len(self._responses) >= limits.max_in_flight
+            self._responses.is_ending
+            or len(self._responses) >= limits.max_in_flight
             or self._responses.early_bytes + self._outbox_bytes > limits.connection_memory_bytes // 2
         )
 

@@ -53,6 +53,16 @@ cdef class Struct:
     cdef dict unknown  # tag -> bytes; None while there are none
 
 
+cdef class Member:
+    cdef Slot slot
+    cdef object owner
+    cdef str name
+
+    cdef int refuse(self, instance) except -1
+    cdef object get(self, instance)
+    cdef int set(self, instance, value) except -1
+
+
 cdef inline PyObject **slot_at(PyObject *instance, Py_ssize_t offset) noexcept:
     return <PyObject **>(<char *>instance + offset)
 

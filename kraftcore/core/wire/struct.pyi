@@ -55,6 +55,10 @@ class Field:
     def make_default(self) -> Any: ...
 
 @final
+class Member:
+    def __new__(cls, struct_class: type[Struct], name: str) -> Member: ...
+
+@final
 class Layout:
     def __new__(cls, struct_class: type[Struct], fields: tuple[Field, ...]) -> Layout: ...
     @property

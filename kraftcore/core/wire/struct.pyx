@@ -25,6 +25,14 @@ cdef extern from *:
     """
     Py_ssize_t kraft_member_offset(object member) noexcept
 
+cdef extern from *:
+    """
+    static inline PyObject *kraft_make(PyObject *cls, PyObject *nothing) {
+        return ((PyTypeObject *)cls)->tp_new((PyTypeObject *)cls, nothing, NULL);
+    }
+    """
+    object kraft_make(object cls, object nothing)
+
 _KINDS = {
     "bool": BOOL,
     "int8": INT8,
@@ -170,9 +178,47 @@ cdef PyObject *fill_slot(PyObject *instance, const Slot *slot) except NULL:
 
 
 cdef Struct new_struct(cls):
-    cdef Struct made = <Struct>cls.__new__(cls)
-    fill_shared(made, layout_of(cls))
+    cdef Layout layout = layout_of(cls)
+    cdef Struct made = <Struct>kraft_make(cls, NOTHING)
+    fill_shared(made, layout)
     return made
+
+
+@cython.final
+@cython.auto_pickle(False)
+cdef class Member:
+    """A field of a struct class, for compiled code that reads and writes it without an attribute look-up.
+
+    Args:
+        struct_class: a subclass of ``Struct``.
+        name: of one of its fields.
+
+    Raises:
+        LocalError: no such field.
+    """
+
+    def __cinit__(self, struct_class not None, str name not None):
+        cdef Layout layout = layout_of(struct_class)
+        if name not in layout.index:
+            raise LocalError(f"{struct_class.__name__} has no field {name}")
+        self.slot = layout.slots[<Py_ssize_t>layout.index[name]]
+        self.owner = struct_class
+        self.name = name
+
+    cdef int refuse(self, instance) except -1:
+        raise TypeError(f"{self.name} belongs to {self.owner.__name__}, not to {type(instance).__name__}")
+
+    cdef object get(self, instance):
+        # The field's value, built if it has to be.
+        if type(instance) is not self.owner:
+            self.refuse(instance)
+        return <object>fill_slot(<PyObject *>instance, &self.slot)
+
+    cdef int set(self, instance, value) except -1:
+        if type(instance) is not self.owner:
+            self.refuse(instance)
+        set_slot(<PyObject *>instance, self.slot.offset, value)
+        return 0
 
 
 cdef void fill_shared(Struct instance, Layout layout) noexcept:

@@ -20,6 +20,7 @@ from kraftcore.protocol.messages.list_partition_reassignments import ListPartiti
 from kraftcore.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from kraftcore.protocol.messages.update_features import UpdateFeaturesRequest
 from kraftcore.protocol.schema import Request
+from kraftcore.raft.roles import Role
 from kraftcore.simulation.world import World
 
 _NAMES: Final = tuple(f"topic-{number}" for number in range(8))
@@ -62,6 +63,14 @@ class Admin(Client):
         request = self.rng.choices(wishes, weights)[0]()
         if request is not None:
             self.send(request, heard)
+
+    def doubt(self) -> None:
+        """Read from a host that only believes to lead, if there is one."""
+        world = self.world
+        leading = [host for host in world.hosts if host.is_up and host.replica.role is Role.LEADER]
+        request = self._read_register() if len(leading) > 1 else None
+        if request is not None:
+            self.send(request, heard, to=min(leading, key=lambda host: host.replica.epoch))
 
     def _topic(self) -> str | None:
         names = sorted(topic.name for topic in self._rules.reference.topics.values())

@@ -74,6 +74,7 @@ class Broker(Client):
         self._paused_until = 0
         self._wants_shutdown = False
         self._last_epoch = -1
+        self._former_epoch = -1  # of the process before this one
         self.epoch = -1
         self.is_fenced = True
         self.stays_down = False
@@ -85,6 +86,7 @@ class Broker(Client):
         self.begin_anew()
         self.is_up = True
         self._incarnation_id = Uuid.random(self.rng.randbytes)
+        self._former_epoch = max(self.epoch, self._former_epoch)
         self.epoch = -1
         self.is_fenced = True
         self._wants_shutdown = False
@@ -138,6 +140,7 @@ class Broker(Client):
         else:
             self._look()
             self._send_heartbeat()
+            self._haunt()
             if not self.is_fenced:
                 self._lead()
         agenda.after_ms(self._heartbeat_ms * (0.7 + 0.6 * self.rng.random()), self._beat, incarnation_id)
@@ -198,6 +201,15 @@ class Broker(Client):
                     self._end_cleanly()
 
         self.send(request, answered)
+
+    def _haunt(self) -> None:
+        """The process before this one hung, and goes on for a moment: what it asks for must not be done."""
+        if self._former_epoch >= 0 and not self.world.calm and self.rng.random() < 0.05:
+            heartbeat = BrokerHeartbeatRequest(
+                broker_id=self.number, broker_epoch=self._former_epoch, current_metadata_offset=self._views[0].offset
+            )
+            ids = AllocateProducerIdsRequest(broker_id=self.number, broker_epoch=self._former_epoch)
+            self.send(self.rng.choice((heartbeat, ids)), heard)
 
     def _end_cleanly(self) -> None:
         self.is_up = False

@@ -52,15 +52,23 @@ class Client:
         self._incarnation += 1
         self._waiting.clear()
 
-    def send(self, request: Request, on_answer: Callable[[Any], None], version: int | None = None) -> None:
+    def send(
+        self,
+        request: Request,
+        on_answer: Callable[[Any], None],
+        version: int | None = None,
+        to: Host | None = None,
+    ) -> None:
         """Send a request to whom it takes for the active controller.
 
         Args:
             request: the body.
             on_answer: gets the response, if one comes.
             version: of the request; None: the newest.
+            to: this host instead.
         """
-        world, target = self.world, self._find()
+        world = self.world
+        target = self._find() if to is None else to
         if target is None:
             return
         api_key, _, newest = api_of(type(request))

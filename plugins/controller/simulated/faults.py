@@ -10,19 +10,23 @@ from kraftcore.core.batch import RecordBatch
 from kraftcore.executor.decisions import Decision as Executed
 from kraftcore.metadata import Broker, MetadataMachine, Partition
 from kraftcore.metadata.isr_change import IsrProposals
-from kraftcore.plugins.controller import brokers, isr
+from kraftcore.plugins.controller import activation, brokers, isr
 from kraftcore.plugins.controller.decision import Context, ControllerResult, Record
 from kraftcore.plugins.controller.life import Life
+from kraftcore.plugins.controller.requester import check_epoch
 from kraftcore.plugins.controller.requests import Asked
+from kraftcore.plugins.controller.soft_state import SoftState
+from kraftcore.protocol.features import MetadataVersion
 from kraftcore.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from kraftcore.protocol.messages.alter_partition import AlterPartitionResponse
 from kraftcore.protocol.messages.broker_registration import BrokerRegistrationRequest
 from kraftcore.protocol.records.broker_registration_change_record import BrokerRegistrationChangeRecord
+from kraftcore.protocol.records.end_transaction_record import EndTransactionRecord
 from kraftcore.protocol.records.partition_change_record import PartitionChangeRecord
 from kraftcore.protocol.records.register_broker_record import RegisterBrokerRecord
 from kraftcore.simulation.planted import Planted
 
-_decide = Asked._decide
+_make = Asked.make
 _take = Life.take
 _NO_LEADER_CHANGE = -2
 
@@ -75,14 +79,14 @@ def _stay_ahead(self: MetadataMachine) -> None:
 
 
 def _ids_not_written(self: Asked, context: Context) -> ControllerResult:
-    made = _decide(self, context)
+    made = _make(self, context)
     if isinstance(self._request, AllocateProducerIdsRequest) and context.next_offset % 2:
         made.records.clear()
     return made
 
 
 def _broker_epoch_kept(self: Asked, context: Context) -> ControllerResult:
-    made = _decide(self, context)
+    made = _make(self, context)
     if isinstance(self._request, BrokerRegistrationRequest):
         known = context.image.brokers.get(self._request.broker_id)
         answer: Any = made.answer
@@ -112,7 +116,7 @@ _apply = MetadataMachine.apply
 
 
 def _old_epoch_told(self: Asked, context: Context) -> ControllerResult:
-    made = _decide(self, context)
+    made = _make(self, context)
     if isinstance(made.answer, AlterPartitionResponse):
         for topic in made.answer.topics:
             for each in topic.partitions:
@@ -120,13 +124,34 @@ def _old_epoch_told(self: Asked, context: Context) -> ControllerResult:
     return made
 
 
+def _half_applied(self: MetadataMachine, values: Any, offset: int) -> None:
+    self.image.run_ahead()
+    _take_values(self, values, offset)
+
+
+_take_values = MetadataMachine._take
+
+
+def _transaction_ended(context: Context, version: MetadataVersion) -> list[Record]:
+    return [(EndTransactionRecord(), 0)] if context.image.in_transaction else []
+
+
+def _any_epoch(context: Context, broker_id: int, broker_epoch: int) -> Broker:
+    broker: Broker | None = context.image.brokers.get(broker_id)
+    return check_epoch(context, broker_id, broker_epoch if broker is None else broker.epoch)
+
+
+def _no_sessions(brokers: Any, now_ms: int) -> SoftState:
+    return SoftState()
+
+
 _ROWS: tuple[tuple[str, str, Any, str, Any], ...] = (
     ("ineligible-accepted", "an ineligible replica is let into an ISR", isr, "IsrProposals", _blind),
     ("leader-epoch-kept", "the leader epoch stays when replicas go", Life, "take", _changed(_keep_epoch)),
     ("answered-early", "a decision is answered when it is appended", Executed, "appended", _told_too_early),
     ("not-rolled-back", "a former leader's image keeps what was not committed", MetadataMachine, "follow", _stay_ahead),
-    ("ids-not-written", "a block of producer ids is answered without a record", Asked, "_decide", _ids_not_written),
-    ("broker-epoch-kept", "a new incarnation gets the broker epoch of the old", Asked, "_decide", _broker_epoch_kept),
+    ("ids-not-written", "a block of producer ids is answered without a record", Asked, "make", _ids_not_written),
+    ("broker-epoch-kept", "a new incarnation gets the broker epoch of the old", Asked, "make", _broker_epoch_kept),
     ("fenced-alone", "a broker is fenced, its partitions stay as they are", brokers, "fencing", _fenced_alone),
     (
         "shutting-down-leads",
@@ -144,7 +169,23 @@ _ROWS: tuple[tuple[str, str, Any, str, Any], ...] = (
     ),
     ("isr-in-elr", "a member of the ISR stays in the ELR", Life, "take", _changed(_keep_in_elr)),
     ("applied-twice", "a leader applies its own records again", MetadataMachine, "apply", _applied_twice),
-    ("old-epoch-told", "AlterPartition answers the former partition epoch", Asked, "_decide", _old_epoch_told),
+    (
+        "half-applied",
+        "a follower takes records of a transaction over before it ends",
+        MetadataMachine,
+        "_take",
+        _half_applied,
+    ),
+    (
+        "transaction-ended",
+        "a transaction that a former controller left open is ended, not aborted",
+        activation,
+        "_aborted",
+        _transaction_ended,
+    ),
+    ("stale-sender-accepted", "a request of a former incarnation is carried out", brokers, "check_epoch", _any_epoch),
+    ("sessions-forgotten", "a new controller begins no sessions", SoftState, "of_unfenced", staticmethod(_no_sessions)),
+    ("old-epoch-told", "AlterPartition answers the former partition epoch", Asked, "make", _old_epoch_told),
 )
 
 FAULTS: dict[str, Planted] = {row[0]: Planted(*row) for row in _ROWS}

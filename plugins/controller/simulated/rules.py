@@ -6,7 +6,8 @@ epochs          leader and partition epochs only rise: with every change the one
                 the other; a leader from outside ISR and ELR recovers, unless a reassignment ends with it
 never again     topic ids, blocks of producer ids and broker epochs are given once
 same state      images that applied equally much are equal; so are those of former leaders, rolled back
-whole           of records that are to take effect together all are committed, or in a transaction, or none
+whole           of records that are to take effect together all are committed, or none; a transaction that ends is one
+                that was decided, from its beginning to its end, and until then it has no effect on who follows
 acknowledged    what is answered is committed, record by record, and so is all that it was decided on
 linearizable    an answer shows everything that was answered before it was asked for
 stale           nothing is done for a broker, or for an ISR's member, of another epoch than the registered one
@@ -34,6 +35,7 @@ from kraftcore.protocol.metadata import decode_metadata_record
 from kraftcore.protocol.records.begin_transaction_record import BeginTransactionRecord
 from kraftcore.protocol.records.broker_registration_change_record import BrokerRegistrationChangeRecord
 from kraftcore.protocol.records.config_record import ConfigRecord
+from kraftcore.protocol.records.end_transaction_record import EndTransactionRecord
 from kraftcore.protocol.records.partition_change_record import PartitionChangeRecord
 from kraftcore.protocol.records.partition_record import PartitionRecord
 from kraftcore.protocol.records.producer_ids_record import ProducerIdsRecord
@@ -76,6 +78,9 @@ class Rules:
         self._had_no_elr = False
         self._whole: dict[int, list[Sequence[bytes]]] = {}  # by offset, what is to take effect together
         self._begun: list[tuple[int, Sequence[bytes]]] = []  # of these, whose first record is committed
+        self._transactions: set[tuple[bytes, ...]] = set()  # that were decided, without their markers
+        self._open: list[bytes] = []  # of the transaction that is open in what is committed
+        self._without: dict[int, bytes] = {}  # digest of what is committed without an open transaction, by offset
 
     # --- what is committed --------------------------------------------------------------------------------------------
 
@@ -89,6 +94,7 @@ class Rules:
             self._check_whole(offset, value)
             record = decode_metadata_record(value)[0]
             self.note(record)
+            self._check_transaction(record, bytes(value), offset)
             was_open = image.in_transaction
             image.apply(record, offset)
             self._check_record(record, offset)
@@ -99,7 +105,14 @@ class Rules:
             elif isinstance(record, PartitionRecord | PartitionChangeRecord):
                 self._compare(PartitionKey(record.topic_id, record.partition_id), offset)
         self.end = batch.next_offset
+        if image.in_transaction:
+            self._without[self.end] = digest(image)
         self.check_image("committed", image)
+
+    def applied(self, whose: str, offset: int, found: bytes | None) -> None:
+        """A follower took over everything below ``offset``."""
+        if found is not None and found != self._without.get(offset, found):
+            raise Violation("whole", f"{whose} shows part of the transaction that is open at {offset}")
 
     def decided(self, offset: int, values: Sequence[bytes]) -> None:
         """Some leader decided records that must take effect together, to stand at ``offset``."""
@@ -113,6 +126,30 @@ class Rules:
             raise Violation("whole", f"of the decision at {going[0][0]} only {offset - going[0][0]} records stand")
         new = [(offset, values) for values in self._whole.pop(offset, ()) if values[0] == value]
         self._begun = kept + new
+
+    def put(self, values: Sequence[bytes]) -> None:
+        """A leader decided records and puts them into its image."""
+        transaction: list[bytes] = []
+        for value in values:
+            record = decode_metadata_record(value)[0]
+            self.note(record)
+            if isinstance(record, BeginTransactionRecord):
+                transaction = []
+            elif isinstance(record, EndTransactionRecord):
+                self._transactions.add(tuple(transaction))
+            else:
+                transaction.append(bytes(value))
+
+    def _check_transaction(self, record: MetadataRecord, value: bytes, offset: int) -> None:
+        if isinstance(record, BeginTransactionRecord):
+            self._open = []
+        elif not isinstance(record, EndTransactionRecord):
+            if self.reference.in_transaction:
+                self._open.append(value)
+        elif tuple(self._open) not in self._transactions:
+            raise Violation(
+                "whole", f"the transaction that ends at {offset} is {len(self._open)} records of a larger one"
+            )
 
     def note(self, record: MetadataRecord) -> None:
         """Kafka 4.3.1 lets a broker serve that is unfenced after its controlled shutdown without registering anew."""

@@ -28,9 +28,9 @@ from kraftcore.plugins.controller.simulated.brokers import Broker
 from kraftcore.plugins.controller.simulated.clients import heard
 from kraftcore.plugins.controller.simulated.rules import Rules, digest
 from kraftcore.protocol.features import ELIGIBLE_LEADER_REPLICAS_VERSION, METADATA_VERSION, MetadataVersion
-from kraftcore.protocol.metadata import decode_metadata_record, encode_metadata_record
+from kraftcore.protocol.metadata import encode_metadata_record
 from kraftcore.protocol.records.feature_level_record import FeatureLevelRecord
-from kraftcore.raft.events import Upgrade
+from kraftcore.raft.events import Resign, Upgrade
 from kraftcore.simulation.checks import Violation
 from kraftcore.simulation.host import Host, Ticket
 from kraftcore.simulation.machine import Replicated
@@ -40,6 +40,7 @@ from kraftcore.simulation.world import World
 
 FIRST_BROKER: Final = 101
 FIRST_ADMIN: Final = -101
+_DOUBT_MS: Final = 40
 _VERSIONS: Final = (
     MetadataVersion.V4_3_IV0,
     MetadataVersion.V4_3_IV0,
@@ -82,7 +83,9 @@ class Machine(MetadataMachine, Replicated):
         if self.trouble is not None:
             raise Violation("same state", f"host {self._host.number} does not follow: {self.trouble}")
         self.is_changed = True
-        self._host.world.checker.applied(self._host, self.offset, self.digest)
+        found = self.digest
+        self._rules.applied(f"host {self._host.number}", self.offset, found)
+        self._host.world.checker.applied(self._host, self.offset, found)
         return result
 
     def restore(self, values: Iterable[bytes]) -> None:
@@ -97,8 +100,7 @@ class Machine(MetadataMachine, Replicated):
         self.decided[offset] = values
         if size_of(values) + BATCH_OVERHEAD > self._host.world.options.max_batch_bytes:
             self._rules.splits(values)
-        for value in values:
-            self._rules.note(decode_metadata_record(value)[0])
+        self._rules.put(values)
 
     def take_back(self, offset: int) -> None:
         """See `MetadataMachine`."""
@@ -123,6 +125,10 @@ class _Seat:
         """See ``service.Seat``."""
         self._host.executor.decide(step)
         self.steps.append(step)
+
+    def resign(self) -> None:
+        """See ``service.Seat``."""
+        self._host.executor.handle(self._host.clock_ms(), Resign())
 
     @property
     def other_leader_id(self) -> int | None:
@@ -191,7 +197,7 @@ class Controllers(Workload):
             comes_alone=False,
         )
 
-    def plan(self) -> None:
+    def schedule(self) -> None:
         """See `Workload`."""
         world, rng = self.world, self._rng
         heartbeat_ms = self._session_ms * rng.choice((0.15, 0.3))
@@ -203,6 +209,7 @@ class Controllers(Workload):
             world.agenda.after_ms(rng.random() * 3000, broker.start)
         for admin in self._admins:
             world.every(world.options.append_every * 2, admin.act)
+            world.every(_DOUBT_MS, admin.doubt)
         for mean_ms, action in (
             (12_000, Broker.die),
             (12_000, Broker.pause),

@@ -9,6 +9,7 @@ public class Interop {
         switch (args[0]) {
             case "config-keys" -> ConfigKeys.print(out);
             case "check-configs" -> ConfigKeys.check(Path.of(args[1]), out);
+            case "parse-jaas" -> JaasTexts.parse(Path.of(args[1]), out);
             case "write-batches" -> Batches.write(Path.of(args[1]), Path.of(args[2]));
             case "read-batches" -> Batches.read(Path.of(args[1]), out);
             case "play-image" -> Images.play(Path.of(args[1]), out);
