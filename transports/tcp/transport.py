@@ -91,25 +91,17 @@ class TcpTransport:
         outer.start_soon(self._keep_nursery, ready)
         await ready.wait()
         self._watch = Watch(self._sweep)
-<<<<<<< HEAD
         complain = Complaints(self._warn, self._watch.now)
-        self._shared = Shared(self._limits, self._watch, complain, self._nursery, {}, {})
-=======
-        complain = Complaints(_logger.warning if self._log is None else self._log, self._watch.now)
         self._readers = make_readers()
         self._shared = Shared(self._limits, self._watch, complain, self._nursery, self._readers, {}, {})
->>>>>>> w/observers
         self._server = Server(self._shared)
         self._token = trio.lowlevel.current_trio_token()
         self._is_open = True
         self._nursery.start_soon(self._watch.run)
-<<<<<<< HEAD
-        if self._reload is not None and self._used_tls:
-            self._nursery.start_soon(self._reload.run)
-=======
         if self._readers is not None:
             self._nursery.start_soon(self._readers.run)
->>>>>>> w/observers
+        if self._reload is not None and self._used_tls:
+            self._nursery.start_soon(self._reload.run)
         return self
 
     async def __aexit__(
