@@ -288,6 +288,17 @@ async def _response_order(exam: _Exam) -> None:
     exam.demand(order == sorted(order), f"answers came in the order {order}")
 
 
+async def _no_response(exam: _Exam) -> None:
+    _, address, held = await exam.hold()
+    client = await exam.open()
+    silent, asked = exam.request(client, address), exam.request(client, address)
+    await exam.holding(held, 2)
+    held[1].reply([held[1].frame[4:8]])
+    held[0].reply(())
+    await exam.expect(asked, b"")
+    exam.demand(not silent.results, "something came for a request that wants no response")
+
+
 async def _lanes(exam: _Exam) -> None:
     _, address, held = await exam.hold()
     client = await exam.open()
@@ -557,6 +568,7 @@ _RULES: dict[str, Callable[[_Exam], Awaitable[None]]] = {
     "many requests may be in flight": _many_in_flight,
     "many long frames may be in flight": _long_frames_in_flight,
     "responses leave in the order of their requests": _response_order,
+    "reply(()) sends nothing, and lets the next response go": _no_response,
     "lanes do not wait for each other": _lanes,
     "senders are kept apart": _no_mixing,
     "both sides may ask": _both_ways,

@@ -137,6 +137,7 @@ class Inbox:
             False,
             asker.security_protocol,
             asker.is_by_token,
+            partial(ticket.reply, ()),
         )
 
     def answer_api_versions(self, request: ApiVersionsRequest | None, ticket: Ticket) -> bool:

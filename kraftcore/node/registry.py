@@ -93,6 +93,7 @@ class RequestContext:
         is_forwarded: a broker passed the request on in an envelope (KIP-590); the principal is that of the asker.
         security_protocol: of the listener.
         is_by_token: the asker logged in with a delegation token (KIP-48).
+        answer_nothing: in place of an answer: the request wants none (Produce with acks=0).
     """
 
     version: int
@@ -106,6 +107,7 @@ class RequestContext:
     is_forwarded: bool = False
     security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
     is_by_token: bool = False
+    answer_nothing: Callable[[], None] = lambda: None
 
     @property
     def host(self) -> str:
@@ -134,7 +136,8 @@ class RequestHandler:
         respond: see `Respond`.
         access: what the asker must be allowed to do; None: nothing.
         priority: how urgent it is.
-        versions: (oldest, newest) that are offered; None: all that are known.
+        versions: (oldest, newest) that are offered, versions that Kafka 4 dropped included; None: all that Kafka 4.3.1
+            speaks.
         listeners: names of the listeners that offer it; None: all.
         owner: what it belongs to, for messages.
         is_vital: whether the node must stop when it raises; else only the asker's connection is broken.
@@ -157,10 +160,11 @@ class RequestHandler:
     @property
     def offered(self) -> tuple[int, int]:
         """Versions that are offered."""
-        _, oldest, newest = api_of(self.kind)
         if self.versions is None:
+            _, oldest, newest = api_of(self.kind)
             return oldest, newest
-        return max(oldest, self.versions[0]), min(newest, self.versions[1])
+        known = self.kind.schema.decodable_versions
+        return max(known[0][0], self.versions[0]), min(known[-1][1], self.versions[1])
 
     def serves(self, listener: str, version: int) -> bool:
         """Whether a request in this version, on this listener, is answered."""
@@ -214,7 +218,7 @@ class Registry:
     @property
     def handlers(self) -> tuple[RequestHandler, ...]:
         """All of them, by api key."""
-        return tuple(sorted(self._handlers.values(), key=lambda handler: api_of(handler.kind).key))
+        return tuple(sorted(self._handlers.values(), key=lambda handler: _key(handler.kind)))
 
     def offers(self, listener: str) -> list[ApiVersionsResponse.ApiVersion]:
         """What ApiVersions says on a listener."""
@@ -224,11 +228,18 @@ class Registry:
             for handler in self._handlers.values():
                 low, high = handler.offered
                 if handler.serves(listener, high) and low <= high:
-                    entries.append((api_of(handler.kind).key, low, high))
+                    entries.append((_key(handler.kind), low, high))
             kind = ApiVersionsResponse.ApiVersion
             found = [kind(api_key=key, min_version=low, max_version=high) for key, low, high in sorted(entries)]
             self._offers[listener] = found
         return found
+
+
+def _key(kind: type[Request]) -> int:
+    key = kind.schema.api_key
+    if key is None:
+        raise LocalError(f"{kind.__name__} has no api key: it is no request")
+    return key
 
 
 @dataclass(slots=True)

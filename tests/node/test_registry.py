@@ -28,6 +28,7 @@ from kraftcore.protocol.messages.describe_cluster import DescribeClusterRequest
 from kraftcore.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from kraftcore.protocol.messages.fetch import FetchRequest
 from kraftcore.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from kraftcore.protocol.messages.stop_replica import StopReplicaRequest
 from kraftcore.protocol.registry import ApiKey
 from kraftcore.security.principals import ANONYMOUS
 
@@ -58,6 +59,15 @@ def test_what_is_offered_is_what_is_answered():
     assert [handler.serves("CONTROLLER", version) for version in (1, 2, 3, 4)] == [False, True, True, False]
     assert registry.find(FetchRequest).access == Access("CLUSTER_ACTION")
     assert all(handler.access is not None for handler in registry.handlers[:-2] if handler.owner == "consensus")
+
+
+def test_versions_that_kafka_4_dropped_are_offered_when_they_are_named():
+    registry = Registry()
+    registry.register(RequestHandler(StopReplicaRequest, never, versions=(0, 99)))
+    registry.register(RequestHandler(FetchRequest, never, versions=(2, 12)))
+    offered = keys(registry)
+    assert (offered[ApiKey.STOP_REPLICA], offered[ApiKey.FETCH]) == ((0, 4), (2, 12))
+    assert [each.kind for each in registry.handlers] == [FetchRequest, StopReplicaRequest]
 
 
 def test_a_plugin_takes_over_what_is_the_nodes_but_not_another_plugins():

@@ -309,6 +309,8 @@ class _Link:
         self._source.at(max(self._response_due, trio.current_time()), self.end, Failure.RESET)
 
     def _respond(self, parts: Parts) -> None:
+        if not parts:
+            return
         network = self._network
         self._response_due = max(self._response_due, trio.current_time() + network.delay_s())
         if network.passes(self.target, self._source.name) and not network.loses():

@@ -64,8 +64,17 @@ class ServerConnection(Connection):
 
     async def run(self) -> None:
         """Until broken."""
-        await self.shake_hands()
-        await self.read()
+        readers = self._shared.readers
+        if readers is None:
+            await self.shake_hands()
+            await self.read()
+            return
+        readers.members += 1
+        try:
+            await self.shake_hands()
+            await self.read()
+        finally:
+            readers.members -= 1
 
     def tune(self) -> None:
         """Set the socket's options: when it is worth it, as most garbage is not."""
@@ -85,7 +94,8 @@ class ServerConnection(Connection):
 
     def _respond(self, parts: Parts) -> None:
         try:
-            self.write(parts)
+            if parts:
+                self.write(parts)
         except LocalError:
             self.break_(Failure.OTHER, "its response was too long", "long response")
             raise

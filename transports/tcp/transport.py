@@ -22,6 +22,7 @@ from kraftcore.transports.tcp.client import Logins, Peer, Pending
 from kraftcore.transports.tcp.connection import Shared
 from kraftcore.transports.tcp.dial import Resolve, resolve_name
 from kraftcore.transports.tcp.limits import Limits
+from kraftcore.transports.tcp.readers import make_readers
 from kraftcore.transports.tcp.server import Listener, Server, ServerConnection, bind
 from kraftcore.transports.tcp.tls import TlsContexts, TlsSettings
 from kraftcore.transports.tcp.tls_reload import TlsReload
@@ -94,11 +95,14 @@ class TcpTransport:
         await ready.wait()
         self._watch = Watch(self._sweep)
         complain = Complaints(self._warn, self._watch.now)
-        self._shared = Shared(self.limits, self._watch, complain, self._nursery, {}, {})
+        self._readers = make_readers()
+        self._shared = Shared(self.limits, self._watch, complain, self._nursery, self._readers, {}, {})
         self._server = Server(self._shared)
         self._token = trio.lowlevel.current_trio_token()
         self._is_open = True
         self._nursery.start_soon(self._watch.run)
+        if self._readers is not None:
+            self._nursery.start_soon(self._readers.run)
         if self._reload is not None and self._used_tls:
             self._nursery.start_soon(self._reload.run)
         return self
@@ -109,8 +113,12 @@ class TcpTransport:
         try:
             self._close()
         finally:
-            # Not given to the nursery: it would wrap what the body raised in a group.
-            await self._manager.__aexit__(None, None, None)
+            try:
+                # Not given to the nursery: it would wrap what the body raised in a group.
+                await self._manager.__aexit__(None, None, None)
+            finally:
+                if self._readers is not None:
+                    self._readers.close()
 
     async def listen(
         self, listener: str, address: Address, serve: Serve, admission: Admission | None = None
