@@ -293,8 +293,10 @@ class _Link:
         if not self.is_open or not self._network.passes(self._source.name, self.target) or self._responses.is_ending:
             return
         admission = None if self._origin.is_admitted else listener.admission
-        if not self._is_alive() or (admission is not None and len(frame) > admission.max_frame_bytes):
+        if not self._is_alive():
             self.break_(Failure.RESET)
+        elif admission is not None and len(frame) > admission.max_frame_bytes:
+            self._hang_up()
         else:
             listener.serve(frame, self._origin, self._responses.ticket())
 
