@@ -54,13 +54,9 @@ class Parking:
             if fetch.fetch_offset < role.round_told or told < role.round_told:
                 self._answer(role, (fetch,))
             else:
-<<<<<<< HEAD
-                role.observers.add(fetch)
+                role.parked_observers.add(fetch)
                 if state.log.log_end_offset > fetch.fetch_offset:
                     self._round_by(role, state.now_ms + state.config.observer_linger_ms)
-=======
-                role.parked_observers.add(fetch)
->>>>>>> w/observers
         else:
             behind = known is not None and told < known
             linger_ms = state.config.high_watermark_linger_ms
@@ -77,13 +73,9 @@ class Parking:
         self._answer(role, role.parked.take())
         role.news_due_ms = None  # they know; whoever fetches next gets these records, and the news with them
         if is_control:
-<<<<<<< HEAD
-            self._answer(role, role.observers.take())
-        elif role.observers.fetches:
-            self._round_by(role, self._state.now_ms + self._state.config.observer_linger_ms)
-=======
             self._answer(role, role.parked_observers.take())
->>>>>>> w/observers
+        elif role.parked_observers.fetches:
+            self._round_by(role, self._state.now_ms + self._state.config.observer_linger_ms)
 
     def committed(self, role: Leader) -> None:
         """The high watermark moved: everyone who waits learns of it, as their state machines wait for it too."""
@@ -94,13 +86,8 @@ class Parking:
             role.news_due_ms = state.now_ms + state.config.high_watermark_linger_ms
         if state.config.observer_linger_ms:
             next_ms = role.round_ended_ms + state.config.observer_linger_ms
-<<<<<<< HEAD
-            if role.observers.fetches or next_ms > state.now_ms:
-                self._round_by(role, max(state.now_ms + CALLERS_FIRST_MS, next_ms))
-=======
             if role.parked_observers.fetches or next_ms > state.now_ms:
-                role.round_due_ms = max(state.now_ms + CALLERS_FIRST_MS, next_ms)
->>>>>>> w/observers
+                self._round_by(role, max(state.now_ms + CALLERS_FIRST_MS, next_ms))
             else:  # nobody is there: a round would tell nobody, and whoever comes is behind it
                 role.round_told = role.watermark.value or 0
         self.expire(role)

@@ -379,13 +379,8 @@ class Leader:
         check_quorum_deadline_ms: when it resigns unless a majority fetched; None for a sole voter.
         heard: voters heard since that timer last restarted.
         parked: fetches waiting; see ``parking``.
-<<<<<<< HEAD
         news_due_ms: when they are answered without records, to tell a new high watermark; None: nothing new to tell.
-        observers: those of observers, which are answered in rounds.
-=======
-        news_due_ms: when they are answered because of the high watermark alone.
         parked_observers: those of observers, which are answered in rounds.
->>>>>>> w/observers
         round_due_ms: when the next round is; None: there is nothing new to tell.
         round_ended_ms: when the last one was.
         round_told: the high watermark that it told, or would have if anybody had waited; -1: none is known yet.
