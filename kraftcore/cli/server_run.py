@@ -64,7 +64,7 @@ class Reporter:
 class ReportedLog(logging.Handler):
     """What loggers say as events: warnings of the node and its transport, what the authorizer denies."""
 
-    def __init__(self, reporter: Reporter, level: int) -> None:
+    def __init__(self, reporter: Reporter, level: int = logging.WARNING) -> None:
         super().__init__(level)
         self._reporter = reporter
 
@@ -91,7 +91,7 @@ def run_server(config: NodeConfig, properties: Mapping[str, str], *, offers_log:
     gc.set_threshold(*COLLECTOR_THRESHOLDS)
     reporter = Reporter(as_json=as_json)
     logger, audit = logging.getLogger("kraftcore"), logging.getLogger("kraftcore.authorizer")
-    handler, denials = ReportedLog(reporter, logging.WARNING), ReportedLog(reporter, logging.INFO)
+    handler, denials = ReportedLog(reporter), ReportedLog(reporter, logging.INFO)
     logger.addHandler(handler)
     audit.addHandler(denials)
     audit.setLevel(logging.INFO)
