@@ -13,6 +13,7 @@ from typing import Any
 import trio
 
 from kraftcore import __version__
+from kraftcore.config.security import SecurityProtocol
 from kraftcore.core.disk.files import Files, OsFiles
 from kraftcore.core.log.config import LogConfig
 from kraftcore.errors import KraftError, LocalError, NodeStoppedError, StorageError
@@ -106,7 +107,14 @@ class Broker:
         replicas.on_proposal = self._isr_changes.propose
         self._registry = Registry()
         self._inbox = Inbox(
-            _no_consensus, self._registry, nursery, lambda response: None, _logger.warning, self._fail, now_ms
+            _no_consensus,
+            self._registry,
+            nursery,
+            lambda response: None,
+            _logger.warning,
+            self._fail,
+            now_ms,
+            {endpoint.name: SecurityProtocol.PLAINTEXT for endpoint in config.listeners},
         )
         refresh = self._fetchers.refresh
         self._serve_clients(fetch)
