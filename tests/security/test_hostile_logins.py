@@ -345,7 +345,7 @@ def test_no_byte_of_a_proof_may_differ(name):
         line.say(f"handshake {name}")
         line.send(frame_of("token", client.first()))
         final = bytearray(client.respond(line.heard))
-        if place >= len(final) - 1:  # the last byte of base64 may be padding
+        if place >= len(final.rstrip(b"=")) - 1:  # of the last character of base64 not every bit counts
             break
         final[place] ^= 1
         line.send(frame_of("token", bytes(final)))
