@@ -2,6 +2,7 @@
 
 Per partition, in this order (Kafka 3.9.1, ReplicaManager.becomeLeaderOrFollower):
 
+    a name that makes no folder                 INVALID_TOPIC_EXCEPTION
     the log cannot be used                      KAFKA_STORAGE_ERROR
     another topic id than the log's             INCONSISTENT_TOPIC_ID, whatever the epoch; the log stays
     an older leader epoch                       STALE_CONTROLLER_EPOCH
@@ -20,6 +21,7 @@ from collections.abc import Callable, Iterator
 from kraftcore.core.uuid import ZERO_UUID, Uuid
 from kraftcore.errors import CorruptDataError, StorageError
 from kraftcore.plugins.broker.control.authority import Authority
+from kraftcore.plugins.broker.logdirs.names import is_legal
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
 from kraftcore.plugins.broker.partition import Assignment, TopicPartition
 from kraftcore.plugins.broker.partition.state import NO_EPOCH
@@ -88,6 +90,8 @@ class LeaderAndIsr:
         self, name: TopicPartition, told_id: Uuid, state: LeaderAndIsrPartitionState, request: LeaderAndIsrRequest
     ) -> ErrorCode:
         replicas = self._replicas
+        if not is_legal(name):
+            return ErrorCode.INVALID_TOPIC_EXCEPTION
         if replicas.is_broken(name):
             return ErrorCode.KAFKA_STORAGE_ERROR
         topic_id = None if told_id == ZERO_UUID else told_id
