@@ -138,7 +138,7 @@ async def _run_plugin(plugin: Plugin, node: Node, engine: Engine) -> None:
             engine.events.drop(plugin)
 
 
-class _Gate:
+class Gate:
     """Takes requests from the listeners; those that come before the node is ready wait, up to `EARLY_REQUESTS_MAX`.
 
     Args:
@@ -153,6 +153,7 @@ class _Gate:
         self._early: list[tuple[bytes, Origin, Reply]] | None = []
 
     def serve(self, frame: bytes, origin: Origin, reply: Reply) -> None:
+        """Take a request's frame."""
         if self._serve is not None:
             self._serve(frame, origin, reply)
         elif self._early is not None and len(self._early) < EARLY_REQUESTS_MAX:
@@ -161,12 +162,14 @@ class _Gate:
             reply(None)
 
     def open(self, serve: Serve) -> None:
+        """Hand the requests that wait to ``serve``, and later ones as they come."""
         early, self._early = self._early or [], None
         self._serve = serve
         for request in early:
             serve(*request)
 
     def close(self) -> None:
+        """Refuse requests from now on."""
         self._serve = self._early = None
         self._is_over = True
 
@@ -176,10 +179,10 @@ class _Gates:
 
     def __init__(self, config: NodeConfig, *, closes_with_node: bool) -> None:
         self._config = config
-        self._plain = _Gate(closes_with_node=closes_with_node)
-        self._guarded = _Gate(closes_with_node=closes_with_node)
+        self._plain = Gate(closes_with_node=closes_with_node)
+        self._guarded = Gate(closes_with_node=closes_with_node)
 
-    def of(self, listener: str) -> _Gate:
+    def of(self, listener: str) -> Gate:
         return self._guarded if has_door(self._config, listener) else self._plain
 
     def open(self, engine: Engine, plugins: Sequence[Plugin]) -> None:

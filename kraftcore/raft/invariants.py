@@ -84,7 +84,7 @@ def _of_leader(state: RaftState, role: Leader) -> Iterator[str]:
     for fetch in role.parked.fetches:
         if fetch.fetch_offset != state.log.log_end_offset:
             yield f"holds a Fetch from {fetch.fetch_offset}, the log ends at {state.log.log_end_offset}"
-    for fetch in role.observers.fetches:
+    for fetch in role.parked_observers.fetches:
         if not role.round_told <= fetch.fetch_offset <= state.log.log_end_offset:
             yield (
                 f"holds an observer's Fetch from {fetch.fetch_offset}, the last round told {role.round_told}, "
@@ -95,7 +95,7 @@ def _of_leader(state: RaftState, role: Leader) -> Iterator[str]:
     told = -1 if value is None else value
     if state.config.observer_linger_ms and role.round_due_ms is None and role.round_told != told:
         yield f"told observers {role.round_told}, committed is {value}, and no round is to come"
-    for held in (role.parked, role.observers):
+    for held in (role.parked, role.parked_observers):
         if held.due_ms != min((fetch.deadline_ms for fetch in held.fetches), default=None):
             yield f"answers the Fetches it holds at {held.due_ms}, which is none of their deadlines"
     change = role.change

@@ -7,8 +7,9 @@ Nobody waits for an observer to acknowledge, and it applies only what is committ
 observers that wait are therefore answered together, in rounds: when the high watermark has moved, a millisecond later
 at the soonest, and no sooner than the linger time after the round before. So a commit costs an observer one Fetch, not
 one for its records and one for its high watermark, and many commits that follow each other share it. An observer that
-is behind what the last round told is answered at once: catching up waits for nobody. Without ``observer_linger_ms``
-observers are answered as voters are.
+is behind what the last round told is answered at once: catching up waits for nobody. Records that are not committed
+within the linger time, as happens while voters cannot be reached, are told in a round, too: whatever is at hand is an
+answer in the end. Without ``observer_linger_ms`` observers are answered as voters are.
 
 Sources: KIP-595, KIP-1166 (the high watermark in a Fetch); Kafka 4.3.1 KafkaRaftClient.handleFetchRequest. The rounds
 are ours.
@@ -53,7 +54,9 @@ class Parking:
             if fetch.fetch_offset < role.round_told or told < role.round_told:
                 self._answer(role, (fetch,))
             else:
-                role.observers.add(fetch)
+                role.parked_observers.add(fetch)
+                if state.log.log_end_offset > fetch.fetch_offset:
+                    self._round_by(role, state.now_ms + state.config.observer_linger_ms)
         else:
             behind = known is not None and told < known
             linger_ms = state.config.high_watermark_linger_ms
@@ -70,7 +73,9 @@ class Parking:
         self._answer(role, role.parked.take())
         role.news_due_ms = None  # they know; whoever fetches next gets these records, and the news with them
         if is_control:
-            self._answer(role, role.observers.take())
+            self._answer(role, role.parked_observers.take())
+        elif role.parked_observers.fetches:
+            self._round_by(role, self._state.now_ms + self._state.config.observer_linger_ms)
 
     def committed(self, role: Leader) -> None:
         """The high watermark moved: everyone who waits learns of it, as their state machines wait for it too."""
@@ -79,10 +84,10 @@ class Parking:
         # before version 18 a Fetch does not say what it knows.
         if role.news_due_ms is None:
             role.news_due_ms = state.now_ms + state.config.high_watermark_linger_ms
-        if role.round_due_ms is None and state.config.observer_linger_ms:
+        if state.config.observer_linger_ms:
             next_ms = role.round_ended_ms + state.config.observer_linger_ms
-            if role.observers.fetches or next_ms > state.now_ms:
-                role.round_due_ms = max(state.now_ms + CALLERS_FIRST_MS, next_ms)
+            if role.parked_observers.fetches or next_ms > state.now_ms:
+                self._round_by(role, max(state.now_ms + CALLERS_FIRST_MS, next_ms))
             else:  # nobody is there: a round would tell nobody, and whoever comes is behind it
                 role.round_told = role.watermark.value or 0
         self.expire(role)
@@ -99,15 +104,21 @@ class Parking:
             role.round_due_ms = None
             role.round_ended_ms = now
             role.round_told = role.watermark.value or 0
-            self._answer(role, role.observers.take())
-        elif role.observers.due_ms is not None and role.observers.due_ms <= now:
-            self._answer(role, role.observers.take_due(now))
-        return soonest(soonest(role.news_due_ms, role.parked.due_ms), soonest(role.round_due_ms, role.observers.due_ms))
+            self._answer(role, role.parked_observers.take())
+        elif role.parked_observers.due_ms is not None and role.parked_observers.due_ms <= now:
+            self._answer(role, role.parked_observers.take_due(now))
+        return soonest(
+            soonest(role.news_due_ms, role.parked.due_ms), soonest(role.round_due_ms, role.parked_observers.due_ms)
+        )
 
     def fail(self, role: Leader) -> None:
         """A leader that leads no more answers the Fetches it held, with the epoch and the leader known now."""
-        for fetch in (*role.parked.take(), *role.observers.take()):
+        for fetch in (*role.parked.take(), *role.parked_observers.take()):
             self._refuse(fetch)
+
+    def _round_by(self, role: Leader, due_ms: int) -> None:
+        if role.round_due_ms is None or due_ms < role.round_due_ms:
+            role.round_due_ms = due_ms
 
     def _answer(self, role: Leader, fetches: Sequence[ParkedFetch]) -> None:
         # Most of those that wait for the same news get the same answer: it is made once.

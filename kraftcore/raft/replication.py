@@ -185,7 +185,6 @@ class Replication:
             if role.watermark.update(key.id, offset):
                 self._high_watermark_moved(role)
 
-
     def voters_in_force(self, role: Leader) -> None:
         """Another voter set is in force: compute the high watermark from its members alone."""
         state = self._state

@@ -380,7 +380,7 @@ class Leader:
         heard: voters heard since that timer last restarted.
         parked: fetches waiting; see ``parking``.
         news_due_ms: when they are answered without records, to tell a new high watermark; None: nothing new to tell.
-        observers: those of observers, which are answered in rounds.
+        parked_observers: those of observers, which are answered in rounds.
         round_due_ms: when the next round is; None: there is nothing new to tell.
         round_ended_ms: when the last one was.
         round_told: the high watermark that it told, or would have if anybody had waited; -1: none is known yet.
@@ -401,7 +401,7 @@ class Leader:
     heard: set[int] = field(default_factory=set)
     parked: Parked = field(default_factory=Parked)
     news_due_ms: int | None = None
-    observers: Parked = field(default_factory=Parked)
+    parked_observers: Parked = field(default_factory=Parked)
     round_due_ms: int | None = None
     round_ended_ms: int = NEVER
     round_told: int = -1

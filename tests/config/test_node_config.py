@@ -210,7 +210,7 @@ def test_limits_reach_the_transport_and_have_its_defaults() -> None:
     config = make()
     assert {each.name: getattr(config, each.name) for each in fields(Limits)} == asdict(Limits())
     limits = {each.name: 7_000_000_000 if "memory" in each.name else 70_000_000 for each in fields(Limits)}
-    assert tcp_transport(make(**limits))._limits == Limits(**limits)
+    assert tcp_transport(make(**limits)).limits == Limits(**limits)
     assert "receive_memory_bytes" in refused(receive_memory_bytes=1 << 20)
 
 

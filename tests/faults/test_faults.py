@@ -33,7 +33,7 @@ def judged(tmp_path, applied, *, acknowledged=(), numbered=()):
     one = Round(1, tmp_path, 1.0)
     one.outcomes.acknowledged.update(acknowledged)
     one.outcomes.numbered.update(numbered)
-    one._judge(applied)
+    one.judge(applied)
 
 
 def test_a_lost_write_is_noticed(tmp_path):
@@ -60,7 +60,7 @@ def test_different_logs_are_noticed(tmp_path):
         with Log.open(OsFiles(), str(folder), LogConfig(), now_ms=0) as log:
             log.append_as_leader(build_batch([b"%d" % (member.number > 2)], timestamp_ms=0), 1, 0)
     with pytest.raises(Broken, match="the logs differ between 0 and 1"):
-        one._compare_logs()
+        one.compare_logs()
 
 
 FRAME = b"\x00\x00\x00\x18\x00\x12\x00\x04\x00\x00\x00\x01\x00\x0bkraftcore-1\x00\x00\x00"

@@ -129,8 +129,9 @@ def test_a_stopped_node_sends_producers_elsewhere(kraft_run):
         data = ProduceRequest.TopicProduceData
         part = data.PartitionProduceData(index=0, records=bytes(build_batch([b"x"], timestamp_ms=1)))
         request = ProduceRequest(acks=-1, topic_data=[data(name=leader.config.topic, partition_data=[part])])
-        context = RequestContext(9, "CONTROLLER", "somebody", None, ANONYMOUS, 0, print, print)
-        answer = leader._engine.registry.find(ProduceRequest).respond(request, context)
+        answers = []
+        leader.serve(request, RequestContext(9, "CONTROLLER", "somebody", None, ANONYMOUS, 0, answers.append, print))
+        (answer,) = answers
         assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     kraft_run(main)

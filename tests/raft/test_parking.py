@@ -110,8 +110,8 @@ def test_an_observer_that_comes_back_late_finds_what_it_missed(replies):
     [
         (lambda role: setattr(role, "round_told", role.round_told - 1), "no round is to come"),
         (lambda role: setattr(role, "round_told", role.round_told + 1), "holds an observer's Fetch"),
-        (lambda role: setattr(role.observers, "due_ms", None), "none of their deadlines"),
-        (lambda role: role.observers.fetches.extend(role.parked.fetches), "as an observer's"),
+        (lambda role: setattr(role.parked_observers, "due_ms", None), "none of their deadlines"),
+        (lambda role: role.parked_observers.fetches.extend(role.parked.fetches), "as an observer's"),
     ],
 )
 def test_held_fetches_that_would_not_be_answered_are_noticed(mistake, text):

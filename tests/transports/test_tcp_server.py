@@ -21,6 +21,8 @@ from kraftcore.transports.tcp import TcpTransport
 
 MIB = 2**20
 
+pytestmark = pytest.mark.usefixtures("together")
+
 
 def framed(frame):
     return pack(">i", len(frame)) + frame

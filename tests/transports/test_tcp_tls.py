@@ -21,6 +21,8 @@ from kraftcore.transports.tcp.tls import TlsContexts
 ANYWHERE = Address("localhost", 0)
 END = "-----END CERTIFICATE-----\n"
 
+pytestmark = pytest.mark.usefixtures("together")
+
 
 @contextlib.asynccontextmanager
 async def serving(tls, **settings):

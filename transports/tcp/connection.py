@@ -1,8 +1,8 @@
 """One TCP connection, either end: frames in, frames out.
 
 ``write`` hands the kernel as much as it takes at once; the rest is sent by a writer task, which ends when nothing is
-left. One task a connection reads, and hands out all frames that have arrived before it waits again; if there was more
-than one, the responses written meanwhile are sent together afterwards.
+left. One task a connection reads, or that of ``Readers`` on its behalf, and hands out all frames that have arrived
+before it waits again; if there was more than one, the responses written meanwhile are sent together afterwards.
 
 TLS goes through memory buffers (``TlsPipe``), so that both hold for it, too.
 """
@@ -26,6 +26,7 @@ from kraftcore.ports.complaints import Complaints
 from kraftcore.ports.transport import Parts
 from kraftcore.protocol.failure import Failure
 from kraftcore.transports.tcp.limits import Limits
+from kraftcore.transports.tcp.readers import READS_IN_A_ROW, Readers
 from kraftcore.transports.tcp.tls import TlsPipe
 from kraftcore.transports.tcp.watch import Watch
 
@@ -40,7 +41,6 @@ _FIRST_BUFFER_BYTES = 4096  # while an accepted connection has sent no more
 _JOIN_BYTES = 16 * 1024  # up to here one copy is cheaper than gathering
 _CORK_BYTES = 64 * 1024
 _GATHER = 256  # buffers in one system call (Linux allows 1024)
-_READS_IN_A_ROW = 16  # then other connections get their turn
 
 _BROKEN_BY_PEER = {errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED, errno.ENOTCONN}
 
@@ -57,6 +57,7 @@ class Shared:
     """The state that all connections of one transport share.
 
     Attributes:
+        readers: waits for accepted connections; None: each waits by itself.
         connections: all that are open, oldest first.
         partial: connections that hold part of a long frame, in the order in which those began; with the bytes.
         partial_bytes: their sum.
@@ -66,6 +67,7 @@ class Shared:
     watch: Watch
     complain: Complaints
     nursery: trio.Nursery
+    readers: Readers | None
     connections: dict[Connection, None]
     partial: dict[Connection, int]
     partial_bytes: int = 0
@@ -138,6 +140,7 @@ class Connection:
     async def read(self) -> None:
         """Read until the connection is broken."""
         fd, take = self._fd, self._take
+        readers = self._shared.readers if self.is_server else None
         more = self._tls is not None  # it may have come along with the end of the handshake
         while self.is_open:
             while self.is_open and self.must_pause():
@@ -147,11 +150,16 @@ class Connection:
             if not self.is_open:
                 return  # type: ignore[unreachable]  # it was broken meanwhile
             try:
-                # What is here already, in a buffer of ours, makes no socket readable.
-                await (trio.lowlevel.checkpoint() if more else wait_readable(fd))
+                if more:  # what is here already, in a buffer of ours, makes no socket readable
+                    await trio.lowlevel.checkpoint()
+                elif readers is not None and readers.pay:
+                    more = await readers.wait(fd, take, self.must_pause)
+                    continue
+                else:
+                    await wait_readable(fd)
             except trio.ClosedResourceError:
                 return
-            for _ in range(_READS_IN_A_ROW):
+            for _ in range(READS_IN_A_ROW):
                 more = self.is_open and take()
                 if not more or self.must_pause():
                     break
@@ -456,6 +464,8 @@ class Connection:
         shared = self._shared
         shared.connections.pop(self, None)
         shared.partial_bytes -= shared.partial.pop(self, 0)
+        if self.is_server and shared.readers is not None:
+            shared.readers.closing(self._fd)
         notify_closing(self._fd)
         self._sock.close()
         self._buffer = memoryview(b"")

@@ -64,8 +64,17 @@ class ServerConnection(Connection):
 
     async def run(self) -> None:
         """Until broken."""
-        await self.shake_hands()
-        await self.read()
+        readers = self._shared.readers
+        if readers is None:
+            await self.shake_hands()
+            await self.read()
+            return
+        readers.members += 1
+        try:
+            await self.shake_hands()
+            await self.read()
+        finally:
+            readers.members -= 1
 
     def tune(self) -> None:
         """Set the socket's options: when it is worth it, as most garbage is not."""

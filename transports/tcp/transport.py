@@ -22,6 +22,7 @@ from kraftcore.transports.tcp.client import Logins, Peer, Pending
 from kraftcore.transports.tcp.connection import Shared
 from kraftcore.transports.tcp.dial import Resolve, resolve_name
 from kraftcore.transports.tcp.limits import Limits
+from kraftcore.transports.tcp.readers import make_readers
 from kraftcore.transports.tcp.server import Listener, Server, ServerConnection, bind
 from kraftcore.transports.tcp.tls import TlsContexts, TlsSettings
 from kraftcore.transports.tcp.tls_reload import TlsReload
@@ -54,6 +55,9 @@ class TcpTransport:
             ``kraftcore.transports.tcp``. Rate-limited.
         limits: what peers may use up: the fields of ``Limits`` (``max_frame_bytes=...``).
 
+    Attributes:
+        limits: the same, as one value.
+
     Raises:
         LocalError: a limit is out of range.
         TransportError: the TLS files do not work.
@@ -75,7 +79,7 @@ class TcpTransport:
         self._listener_tls = {name: None if each is None else TlsContexts(each) for name, each in others}
         self._reload = TlsReload(self._used_tls, tls_reload_ms / 1000, self._warn) if tls_reload_ms else None
         self._logins = None if login is None else Logins(login)
-        self._limits = Limits(**limits)
+        self.limits = Limits(**limits)
         self._resolve = resolve
         self._log = log
         self._listeners: list[Listener] = []
@@ -91,11 +95,14 @@ class TcpTransport:
         await ready.wait()
         self._watch = Watch(self._sweep)
         complain = Complaints(self._warn, self._watch.now)
-        self._shared = Shared(self._limits, self._watch, complain, self._nursery, {}, {})
+        self._readers = make_readers()
+        self._shared = Shared(self.limits, self._watch, complain, self._nursery, self._readers, {}, {})
         self._server = Server(self._shared)
         self._token = trio.lowlevel.current_trio_token()
         self._is_open = True
         self._nursery.start_soon(self._watch.run)
+        if self._readers is not None:
+            self._nursery.start_soon(self._readers.run)
         if self._reload is not None and self._used_tls:
             self._nursery.start_soon(self._reload.run)
         return self
@@ -106,8 +113,12 @@ class TcpTransport:
         try:
             self._close()
         finally:
-            # Not given to the nursery: it would wrap what the body raised in a group.
-            await self._manager.__aexit__(None, None, None)
+            try:
+                # Not given to the nursery: it would wrap what the body raised in a group.
+                await self._manager.__aexit__(None, None, None)
+            finally:
+                if self._readers is not None:
+                    self._readers.close()
 
     async def listen(
         self, listener: str, address: Address, serve: Serve, admission: Admission | None = None
@@ -135,8 +146,8 @@ class TcpTransport:
         size = 0
         for part in parts:
             size += len(part)
-        if not 8 <= size <= self._limits.max_frame_bytes:
-            raise LocalError(f"a request of {size} bytes: 8 to {self._limits.max_frame_bytes} are allowed")
+        if not 8 <= size <= self.limits.max_frame_bytes:
+            raise LocalError(f"a request of {size} bytes: 8 to {self.limits.max_frame_bytes} are allowed")
         first = parts[0]
         (correlation_id,) = _unpack_id(first if len(first) >= 8 else b"".join(parts), 4)
         if not self._is_open:

@@ -246,6 +246,10 @@ def within(rng, version):
     return rng is not None and rng[0] <= version and (rng[1] is None or version <= rng[1])
 
 
+NULL = object()
+"""Written as null, even where the layout has none."""
+
+
 class Codec:
     """Encoder and decoder of one message at one version. defs: the messages of a release."""
 
@@ -324,6 +328,8 @@ class Codec:
         if "flexible" in f:
             flex = within(f["flexible"], self.version)
         nullable = within(f.get("nullable"), self.version)
+        if v is NULL:
+            return self.length(None, flex, ">h" if t == "string" else ">i")
         if v is None and not nullable:
             raise ValueError(f"{f['name']} is not nullable in {self.name} v{self.version}")
         if t.startswith("[]"):

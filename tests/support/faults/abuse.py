@@ -132,7 +132,7 @@ class Abuse:
         self._greetings = cycle(_requests() if tls else _client_hellos())
         self._held: deque[socket.socket] = deque()
         self._begun = _begun_login() if sasl else b""
-        by_kind = self._by_kind(tls, sasl)
+        by_kind = self.by_kind(tls, sasl)
         acts = [act for name, acts in by_kind.items() for act in acts if kind in (name, EVERYTHING)]
         slow = by_kind["slow senders"][0]
         self._slow_ones = min(SLOW, count // 10) if slow in acts else 0
@@ -141,7 +141,7 @@ class Abuse:
         self._left = count if quick else 0
         self.has_end = bool(quick)
 
-    def _by_kind(self, tls: bool, sasl: bool) -> dict[str, list[Callable[[socket.socket], Awaitable[None]]]]:
+    def by_kind(self, tls: bool, sasl: bool) -> dict[str, list[Callable[[socket.socket], Awaitable[None]]]]:
         return {
             "garbage": [self._garbage, self._cut_off],
             "wrong sizes": [self._wrong_size],
@@ -153,7 +153,7 @@ class Abuse:
     @classmethod
     def kinds(cls, tls: bool, sasl: bool) -> list[str]:
         """What there is for listeners that speak TLS, or do not, and want a login, or do not."""
-        return [*cls("", [0], 0, 1, 0, tls=tls)._by_kind(tls, sasl), EVERYTHING]
+        return [*cls("", [0], 0, 1, 0, tls=tls).by_kind(tls, sasl), EVERYTHING]
 
     async def run(self) -> None:
         """All of it."""
@@ -337,7 +337,7 @@ class Siege(Round):
                     ends.start_soon(self._end, member, signal.SIGTERM)
         finally:
             self.kill_all()
-        self._compare_logs()
+        self.compare_logs()
         return found
 
     async def _abused_window(

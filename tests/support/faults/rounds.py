@@ -289,7 +289,7 @@ class Round:
                 proxies.cancel_scope.cancel()
         finally:
             self.kill_all()
-        self._judge(applied)
+        self.judge(applied)
         return self.report
 
     async def _drive(self) -> dict[int, dict[int, int]]:
@@ -340,7 +340,7 @@ class Round:
 
     # --- verdict ------------------------------------------------------------------------------------------------------
 
-    def _judge(self, applied: dict[int, dict[int, int]]) -> None:
+    def judge(self, applied: dict[int, dict[int, int]]) -> None:
         counts = self.report.counts
         history = self.outcomes.recorder.operations
         counts["operations"] = len(history)
@@ -356,12 +356,12 @@ class Round:
             if theirs != first:
                 raise Broken(f"node {number} applied other writes than node {next(iter(applied))}")
         counts["acknowledged writes"] = len(self.outcomes.acknowledged)
-        counts["leader changes"] = self._compare_logs()
+        counts["leader changes"] = self.compare_logs()
         for kind, step, initial in (("r", register_step, None), ("c", _count, 0)):
             theirs = [operation for operation in history if operation.arguments[0][0] == kind]
             check(theirs, step, initial, partition=_key)
 
-    def _compare_logs(self) -> int:
+    def compare_logs(self) -> int:
         """Compare; returns how many epochs began in what they share."""
         logs = {}
         with ExitStack() as stack:

@@ -7,6 +7,9 @@ that any part of a script is a script.
 """
 
 
+from conformance.codec import NULL
+
+
 class Resolver:
     def __init__(self, side):
         self.side, self.image, self.sym = side, side.image, side.symbols
@@ -26,6 +29,9 @@ class Resolver:
 
     def get_cluster_id(self):
         return self.side.cluster_id
+
+    def get_null(self):
+        return NULL
 
     def get_bytes(self, **of):
         return bytes.fromhex(of["hex"])
