@@ -182,7 +182,9 @@ class Door:
         else:
             self._inbox.serve(frame, origin, reply)
             return
-        if step is not None:
+        if step is None:
+            reply(None)
+        else:
             self._do(step, login, asker, origin, reply)
 
     def _do(self, step: Step, login: ServerSession[Principal], asker: Asker, origin: Origin, reply: Reply) -> None:
