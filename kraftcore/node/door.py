@@ -238,7 +238,7 @@ class Door:
         self, credentials: Credentials | None, secret: bytes, note: Callable[[str], None]
     ) -> dict[str, dict[str, Callable[[], ServerMechanism]]]:
         """What each listener offers."""
-        found = {}
+        found: dict[str, dict[str, Callable[[], ServerMechanism]]] = {}
         for listener, sasl in self._config.listener_sasl.items():
             tokens = sasl.tokens
             check: Callable[[str], AccessToken | None] = _no_token
