@@ -1,7 +1,7 @@
-"""Carries out what a replica wants: the one place that decides an order, for nodes, simulator and scenarios alike.
+"""Carries out the effects of a replica, in the same order for nodes, simulator and scenarios.
 
-Everything here is synchronous and knows no clock: whoever runs it (trio, virtual time, a scenario) hands events and the
-time in, does what the ports ask for, and comes back when ``due_ms`` is reached or a turn is wanted.
+Everything here is synchronous and reads no clock: its caller (trio, virtual time, a scenario) hands in events and the
+time, implements the ports, and calls again when ``due_ms`` is reached or a turn is wanted.
 
     driver.py        events into a replica; its effects to disk, network and application, in order
     executor.py      a driver with a state machine: proposals, decisions, applying, leadership

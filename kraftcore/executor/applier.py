@@ -1,4 +1,4 @@
-"""Committed records into the state machine, and the state machine into snapshots and back."""
+"""Applies committed records to the state machine, and takes it to and from snapshots."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class Applier:
 
     Attributes:
         offset: everything below it is applied.
-        size: bytes applied since ``take_size`` was last called.
-        timestamp_ms: the largest applied, for snapshots: what is loaded from them goes on with the same time.
+        epoch: leader epoch of the last batch applied.
+        timestamp_ms: the largest timestamp applied; snapshots keep it.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class Applier:
     # --- snapshots ----------------------------------------------------------------------------------------------------
 
     def collect(self) -> tuple[Iterable[bytes], list[tuple[int, Session]]]:
-        """The state machine's records and the sessions, as of ``offset``; the records can be gone through once.
+        """The state machine's records and the sessions, as of ``offset``; the records can be iterated once.
 
         Raises:
             StateMachineError: what ``snapshot`` raised.
@@ -193,7 +193,7 @@ class Applier:
             what = f"raised {describe_error(error)}, for the snapshot of everything below offset {end_offset}"
             raise StateMachineError(self._machine, "restore", end_offset, what) from error
         for _ in rest:
-            pass  # what the machine did not want may be followed by sessions
+            pass  # sessions may follow records that the machine did not read
         self.timestamp_ms = reader.last_contained_log_timestamp_ms
         self.sessions.restore(sessions, self.timestamp_ms)
         self.offset = end_offset
@@ -206,7 +206,7 @@ def describe_error(error: BaseException) -> str:
 
 
 class _Values:
-    """Gathers what a state machine writes."""
+    """The sink that a state machine writes its snapshot to."""
 
     def __init__(self) -> None:
         self.parts: list[Iterable[bytes]] = []

@@ -1,9 +1,9 @@
-"""Records that depend on where they will stand in the log.
+"""Decisions: records that depend on the offset they get.
 
-A decision is asked for its records when they are about to be appended: it learns the offset that the first will get and
-the leader epoch. Decisions are made one after the other, in order of arrival; the records of many share a batch, those
-of one are never parted, unless it says that they may be. So whoever decides may run ahead of what is committed: each
-decision sees all earlier ones, and nothing comes between.
+A decision is asked for its records when they are about to be appended: it is given the offset of the first one and the
+leader epoch. Decisions are made one after the other, in order of arrival. The records of many share a batch; those of
+one are in one batch, unless it allows otherwise. A decision may build on all earlier ones before they are committed: no
+other record comes between.
 """
 
 from __future__ import annotations
@@ -16,13 +16,16 @@ from kraftcore.errors import KraftError, LocalError
 from kraftcore.executor.proposals import BATCH_OVERHEAD, GROUP_BYTES, RECORD_OVERHEAD
 from kraftcore.executor.waiting_queue import WaitingQueue, check_order
 
-_AT_ONCE = 512  # pending: more would not make a batch cheaper, only later
-_LOOK_EVERY = 7  # of decisions made alone: so often one waits, to see whether others come; no usual number of callers
-_PATIENCE = 4  # decisions that wait for others in vain, after some did come along
+_AT_ONCE = 512  # pending: a larger batch costs no less a record, and is only later
+# Of decisions that are made alone every so many-th waits for a turn, to notice callers that ask at the same time. For a
+# single caller that costs one turn in seven. It shares no factor with usual numbers of callers (powers of 2 and of 10):
+# else the one that waits could be the last caller of each round, after whom no other comes.
+_PROBE_EVERY = 7
+_PATIENCE = 4  # decisions that wait for a turn each, after one that did not stay alone
 
 
 class Decision:
-    """Base class of what ``Executor.decide`` takes. The methods are called in the executor's own work: do not wait.
+    """Base class of what ``Executor.decide`` takes. Its methods are called by the executor, and must not wait.
 
     Exactly one of ``committed`` and ``failed`` ends it.
 
@@ -30,8 +33,8 @@ class Decision:
         may_split: the records may lie in several batches, one right after the other; they then carry what makes them
             one for readers, such as the markers of a metadata transaction (KIP-868).
         records_a_batch: of a decision that may be split, most records that stand in one batch; None: as many as fit.
-        is_linearizable: without records: wait also until it is sure that no other leader had committed anything when it
-            was decided. What has records is known to be in force once they are committed.
+        is_linearizable: for one without records: it is committed only after a read barrier, which confirms that no
+            other leader had committed anything when it was decided. One with records needs none.
     """
 
     may_split = False
@@ -41,8 +44,8 @@ class Decision:
     def decide(self, next_offset: int, leader_epoch: int) -> Sequence[bytes]:
         """Return the records to append, none of them empty.
 
-        No records means that only what was decided before is to be waited for; see ``is_linearizable``. Raising
-        refuses: nothing is appended of this decision, and ``failed`` gets the error.
+        Without records it is committed with all earlier decisions; see ``is_linearizable``. If it raises, nothing of
+        this decision is appended, and ``failed`` gets the error.
 
         Args:
             next_offset: what the first record's offset will be.
@@ -54,10 +57,10 @@ class Decision:
         """The records are in the log, the first at ``offset``; not committed yet."""
 
     def committed(self) -> None:
-        """They, and everything before them, are committed and applied here."""
+        """The records, and everything before them, are committed and applied here."""
 
     def failed(self, error: Exception) -> None:
-        """They are not, or nobody knows.
+        """The records are not committed, or the outcome is unknown.
 
         Args:
             error: `NotLeaderError`: nothing was appended, though ``decide`` may have been called;
@@ -67,7 +70,7 @@ class Decision:
 
 
 class Decided:
-    """Decisions whose records are to be appended in one go.
+    """Decisions whose records are appended together.
 
     Attributes:
         offset: what the first record's offset will be.
@@ -83,7 +86,7 @@ class Decided:
 
     @property
     def needs_barrier(self) -> bool:
-        """See above."""
+        """See the class."""
         return not self.batches and any(decision.is_linearizable for _, _, decision in self.ends)
 
     @property
@@ -104,11 +107,11 @@ class DecisionQueue(WaitingQueue[Decision, Decided]):
         self._room = max_batch_bytes - BATCH_OVERHEAD
         self._gathered = min(self._room, GROUP_BYTES)
         self.appended: deque[tuple[int, Decision]] = deque()  # end offset, decision
-        self._alone = 1  # decisions that were made alone, one after the other; below 1: others may come along
+        self._alone = 1  # decisions made alone since one was not; below 1: that many more, and one, wait for a turn
 
     @property
     def is_time(self) -> bool:
-        """Whether so many wait that they should not wait for more."""
+        """Whether so many are pending that a batch should be made now."""
         return len(self.pending) >= _AT_ONCE
 
     @property
@@ -118,10 +121,10 @@ class DecisionQueue(WaitingQueue[Decision, Decided]):
         Where one commit answers many callers, all of them ask again at once; made one by one, each of their decisions
         would be a batch with a flush of its own.
         """
-        return self._alone > 0 and self._alone % _LOOK_EVERY != 0
+        return self._alone > 0 and self._alone % _PROBE_EVERY != 0
 
     def decide(self, next_offset: int, leader_epoch: int, now_ms: int) -> Decided:
-        """Make what is pending into batches."""
+        """Make all pending decisions, and batches of their records."""
         self._alone = self._alone + 1 if len(self.pending) <= 1 else -_PATIENCE
         decided = Decided(next_offset)
         offset = next_offset
@@ -176,7 +179,7 @@ class DecisionQueue(WaitingQueue[Decision, Decided]):
         """The batches are in the log; without any, a barrier has passed if it was needed."""
         self._proposed.discard(decided)
         for offset, end, decision in decided.ends:
-            # A commit of anything decided with it, or later, says that nobody else led.
+            # Without records it waits for the last record decided with it: its commit shows that this replica led.
             self._wait(decided.end if decision.is_linearizable and offset == end else end, decision)
             decision.appended(offset)
 

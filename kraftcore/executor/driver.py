@@ -1,14 +1,14 @@
-"""Feeds a replica, and carries out what it wants, in the order that `Effects` states.
+"""Feeds a replica events, and carries out its effects in the order that `Effects` states.
 
 Rules of this file:
 
-* ``handle`` is a plain call, made by whoever has news. It never runs inside itself: events that come up meanwhile wait
-  until the present one is carried out.
+* ``handle`` is a plain call. It is not re-entered: events handed in while it runs wait until the present one is
+  carried out.
 * Election state, requests and answers are carried out event by event. One flush follows the last event at hand. What
-  concerns the application (restore, apply, outcomes, news) comes after that, again event by event: acknowledging to
+  concerns the application (restore, apply, outcomes, notes) comes after that, again event by event: acknowledging to
   peers goes before applying.
 * While a received snapshot is put in the log's place, events wait: nobody else may touch the log.
-* Whatever raises ends the driver: it takes nothing more, and the error is the caller's.
+* Any exception stops the driver: it takes no more events, and the exception goes on to the caller.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from kraftcore.raft.replica import Replica
 
 
 class Ports(Protocol):
-    """What a driver asks of disk and network. Received requests' tickets have a method ``answer(message)``."""
+    """What a driver needs of disk and network. The ticket of a received request has a method ``answer(message)``."""
 
     def save(self, state: ElectionState) -> None:
         """Make epoch and vote durable before returning.
@@ -52,7 +52,7 @@ class Ports(Protocol):
         ...
 
     def end_probation(self) -> None:
-        """Make durable that this replica has nothing left that it may have forgotten, before returning.
+        """Make durable, before returning, that this replica is off probation; see `raft.probation`.
 
         Raises:
             StorageError: it is not.
@@ -68,7 +68,7 @@ class Ports(Protocol):
         ...
 
     def begin_flush(self) -> None:
-        """``flush`` follows soon: the disk may begin to write."""
+        """``flush`` follows within this call of ``handle``: writing to the disk may begin."""
         ...
 
     def flush(self, size: int) -> None:
@@ -107,11 +107,11 @@ class Probe:
         """Requests and answers are out."""
 
     def cleaning(self, now_ms: int) -> None:
-        """What newer snapshots made superfluous is about to be deleted."""
+        """Old snapshots and segments are about to be deleted."""
 
 
 class Driver(ABC):
-    """See the module text. Subclasses say what effects mean to the application.
+    """See the module text. Subclasses carry out what concerns the application (``_settle``).
 
     Args:
         replica: what is driven.
@@ -122,10 +122,10 @@ class Driver(ABC):
     Attributes:
         due_ms: call ``handle`` with a `Tick` when the clock reaches it; None: no timer runs.
         now_ms: the latest time told; never falls.
-        stopped: it takes nothing more.
-        is_busy: whether it is in the middle of something: what is handed in now waits.
-        is_installing: whether a snapshot is being put in the log's place: what is handed in now waits, and log and
-            snapshots must be left alone.
+        stopped: it takes no more events.
+        is_busy: whether ``handle`` is running: events handed in now wait.
+        is_installing: whether a snapshot is replacing the log: events handed in now wait, and log and snapshots must
+            not be used.
     """
 
     def __init__(self, replica: Replica, log: LogPort, ports: Ports, probe: Probe | None = None) -> None:
@@ -152,11 +152,11 @@ class Driver(ABC):
         self._flush_asked = 0  # below it the log is durable, or will be when the flush that was asked for ends
 
     def handle(self, now_ms: int, *events: Event) -> None:
-        """Take events in; when it returns all that follows from them is done, unless it was called from within.
+        """Take events; when it returns their effects are carried out, unless ``is_busy`` or ``is_installing`` was set.
 
         Args:
             now_ms: milliseconds since 1970.
-            events: in order; none: only what was left to settle.
+            events: in order; none: only the application's part, such as records that are still to be applied.
 
         Raises:
             Exception: whatever the replica, a port or the application raised; the driver has stopped.
@@ -200,14 +200,14 @@ class Driver(ABC):
         self.handle(now_ms, event)
 
     def installed(self, now_ms: int, event: SnapshotInstalled) -> None:
-        """A received snapshot is in the log's place: what waited goes on, after it."""
+        """A received snapshot has replaced the log: its event is taken first, then those that waited."""
         self.is_installing = False
         if not self.stopped:
             self._queue.appendleft(event)
             self.handle(now_ms)
 
     def stop(self) -> None:
-        """Take nothing more."""
+        """Take no more events."""
         self.stopped = True
         self._queue.clear()
 
@@ -249,7 +249,7 @@ class Driver(ABC):
 
     @abstractmethod
     def _settle(self, unsettled: list[Effects]) -> None:
-        """Carry out what effects left to do for the application, in order."""
+        """Carry out the application's part of the effects, in order."""
 
     def check_invariants(self) -> None:
         """Look for contradictions; call it between two calls of ``handle``.

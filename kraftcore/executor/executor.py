@@ -1,12 +1,12 @@
-"""A replica with a state machine: what is proposed becomes records, what is committed is applied, callers are told.
+"""A replica with a state machine: proposals become batches, committed records are applied, callers get results.
 
 Rules of this file:
 
-* Everything pending becomes a batch as soon as nothing is on its way to being committed, or it is worth a batch by
-  itself. No timer decides. Of many callers that one commit woke together, the first must not go alone: it waits for a
-  *turn*, which whoever runs the executor gives it when the others have run, too.
-* What is committed is applied in pieces of `APPLY_BYTES`; the rest waits for a turn, so that others get theirs.
-* A leader that loses its epoch does not wait to learn what became of its records: it says that it does not know.
+* Everything pending becomes a batch as soon as no batch is uncommitted, or `ENOUGH_BYTES` are pending. There is no
+  timer. Where one commit wakes many callers together, the first new proposal waits for a *turn*, which the executor's
+  caller gives after all of them have run: so they share a batch.
+* Committed records are applied `APPLY_BYTES` at a time; the rest waits for a turn, so that other work comes between.
+* A leader that loses its leadership ends all that is uncommitted with `OutcomeUnknownError` at once.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from kraftcore.errors import (
 from kraftcore.executor.applier import Applier
 from kraftcore.executor.decisions import Decided, Decision, DecisionQueue
 from kraftcore.executor.driver import Driver, Ports, Probe
-from kraftcore.executor.numbering import Asked
+from kraftcore.executor.numbering import NumberedProposals
 from kraftcore.executor.proposals import RECORD_OVERHEAD, AppendedMany, Group, Proposal, ProposalQueue
 from kraftcore.executor.snapshotting import SnapshotContents
 from kraftcore.protocol.error_codes import ErrorCode
@@ -40,14 +40,14 @@ from kraftcore.state_machine import StateMachine
 from kraftcore.storage.snapshot_batches import SnapshotReader
 from kraftcore.storage.snapshots import SnapshotStore
 
-APPLY_BYTES = 4 << 20  # applied in one go; then everybody else gets a turn
-ENOUGH_BYTES = 128 * 1024  # pending: more would not make a batch cheaper, only later
+APPLY_BYTES = 4 << 20  # of committed records, applied in one turn
+ENOUGH_BYTES = 128 * 1024  # pending: a larger batch costs no less a byte, and is only later
 
 
-class Listener:
-    """What an executor tells whoever runs it, in order; every method may be left as it is, doing nothing.
+class ExecutorHooks:
+    """What an executor tells its caller, in order; every method does nothing unless it is overridden.
 
-    Called in the executor's own work: do not wait. What is handed to the executor from here waits for its turn.
+    Called while the executor handles events: they must not wait. Events handed in from here wait until it is done.
     """
 
     def appending(self, group: Group) -> None:
@@ -63,10 +63,10 @@ class Listener:
         """Records were applied; everything below ``offset`` is."""
 
     def snapshot_due(self) -> None:
-        """A snapshot should be written; see ``Executor.gather_snapshot``. Told again until one was gathered."""
+        """A snapshot is due; see ``Executor.gather_snapshot``. Called again until one was gathered."""
 
     def committed(self, high_watermark: int) -> None:
-        """Everything below is committed, and applied but for what waits for a turn."""
+        """Everything below ``high_watermark`` is committed; some of it may be applied in a later turn."""
 
     def leader_changed(self, found: Leadership) -> None:
         """Who leads, as far as this replica knows."""
@@ -75,7 +75,7 @@ class Listener:
         """This replica leads, and all records of earlier epochs are committed and applied: decisions are taken."""
 
     def leading_ended(self, epoch: int) -> None:
-        """It leads no more; called once after each ``leading``."""
+        """It does not lead any more; called once after each ``leading``."""
 
     def role_changed(self, role: Role, epoch: int) -> None:
         """This replica is in another role, or in the same one in another epoch."""
@@ -87,7 +87,7 @@ class Listener:
         """A line for the operator's log."""
 
     def alarmed(self, text: str) -> None:
-        """Something the operator must look at: committed records were to be taken away here."""
+        """An alarm for the operator: a leader would have this replica drop committed records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +98,8 @@ class ExecutorLimits:
         max_batch_bytes: no batch of proposals is larger.
         max_bytes_in_flight: of everything pending and uncommitted.
         session_expiry_ms: how long a silent client is remembered; the same on every replica.
-        gathers: wait for a turn before every batch: whoever runs the executor lets time pass before it gives one.
-        apply_bytes: applied in one go.
+        gathers: wait for a turn before every batch: the executor's caller lets time pass before it gives one.
+        apply_bytes: of committed records, applied in one turn.
     """
 
     max_batch_bytes: int
@@ -113,26 +113,26 @@ class Executor(Driver):
     """See the module text.
 
     Args:
-        replica: what is driven.
+        replica: the replica that is driven.
         log: its log.
         store: its snapshots.
-        machine: gets what is committed.
+        machine: committed records are applied to it.
         ports: disk and network.
-        listener: is told.
+        hooks: told what happens.
         limits: bounds.
-        cleaning: when snapshots are due, and what may go.
+        cleaning: when snapshots are due, and when old ones are deleted.
         now_ms: the time.
-        probe: watches.
+        probe: see `Probe`.
 
     Attributes:
         queue: proposals.
-        applier: what is applied.
+        applier: applies committed records.
         high_watermark: everything below it is committed.
         is_leader: whether this replica leads, as far as it knows.
-        leading_epoch: the epoch in which decisions are taken, or None; see ``Listener.leading``.
+        leading_epoch: the epoch in which decisions are taken, or None; see ``ExecutorHooks.leading``.
         accepts: whether proposals are taken.
-        wants_batch: call ``propose`` at once: nothing is to be waited for.
-        wants_turn: call ``turn`` soon, when others have run.
+        wants_batch: ``propose`` is to be called at once.
+        wants_turn: ``turn`` is to be called soon, after the tasks that can run now.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class Executor(Driver):
         store: SnapshotStore,
         machine: StateMachine,
         ports: Ports,
-        listener: Listener,
+        hooks: ExecutorHooks,
         limits: ExecutorLimits,
         cleaning: CleaningConfig,
         now_ms: int,
@@ -153,8 +153,8 @@ class Executor(Driver):
         self.limits = limits
         self.queue = ProposalQueue(limits.max_batch_bytes, limits.max_bytes_in_flight)
         self.decisions = DecisionQueue(limits.max_batch_bytes)
-        self.asked = Asked()
-        self.applier = Applier(machine, log, self.queue, limits.session_expiry_ms, listener.settled)
+        self.numbered = NumberedProposals()
+        self.applier = Applier(machine, log, self.queue, limits.session_expiry_ms, hooks.settled)
         self.schedule = SnapshotSchedule(cleaning, now_ms)
         self.high_watermark = 0
         self.is_leader = False
@@ -164,7 +164,7 @@ class Executor(Driver):
         self.wants_turn = False
         self._gathers = limits.gathers
         self._cleaner = Cleaner(cleaning, log, store)
-        self._listener = listener
+        self._hooks = hooks
         self._claim: Leadership | None = None  # it leads, but earlier records may not be applied yet
         self._role: tuple[Role, int] | None = None
         self._refuse: Callable[[], KraftError] | None = None
@@ -172,7 +172,7 @@ class Executor(Driver):
     # --- proposals ----------------------------------------------------------------------------------------------------
 
     def add(self, proposal: Proposal) -> bool:
-        """Take a proposal in.
+        """Take a proposal.
 
         Returns:
             Whether ``wants_batch`` or ``wants_turn`` is set because of it.
@@ -216,10 +216,10 @@ class Executor(Driver):
         producer_epoch: int = 0,
         digest: bytes = b"",
     ) -> Proposal:
-        """A proposal that somebody else asks for, perhaps not for the first time; see ``add``.
+        """Take a proposal that another node forwarded, perhaps not for the first time; see ``add``.
 
-        One that runs under the same numbers is joined. A numbered one is taken only if it cannot be in the log already:
-        what an earlier leader appended and this one has not applied would be appended a second time.
+        If a proposal with the same numbers is in flight, that one is returned. A numbered one is taken only when all
+        records of earlier epochs are applied: an earlier leader may have appended it.
 
         Args:
             make: the class of the proposal.
@@ -233,7 +233,7 @@ class Executor(Driver):
             NotLeaderError, OverloadedError, LocalError, KraftError: see ``add``.
         """
         key = (producer_id, producer_epoch, sequence, digest)
-        running = self.asked.find(key) if producer_id >= 0 else None
+        running = self.numbered.find(key) if producer_id >= 0 else None
         if running is not None:
             return running
         proposal = make(values, size_of(values), True, producer_id, sequence, producer_epoch)
@@ -242,16 +242,16 @@ class Executor(Driver):
                 raise self.refusal()
             if self.leading_epoch is None:
                 raise self.not_leader("it has not applied its predecessors' records yet")
-            self.asked.add(key, proposal)
+            self.numbered.add(key, proposal)
         try:
             self.add(proposal)
         except KraftError:
-            self.asked.forget(key)
+            self.numbered.forget(key)
             raise
         return proposal
 
     def decide(self, decision: Decision) -> None:
-        """Take a decision in; it is made, and its records appended, when ``propose`` or ``turn`` is called.
+        """Take a decision; it is made, and its records appended, when ``propose`` or ``turn`` is called.
 
         Raises:
             NotLeaderError: this replica does not lead, or has not applied all records of earlier epochs.
@@ -270,7 +270,7 @@ class Executor(Driver):
 
     @property
     def on_its_way(self) -> object | None:
-        """Stands for the batch that will be committed next; None if nothing is on its way."""
+        """The oldest appended batch or decision that is not committed; None: there is none."""
         if self.queue.groups:
             return self.queue.groups[0]
         appended = self.decisions.appended
@@ -283,7 +283,7 @@ class Executor(Driver):
         proposed = []
         while (group := queue.next_group()) is not None:
             batch = group.build(now_ms)
-            self._listener.appending(group)
+            self._hooks.appending(group)
             proposed.append(Propose(group, batch))
         if proposed:
             self.handle(now_ms, *proposed)
@@ -291,7 +291,7 @@ class Executor(Driver):
             self._decide(now_ms)
 
     def _decide(self, now_ms: int) -> None:
-        # Nothing is queued: what is appended next stands at the log's end.
+        # No event waits, so the next batch is appended at the log end offset.
         decided = self.decisions.decide(self.log.log_end_offset, self.replica.epoch, now_ms)
         if decided.batches:
             self.handle(now_ms, Propose(decided, decided.batches[0], tuple(decided.batches[1:])))
@@ -318,7 +318,7 @@ class Executor(Driver):
 
     @property
     def _is_time(self) -> bool:
-        """Whether what is pending should be a batch."""
+        """Whether what is pending should become a batch now."""
         queue, decisions = self.queue, self.decisions
         if not queue.pending and not decisions.pending:
             return False
@@ -341,17 +341,17 @@ class Executor(Driver):
             if high_watermark is not None and high_watermark > self.high_watermark:
                 self.high_watermark = high_watermark
                 self._apply()
-                self._listener.committed(high_watermark)
+                self._hooks.committed(high_watermark)
             for outcome in effects.outcomes:
                 self._finish(outcome)
             if effects.leadership is not None:
                 self._led(effects.leadership)
             if effects.voters is not None:
-                self._listener.voters_changed(effects.voters)
+                self._hooks.voters_changed(effects.voters)
             for text in effects.notes:
-                self._listener.noted(text)
+                self._hooks.noted(text)
             for text in effects.alarms:
-                self._listener.alarmed(text)
+                self._hooks.alarmed(text)
         self._notice()
 
     def _notice(self) -> None:
@@ -359,7 +359,7 @@ class Executor(Driver):
         role = (replica.role, replica.epoch)
         if role != self._role:
             self._role = role
-            self._listener.role_changed(*role)
+            self._hooks.role_changed(*role)
         if self.applier.offset < self.high_watermark or (
             (self.queue.pending or self.decisions.pending) and self._is_time
         ):
@@ -384,7 +384,7 @@ class Executor(Driver):
         if outcome.offset != decided.offset:
             raise InvariantError(f"records decided for offset {decided.offset} were appended at {outcome.offset}")
         self.decisions.took(decided)
-        self.decisions.applied(self.applier.offset)  # those without records may wait for nothing
+        self.decisions.applied(self.applier.offset)  # decisions without records may be committed already
 
     def _refused(self, outcome: Outcome) -> KraftError:
         if outcome.error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
@@ -394,22 +394,22 @@ class Executor(Driver):
     def _apply(self) -> None:
         applier = self.applier
         self.schedule.applied(applier.apply(self.high_watermark, self.limits.apply_bytes))
-        self._listener.applied(applier.offset)
+        self._hooks.applied(applier.offset)
         if self.schedule.is_due(self.now_ms):
-            self._listener.snapshot_due()
+            self._hooks.snapshot_due()
         if self.decisions.appended:
             self.decisions.applied(applier.offset)
         claim = self._claim
         if claim is not None and applier.offset > claim.epoch_start_offset:
             self._claim = None
             self.leading_epoch = claim.epoch
-            self._listener.leading(claim.epoch)
+            self._hooks.leading(claim.epoch)
 
     def _restore(self, end_offset: int, epoch: int) -> None:
         with SnapshotReader(self.store.open((end_offset, epoch))) as reader:
             self.applier.restore(reader, end_offset, epoch)
         self.schedule.begun(self.now_ms)
-        self._listener.restored(end_offset, epoch)
+        self._hooks.restored(end_offset, epoch)
 
     def _led(self, found: Leadership) -> None:
         queue = self.queue
@@ -423,8 +423,8 @@ class Executor(Driver):
             queue.fail_pending(self.not_leader)
             self.decisions.fail_pending(self.not_leader)
         if ended is not None:
-            self._listener.leading_ended(ended)
-        self._listener.leader_changed(found)
+            self._hooks.leading_ended(ended)
+        self._hooks.leader_changed(found)
 
     # --- snapshots ----------------------------------------------------------------------------------------------------
 
@@ -433,7 +433,7 @@ class Executor(Driver):
         return self.schedule.is_due(now_ms)
 
     def gather_snapshot(self, now_ms: int) -> SnapshotContents | None:
-        """What a snapshot of the state machine as it is must hold; None if nothing is applied yet, or it is there.
+        """The contents of a snapshot of everything applied; None if that is nothing, or there is this snapshot already.
 
         Once it is written, hand ``snapshot_written(contents)`` in.
         """
@@ -452,7 +452,7 @@ class Executor(Driver):
         self.handle(now_ms, SnapshotWritten(contents.end_offset, contents.epoch))
 
     def clean(self, now_ms: int) -> int:
-        """Delete what newer snapshots made superfluous; not while a flush runs. Returns how many snapshots went.
+        """Delete old snapshots and segments, see `Cleaner`; not while a flush runs. Returns how many snapshots went.
 
         Raises:
             StorageError: the disk failed.
@@ -464,12 +464,12 @@ class Executor(Driver):
     # --- the end ------------------------------------------------------------------------------------------------------
 
     def refuse(self, make_error: Callable[[], KraftError]) -> None:
-        """Take no more proposals and decisions; whoever brings one gets this error."""
+        """Refuse proposals and decisions from now on, with this error."""
         self._refuse = make_error
         self.accepts = False
 
     def end(self, make_error: Callable[[], KraftError]) -> None:
-        """Stop for good, and tell whoever waits."""
+        """Stop for good, and end everything that waits with this error."""
         self.stop()
         self.refuse(make_error)
         self.queue.end(make_error)
@@ -482,7 +482,7 @@ class Executor(Driver):
         return self.not_leader() if self._refuse is None else self._refuse()
 
     def not_leader(self, reason: str = "") -> NotLeaderError:
-        """Why only another replica can do it."""
+        """The error of a request that only the leader can serve; names the leader if it is known."""
         if self.is_leader:
             return NotLeaderError(None, None, reason)
         endpoints = self.replica.leader_endpoints

@@ -1,8 +1,8 @@
-"""Numbers for proposals that may be asked for more than once (``sessions``).
+"""Client numbers for forwarded proposals, which may be sent more than once (see ``sessions``).
 
-A follower forwards its callers' proposals to the leader, and asks again after a timeout or a change of leaders. So each
-is numbered: by its client, or with a number lent for it. A client number has one proposal in flight; so there are as
-many numbers as forwards at a time, reused.
+A follower forwards its callers' proposals to the leader, and sends them again after a timeout or a change of leaders.
+So each has a client number: its client's own, or one taken from a pool. A client number has one proposal in flight, so
+the pool holds as many as there were forwards at a time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kraftcore.executor.sessions import SEQUENCE_MAX
 
 
 class ClientNumbers:
-    """Client numbers to lend, and the next sequence of each.
+    """The pool of client numbers, and the next sequence of each.
 
     Args:
         draw: a number of 63 random bits.
@@ -32,7 +32,7 @@ class ClientNumbers:
         return self._free.pop() if self._free else (self._draw(), 0)
 
     def give_back(self, number: int, next_sequence: int) -> None:
-        """Its last proposal is done. One whose outcome is unknown is still about: its number must not come back."""
+        """Return a number after its proposal succeeded; one whose outcome is unknown must not be returned."""
         if next_sequence < self.sequence_limit:
             self._free.append((number, next_sequence))
 
@@ -41,14 +41,14 @@ Key: TypeAlias = tuple[int, int, int, bytes]
 """A client's number, its epoch, the sequence of a proposal's first record, and a digest of the records."""
 
 
-class Asked:
-    """Numbered proposals that others asked for and that are not done: asking again joins the first."""
+class NumberedProposals:
+    """Forwarded proposals that have not ended, by their numbers, so that a repeated request joins the first."""
 
     def __init__(self) -> None:
         self._running: dict[Key, Proposal] = {}
 
     def find(self, key: Key) -> Proposal | None:
-        """The one that runs under these numbers."""
+        """The proposal with these numbers that has not ended; None: there is none."""
         return self._running.get(key)
 
     def add(self, key: Key, proposal: Proposal) -> None:
@@ -57,5 +57,5 @@ class Asked:
         proposal.add_done_callback(lambda _: self.forget(key))
 
     def forget(self, key: Key) -> None:
-        """It ended, or was refused."""
+        """Drop a proposal that ended or was refused."""
         self._running.pop(key, None)

@@ -1,4 +1,4 @@
-"""From ``append`` to its result: proposals that wait, the batch they become, and who is told.
+"""Proposals: pending, in a batch, committed, and how their callers learn the result.
 
 Rules of this file:
 
@@ -6,8 +6,8 @@ Rules of this file:
   it or refused it, then done. Each ends exactly once: with its offset and results, or with an error that says whether
   it may be in the log. The node's end ends all of them, wherever they are.
 * Everything pending becomes one batch, except that a client's numbered proposal has a batch of its own (``sessions``).
-* A group is settled when its own batch is applied: same offset, same leader epoch. A leader that loses its epoch does
-  not wait to learn what became of its groups; it says that it does not know.
+* A group is settled when its own batch is applied: same offset, same leader epoch. A leader that loses its leadership
+  ends its groups with `OutcomeUnknownError`.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from kraftcore.executor.waiting_queue import WaitingQueue, check_order
 RECORD_OVERHEAD = 24  # at most, around a value in a batch
 BATCH_OVERHEAD = 61
 _appended = tuple.__new__  # as Appended(...), at a third of its cost
-GROUP_BYTES = 256 * 1024  # proposals are gathered up to this: followers work on one batch while the next is built
+GROUP_BYTES = 256 * 1024  # of proposals in a batch, so that followers write one while the next is built
 
 
 class Appended(NamedTuple):
-    """Where one record went, and what the state machine here returned for it (None without results)."""
+    """The offset of one record, and what the state machine here returned for it (None without results)."""
 
     offset: int
     result: Any
 
 
 class AppendedMany(NamedTuple):
-    """Where consecutive records went: the first's offset, and a result per record (or None)."""
+    """The offset of the first of consecutive records, and a result per record (or None)."""
 
     offset: int
     results: Sequence[Any] | None
@@ -51,7 +51,7 @@ class Proposal:
         producer_epoch: the client's epoch.
         sequence: of the first record, or -1.
         done: whether it ended, well or not.
-        waiter: who is woken at the end: a function that takes the proposal. Subclasses that know tasks say otherwise.
+        waiter: a function that is called with the proposal at its end; in subclasses perhaps a task.
     """
 
     __slots__ = (
@@ -96,9 +96,9 @@ class Proposal:
         return self._value
 
     def add_done_callback(self, callback: Callable[[Proposal], None]) -> None:
-        """Call ``callback(self)`` in the executor's own work once it ended; at once if it has.
+        """Have ``callback(self)`` called when the proposal ends; at once if it has.
 
-        What it raises then goes to ``callback_raised``.
+        An exception it raises at the end goes to ``callback_raised``.
         """
         if self.done:
             callback(self)
@@ -109,22 +109,22 @@ class Proposal:
 
     @staticmethod
     def wake(waiter: Any, proposal: Proposal) -> None:
-        """Wake whoever waits; subclasses replace it."""
+        """Wake the waiter; subclasses override it."""
         waiter(proposal)
 
     @staticmethod
     def callback_raised(error: Exception) -> None:
-        """A callback raised. Subclasses may say so elsewhere, so that others learn how theirs ended."""
+        """A callback raised. Subclasses may log it instead, so that later callbacks are called."""
         raise error
 
     def succeed(self, value: Any) -> None:
-        """It is committed and applied."""
+        """End it: committed and applied."""
         if not self.done:
             self._value = value
             self._end()
 
     def fail(self, error: BaseException) -> None:
-        """It is not, or nobody knows."""
+        """End it: not committed, or the outcome is unknown."""
         if not self.done:
             self._error = error
             self._end()
@@ -198,7 +198,7 @@ class Group:
                 at += 1
 
     def fail(self, make_error: Callable[[], KraftError]) -> None:
-        """None of them is known to be committed. Each gets its own error, with its own traceback."""
+        """End all of them: not known to be committed. Each gets an error of its own."""
         for proposal in self.proposals:
             proposal.fail(make_error())
 
@@ -219,7 +219,7 @@ class ProposalQueue(WaitingQueue[Proposal, Group]):
         self.groups: deque[Group] = deque()  # in the log
         self.bytes_in_flight = 0
         self.pending_bytes = 0
-        self.last_settled = 0  # proposals that ended together; what comes back at once was probably waiting for them
+        self.last_settled = 0  # proposals that the last commit ended together
 
     @property
     def is_full(self) -> bool:
@@ -295,7 +295,7 @@ class ProposalQueue(WaitingQueue[Proposal, Group]):
         self.forget(group.size)
 
     def forget(self, size: int) -> None:
-        """So many bytes ended."""
+        """Subtract the bytes of proposals that ended, and call ``on_room`` if there is room again."""
         self.bytes_in_flight -= size
         if self.on_room is not None and not self.is_full:
             on_room, self.on_room = self.on_room, None

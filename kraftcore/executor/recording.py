@@ -1,4 +1,4 @@
-"""What a replica was given and what it wanted, as lines of text: enough to have the same run again, elsewhere.
+"""A replica's events and effects as lines of text, from which the same run can be replayed.
 
 The first line describes the beginning: how the replica takes part, the seed of its randomness, and the files of its
 directory. Each further line is one event: the time, how far the log was durable, the event, and a digest of the

@@ -11,8 +11,8 @@ Rules of this file, which every replica follows when it applies such a batch, so
   as it was the first time.
 * Everything else is refused and not applied: numbers used before, numbers left out, an earlier epoch.
 
-The table is part of every snapshot. A client unheard of for the expiry time, by the log's own timestamps, is
-forgotten; the same records make every replica forget the same clients.
+The table is part of every snapshot. A client unheard of for the expiry time, by the log's own timestamps, is forgotten,
+and leaves the table with the next numbered batch; the same records make every replica forget the same clients.
 
 A client has one proposal in flight at a time. Source: the sessions of Raft's dissertation, 6.3; the errors of KIP-98; a
 producer's epochs as in KIP-360. Unlike Kafka, of a client's earlier batches only the last one is known as a retry.
@@ -20,7 +20,8 @@ producer's epochs as in KIP-360. Unlike Kafka, of a client's earlier batches onl
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
@@ -68,7 +69,7 @@ class Sessions:
 
     def __init__(self, expiry_ms: int) -> None:
         self._expiry_ms = expiry_ms
-        self._by_client: dict[int, Session] = {}
+        self._by_client: OrderedDict[int, Session] = OrderedDict()  # the longest silent first
         self.now_ms = 0  # the largest timestamp applied
 
     def __len__(self) -> int:
@@ -77,9 +78,10 @@ class Sessions:
     def find(self, producer_id: int) -> Session | None:
         """What is known of a client, unless it is forgotten."""
         session = self._by_client.get(producer_id)
-        if session is not None and self.now_ms - session.timestamp_ms > self._expiry_ms:
-            return None
-        return session
+        return None if session is None or self._is_forgotten(session) else session
+
+    def _is_forgotten(self, session: Session) -> bool:
+        return self.now_ms - session.timestamp_ms > self._expiry_ms
 
     def pass_time(self, timestamp_ms: int) -> None:
         """The log's time goes on; it never falls."""
@@ -129,23 +131,25 @@ class Sessions:
         return _retried(session, producer_id, epoch, first, first + len(values) - 1, digest_of_values(values))
 
     def applied(self, batch: RecordBatch, digest: bytes, results: Sequence[Any] | None) -> None:
-        """Remember a client's batch."""
-        self._by_client[batch.producer_id] = Session(
+        """Remember a client's batch, and drop the clients that are forgotten."""
+        by_client = self._by_client
+        by_client[batch.producer_id] = Session(
             batch.producer_epoch, batch.last_sequence, digest, batch.base_offset, self.now_ms, results
         )
+        by_client.move_to_end(batch.producer_id)
+        while self._is_forgotten(by_client[next(iter(by_client))]):
+            by_client.popitem(last=False)
 
     def entries(self) -> Iterator[tuple[int, Session]]:
-        """Every client to remember, for a snapshot; forgets the silent ones."""
+        """Every client that is not forgotten, by number, for a snapshot."""
         for producer_id in sorted(self._by_client):
             session = self.find(producer_id)
-            if session is None:
-                del self._by_client[producer_id]
-            else:
+            if session is not None:
                 yield producer_id, session
 
-    def restore(self, entries: Iterator[tuple[int, Session]] | Sequence[tuple[int, Session]], now_ms: int) -> None:
+    def restore(self, entries: Iterable[tuple[int, Session]], now_ms: int) -> None:
         """Forget everything, and take over a snapshot's."""
-        self._by_client = dict(entries)
+        self._by_client = OrderedDict(sorted(entries, key=lambda entry: entry[1].timestamp_ms))
         self.now_ms = now_ms
 
 

@@ -1,4 +1,4 @@
-"""What goes into a snapshot of the state machine: gathered at once, written by anyone, anywhere."""
+"""The contents of a snapshot of the state machine: gathered by the executor, written in any thread."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from kraftcore.executor.sessions import Session, session_batch_value
+from kraftcore.raft.control_records import voter_entries
 from kraftcore.raft.quorum import VoterSet
-from kraftcore.raft.records import voter_entries
 from kraftcore.storage.snapshot_batches import SnapshotWriter
 from kraftcore.storage.snapshots import SnapshotId, SnapshotStore
 

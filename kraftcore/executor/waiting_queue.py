@@ -1,4 +1,4 @@
-"""What proposals and decisions have in common while they wait: pending, proposed, appended, and each ended once."""
+"""What the queues of proposals and of decisions have in common: pending, proposed, appended, each ended once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _Proposed = TypeVar("_Proposed")
 
 
 class WaitingQueue(Generic[_Pending, _Proposed]):
-    """What waits to be appended, and what waits to be committed.
+    """Items that wait to be appended, and items that wait to be committed.
 
     Attributes:
         pending: nothing of it was appended, in order of arrival.
@@ -21,22 +21,22 @@ class WaitingQueue(Generic[_Pending, _Proposed]):
 
     def __init__(self) -> None:
         self.pending: deque[_Pending] = deque()
-        self._proposed: set[_Proposed] = set()  # given to the consensus, which has not said yet what became of it
+        self._proposed: set[_Proposed] = set()  # given to the consensus, outcome not known yet
 
     def refused(self, proposed: _Proposed, make_error: Callable[[], KraftError]) -> None:
         """What was proposed was not appended."""
         raise NotImplementedError
 
     def fail_pending(self, make_error: Callable[[], KraftError]) -> None:
-        """Nothing of what is pending was appended, and nothing will be."""
+        """End what is pending: none of it was appended."""
         raise NotImplementedError
 
     def fail_appended(self, make_error: Callable[[], KraftError]) -> None:
-        """What was appended has an unknown outcome."""
+        """End what was appended and is not committed: its outcome is unknown."""
         raise NotImplementedError
 
     def end(self, make_error: Callable[[], KraftError]) -> None:
-        """The node ended, and with it everything that waits here, for room too."""
+        """The node ended: end everything that waits."""
         self.fail_pending(make_error)
         for proposed in list(self._proposed):
             self.refused(proposed, make_error)

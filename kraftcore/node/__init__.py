@@ -1,4 +1,4 @@
-"""The driver: one node of a quorum in this process, on trio."""
+"""One node of a quorum in this process: the executor on trio."""
 
 from kraftcore.node.node import Node
 from kraftcore.node.opening import open_node

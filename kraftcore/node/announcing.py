@@ -1,12 +1,12 @@
-"""What a node tells of itself: events for whoever listens, lines for the operator's log."""
+"""A node's changes of role, leader and voters, as events and as lines in the operator's log."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
 
+from kraftcore.node.event_hub import EventHub
 from kraftcore.node.events import Elected, LeaderChanged, Noted, RoleChanged, VotersChanged
-from kraftcore.node.listeners import Listeners
 from kraftcore.raft.quorum import VoterSet
 from kraftcore.raft.roles import Role
 
@@ -14,17 +14,17 @@ _logger = logging.getLogger("kraftcore.node")
 
 
 class Announcer:
-    """Notices what has changed, and tells it once.
+    """Compares with what was told last, and tells a change once.
 
     Args:
         node_id: the node's.
-        listeners: who gets the events.
+        events: hands events out.
         now_s: seconds of a monotonic clock, for how long elections take.
     """
 
-    def __init__(self, node_id: int, listeners: Listeners, now_s: Callable[[], float]) -> None:
+    def __init__(self, node_id: int, events: EventHub, now_s: Callable[[], float]) -> None:
         self._node_id = node_id
-        self._listeners = listeners
+        self._events = events
         self._now_s = now_s
         self._role: tuple[Role, int] | None = None
         self._leader: tuple[int | None, int] | None = None
@@ -39,7 +39,7 @@ class Announcer:
         if role is Role.PROSPECTIVE and self._asking_since is None:
             self._asking_since = self._now_s()
         _logger.info("node %d: %s in epoch %d", self._node_id, role.value, epoch)
-        self._listeners.tell(RoleChanged(role, epoch))
+        self._events.tell(RoleChanged(role, epoch))
         return True
 
     def leader(self, leader_id: int | None, epoch: int) -> None:
@@ -48,24 +48,24 @@ class Announcer:
             return
         self._leader = (leader_id, epoch)
         if leader_id is not None and self._asking_since is not None:
-            self._listeners.tell(Elected(self._now_s() - self._asking_since))
+            self._events.tell(Elected(self._now_s() - self._asking_since))
             self._asking_since = None
         who = "no leader is known" if leader_id is None else f"node {leader_id} leads"
         _logger.info("node %d: %s in epoch %d", self._node_id, who, epoch)
-        self._listeners.tell(LeaderChanged(leader_id, epoch))
+        self._events.tell(LeaderChanged(leader_id, epoch))
 
     def voters(self, voters: VoterSet) -> None:
         """The voter set in force."""
         _logger.info("node %d: the voters are %s", self._node_id, ", ".join(map(str, sorted(voters.ids))))
-        self._listeners.tell(VotersChanged(voters))
+        self._events.tell(VotersChanged(voters))
 
     def alarm(self, text: str) -> None:
-        """What the operator must look at."""
+        """Log an alarm: a leader would have this node drop committed records."""
         _logger.critical("node %d: %s", self._node_id, text)
-        self._listeners.tell(Noted(text))
+        self._events.tell(Noted(text))
 
     def note(self, text: str, error: BaseException | None = None) -> None:
-        """A line for the operator: what should not happen; an application's error with its traceback."""
+        """Log something that should not happen; an application's error with its traceback."""
         level = logging.WARNING if error is None else logging.ERROR
         _logger.log(level, "node %d: %s", self._node_id, text, exc_info=error)
-        self._listeners.tell(Noted(text))
+        self._events.tell(Noted(text))

@@ -1,9 +1,9 @@
-"""Busy polling: a leader stays awake for a commit that is about to come.
+"""Busy polling: while a batch is uncommitted, a leader's event loop does not sleep.
 
-A loop that sleeps is woken late: a processor has to be found, and its caches are cold. While batches are on their way
-to being committed, news of them is a few hundred microseconds off, so a leader goes round its loop and looks for it
-instead, as Go's and tokio's schedulers do before they sleep. It takes processor time that nobody else wanted, so it is
-bounded by ``busy_poll_us``; where commits take longer than that, it tries ever less often.
+Waking a process that sleeps takes the operating system some time, and its caches are cold then. A commit usually takes
+a few hundred microseconds, so a leader runs its loop without sleeping until it comes, as Go's and tokio's schedulers do
+before they sleep. Each poll lasts ``busy_poll_us`` at most; after one that ended without the commit, the next occasions
+are passed over: 1, then 3, 7 and so on up to 255.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from trio.lowlevel import checkpoint, current_task, reschedule, wait_task_resche
 _PASSED_OVER_MAX = 255
 
 
-class Batches(Protocol):
-    """What is on its way to being committed."""
+class BatchesInFlight(Protocol):
+    """Knows the appended batches that are not committed."""
 
     @property
     def on_its_way(self) -> object | None:
-        """Stands for what will be committed next; None: nothing."""
+        """The oldest of them; None: there is none."""
         ...
 
 
@@ -31,21 +31,21 @@ class BusyPoll:
     """See the module text.
 
     Args:
-        batches: what is awaited.
-        limit_us: stay awake so long for one of them; 0: not at all.
+        batches: the batches whose commit is awaited.
+        limit_us: how long to poll for one of them; 0: not at all.
     """
 
-    def __init__(self, batches: Batches, limit_us: int) -> None:
+    def __init__(self, batches: BatchesInFlight, limit_us: int) -> None:
         self._batches = batches
         self._limit_s = limit_us / 1e6
         self._task: trio.lowlevel.Task | None = None
-        self._pass_over = 0  # so many occasions, after the last was in vain
-        self._left = 0  # of those
+        self._pass_over = 0  # occasions to pass over after the last poll; 0 if its commit came in time
+        self._left = 0  # of those that are still to be passed over
 
     @property
     def pays(self) -> bool:
-        """Whether it is wanted and has a processor to take: with a single one it would keep others from working."""
-        return self._limit_s > 0 and _processors() > 1
+        """Whether it is configured, and there is more than one processor: a single one is left to other processes."""
+        return self._limit_s > 0 and processors() > 1
 
     def wake(self) -> None:
         """Batches are on their way."""
@@ -65,7 +65,7 @@ class BusyPoll:
             self._left = self._pass_over
 
     async def _poll(self) -> bool:
-        """Stay awake until nothing is on its way; False if one batch took too long."""
+        """Poll until every batch is committed; False if one took longer than the limit."""
         batches = self._batches
         while (awaited := batches.on_its_way) is not None:
             end = perf_counter() + self._limit_s
@@ -80,7 +80,8 @@ class BusyPoll:
         return trio.lowlevel.Abort.SUCCEEDED
 
 
-def _processors() -> int:
+def processors() -> int:
+    """How many processors this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -1,4 +1,4 @@
-"""The time a replica is told."""
+"""The time that a node passes to its replica."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """What a node checks in its directory before it takes part: damage is named, with its way out, or is harmless.
 
-A voter that forgot what it acknowledged, or whom it voted for, is a danger to records that others rely on. So whatever
-shows that something durable is gone stops the start with an error; docs/damage.md has each case. What is held twice,
-or is no business of the quorum, is mended here, and told in the log.
+A voter that lost records it acknowledged, or its vote, can make others lose committed records. So anything that shows
+that something durable is gone stops the start with an error; docs/damage.md has each case. What is held elsewhere, or
+is derived from other files, is repaired here, with a line in the log.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from kraftcore.core.log.listing import LISTING_NAME
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import CorruptDataError
 from kraftcore.protocol.election_state import ElectionState
+from kraftcore.raft.control_records import control_batches, first_batch, voter_changes
 from kraftcore.raft.quorum import VoterSet
-from kraftcore.raft.records import control_batches, first_batch, voter_changes
 from kraftcore.storage.committed import CommittedFile
 from kraftcore.storage.log_mark import read_log_mark
 from kraftcore.storage.meta_properties import META_PROPERTIES, NodeFolders

@@ -1,6 +1,6 @@
-"""What a node does behind its face: the executor with trio around it, and everything that asks or answers others.
+"""What is behind `Node`: the executor on trio, and the parts that send and answer requests.
 
-The parts get what they need of it as functions or small protocols, never the engine itself, let alone the node.
+The parts get functions or small protocols, never the engine or the node.
 """
 
 from __future__ import annotations
@@ -18,12 +18,15 @@ from kraftcore import __version__
 from kraftcore.config import NodeConfig
 from kraftcore.errors import KraftError, LocalError, NodeStoppedError, StorageError
 from kraftcore.executor.decisions import Decision
-from kraftcore.executor.executor import Executor, ExecutorLimits, Listener
+from kraftcore.executor.executor import Executor, ExecutorHooks, ExecutorLimits
 from kraftcore.executor.proposals import Group, Proposal
 from kraftcore.node.administration import Administration
 from kraftcore.node.announcing import Announcer
+from kraftcore.node.authorization import Authorization
 from kraftcore.node.busy_poll import BusyPoll
 from kraftcore.node.clock import Clock
+from kraftcore.node.door import Door, principal_builder, sasl_handlers
+from kraftcore.node.event_hub import EventHub, Extension
 from kraftcore.node.events import (
     Committed,
     LeadershipEnded,
@@ -37,7 +40,6 @@ from kraftcore.node.forwarding import Forwarder, LeaderSide
 from kraftcore.node.home import Home
 from kraftcore.node.inbox import Inbox
 from kraftcore.node.leaderless import Leaderless
-from kraftcore.node.listeners import Extension, Listeners
 from kraftcore.node.local_requests import LocalRequests
 from kraftcore.node.outbox import FORWARDS, OTHERS, Outbox
 from kraftcore.node.pump import Pump
@@ -55,28 +57,29 @@ from kraftcore.raft.events import Barrier, Leadership, Resign, Shutdown, Tick
 from kraftcore.raft.quorum import Endpoint, VoterSet
 from kraftcore.raft.replica import Replica
 from kraftcore.raft.roles import Role
+from kraftcore.security.sasl.credentials import Credentials
 from kraftcore.state_machine import StateMachine
 
 _logger = logging.getLogger("kraftcore.node")
 _POLL_S = 0.005
 
 
-class Engine(Listener):
+class Engine(ExecutorHooks):
     """See the module text.
 
     Args:
         config: of the node.
         home: its directory, open.
         endpoints: where its listeners are bound.
-        machine: gets what is committed.
+        machine: committed records are applied to it.
         transport: carries frames.
-        plugins: who gets events.
+        plugins: get events.
         nursery: for its tasks.
         end: cancels the block around the node.
 
     Attributes:
-        executor: decides every order.
-        registry: who answers which request.
+        executor: see `Executor`.
+        registry: the handlers of requests.
         inbox: takes frames.
         administration: answers Kafka's tools.
         error: why it failed, or None.
@@ -98,7 +101,7 @@ class Engine(Listener):
         self.config = config
         self.home = home
         self.endpoints = endpoints
-        self.listeners = Listeners(plugins, self.fail)
+        self.events = EventHub(plugins, self.fail)
         self.clock = clock = Clock()
         self.stopped = trio.Event()
         self.error: BaseException | None = None
@@ -108,7 +111,7 @@ class Engine(Listener):
         self._end = end
         self._changed = trio.Event()
         self._applied = trio.lowlevel.ParkingLot()
-        self._announcer = Announcer(home.key.id, self.listeners, trio.current_time)
+        self._announcer = Announcer(home.key.id, self.events, trio.current_time)
         self.note = self._announcer.note
         self.outbox = Outbox(transport, f"kraftcore-{home.key.id}", __version__, self.note)
         self._recorder: Recorder | None = None
@@ -117,14 +120,14 @@ class Engine(Listener):
         self.local = LocalRequests(self.shell.feed, self.check_running, self.executor.not_leader, endpoints)
         self._pump = Pump(self.executor, self.shell.run, config.append_linger_ms)
         self._busy_poll = BusyPoll(self.executor, config.busy_poll_us)
-        servers = config.bootstrap_servers
-        self._leaderless = Leaderless(home.key, servers, self.outbox, self.executor.replica, self.note)
         self._polls = self._busy_poll.pays
         self.snapshotting = Snapshotting(self.executor, self.shell, config.cleaning_config(), clock.now_ms, self)
         self.forwarder = Forwarder(self, config)
         self._leaderless = Leaderless(home.key, config.bootstrap_servers, self.outbox, self.executor.replica, self.note)
         self.administration = Administration(home.key.id, self.describe, self.executor, self.shell.feed)
         self.registry = Registry()
+        if config.authorizer is not None:
+            self.registry.authorization = Authorization(config.authorizer)
         self.inbox = Inbox(
             self.shell.feed,
             self.registry,
@@ -133,9 +136,11 @@ class Engine(Listener):
             self.note,
             self.fail,
             clock.now_ms,
+            {endpoint.name: config.security_protocol(endpoint.name) for endpoint in endpoints},
         )
         leader_side = LeaderSide(self.executor, self.look, config, self.ask_barrier)
-        for handler in (*consensus_handlers(), *self.administration.handlers, *leader_side.handlers):
+        logins = sasl_handlers() if config.listener_sasl else ()
+        for handler in (*consensus_handlers(), *self.administration.handlers, *leader_side.handlers, *logins):
             self.registry.register(handler)
 
     def _open_executor(self, machine: StateMachine) -> None:
@@ -188,7 +193,13 @@ class Engine(Listener):
         )
         self.shell.drive(self.executor)
 
-    # --- a life -------------------------------------------------------------------------------------------------------
+    # --- start and stop -----------------------------------------------------------------------------------------------
+
+    def make_door(self, credentials: Credentials | None) -> Door:
+        """Where those who come to some listeners prove who they are; None: by the passwords of the configuration."""
+        principals = principal_builder(self.config)
+        note, now_ms = self.note, self.clock.now_ms
+        return Door(self.config, credentials, principals, self.registry, self.inbox, self._nursery, note, now_ms)
 
     def begin(self) -> None:
         """Start the tasks, then take part."""
@@ -212,7 +223,7 @@ class Engine(Listener):
         self._end()
 
     def abort(self) -> None:
-        """Stop at once and tell nobody."""
+        """Stop at once, without a message to any other node."""
         self.executor.stop()
         self._end()
 
@@ -221,12 +232,12 @@ class Engine(Listener):
         executor = self.executor
         with trio.move_on_after(self.config.shutdown_timeout_ms / 1000):
             if self.is_leader and not executor.stopped:
-                heir = executor.replica.heir
-                if heir is not None:
+                preferred_successor = executor.replica.preferred_successor
+                if preferred_successor is not None:
                     try:
-                        await self.local.transfer(heir)
+                        await self.local.transfer(preferred_successor)
                     except KraftError as error:
-                        self.note(f"leadership could not be handed to {heir}: {error}")
+                        self.note(f"leadership could not be handed to {preferred_successor}: {error}")
             self._refuse_more()
             self.shell.feed(Shutdown())
             while self.shell.is_busy or self.snapshotting.is_running:
@@ -238,7 +249,7 @@ class Engine(Listener):
         self.executor.refuse(self.stopped_error)
 
     def close(self) -> None:
-        """Answer whoever still waits, and close the log."""
+        """End the calls that still wait, and close the log."""
         self.shell.close()
         self._end_calls()
         self.inbox.close()
@@ -258,7 +269,7 @@ class Engine(Listener):
             self._end()
 
     def _end_calls(self) -> None:
-        """From now on every call raises `NodeStoppedError`, and so does every one that waits, whatever for."""
+        """End every call that waits with `NodeStoppedError`; later calls raise it, too."""
         if self.is_closed:
             return
         self.is_closed = True
@@ -267,10 +278,10 @@ class Engine(Listener):
         self.local.fail(self.stopped_error)
         self._applied.unpark_all()
         self._has_changed()
-        self.listeners.tell(Stopped(self.error))
+        self.events.tell(Stopped(self.error))
 
     def stopped_error(self) -> NodeStoppedError:
-        """What whoever still waits is told."""
+        """The error of calls that wait when the node stops, and of later ones."""
         error = NodeStoppedError(f"node {self.home.key.id} stopped: {self.error or 'it was closed'}")
         error.__cause__ = self.error
         return error
@@ -293,7 +304,7 @@ class Engine(Listener):
             self.give()
 
     def give(self) -> None:
-        """Give the executor the batch or the turn it wants."""
+        """Call the executor's ``propose``, or have the pump give it a turn, whichever it wants."""
         executor = self.executor
         if executor.wants_batch:
             self.shell.run(executor.propose)
@@ -317,7 +328,7 @@ class Engine(Listener):
         self.shell.feed(Resign())
 
     def look(self) -> None:
-        """After the executor did something: give it the batch or the turn it wants."""
+        """As ``give``, after the executor handled something; also wakes the busy poll."""
         executor = self.executor
         if executor.wants_batch and not executor.is_busy:
             self.shell.run(executor.propose)
@@ -326,72 +337,72 @@ class Engine(Listener):
         if self._polls and executor.on_its_way is not None:
             self._busy_poll.wake()
 
-    # --- what the executor tells --------------------------------------------------------------------------------------
+    # --- ExecutorHooks ------------------------------------------------------------------------------------------------
 
     def appending(self, group: Group) -> None:
-        """See `Listener`."""
+        """See `ExecutorHooks`."""
         group.appended_at = perf_counter()
 
     def settled(self, group: Group) -> None:
-        """See `Listener`."""
-        if self.listeners.wants(Measured):
-            self.listeners.tell(Measured(perf_counter() - group.appended_at, group.count))
+        """See `ExecutorHooks`."""
+        if self.events.wants(Measured):
+            self.events.tell(Measured(perf_counter() - group.appended_at, group.count))
 
     def applied(self, offset: int) -> None:
-        """See `Listener`."""
+        """See `ExecutorHooks`."""
         if self._applied:
             self._applied.unpark_all()
 
     def snapshot_due(self) -> None:
-        """See `Listener`."""
+        """See `ExecutorHooks`."""
         self.snapshotting.wake()
 
     def committed(self, high_watermark: int) -> None:
-        """See `Listener`."""
-        if self.listeners.wants(Committed):
-            self.listeners.tell(Committed(high_watermark))
+        """See `ExecutorHooks`."""
+        if self.events.wants(Committed):
+            self.events.tell(Committed(high_watermark))
 
     def restored(self, end_offset: int, epoch: int) -> None:
-        """See `Listener`."""
+        """See `ExecutorHooks`."""
         self.applied(end_offset)
-        self.listeners.tell(SnapshotRestored(end_offset, epoch))
+        self.events.tell(SnapshotRestored(end_offset, epoch))
 
     def leader_changed(self, found: Leadership) -> None:
-        """See `Listener`."""
+        """See `ExecutorHooks`."""
         if not found.is_local:
             self.administration.forget_registered()
         self._announcer.leader(found.leader_id, found.epoch)
         self._has_changed()
 
     def leading(self, epoch: int) -> None:
-        """See `Listener`."""
-        self.listeners.tell(LeadershipReady(epoch))
+        """See `ExecutorHooks`."""
+        self.events.tell(LeadershipReady(epoch))
 
     def leading_ended(self, epoch: int) -> None:
-        """See `Listener`."""
-        self.listeners.tell(LeadershipEnded(epoch))
+        """See `ExecutorHooks`."""
+        self.events.tell(LeadershipEnded(epoch))
 
     def role_changed(self, role: Role, epoch: int) -> None:
-        """See `Listener`."""
+        """See `ExecutorHooks`."""
         self._announcer.role(role, epoch)
         self._has_changed()
 
     def voters_changed(self, voters: VoterSet) -> None:
-        """See `Listener`."""
+        """See `ExecutorHooks`."""
         self._announcer.voters(voters)
         self._has_changed()
 
     def noted(self, text: str) -> None:
-        """See `Listener`."""
+        """See `ExecutorHooks`."""
         self.note(text)
 
     def alarmed(self, text: str) -> None:
-        """See `Listener`."""
+        """See `ExecutorHooks`."""
         self._announcer.alarm(text)
 
     def snapshot_taken(self, end_offset: int, epoch: int) -> None:
         """A snapshot was written here."""
-        self.listeners.tell(SnapshotTaken(end_offset, epoch))
+        self.events.tell(SnapshotTaken(end_offset, epoch))
 
     def _has_changed(self) -> None:
         changed, self._changed = self._changed, trio.Event()
@@ -421,7 +432,7 @@ class Engine(Listener):
         return self.clock.now_ms()
 
     def describe(self) -> Status:
-        """The node at this moment."""
+        """The node's `Status` now."""
         return describe(self.executor, self.home, self.outbox.connections)
 
     async def local_barrier(self) -> int:
@@ -430,7 +441,7 @@ class Engine(Listener):
         return outcome.offset
 
     def ask_barrier(self, answer: Callable[[ErrorCode, int], None]) -> None:
-        """As ``local_barrier``, for whoever is not a task."""
+        """As ``local_barrier``, with a callback."""
         self.shell.feed(Barrier(lambda outcome: answer(outcome.error, outcome.offset)))
 
     async def wait_applied(self, offset: int) -> None:

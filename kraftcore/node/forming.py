@@ -1,13 +1,15 @@
-"""What a node with an empty directory does that is told to begin a quorum (``create="standalone"``): it asks first.
+"""How a node with an empty directory and ``create="standalone"`` finds out whether to begin a quorum or to join one.
 
-The disk may have been lost, not new. So everybody among ``bootstrap_servers`` is asked whether there is a quorum
-(`kraftcore.raft.inquiry`). There is: the node joins it. Nobody knows any: it begins one. Somebody does not answer: it
-waits, and says for whom. Without anybody to ask it begins one.
+Its disk may have been lost. So all ``bootstrap_servers`` are asked whether there is a quorum
+(`kraftcore.raft.inquiry`). If one of them knows a quorum, the node joins it; if all answer and none knows one, it
+begins one; while one is silent, it waits, and logs for which. Without other servers to ask it begins one, with a
+warning.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -22,7 +24,7 @@ from kraftcore.node.outbox import Outbox
 from kraftcore.ports.transport import Address, Transport
 from kraftcore.raft.inquiry import Found, Inquiry
 from kraftcore.raft.partition import FETCH_MIN_VERSION
-from kraftcore.storage.meta_properties import read_meta_properties
+from kraftcore.storage.meta_properties import META_PROPERTIES, read_meta_properties
 
 PAGE = "docs/damage.md"
 _AGAIN_S = 0.2
@@ -37,14 +39,36 @@ def others_to_ask(config: NodeConfig) -> tuple[Address, ...]:
 
 
 def must_ask(files: Files, config: NodeConfig) -> bool:
-    """Whether the node would begin a quorum, and has somebody to ask before.
+    """Whether the node would begin a quorum, and there are servers to ask before.
+
+    Without any, what shows that it is not new is refused, and a cluster id that others may have, too, is warned of: the
+    disk may have been lost, and the quorum live on elsewhere.
 
     Raises:
+        LocalError: nobody is to be asked, and another directory of the node is formatted.
         CorruptDataError, StorageError: the directory cannot be read.
     """
-    if config.create != "standalone" or not others_to_ask(config):
+    is_empty = not files.exists(config.directory) or read_meta_properties(files, config.directory) is None
+    if config.create != "standalone" or not is_empty:
         return False
-    return not files.exists(config.directory) or read_meta_properties(files, config.directory) is None
+    if others_to_ask(config):
+        return True
+    others = (each for each in config.log_directories if files.exists(os.path.join(each, META_PROPERTIES)))
+    formatted = next(others, None)
+    if formatted is not None:
+        raise LocalError(
+            f"{config.directory} is empty, but {formatted} is formatted: this node is not new, and its metadata "
+            "directory was lost or moved. Name the other nodes in bootstrap_servers, so that they are asked for the "
+            f"quorum, or begin one by hand: kraftcore storage format --standalone ({PAGE})"
+        )
+    if config.cluster_id is not None:
+        _logger.warning(
+            "node %d: %s is empty, and create=standalone begins quorum %s here without asking anybody, for "
+            "bootstrap_servers names no other node. If other nodes of this quorum live and this one's disk was lost, "
+            "stop it at once, delete the directory, and set bootstrap_servers to their addresses (%s)",
+            *(config.node_id, config.directory, config.cluster_id, PAGE),
+        )
+    return False
 
 
 async def join_or_begin(config: NodeConfig, transport: Transport) -> NodeConfig:

@@ -1,13 +1,13 @@
-"""What a follower asks of the leader for its callers, and what the leader answers.
+"""Forwarding: a follower sends its callers' appends and read barriers to the leader, which answers them.
 
-Kafka's own messages carry it: Produce with the batch to append, answered when it is committed; ListOffsets for the
+Kafka's own messages are used: Produce with the batch to append, answered when it is committed; ListOffsets for the
 latest offset, answered after a read barrier. A Kafka producer that is pointed at the leader works as well.
 
-Forwarded proposals are numbered (``sessions``), so that asking again after a timeout or a change of leaders applies
-them once. A client number has one proposal in flight; so there are as many numbers as forwards at a time, reused.
+Forwarded proposals are numbered (``executor.numbering``), so that sending them again applies them once.
 
-They have a connection of their own (`FORWARDS`): on the consensus's, an answer would wait behind the leader's answer to
-a Fetch, which waits for news; and a Fetch, without which nothing is committed, behind that to a proposal.
+They have a connection of their own (`FORWARDS`). Responses keep the order of requests: on the consensus's connection
+the answer to a proposal would wait behind the answer to a parked Fetch, and that of a Fetch, without which nothing is
+committed, behind that of a proposal.
 """
 
 from __future__ import annotations

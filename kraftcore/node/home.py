@@ -1,4 +1,4 @@
-"""A node's directory: locked, formatted if asked to, opened."""
+"""A node's directory: locked, formatted if the configuration says so, opened."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from kraftcore.node.damage import (
 )
 from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.protocol.metadata import encode_metadata_record
+from kraftcore.raft.control_records import voter_entries
 from kraftcore.raft.quorum import Endpoint, VersionRange, Voter, VoterSet
-from kraftcore.raft.records import voter_entries
 from kraftcore.storage.bootstrap import read_bootstrap_checkpoint, write_bootstrap_checkpoint, write_initial_voters
 from kraftcore.storage.committed import CommittedFile
 from kraftcore.storage.format import plan_format
@@ -54,8 +54,8 @@ class Home:
         log: open and recovered.
         store: the log's snapshots.
         quorum_state: epoch and vote.
-        committed: what is known to be committed.
-        probation: whether the node may have forgotten what it promised.
+        committed: the file of the floor, see `raft.floor`.
+        probation: the mark of a node on probation, see `raft.probation`.
         files: where the directory is.
         directory: its path.
     """
@@ -93,7 +93,7 @@ def open_home(files: Files, config: NodeConfig, endpoints: tuple[Endpoint, ...] 
     Args:
         files: where it is.
         config: of the node.
-        endpoints: where it listens, if it does already and the directory may have to be formatted.
+        endpoints: where it listens, for its own voter set entry if the directory is formatted; None: as configured.
 
     Raises:
         LocalError: it is not formatted, or another node's or cluster's, or does not fit the node's other directories.
@@ -179,7 +179,7 @@ def format_home(
         key: the node's id, and the id its directory gets.
         cluster_id: of its quorum.
         voters: the quorum's first voters, the same for each of them; empty for a node that joins a quorum.
-        may_have_forgotten: nobody says that this is the node's first directory: a static voter is on probation.
+        may_have_forgotten: the node may have had another directory: a static voter is then on probation.
 
     Raises:
         StorageError: the disk failed; the directory still counts as empty.

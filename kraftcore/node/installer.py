@@ -1,4 +1,4 @@
-"""Verifies received snapshots and puts them in the log's place, in threads: the node's task goes on meanwhile."""
+"""Verifies received snapshots and replaces the log by them, in threads."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Installer:
         self._installing = self._begin(steps, self._installed)
 
     def close(self) -> None:
-        """Wait until the log is left alone. What is being verified is given up with the process, or the next start."""
+        """Wait until no snapshot is being installed. One that is being verified is not waited for."""
         if self._installing is not None:
             self._installing.join()
 

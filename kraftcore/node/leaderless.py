@@ -1,4 +1,4 @@
-"""Says why there is no leader, as far as this node can see: how many of how many others answer it."""
+"""While no leader is known: a note from time to time, which says how many voters or bootstrap servers answer."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from kraftcore.protocol.failure import Failure
 from kraftcore.raft.quorum import VoterSet
 from kraftcore.raft.replica import Replica
 
-FIRST_S, LONGEST_S = 5.0, 60.0  # without a leader for so long: said again after twice as long, and so on up to a minute
+FIRST_S, LONGEST_S = 5.0, 60.0  # pauses between notes: they double from the first to the longest
 _WORDS = {
     Failure.REFUSED: "refuses connections",
     Failure.RESET: "broke the connection",
     Failure.TIMED_OUT: "does not answer in time",
     Failure.UNSUPPORTED_VERSION: "speaks no common version",
+    Failure.UNAUTHENTICATED: "does not accept this node's login",
     Failure.OTHER: "cannot be reached",
 }
 
@@ -61,7 +62,7 @@ class Leaderless:
             pause_s = min(pause_s * 2, LONGEST_S)
 
     def describe(self) -> str:
-        """How many of how many answer, and who does not."""
+        """How many answer, of how many, and why the others do not."""
         voters = self._replica.voters
         if voters.is_voter(self._key):
             text = self._answers("voters", _voters_but(voters, self._key), 1)

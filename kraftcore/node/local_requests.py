@@ -60,7 +60,7 @@ class LocalRequests:
         await self.ask(lambda done: Transfer(done, voter_id))
 
     async def change(self, request: Request, is_made: Callable[[], bool]) -> None:
-        """Have the replica answer a request for a change as if somebody had sent it.
+        """Have the replica answer a request as if it had been received.
 
         Args:
             request: it.
@@ -130,7 +130,7 @@ class LocalRequests:
             self._open.discard(future)
 
     def fail(self, make_error: Callable[[], KraftError]) -> None:
-        """Nobody will answer any more."""
+        """End all that wait with an error."""
         for future in list(self._open):
             future.fail(make_error())
 

@@ -21,7 +21,7 @@ from kraftcore.state_machine import StateMachine
 
 
 class OutsideNode:
-    """Base class: what may be read of a node from anywhere, for reading it changes and waits for nothing.
+    """Base class: the attributes of a node that may be read from any thread.
 
     Attributes:
         trio_node: the `Node` itself; hand it on to functions that ``call`` runs, and touch it nowhere else.
@@ -67,7 +67,7 @@ class Call:
     """A function, asynchronous or not, that runs in the node's loop for somebody outside.
 
     Args:
-        node: what is said to whoever waits when it stops.
+        node: its ``stopped_error`` ends the call when it stops.
         function: takes nothing.
         deliver: told once, in the node's loop, how it ended; None: it was cancelled. Must not raise.
     """
@@ -108,7 +108,7 @@ class Call:
 
 
 def cancelled_part(error: BaseException) -> tuple[BaseException | None, BaseException | None]:
-    """What is trio's cancellation of an error, alone or in groups of nurseries, and what is the function's own."""
+    """Split an error, perhaps a group, into trio's cancellations and the rest; None for a part that is empty."""
     if isinstance(error, BaseExceptionGroup):
         return error.split(trio.Cancelled)
     return (error, None) if isinstance(error, trio.Cancelled) else (None, error)

@@ -15,8 +15,8 @@ class Pump:
 
     Args:
         executor: gets the turns.
-        run: lets it do something.
-        linger_ms: wait so long for more before each turn, > 0, or 0.
+        run: calls a method of it with the time.
+        linger_ms: pause before each turn, so that more comes along; 0: none.
     """
 
     def __init__(self, executor: Executor, run: Callable[..., None], linger_ms: int) -> None:
@@ -26,7 +26,7 @@ class Pump:
         self._task: trio.lowlevel.Task | None = None
 
     def wake(self) -> None:
-        """A turn is wanted, after everybody who can run now."""
+        """Have a turn given, after all tasks that can run now."""
         task, self._task = self._task, None
         if task is not None:
             trio.lowlevel.reschedule(task)

@@ -21,7 +21,7 @@ _KEPT = (".log", ".checkpoint")
 
 
 class Recorder(Probe):
-    """Writes every event when it is handled, with what the replica wanted then.
+    """Writes every event when it is handled, with its effects.
 
     Args:
         path: of the file; what was there is replaced.

@@ -22,11 +22,11 @@ from kraftcore.core.disk.files import Files
 from kraftcore.core.log import Log
 from kraftcore.errors import LocalError
 from kraftcore.protocol.election_state import EPOCH_MAX, ElectionState, ReplicaKey
-from kraftcore.raft import records
+from kraftcore.raft import control_records
 from kraftcore.raft.events import RaftConfig
 from kraftcore.raft.installing import discard_log_behind_snapshot
 from kraftcore.raft.quorum import Endpoint, VersionRange, Voter, VoterSet
-from kraftcore.raft.state import ReplicaState
+from kraftcore.raft.state import RaftState
 from kraftcore.storage.lock import lock_folders
 from kraftcore.storage.meta_properties import load_folders
 from kraftcore.storage.quorum_state import QUORUM_STATE, QuorumStateFile
@@ -117,15 +117,15 @@ def become_only_voter(files: Files, directory: str, node_id: int, endpoint: Endp
         endpoints = (endpoint,) if entry is None else entry.endpoints
         alone = VoterSet((Voter(key, endpoints, VersionRange(0, state.config.max_supported_version)),))
         entries = [
-            records.leader_change(key.id, alone, [key.id]),
-            records.kraft_version(state.version),
-            records.kraft_voters(alone),
+            control_records.leader_change(key.id, alone, [key.id]),
+            control_records.kraft_version(state.version),
+            control_records.kraft_voters(alone),
         ]
         # The epoch first: whatever follows, no vote of an earlier epoch counts any more.
         quorum_file.write(ElectionState(epoch, kraft_version=state.version))
         now_ms = time.time_ns() // 1_000_000
         log.assign_epoch_start_offset(epoch, log.log_end_offset)
-        log.append_as_leader(records.control_batch(entries, now_ms), epoch, now_ms)
+        log.append_as_leader(control_records.control_batch(entries, now_ms), epoch, now_ms)
         log.flush()
         state.epoch = epoch
         state.load_history()
@@ -133,7 +133,7 @@ def become_only_voter(files: Files, directory: str, node_id: int, endpoint: Endp
 
 
 @contextmanager
-def _opened(files: Files, directory: str, node_id: int) -> Iterator[tuple[ReplicaState, Log, QuorumStateFile]]:
+def _opened(files: Files, directory: str, node_id: int) -> Iterator[tuple[RaftState, Log, QuorumStateFile]]:
     folder = os.path.join(directory, FOLDER)
     if not files.exists(directory) or not files.exists(folder):
         raise LocalError(f"{directory} holds no {FOLDER}: nothing is left of a quorum there")
@@ -148,13 +148,13 @@ def _opened(files: Files, directory: str, node_id: int) -> Iterator[tuple[Replic
         with Log.open(files, folder, now_ms=time.time_ns() // 1_000_000) as log:
             config = RaftConfig(found.cluster_id, key)
             saved = quorum_file.read() or ElectionState()
-            state = ReplicaState(config, log, SnapshotStore(files, folder), Random(0), saved)
+            state = RaftState(config, log, SnapshotStore(files, folder), Random(0), saved)
             discard_log_behind_snapshot(log, state.snapshots, 0)
             state.load_history()
             yield state, log, quorum_file
 
 
-def _survivor(state: ReplicaState) -> Survivor:
+def _survivor(state: RaftState) -> Survivor:
     return Survivor(
         key=state.config.key,
         log_start_offset=state.log.log_start_offset,

@@ -1,8 +1,9 @@
 """``kraftcore storage repair``: what can be done with a damaged directory when no backup is at hand, and what it costs.
 
-One damage at a time is found, shown with its remedy and with what the remedy loses, and mended if asked to. Whatever is
-taken out is renamed to ``*.damaged``, except what is cut off the end of a log. A voter that lost what it acknowledged,
-or its vote, can make others lose committed records: where other voters live, replacing the node is the better way.
+One damage at a time is found, shown with its remedy and what the remedy loses, and repaired if ``execute`` is set.
+Files that are taken out are renamed to ``*.damaged``; records cut off the end of a log are deleted. A voter that lost
+what it acknowledged, or its vote, can make others lose committed records: where other voters live, replacing the node
+is the better way.
 """
 
 from __future__ import annotations

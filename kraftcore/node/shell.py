@@ -1,11 +1,12 @@
-"""trio around a driver: its clock and timer, its disk, its network.
+"""A driver on trio: its clock and timer, its disk, its network.
 
 Rules of this file:
 
-* ``run`` is a plain call, made by whichever task has news: the reader of a connection, the timer, an append. So a
-  record needs no task switch between the socket and the log.
+* ``feed`` and ``run`` are plain calls of the task that has an event: the reader of a connection, the timer, an append.
+  So a record needs no task switch between the socket and the log.
 * Nothing here decides an order; see `kraftcore.executor`.
-* A failed disk, a state machine that raises, a broken rule: the driver has stopped, and ``fail`` is told why, once.
+* Any exception (a failed disk, a state machine that raises, a broken invariant) stops the driver, and ``fail`` is
+  called with it, once.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from kraftcore.storage.probation_mark import ProbationMark
 from kraftcore.storage.quorum_state import QuorumStateFile
 from kraftcore.storage.snapshots import SnapshotStore
 
-SOON_MS = 50  # an alarm that rings within this is moved when it comes to be due later
+SOON_MS = 50  # an alarm that is due within this is moved when the deadline moves back
 
 
 class Ticket(NamedTuple):
@@ -60,9 +61,9 @@ class Shell:
         clock: the time it is told.
         inline_flush_bytes: see `Flusher`.
         fail: told once why the driver cannot go on.
-        look: called after everything the driver did.
-        committed: where it is kept what is known to be committed; None: it is not, as for what is nobody's voter.
-        probation: the mark that probation takes away; None: there is none.
+        look: called after each call of the driver.
+        committed: the file of the floor, see `raft.floor`; None: it is not kept, as for an observer.
+        probation: the mark of a node on probation, removed when it ends; None: there is none.
 
     Attributes:
         driver: what it is the shell of; see ``drive``.
@@ -104,11 +105,11 @@ class Shell:
         self.install = self._installer.install
 
     def drive(self, driver: Driver) -> None:
-        """Say which driver it is; once, before anything else."""
+        """Set the driver; once, before anything else."""
         self.driver = driver
 
     def feed(self, *events: Event) -> None:
-        """Take news in; returns when all that follows from them is done, unless it was called from within."""
+        """Hand events to the driver; see ``Driver.handle``."""
         driver = self.driver
         if driver.stopped:
             return
@@ -121,7 +122,7 @@ class Shell:
             self._did()
 
     def run(self, action: Callable[..., object], *arguments: Any) -> None:
-        """Let the driver do something: ``action(now_ms, *arguments)``, one of its methods."""
+        """Call ``action(now_ms, *arguments)``, a method of the driver."""
         driver = self.driver
         if driver.stopped:
             return
@@ -135,7 +136,7 @@ class Shell:
 
     def _did(self) -> None:
         self._look()
-        if self.driver.due_ms != self._armed_ms:  # last: nobody waits for it
+        if self.driver.due_ms != self._armed_ms:  # last: no answer waits for it
             self._arm()
 
     @property
@@ -171,7 +172,7 @@ class Shell:
     def _installed(self, event: SnapshotInstalled) -> None:
         driver = self.driver
         if driver.stopped:
-            driver.installed(driver.now_ms, event)  # nobody waits any more, but the log is free
+            driver.installed(driver.now_ms, event)  # so that ``is_installing`` ends
         else:
             self.run(driver.installed, event)
 
@@ -199,7 +200,11 @@ class Shell:
     # --- time ---------------------------------------------------------------------------------------------------------
 
     def _arm(self) -> None:
-        """Set the alarm. Ringing too early costs more than moving it; one far away is moved once for many."""
+        """Set the alarm to the driver's deadline.
+
+        One that would go off within `SOON_MS` is moved back, which costs less than a wake-up; one further away stays
+        and is moved when it goes off.
+        """
         driver = self.driver
         due_ms = self._armed_ms = driver.due_ms
         at = inf if due_ms is None else self._clock.trio_time(due_ms)

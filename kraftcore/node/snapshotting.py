@@ -1,4 +1,4 @@
-"""When a node writes a snapshot and deletes what it made superfluous, and how without holding up the quorum."""
+"""A node's snapshots: written in a thread when they are due; old ones and old segments deleted once a period."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Snapshotting:
         due_ms = self._executor.schedule.due_at()
         now = trio.current_time()
         if next_cleaning <= now:
-            return now + _LOOK_S  # something is in the way: look again
+            return now + _LOOK_S  # a flush or a snapshot is under way: look again
         if due_ms is None:
             return next_cleaning
         return min(next_cleaning, max(now + (due_ms - self._now_ms()) / 1000, now + _LOOK_S))

@@ -1,4 +1,4 @@
-"""What a node says of itself."""
+"""A node's status."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class ReplicaStatus:
     Attributes:
         key: its id and directory id.
         is_voter: whether it is in the voter set in force.
-        log_end_offset: how far it has everything, durably; None before its first Fetch.
-        lag: records it lacks; None likewise.
+        log_end_offset: everything below it is durable there; None before its first Fetch.
+        lag: records between that and this leader's log end offset; None likewise.
         last_fetch_ms: when it last fetched, milliseconds since 1970.
         last_caught_up_ms: when it last had everything.
     """
@@ -64,10 +64,9 @@ class Status:
         snapshot_bytes: size of the latest snapshot; 0 without one.
         sessions: clients remembered for their retries.
         connections: open ones (accepted, made); None if the transport does not count.
-        alarm: why this node does not follow its leader: committed records were to be taken away here; None: all is
-            well.
-        is_on_probation: whether it does not count as a voter: it formatted itself, and may have forgotten what it
-            promised with another disk (docs/damage.md).
+        alarm: why this node does not follow its leader, which would have it drop committed records; None: it does not.
+        is_on_probation: whether it does not count as a voter: it formatted itself, and may have voted and acknowledged
+            with another disk (docs/damage.md).
     """
 
     node_id: int

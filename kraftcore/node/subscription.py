@@ -9,8 +9,9 @@ from weakref import WeakMethod
 
 import trio
 
+from kraftcore.errors import LocalError
+from kraftcore.node.event_hub import EventHub
 from kraftcore.node.events import Measured, Missed, NodeEvent, Stopped
-from kraftcore.node.listeners import Listeners
 
 _ALL = frozenset(get_args(NodeEvent)) - {Measured, Missed}
 
@@ -19,12 +20,17 @@ class Subscription:
     """What ``Node.events`` returns. Closed by ``close``, by the node's end, or when it is garbage.
 
     Args:
-        listeners: the node's.
+        events: the node's.
         kinds: event classes; none means all that cost nothing.
-        max_buffered: how many events wait for a slow reader, > 0.
+        max_buffered: how many events wait for a slow reader, > 0; older ones are dropped.
+
+    Raises:
+        LocalError: ``max_buffered`` is below 1.
     """
 
-    def __init__(self, listeners: Listeners, kinds: Iterable[type], max_buffered: int) -> None:
+    def __init__(self, events: EventHub, kinds: Iterable[type], max_buffered: int) -> None:
+        if max_buffered < 1:
+            raise LocalError(f"max_buffered is {max_buffered}: at least one event must wait for its reader")
         wanted = frozenset(kinds) or _ALL
         self._wanted = wanted
         self._events: deque[NodeEvent] = deque()
@@ -41,7 +47,7 @@ class Subscription:
             else:
                 found(event)
 
-        self._end = end = listeners.subscribe(wanted | {Stopped}, take)
+        self._end = end = events.subscribe(wanted | {Stopped}, take)
 
     def _take(self, event: NodeEvent) -> None:
         if type(event) is Stopped:

@@ -18,8 +18,8 @@ _SUCCEEDED = trio.lowlevel.Abort.SUCCEEDED
 class TaskProposal(Proposal):
     """A proposal that a task waits for; its ``waiter`` is the task.
 
-    Also what ``Node.append_nowait`` returns: a future for whoever is not a task. And what trio hands to the task it
-    wakes (see ``unwrap``): an ``outcome`` object a proposal would cost as much as appending its record.
+    ``Node.append_nowait`` returns it as a future. trio hands it to the task that it wakes (see ``unwrap``): an
+    ``outcome`` object for each would cost as much as appending the record.
     """
 
     __slots__ = ()
@@ -29,7 +29,7 @@ class TaskProposal(Proposal):
 
     @staticmethod
     def callback_raised(error: Exception) -> None:
-        """Say so in the log: it must not keep others from learning how theirs ended."""
+        """Log it, so that later callbacks are called."""
         _logger.error("a callback of a proposal raised", exc_info=error)
 
     async def wait(self) -> Any:

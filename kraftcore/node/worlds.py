@@ -1,4 +1,4 @@
-"""Which ``open_node`` belongs to which world, said to whoever calls another one's."""
+"""Errors for calling the ``open_node`` of trio, asyncio or threads where another of them runs."""
 
 from __future__ import annotations
 

@@ -18,17 +18,20 @@ class Responses:
 
     Attributes:
         early_bytes: length of the responses that are ready before their turn.
+        is_open: whether responses are sent.
+        is_ending: a request was refused: those before it are still answered, then ``refuse`` is called; take no more.
 
     Args:
         send: takes each response when its turn has come.
-        refuse: called when a request gets None for an answer.
+        refuse: called when the turn of a request has come that got None for an answer; no response is sent after it.
     """
 
-    __slots__ = ("_refuse", "_send", "_tickets", "early_bytes", "is_open")
+    __slots__ = ("_refuse", "_send", "_tickets", "early_bytes", "is_ending", "is_open")
 
     def __init__(self, send: Callable[[Parts], None], refuse: Callable[[], None]) -> None:
         self.early_bytes = 0
         self.is_open = True
+        self.is_ending = False
         self._send = send
         self._refuse = refuse
         self._tickets: deque[_Ticket] = deque()
@@ -49,27 +52,35 @@ class Responses:
 
     def _replied(self, ticket: _Ticket, parts: Parts | None) -> None:
         if parts is None:
-            self._refuse()
-            return
+            self.is_ending = True
         tickets = self._tickets
         if tickets[0] is not ticket:
+            ticket.is_early = True
             ticket.parts = parts
-            self.early_bytes += sum(map(len, parts))
+            self.early_bytes += sum(map(len, parts or ()))
             return
         tickets.popleft()
-        self._send(parts)
-        while tickets and tickets[0].parts is not None:
-            parts = tickets.popleft().parts or ()
-            self.early_bytes -= sum(map(len, parts))
+        self._in_turn(parts)
+        while tickets and tickets[0].is_early:
+            parts = tickets.popleft().parts
+            self.early_bytes -= sum(map(len, parts or ()))
+            self._in_turn(parts)
+
+    def _in_turn(self, parts: Parts | None) -> None:
+        if parts is None:
+            self.close()
+            self._refuse()
+        else:
             self._send(parts)
 
 
 class _Ticket:
-    __slots__ = ("_is_used", "_responses", "parts")
+    __slots__ = ("_is_used", "_responses", "is_early", "parts")
 
     def __init__(self, responses: Responses) -> None:
         self._responses = responses
         self._is_used = False
+        self.is_early = False  # answered before its turn
         self.parts: Parts | None = None
 
     def reply(self, parts: Parts | None) -> None:

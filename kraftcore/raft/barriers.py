@@ -36,7 +36,7 @@ class Barriers:
         return None
 
     def barrier(self, event: Barrier) -> None:
-        """A read wants to be linearizable."""
+        """Begin a read barrier, or join the next round."""
         role = self._state.role
         if not isinstance(role, Leader) or self._state.shutting_down:
             self._state.finish(event.ticket, ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -52,7 +52,7 @@ class Barriers:
             self._confirm(role, role.barrier)
 
     def _ask(self, barrier: PendingBarrier) -> bool:
-        """Send what the round still lacks; True if somebody must be asked again later."""
+        """Send BeginQuorumEpoch to voters not asked yet in this round; True if one must be asked again later."""
         state = self._state
         waiting = False
         for voter in state.voters:

@@ -1,8 +1,8 @@
-"""When to write a snapshot, and what may go once there is one. Policy only: the driver asks, and does the work.
+"""When to write a snapshot, and which snapshots and segments to delete after it.
 
-A replica writes a snapshot when enough bytes were committed since the last one, or enough time has passed and there is
-something new. Snapshots make the log's beginning superfluous; it goes, oldest snapshot first and never the newest one,
-while log and snapshots take more room than they may, or the oldest snapshot is too old.
+A replica writes a snapshot when ``snapshot_bytes`` were applied since the last one, or ``snapshot_interval_ms`` have
+passed and anything was applied. While log and snapshots are larger than ``retention_bytes``, or the oldest snapshot is
+older than ``retention_ms``, the oldest snapshot and the log below the next one are deleted; the newest snapshot stays.
 
 Source: KIP-630; Kafka 4.3.1 SnapshotGenerator and KafkaRaftLog.maybeClean, with their defaults.
 """
@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from kraftcore.errors import CorruptDataError
 from kraftcore.protocol.control import decode_control_record
 from kraftcore.protocol.data.snapshot_header_record import SnapshotHeaderRecord
+from kraftcore.raft.control_records import first_batch
 from kraftcore.raft.ports import LogPort, SnapshotPort
-from kraftcore.raft.records import first_batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class SnapshotSchedule:
 
 
 class Cleaner:
-    """Deletes what newer snapshots made superfluous.
+    """Deletes old snapshots, and the log that a newer snapshot holds.
 
     Args:
         config: thresholds.
@@ -87,7 +87,7 @@ class Cleaner:
         self._snapshots = snapshots
 
     def clean(self, now_ms: int) -> int:
-        """Delete what must go; call it once a period, never while a flush runs.
+        """Delete what the thresholds say; call it once a period, never while a flush runs.
 
         Args:
             now_ms: milliseconds since 1970, like the records' timestamps.

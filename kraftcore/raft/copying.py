@@ -1,8 +1,8 @@
-"""Copying a leader's latest snapshot although nothing of the log is lacking: requests to send, answers to read.
+"""Copying a leader's latest snapshot without needing it to catch up: requests to send, answers to read.
 
-A replica that follows never sees that its leader wrote a snapshot: it is only told of one when it asks for what the
-leader has deleted. So the beginning of the log is asked for, which KRaft leaders answer with the id of their latest
-snapshot, even while the log is still there (Kafka 4.3.1, KafkaRaftClient.validateFetchOffsetAndEpoch).
+A leader names a snapshot only in answer to a Fetch of records that it has deleted, so a replica that keeps up never
+hears of one. A Fetch at offset 0 is answered with the id of the latest snapshot even while the log still holds offset 0
+(Kafka 4.3.1, KafkaRaftClient.validateFetchOffsetAndEpoch).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kraftcore.raft.events import Destination
 from kraftcore.raft.ports import WriterPort
 from kraftcore.raft.replica import Replica
 from kraftcore.raft.roles import Follower, SnapshotFetch
-from kraftcore.raft.state import ReplicaState
+from kraftcore.raft.state import RaftState
 
 
 class SnapshotCopying:
@@ -71,7 +71,7 @@ class SnapshotChunks:
         position: bytes that were received.
     """
 
-    def __init__(self, state: ReplicaState, wanted: tuple[int, int], writer: WriterPort) -> None:
+    def __init__(self, state: RaftState, wanted: tuple[int, int], writer: WriterPort) -> None:
         self._state = state
         self._wanted = wanted
         self._writer = writer

@@ -1,4 +1,4 @@
-"""DescribeQuorum: who votes, who watches, how far everyone is."""
+"""DescribeQuorum: the voters, the observers, and the log end offset of each."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from kraftcore.protocol.messages.describe_quorum import DescribeQuorumRequest, D
 from kraftcore.raft import partition
 from kraftcore.raft.events import Received
 from kraftcore.raft.roles import Leader
-from kraftcore.raft.state import ReplicaState
+from kraftcore.raft.state import RaftState
 
 UNKNOWN = -1
 # An observer that has not fetched for this long is forgotten. Source: Kafka 4.3.1 LeaderState.
 OBSERVER_TIMEOUT_MS = 300_000
 
 
-class QuorumDescription:
+class DescribeQuorum:
     """Answers DescribeQuorum.
 
     Args:
         state: of the replica.
     """
 
-    def __init__(self, state: ReplicaState) -> None:
+    def __init__(self, state: RaftState) -> None:
         self._state = state
 
     def on_describe_quorum(self, received: Received, request: DescribeQuorumRequest) -> None:
-        """Who votes, who watches, how far everyone is. Of any other partition: each that was asked for, unknown."""
+        """Describe our partition; any other that is asked for is unknown."""
         state = self._state
         role = state.role
         topic_type = DescribeQuorumResponse.TopicData
@@ -47,13 +47,14 @@ class QuorumDescription:
         nodes: list[Any] = []
         if isinstance(role, Leader):
             value = role.watermark.value
+            observers = role.observers(state.voters, state.now_ms - OBSERVER_TIMEOUT_MS)
             described = topic_type.PartitionData(
                 partition_index=partition.PARTITION,
                 leader_id=state.config.key.id,
                 leader_epoch=state.epoch,
                 high_watermark=UNKNOWN if value is None else value,
                 current_voters=[self._described(role, voter.key, received.version) for voter in state.voters],
-                observers=[self._described(role, key, received.version) for key in self._observers(role)],
+                observers=[self._described(role, key, received.version) for key in observers],
             )
             if received.version >= 2:
                 nodes = self._nodes()
@@ -61,15 +62,6 @@ class QuorumDescription:
             described = _undescribed(partition.PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER, received)
         topic = topic_type(topic_name=state.config.topic, partitions=[described])
         state.reply(received.ticket, DescribeQuorumResponse(topics=[topic], nodes=nodes))
-
-    def _observers(self, role: Leader) -> list[ReplicaKey]:
-        state = self._state
-        oldest = state.now_ms - OBSERVER_TIMEOUT_MS
-        observers = [(key, seen) for key, seen in role.replicas.items() if not state.voters.is_voter(key)]
-        for key in [key for key, seen in observers if seen.last_fetch_ms < oldest]:
-            del role.replicas[key]
-        found = [key for key, _ in observers if key in role.replicas]
-        return sorted(found, key=lambda key: (key.id, key.directory_id))
 
     def _described(self, role: Leader, key: ReplicaKey, version: int) -> describe_quorum.ReplicaState:
         state = self._state

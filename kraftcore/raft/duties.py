@@ -1,7 +1,7 @@
-"""What the duties of a replica ask of each other, as protocols: nobody needs to know more of the others than this.
+"""What the parts of a replica call of each other, as protocols.
 
-``election``, ``succession``, ``replication``, ``snapshots``, ``membership`` and ``barriers`` implement them;
-``replica`` puts them together.
+``election``, ``succession``, ``replication``, ``parking``, ``snapshots``, ``membership`` and ``barriers`` implement
+them; ``replica`` puts them together.
 """
 # ruff: noqa: D102 (the modules that implement them document the methods)
 
@@ -12,13 +12,13 @@ from typing import Any, Protocol
 
 from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.protocol.error_codes import ErrorCode
-from kraftcore.raft import partition, records
+from kraftcore.raft import control_records, partition
 from kraftcore.raft.events import Destination, Received
 from kraftcore.raft.floor import Floor
 from kraftcore.raft.probation import Probation
 from kraftcore.raft.quorum import Endpoint, VoterSet
-from kraftcore.raft.roles import Cause, Follower, Leader, Resigned, RoleState
-from kraftcore.raft.state import ReplicaState
+from kraftcore.raft.roles import Cause, Follower, Leader, ParkedFetch, Resigned, RoleState
+from kraftcore.raft.state import RaftState
 
 
 class ElectionDuty(Protocol):
@@ -49,10 +49,18 @@ class ReplicationDuty(Protocol):
     """Of ``replication``."""
 
     def open_epoch(self, leader: Leader, granting: list[int]) -> None: ...
-    def append_control(self, role: Leader, entries: list[records.ControlEntry]) -> int: ...
+    def append_control(self, role: Leader, entries: list[control_records.ControlEntry]) -> int: ...
     def voters_in_force(self, role: Leader) -> None: ...
     def raise_high_watermark(self, value: int) -> None: ...
     def fetched_well(self, role: Follower) -> None: ...
+
+
+class ParkingDuty(Protocol):
+    """Of ``parking``."""
+
+    def take(self, role: Leader, fetch: ParkedFetch, told: int) -> None: ...
+    def appended(self, role: Leader, *, is_control: bool) -> None: ...
+    def committed(self, role: Leader) -> None: ...
 
 
 class MembershipDuty(Protocol):
@@ -79,7 +87,7 @@ class Duties(Protocol):
     """Of ``replica``, for its duties."""
 
     @property
-    def state(self) -> ReplicaState: ...
+    def state(self) -> RaftState: ...
     @property
     def floor(self) -> Floor: ...
     @property
@@ -90,6 +98,8 @@ class Duties(Protocol):
     def succession(self) -> SuccessionDuty: ...
     @property
     def replication(self) -> ReplicationDuty: ...
+    @property
+    def parking(self) -> ParkingDuty: ...
     @property
     def membership(self) -> MembershipDuty: ...
     @property
@@ -104,7 +114,7 @@ class Duties(Protocol):
         self, epoch: int, leader_id: int, endpoints: tuple[Endpoint, ...], *, by_itself: bool = False
     ) -> bool: ...
     def learn_from_answer(
-        self, answer: partition.Answer, node_endpoints: Sequence[Any], source: Destination
+        self, answer: partition.AnswerSummary, node_endpoints: Sequence[Any], source: Destination
     ) -> bool: ...
     def single_partition(self, response: Any, source: Destination) -> Any: ...
     def refuse_answer(self, source: Destination, response: Any, told: Any = None) -> None: ...

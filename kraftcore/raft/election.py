@@ -47,7 +47,7 @@ from kraftcore.raft.watermark import Watermark
 
 
 class Election:
-    """Everything about who may lead."""
+    """Vote, pre-vote, BeginQuorumEpoch, and the election timers; see the module text."""
 
     def __init__(self, replica: Duties) -> None:
         self._replica = replica
@@ -106,7 +106,7 @@ class Election:
         """When the election timer runs out in a higher epoch; None for observers."""
         state = self._state
         role = state.role
-        # A waiting voter keeps waiting the rest of its time: a stream of higher epochs must not starve it.
+        # A voter that waits keeps its deadline: a stream of higher epochs must not put its election off for ever.
         if isinstance(role, Candidate | Resigned | Unattached) or (
             isinstance(role, Prospective) and not role.tally.lost
         ):
@@ -198,7 +198,7 @@ class Election:
         return due
 
     def advance_nominee(self, role: Prospective | Candidate) -> int | None:
-        """Ask the voters that have not answered, while winning is possible; give up when the timer ran out."""
+        """Send Vote to voters that have not answered, while a majority is possible; end when the timer has run out."""
         state = self._state
         if state.shutting_down:
             return None
@@ -209,8 +209,8 @@ class Election:
                 self.become_prospective(Cause.ELECTION_TIMEOUT)
             return None
         due = role.election_deadline_ms
-        # A voter that granted once grants the same candidate again without another look at its log, also after this
-        # one crashed: so it must not ask with records it could still lose.
+        # A voter that granted its vote grants it to the same candidate again without comparing logs, even after the
+        # candidate crashed. So a candidate must not ask before its log is durable.
         if role.tally.lost or (isinstance(role, Candidate) and not state.is_flushed):
             return due
         for voter_id in role.tally.unanswered:
@@ -227,7 +227,7 @@ class Election:
         return due
 
     def send_begin_quorum_epoch(self, role: Leader) -> int | None:
-        """Tell voters that do not fetch who leads; again every half fetch timeout until they do."""
+        """Send BeginQuorumEpoch to voters that do not fetch, every half fetch timeout until they do."""
         state = self._state
         due: int | None = None
         me = state.config.key.id
@@ -245,7 +245,7 @@ class Election:
                     state.send(to, partition.begin_quorum_epoch_request(state, voter.key))
                     at = state.now_ms + period
                 elif (ready := state.ready_at(to)) is None:
-                    continue  # as soon as its vote, or whatever is under way, has been answered
+                    continue  # a request to it is in flight: when that has been answered
                 else:
                     at = ready
                 role.begin_due_ms[voter_id] = max(at, state.now_ms + 1)
@@ -258,7 +258,9 @@ class Election:
     def on_vote(self, received: Received, request: VoteRequest) -> None:
         """Grant or refuse. Checks in Kafka's order; see the table in the module text."""
         state = self._state
-        error = partition.check(state, request.cluster_id, partition.names_our_partition(state, request.topics))
+        error = partition.top_level_error(
+            state, request.cluster_id, partition.names_our_partition(state, request.topics)
+        )
         if error is not ErrorCode.NONE:
             state.reply(received.ticket, VoteResponse(error_code=error))
             return
@@ -311,12 +313,12 @@ class Election:
         if state.voted_key is None:
             state.voted_key = candidate
             state.save_election_state()
-        # Whoever just voted gives its candidate time before it runs itself.
+        # A voter that just granted its vote restarts its election timer, so that its candidate has time to win.
         if isinstance(role, Unattached | Prospective) and role.election_deadline_ms is not None:
             role.election_deadline_ms = state.random_election_deadline()
 
     def on_begin_quorum_epoch(self, received: Received, request: BeginQuorumEpochRequest) -> None:
-        """A leader presents itself."""
+        """BeginQuorumEpoch: follow the leader that sends it."""
         error = self.hear_leader(received, request, BeginQuorumEpochResponse)
         if error is None:
             return
@@ -333,7 +335,9 @@ class Election:
     ) -> ErrorCode | None:
         """The checks both requests share; a leader that passes them is followed. None: answered at top level."""
         state = self._state
-        error = partition.check(state, request.cluster_id, partition.names_our_partition(state, request.topics))
+        error = partition.top_level_error(
+            state, request.cluster_id, partition.names_our_partition(state, request.topics)
+        )
         if error is not ErrorCode.NONE:
             state.reply(received.ticket, kind(error_code=error))
             return None
@@ -349,7 +353,7 @@ class Election:
     def reply_to_leader(
         self, received: Received, kind: type[BeginQuorumEpochResponse | EndQuorumEpochResponse], error: ErrorCode
     ) -> None:
-        """Answer either of them."""
+        """Answer BeginQuorumEpoch or EndQuorumEpoch."""
         state = self._state
         state.reply(received.ticket, partition.quorum_epoch_response(kind, state, received, error))
 

@@ -1,8 +1,7 @@
 """What goes into a replica, and what comes out.
 
-The driver calls ``replica.handle(event, now_ms)`` and carries the returned `Effects` out **in the order of its
-fields**. A driver that keeps that order and reports back (`Flushed`, `Answered`, `Failed`) is all the I/O the
-consensus needs.
+The driver calls ``replica.handle(event, now_ms)``, carries the returned `Effects` out **in the order of its fields**,
+and reports back (`Flushed`, `Answered`, `Failed`).
 
 ``ticket`` is any value of the driver's; it comes back with the reply. ``request_id`` is the replica's; it comes back
 with the answer or the failure.
@@ -119,14 +118,14 @@ class SnapshotInstalled:
 
 @dataclass(frozen=True, slots=True)
 class Barrier:
-    """Ask once more whether this replica still leads, for a linearizable read."""
+    """Confirm with a majority that this replica still leads, for a linearizable read; see ``barriers``."""
 
     ticket: Any
 
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """Hand leadership to a voter, once it has everything."""
+    """Hand leadership to a voter once its log reaches the log end offset; see ``succession``."""
 
     ticket: Any
     voter_id: int
@@ -250,7 +249,7 @@ class Leadership:
 
 
 class VerifySnapshot(NamedTuple):
-    """Read a received snapshot to its end, and make it durable; see ``installing.verifying``.
+    """Verify a received snapshot to its end, and make it durable; see ``installing.verifying``.
 
     Attributes:
         number: comes back in `SnapshotVerified`.
@@ -297,10 +296,16 @@ class Effects:
     6. ``high_watermark``: rose to this; apply what is below it. Waiting appends below it are committed.
     7. ``outcomes``: answers to local requests.
     8. ``leadership``, ``voters``: tell whoever listens.
-    9. ``notes``: lines for the operator's log: contradictions and refusals that should not happen. ``alarms``:
-       what he must look at: committed records were to be taken away here.
-    10. ``committed``: what the next start's floor is; it may be written at leisure, and a value be left out for a
-        later one. The log is durable up to there.
+    9. ``notes``: lines for the operator's log: contradictions and refusals that should not happen. ``alarms``: a leader
+       would have this replica drop committed records.
+    10. ``committed``: the floor of the next start; it may be written later, and values may be skipped for a later one.
+        The log is durable up to there.
+
+    Not among them are appends, which reach the page cache inside ``handle``, and two changes of the log that ``handle``
+    makes durable itself: where an epoch begins (a new leader before its LeaderChange record, a follower with the first
+    batch of the epoch: the log writes its leader epoch checkpoint with either), and truncation at a diverging epoch.
+    Both come with a change of leader only, and the rest of the same ``handle`` depends on them: the log end offset and
+    last epoch of the next Fetch or Vote, and the voter set in force.
 
     Then wait for the next event, at most until ``deadline_ms`` (then `Tick`); None: no timer runs.
     """
@@ -340,8 +345,10 @@ class RaftConfig:
         topic: name of the partition's topic.
         supported_versions: kraft.version levels spoken.
         discovery_pause_ms: between two questions to bootstrap servers that did not help.
-        high_watermark_linger_ms: a Fetch that lacks nothing but the latest high watermark is answered after this; 0: at
-            once, as Kafka does.
+        high_watermark_linger_ms: how long a Fetch is held back that would be answered with a new high watermark and no
+            records; 0: not at all, as Kafka does.
+        observer_linger_ms: observers hear of what is committed, all together, at most once in this time; 0: they are
+            answered as voters are, as Kafka does.
         fast_failover: start a pre-vote when the leader's connection is refused or reset.
 
     Raises:
@@ -369,6 +376,7 @@ class RaftConfig:
     fetch_snapshot_max_bytes: int = 1 << 20
     max_supported_version: int = 1
     high_watermark_linger_ms: int = 0
+    observer_linger_ms: int = 0
     fast_failover: bool = True
 
     def __post_init__(self) -> None:

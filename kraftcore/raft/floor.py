@@ -1,11 +1,11 @@
-"""What is known to be committed, kept over restarts: below it no leader has this log cut, whoever asks.
+"""What is known to be committed, kept over restarts: below it this log is not truncated, whatever a leader says.
 
-A leader that lacks committed records exists only where disks were lost, or where another quorum took this one's name:
-whatever it asks, the records here are the only ones left. The replica refuses, says so loudly (``Effects.alarms``),
-keeps what it has, and does not count the answer as one of its leader: its timers run out, and it may find another.
+A leader that lacks committed records exists only where disks were lost, or where another quorum has the same cluster
+id: the records here may be the only ones left. The replica refuses, raises an alarm (``Effects.alarms``), keeps its
+log, and does not restart its fetch timer for the answer: it runs out, and another leader may be found.
 
-The floor is written lazily: `LAG_MS` after the high watermark rose, with a snapshot, and from a shutdown on. So after a
-power cut it may lack what was committed in the last `LAG_MS`; for that there is only what consensus promises.
+The floor is written `LAG_MS` after the high watermark rose, with each snapshot, and at every rise once the replica
+shuts down. So after a power cut it may lack what was committed in the last `LAG_MS`.
 
 Source: ours.
 """
@@ -13,7 +13,7 @@ Source: ours.
 from __future__ import annotations
 
 from kraftcore.core.log.epochs import OffsetAndEpoch
-from kraftcore.raft.state import ReplicaState
+from kraftcore.raft.state import RaftState
 
 LAG_MS = 2_000
 _NEVER = 1 << 62
@@ -31,7 +31,7 @@ class Floor:
         due_ms: when there is something to write; far away: there is nothing.
     """
 
-    def __init__(self, state: ReplicaState, saved: OffsetAndEpoch | None) -> None:
+    def __init__(self, state: RaftState, saved: OffsetAndEpoch | None) -> None:
         self._state = state
         self._is_eager = False
         self.known = saved
@@ -49,7 +49,7 @@ class Floor:
             self.due_ms = self._state.now_ms + (0 if self._is_eager else LAG_MS)
 
     def hurry(self, *, until_the_end: bool = False) -> None:
-        """Write what there is with this event's effects; ``until_the_end``: and from now on as soon as it rises."""
+        """Write the present high watermark with this event's effects; ``until_the_end``: and later ones at once."""
         self._is_eager = self._is_eager or until_the_end
         self.due_ms = self._state.now_ms
 
@@ -59,7 +59,7 @@ class Floor:
         self.due_ms = _NEVER
         risen = state.high_watermark or 0
         offset = min(risen, state.log.flushed_offset)
-        if offset < risen:  # the rest when it is
+        if offset < risen:  # the rest when it is durable
             self.due_ms = state.now_ms + LAG_MS
         if offset > (0 if self.known is None else self.known.offset):
             epoch = self._epoch_before(offset)
@@ -76,16 +76,16 @@ class Floor:
     # --- what it forbids ----------------------------------------------------------------------------------------------
 
     def forbids_cut(self, offset: int) -> bool:
-        """Whether the log must not be cut at ``offset``; says so."""
+        """Whether the log must not be truncated to ``offset``; raises an alarm if so."""
         if offset >= max(self.offset, self._state.log.log_start_offset):
             return False
         self._refuse(f"to cut the log at {offset}")
         return True
 
     def forbids_snapshot(self, end_offset: int, epoch: int) -> bool:
-        """Whether the log must not be replaced by a snapshot; says so.
+        """Whether the log must not be replaced by a snapshot; raises an alarm if so.
 
-        One that reaches as far, but ends in an earlier epoch than the floor's, is of another history.
+        A snapshot that reaches the floor, but ends in an earlier epoch than the floor's, holds other records below it.
         """
         known = self.known
         older = known is not None and end_offset >= known.offset and epoch < known.epoch

@@ -1,4 +1,4 @@
-"""What was in force at which offset: the history of a value that records in the log change.
+"""The history of a value that records in the log change: which one is in force at which offset.
 
 A replica keeps two of them, one for the voter set and one for kraft.version. Both take effect when they are appended,
 committed or not, and a truncation brings the earlier value back (KIP-853, "Voters Set" and "Internal Listener").
@@ -6,8 +6,8 @@ committed or not, and a truncation brings the earlier value back (KIP-853, "Vote
 
 # An entry at offset o is in force from o until the next entry. Below the first entry the initial value is in force
 # (static voters, kraft.version 0), until `compact_to` drops entries: from then on what lies below the first kept entry
-# is unknown. A SortedDict look-up is several Python calls, so the newest entry is also kept in fields: nearly all
-# questions are about it.
+# is unknown. The newest entry is also kept in fields: nearly every call asks for it, and a look-up in the SortedDict is
+# several Python calls.
 
 from types import GenericAlias
 

@@ -1,9 +1,9 @@
-"""Is there a quorum already? What a node asks before it begins one by itself, and what it makes of the answers.
+"""Whether a quorum exists already: what a node asks before it begins one, and how it reads the answers.
 
-Everybody it knows is asked with a Fetch that names no replica and no epoch: no leader counts it, Kafka's neither, and
-whatever is answered names the epoch of whoever answers. One that is not 0 shows that there was an election once; so
-does a known leader. Everybody has to answer before nothing was ever there: who is silent may be the one that remembers.
-(Voters that were formatted by hand and never had an election cannot be told from nobody: nothing is committed there.)
+Each known server is sent a Fetch that names no replica and epoch 0: no leader counts it, nor does Kafka's, and every
+answer names the leader epoch of the server that answers. An epoch above 0, or a known leader, shows that there was an
+election. Only when all have answered, and none of them shows one, there is no quorum: a silent one may be the one that
+knows. (Voters that were formatted by hand and have had no election yet show none; nothing is committed there.)
 
 Source: ours; the answers are those of KIP-595.
 """
@@ -75,7 +75,7 @@ class Inquiry(Generic[Who]):
         )
 
     def answered(self, who: Who, answer: Any) -> None:
-        """Take an answer, or a `Failure`; what was told stays told."""
+        """Take an answer, or a `Failure`; an earlier answer that named an epoch stays valid after a failure."""
         if isinstance(answer, Failure):
             self._why[who] = answer.name
         elif not isinstance(answer, FetchResponse):
@@ -99,7 +99,7 @@ class Inquiry(Generic[Who]):
 
     @property
     def witness(self) -> Told[Who] | None:
-        """The answer that decides: of another cluster, or else of the highest epoch; None: nobody knows a quorum."""
+        """The answer that shows a quorum: of another cluster, or else of the highest epoch; None: there is none yet."""
         told = self._told.values()
         foreign = next((each for each in told if each.epoch < 0), None)
         if foreign is not None:

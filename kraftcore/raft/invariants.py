@@ -1,7 +1,6 @@
-"""What holds of a replica between two events, whatever happened before.
+"""What is true of a replica between two events, whatever happened before.
 
-For the simulator and for tests, which ask after every event: a mistake shows at the event that makes it, and not where
-its consequences appear. Nothing here decides anything.
+The simulator and tests check it after every event, so that a mistake shows at the event that makes it.
 """
 
 from __future__ import annotations
@@ -10,10 +9,10 @@ from collections.abc import Iterator
 
 from kraftcore.errors import InvariantError
 from kraftcore.raft.roles import Candidate, Follower, Leader, Prospective, Resigned, Unattached
-from kraftcore.raft.state import ReplicaState
+from kraftcore.raft.state import RaftState
 
 
-def check(state: ReplicaState) -> None:
+def check(state: RaftState) -> None:
     """Compare a replica's state with itself, its log and its role.
 
     Raises:
@@ -26,7 +25,7 @@ def check(state: ReplicaState) -> None:
         )
 
 
-def _of_state(state: ReplicaState) -> Iterator[str]:
+def _of_state(state: RaftState) -> Iterator[str]:
     log = state.log
     end = log.log_end_offset
     if state.epoch < state.last_epoch:
@@ -40,7 +39,7 @@ def _of_state(state: ReplicaState) -> Iterator[str]:
     yield from state.requests_wrong()
 
 
-def _of_role(state: ReplicaState) -> Iterator[str]:
+def _of_role(state: RaftState) -> Iterator[str]:
     role = state.role
     me = state.config.key
     if isinstance(role, Leader):
@@ -64,7 +63,7 @@ def _of_role(state: ReplicaState) -> Iterator[str]:
         yield "waits for itself"
 
 
-def _of_leader(state: ReplicaState, role: Leader) -> Iterator[str]:
+def _of_leader(state: RaftState, role: Leader) -> Iterator[str]:
     voters = state.voters
     me = state.config.key
     known = role.watermark.voters()
@@ -82,11 +81,23 @@ def _of_leader(state: ReplicaState, role: Leader) -> Iterator[str]:
         yield f"check-quorum timer {role.check_quorum_deadline_ms}, voters {voters}"
     if role.begin_due_ms.keys() != voters.ids - {me.id}:
         yield f"tells {sorted(role.begin_due_ms)} that it leads, the voters are {voters}"
-    for parked in role.parked:
-        if parked.fetch_offset != state.log.log_end_offset:
-            yield f"holds a Fetch from {parked.fetch_offset}, the log ends at {state.log.log_end_offset}"
-    if role.parked_due_ms != min((parked.deadline_ms for parked in role.parked), default=None):
-        yield f"answers the Fetches it holds at {role.parked_due_ms}, which is none of their deadlines"
+    for fetch in role.parked.fetches:
+        if fetch.fetch_offset != state.log.log_end_offset:
+            yield f"holds a Fetch from {fetch.fetch_offset}, the log ends at {state.log.log_end_offset}"
+    for fetch in role.parked_observers.fetches:
+        if not role.round_told <= fetch.fetch_offset <= state.log.log_end_offset:
+            yield (
+                f"holds an observer's Fetch from {fetch.fetch_offset}, the last round told {role.round_told}, "
+                f"the log ends at {state.log.log_end_offset}"
+            )
+        if voters.is_voter(fetch.key):
+            yield f"holds the Fetch of the voter {fetch.key} as an observer's"
+    told = -1 if value is None else value
+    if state.config.observer_linger_ms and role.round_due_ms is None and role.round_told != told:
+        yield f"told observers {role.round_told}, committed is {value}, and no round is to come"
+    for held in (role.parked, role.parked_observers):
+        if held.due_ms != min((fetch.deadline_ms for fetch in held.fetches), default=None):
+            yield f"answers the Fetches it holds at {held.due_ms}, which is none of their deadlines"
     change = role.change
     if change is not None and change.offset is not None and value is not None and change.offset < value:
         yield f"waits for a voter change at {change.offset}, committed is {value}"
@@ -95,7 +106,7 @@ def _of_leader(state: ReplicaState, role: Leader) -> Iterator[str]:
     yield from _of_barrier(state, role)
 
 
-def _of_barrier(state: ReplicaState, role: Leader) -> Iterator[str]:
+def _of_barrier(state: RaftState, role: Leader) -> Iterator[str]:
     barrier = role.barrier
     if barrier is None:
         if role.next_barrier and role.watermark.value is not None:

@@ -23,7 +23,7 @@ from kraftcore.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddR
 from kraftcore.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kraftcore.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from kraftcore.protocol.messages.update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
-from kraftcore.raft import partition, records
+from kraftcore.raft import control_records, partition
 from kraftcore.raft.duties import Duties
 from kraftcore.raft.events import Destination, Received, Upgrade
 from kraftcore.raft.quorum import Endpoint, VersionRange, Voter, VoterSet
@@ -44,7 +44,7 @@ _UPDATE_EXPECTED = (
 )
 
 
-class Refusal(Exception):
+class VoterChangeRefusal(Exception):
     """A request is answered with an error instead."""
 
     def __init__(self, error: ErrorCode, message: str | None = None) -> None:
@@ -54,7 +54,7 @@ class Refusal(Exception):
 
 
 class Membership:
-    """Everything about the voter set and kraft.version."""
+    """Changes of the voter set and of kraft.version; see the module text."""
 
     def __init__(self, replica: Duties) -> None:
         self._replica = replica
@@ -84,19 +84,21 @@ class Membership:
             to = state.destination(key.id, endpoints)
             if to is None:
                 named = ", ".join(str(endpoint) for endpoint in endpoints)
-                raise Refusal(
+                raise VoterChangeRefusal(
                     ErrorCode.INVALID_REQUEST,
                     f"Add voter request didn't include the endpoint ({named}) for the default listener {listener}",
                 )
             self._need_quiet(role, "adding")
             if key.id in state.voters.ids:
-                raise Refusal(
+                raise VoterChangeRefusal(
                     ErrorCode.DUPLICATE_VOTER,
                     f"The voter id for {key} is already part of the set of voters {state.voters}.",
                 )
             if not state.is_ready(to):
-                raise Refusal(ErrorCode.REQUEST_TIMED_OUT, f"New voter {key} is not ready to receive requests")
-        except Refusal as refusal:
+                raise VoterChangeRefusal(
+                    ErrorCode.REQUEST_TIMED_OUT, f"New voter {key} is not ready to receive requests"
+                )
+        except VoterChangeRefusal as refusal:
             state.reply(received.ticket, _refused(AddRaftVoterResponse, refusal))
             return
         timeout = request.timeout_ms if request.timeout_ms > 0 else state.config.request_timeout_ms
@@ -114,12 +116,12 @@ class Membership:
             self._need_quiet(role, "removing")
             entry = state.voters.get(key.id)
             if entry is None or entry.key != key or len(state.voters) == 1:
-                raise Refusal(
+                raise VoterChangeRefusal(
                     ErrorCode.VOTER_NOT_FOUND, f"Cannot remove voter {key} from the set of voters {state.voters}"
                 )
             left = state.voters.without(key)
             self._need_majority(role, left, key)
-        except Refusal as refusal:
+        except VoterChangeRefusal as refusal:
             state.reply(received.ticket, _refused(RemoveRaftVoterResponse, refusal))
             return
         deadline = state.now_ms + state.config.request_timeout_ms
@@ -137,7 +139,7 @@ class Membership:
         if error is ErrorCode.NONE and isinstance(role, Leader):
             try:
                 self._update(role, request)
-            except Refusal as refusal:
+            except VoterChangeRefusal as refusal:
                 error = refusal.error
         state.reply(received.ticket, partition.update_voter_response(state, received, error))
 
@@ -150,15 +152,15 @@ class Membership:
             request.kraft_version_feature.min_supported_version, request.kraft_version_feature.max_supported_version
         )
         if state.destination(key.id, endpoints) is None or supported.min < 0 or supported.max < supported.min:
-            raise Refusal(ErrorCode.INVALID_REQUEST)
+            raise VoterChangeRefusal(ErrorCode.INVALID_REQUEST)
         if role.change is not None or role.watermark.value is None or self._uncommitted_voters(role):
-            raise Refusal(ErrorCode.REQUEST_TIMED_OUT)
+            raise VoterChangeRefusal(ErrorCode.REQUEST_TIMED_OUT)
         if state.version not in supported:
-            raise Refusal(ErrorCode.INVALID_REQUEST)
+            raise VoterChangeRefusal(ErrorCode.INVALID_REQUEST)
         entry = state.voters.get(key.id)
         # Nobody else speaks for the leader's own entry, which at kraft.version 0 would match any directory.
         if entry is None or not entry.key.matches(key) or (key.id == state.config.key.id and key != state.config.key):
-            raise Refusal(ErrorCode.VOTER_NOT_FOUND)
+            raise VoterChangeRefusal(ErrorCode.VOTER_NOT_FOUND)
         voter = Voter(key, endpoints, supported)
         self._replica.succession.heard_from(role, key.id)
         if state.version >= 1:
@@ -173,40 +175,43 @@ class Membership:
     def _leader(self, cluster_id: str | None) -> Leader:
         state = self._state
         if not partition.same_cluster(state, cluster_id):
-            raise Refusal(
+            raise VoterChangeRefusal(
                 ErrorCode.INCONSISTENT_CLUSTER_ID,
                 f'The given id "{cluster_id}" doesn\'t match the cluster id "{state.config.cluster_id}"',
             )
         if state.shutting_down:
-            raise Refusal(ErrorCode.BROKER_NOT_AVAILABLE, "")
+            raise VoterChangeRefusal(ErrorCode.BROKER_NOT_AVAILABLE, "")
         if not isinstance(state.role, Leader):
-            raise Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, "")
+            raise VoterChangeRefusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, "")
         return state.role
 
     def _need_key(self, key: ReplicaKey, verb: str) -> None:
         if key.id < 0 or key.directory_id == ZERO_UUID:
-            raise Refusal(ErrorCode.INVALID_REQUEST, f"{verb} voter request didn't include a valid voter")
+            raise VoterChangeRefusal(ErrorCode.INVALID_REQUEST, f"{verb} voter request didn't include a valid voter")
 
     def _need_quiet(self, role: Leader, doing: str) -> None:
         waiting = "Request timed out waiting for"
         state = self._state
         if role.change is not None:
             text = f"{waiting} leader to handle previous voter change request"
-            raise Refusal(ErrorCode.REQUEST_TIMED_OUT, text)
+            raise VoterChangeRefusal(ErrorCode.REQUEST_TIMED_OUT, text)
         value = role.watermark.value
         if value is None:
             text = f"{waiting} leader to establish HWM and fence previous voter changes"
-            raise Refusal(ErrorCode.REQUEST_TIMED_OUT, text)
+            raise VoterChangeRefusal(ErrorCode.REQUEST_TIMED_OUT, text)
         if state.version < 1:
             text = f"Cluster doesn't support {doing} voter because the {KRAFT_VERSION} feature is {state.version}"
-            raise Refusal(ErrorCode.UNSUPPORTED_VERSION, text)
+            raise VoterChangeRefusal(ErrorCode.UNSUPPORTED_VERSION, text)
         if self._uncommitted_voters(role):
             offset = state.voter_sets.latest_offset
             text = f"{waiting} voters to commit the latest voter change at {offset} with HWM {value}"
-            raise Refusal(ErrorCode.REQUEST_TIMED_OUT, text)
+            raise VoterChangeRefusal(ErrorCode.REQUEST_TIMED_OUT, text)
 
     def _need_majority(self, role: Leader, left: VoterSet, key: ReplicaKey) -> None:
-        """A set counts from its record on: one whose majority is away could not commit it, nor elect a leader."""
+        """Refuse a removal that would leave a voter set without a majority that fetches.
+
+        The new set is in force from its record on: without a majority it could neither commit it nor elect a leader.
+        """
         state = self._state
         since = state.now_ms - state.config.fetch_timeout_ms * 3 // 2
         here = [
@@ -220,7 +225,7 @@ class Membership:
                 f"{sorted(each.id for each in here)} have fetched in the last {state.now_ms - since} ms, and "
                 f"{left.majority} are needed to commit it. Remove voters that are down first"
             )
-            raise Refusal(ErrorCode.REQUEST_TIMED_OUT, text)
+            raise VoterChangeRefusal(ErrorCode.REQUEST_TIMED_OUT, text)
 
     def _uncommitted_voters(self, role: Leader) -> bool:
         latest = self._state.voter_sets.latest_offset
@@ -239,7 +244,7 @@ class Membership:
             if response.error_code != ErrorCode.NONE:
                 name = ErrorCode.of(response.error_code).name
                 text = f"Aborted add voter operation for since {partition.API_VERSIONS_NAME} returned an error {name}"
-                raise Refusal(ErrorCode.REQUEST_TIMED_OUT, text)
+                raise VoterChangeRefusal(ErrorCode.REQUEST_TIMED_OUT, text)
             feature = next((item for item in response.supported_features if item.name == KRAFT_VERSION), None)
             supported = VersionRange(feature.min_version, feature.max_version) if feature else VersionRange(0, 0)
             if state.version not in supported:
@@ -247,11 +252,11 @@ class Membership:
                     f"Aborted add voter operation for {change.key} since the {KRAFT_VERSION} range "
                     f"(min: {supported.min}, max: {supported.max} doesn't support the finalized version {state.version}"
                 )
-                raise Refusal(ErrorCode.INVALID_REQUEST, text)
+                raise VoterChangeRefusal(ErrorCode.INVALID_REQUEST, text)
             if not self._caught_up(role, change.key):
                 text = f"Aborted add voter operation for {change.key} since it is lagging behind"
-                raise Refusal(ErrorCode.REQUEST_TIMED_OUT, text)
-        except Refusal as refusal:
+                raise VoterChangeRefusal(ErrorCode.REQUEST_TIMED_OUT, text)
+        except VoterChangeRefusal as refusal:
             self._end_change(role, refusal)
             return
         change.request_id = None
@@ -268,7 +273,7 @@ class Membership:
         if role is not None and change is not None:
             name = "UNSUPPORTED_VERSION" if failure is Failure.UNSUPPORTED_VERSION else "BROKER_NOT_AVAILABLE"
             text = f"Aborted add voter operation for since {partition.API_VERSIONS_NAME} returned an error {name}"
-            self._end_change(role, Refusal(ErrorCode.REQUEST_TIMED_OUT, text))
+            self._end_change(role, VoterChangeRefusal(ErrorCode.REQUEST_TIMED_OUT, text))
 
     def _adding(self, request_id: int) -> tuple[Leader | None, VoterChange | None]:
         role = self._state.role
@@ -285,7 +290,7 @@ class Membership:
         )
 
     def _append_voters(self, role: Leader, voters: VoterSet) -> int:
-        return self._replica.replication.append_control(role, [records.kraft_voters(voters)])
+        return self._replica.replication.append_control(role, [control_records.kraft_voters(voters)])
 
     def voters_changed(self, role: Leader) -> None:
         """The voter set in force may have changed: count by the new one from now on."""
@@ -317,20 +322,20 @@ class Membership:
         if role.change is None:
             return None
         if role.change.deadline_ms <= self._state.now_ms:
-            self._end_change(role, Refusal(ErrorCode.REQUEST_TIMED_OUT))
+            self._end_change(role, VoterChangeRefusal(ErrorCode.REQUEST_TIMED_OUT))
             return None
         return role.change.deadline_ms
 
     def abandon(self, role: Leader, error: ErrorCode) -> None:
-        """Leadership ends: whoever waits for a change learns that its outcome is not known here."""
+        """Leadership ends: answer those that wait for a change; it may be in the log."""
         if role.change is not None:
-            self._end_change(role, Refusal(error, ""))
+            self._end_change(role, VoterChangeRefusal(error, ""))
         if role.upgrade is not None:
             for ticket in role.upgrade[1]:
                 self._state.finish(ticket, error)
             role.upgrade = None
 
-    def _end_change(self, role: Leader, refusal: Refusal | None) -> None:
+    def _end_change(self, role: Leader, refusal: VoterChangeRefusal | None) -> None:
         change = role.change
         role.change = None
         if change is None or change.ticket is None:
@@ -360,11 +365,11 @@ class Membership:
         elif event.validate_only:
             state.finish(event.ticket, ErrorCode.NONE)
         else:
-            entries = [records.kraft_version(event.level), records.kraft_voters(known)]
+            entries = [control_records.kraft_version(event.level), control_records.kraft_voters(known)]
             role.upgrade = (self._replica.replication.append_control(role, entries) + 1, [event.ticket])
 
     def _upgraded(self, role: Leader, event: Upgrade) -> None:
-        """The log says so already; an earlier leader's record counts once it is committed, like one of ours."""
+        """The log has this level already: answer when its record, perhaps an earlier leader's, is committed."""
         written_at = self._state.versions.latest_offset
         if written_at is None or written_at < (self._state.high_watermark or 0) or event.validate_only:
             self._state.finish(event.ticket, ErrorCode.NONE)
@@ -393,7 +398,7 @@ class Membership:
     # --- a follower's own requests ------------------------------------------------------------------------------------
 
     def advance_follower(self, role: Follower) -> int | None:
-        """Once a period, see whether the leader should hear of us; the time it is due again."""
+        """Once a fetch timeout, send UpdateRaftVoter or AddRaftVoter if needed; returns when it is due again, ms."""
         state = self._state
         if state.shutting_down or state.config.key.id < 0:
             return None
@@ -459,7 +464,7 @@ class Membership:
 
 
 def _refused(
-    kind: type[AddRaftVoterResponse] | type[RemoveRaftVoterResponse], refusal: Refusal
+    kind: type[AddRaftVoterResponse] | type[RemoveRaftVoterResponse], refusal: VoterChangeRefusal
 ) -> AddRaftVoterResponse | RemoveRaftVoterResponse:
     message = refusal.error.message if refusal.message is None else refusal.message
     return kind(error_code=refusal.error, error_message=message)

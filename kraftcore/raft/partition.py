@@ -27,7 +27,7 @@ from kraftcore.raft.quorum import Voter
 from kraftcore.raft.roles import Leader, ParkedFetch, SnapshotFetch
 
 if TYPE_CHECKING:
-    from kraftcore.raft.state import ReplicaState
+    from kraftcore.raft.state import RaftState
 
 API_VERSIONS_NAME = "API_VERSIONS"
 PARTITION = 0
@@ -45,11 +45,11 @@ _FETCH_ENDPOINTS = 17
 _ENDPOINTS = 1
 # Below it Fetch names the replica in another field, and its directory not at all.
 FETCH_MIN_VERSION = 15
-# Below it AddRaftVoter is answered only when committed, which may need the one that asks.
+# Below it AddRaftVoter is answered only after the commit, for which the new voter itself may be needed.
 JOIN_MIN_VERSION = 1
 
 
-class Answer(NamedTuple):
+class AnswerSummary(NamedTuple):
     """What all raft answers say.
 
     Attributes:
@@ -78,19 +78,19 @@ class _Topic(Protocol):
 # --- checks -----------------------------------------------------------------------------------------------------------
 
 
-def same_cluster(state: ReplicaState, cluster_id: str | None) -> bool:
+def same_cluster(state: RaftState, cluster_id: str | None) -> bool:
     """Whether a request is meant for our cluster; one that names none is."""
     return cluster_id is None or cluster_id == state.config.cluster_id
 
 
-def check(state: ReplicaState, cluster_id: str | None, ours: bool) -> ErrorCode:
+def top_level_error(state: RaftState, cluster_id: str | None, ours: bool) -> ErrorCode:
     """The top-level error of a request, or NONE."""
     if not same_cluster(state, cluster_id):
         return ErrorCode.INCONSISTENT_CLUSTER_ID
     return ErrorCode.NONE if ours else ErrorCode.INVALID_REQUEST
 
 
-def names_our_partition(state: ReplicaState, topics: Sequence[Any]) -> bool:
+def names_our_partition(state: RaftState, topics: Sequence[Any]) -> bool:
     """Whether a message names exactly our topic, by name, and partition 0."""
     return (
         len(topics) == 1
@@ -100,7 +100,7 @@ def names_our_partition(state: ReplicaState, topics: Sequence[Any]) -> bool:
     )
 
 
-def names_our_topic_id(state: ReplicaState, topics: Sequence[Any]) -> bool:
+def names_our_topic_id(state: RaftState, topics: Sequence[Any]) -> bool:
     """Whether a Fetch names exactly our topic, by id, and partition 0.
 
     Kafka 4.3.1 matches by id only, so nothing below v13 matches.
@@ -113,7 +113,7 @@ def names_our_topic_id(state: ReplicaState, topics: Sequence[Any]) -> bool:
     )
 
 
-def is_for_us(state: ReplicaState, voter_id: int, directory_id: Uuid) -> bool:
+def is_for_us(state: RaftState, voter_id: int, directory_id: Uuid) -> bool:
     """Whether the voter key in a request is ours; a missing part matches anything."""
     if voter_id < 0:
         return True
@@ -127,14 +127,14 @@ def fetching_replica_id(request: FetchRequest, version: int) -> int:
 
 
 def is_fetch(message: Struct) -> bool:
-    """Whether a request of ours is one of those of which only one may be out."""
+    """Whether a request is a Fetch or FetchSnapshot, of which one may be in flight to a leader."""
     return isinstance(message, _FETCHES)
 
 
 # --- requests ---------------------------------------------------------------------------------------------------------
 
 
-def vote_request(state: ReplicaState, voter: ReplicaKey, pre_vote: bool) -> VoteRequest:
+def vote_request(state: RaftState, voter: ReplicaKey, pre_vote: bool) -> VoteRequest:
     """Ask ``voter`` for its vote, or whether it would give it."""
     key = state.config.key
     topic = VoteRequest.TopicData
@@ -155,7 +155,7 @@ def vote_request(state: ReplicaState, voter: ReplicaKey, pre_vote: bool) -> Vote
     )
 
 
-def begin_quorum_epoch_request(state: ReplicaState, voter: ReplicaKey) -> BeginQuorumEpochRequest:
+def begin_quorum_epoch_request(state: RaftState, voter: ReplicaKey) -> BeginQuorumEpochRequest:
     """Tell ``voter`` that we lead, and where."""
     topic = BeginQuorumEpochRequest.TopicData
     told = topic.PartitionData(
@@ -175,8 +175,8 @@ def begin_quorum_epoch_request(state: ReplicaState, voter: ReplicaKey) -> BeginQ
     )
 
 
-def end_quorum_epoch_request(state: ReplicaState, preferred: Sequence[ReplicaKey]) -> EndQuorumEpochRequest:
-    """Tell a voter that we lead no more, and who should."""
+def end_quorum_epoch_request(state: RaftState, preferred: Sequence[ReplicaKey]) -> EndQuorumEpochRequest:
+    """Tell a voter that we have resigned, and which voters should lead next."""
     topic = EndQuorumEpochRequest.TopicData
     told = topic.PartitionData(
         partition_index=PARTITION,
@@ -198,8 +198,8 @@ def end_quorum_epoch_request(state: ReplicaState, preferred: Sequence[ReplicaKey
     )
 
 
-def fetch_request(state: ReplicaState) -> FetchRequest:
-    """Ask for what follows our log."""
+def fetch_request(state: RaftState) -> FetchRequest:
+    """Fetch from our log end offset."""
     config = state.config
     wanted = _FetchPartition(
         partition=PARTITION,
@@ -218,7 +218,7 @@ def fetch_request(state: ReplicaState) -> FetchRequest:
     )
 
 
-def fetch_snapshot_request(state: ReplicaState, snapshot: SnapshotFetch) -> FetchSnapshotRequest:
+def fetch_snapshot_request(state: RaftState, snapshot: SnapshotFetch) -> FetchSnapshotRequest:
     """Ask for the next chunk of a snapshot."""
     topic = FetchSnapshotRequest.TopicSnapshot
     wanted = topic.PartitionSnapshot(
@@ -236,7 +236,7 @@ def fetch_snapshot_request(state: ReplicaState, snapshot: SnapshotFetch) -> Fetc
     )
 
 
-def update_voter_request(state: ReplicaState, own: Voter) -> UpdateRaftVoterRequest:
+def update_voter_request(state: RaftState, own: Voter) -> UpdateRaftVoterRequest:
     """Tell the leader our endpoints and versions."""
     feature = UpdateRaftVoterRequest.KRaftVersionFeature(
         min_supported_version=own.supported.min, max_supported_version=own.supported.max
@@ -251,7 +251,7 @@ def update_voter_request(state: ReplicaState, own: Voter) -> UpdateRaftVoterRequ
     )
 
 
-def add_voter_request(state: ReplicaState, own: Voter) -> AddRaftVoterRequest:
+def add_voter_request(state: RaftState, own: Voter) -> AddRaftVoterRequest:
     """Ask the leader to make us a voter; the answer must not wait for a commit that may need us."""
     return AddRaftVoterRequest(
         cluster_id=state.config.cluster_id,
@@ -263,7 +263,7 @@ def add_voter_request(state: ReplicaState, own: Voter) -> AddRaftVoterRequest:
     )
 
 
-def remove_voter_request(state: ReplicaState, key: ReplicaKey) -> RemoveRaftVoterRequest:
+def remove_voter_request(state: RaftState, key: ReplicaKey) -> RemoveRaftVoterRequest:
     """Ask the leader to remove the voter that we were before our disk was replaced."""
     return RemoveRaftVoterRequest(
         cluster_id=state.config.cluster_id, voter_id=key.id, voter_directory_id=key.directory_id
@@ -273,7 +273,7 @@ def remove_voter_request(state: ReplicaState, key: ReplicaKey) -> RemoveRaftVote
 # --- answers ----------------------------------------------------------------------------------------------------------
 
 
-def _endpoints(state: ReplicaState, kind: Any, listener: str, wanted: bool) -> list[Any]:
+def _endpoints(state: RaftState, kind: Any, listener: str, wanted: bool) -> list[Any]:
     leader_id = state.leader_id
     if not wanted or leader_id is None:
         return []
@@ -284,12 +284,12 @@ def _endpoints(state: ReplicaState, kind: Any, listener: str, wanted: bool) -> l
     ]
 
 
-def _leader_id(state: ReplicaState) -> int:
+def _leader_id(state: RaftState) -> int:
     leader_id = state.leader_id
     return NO_LEADER if leader_id is None else leader_id
 
 
-def vote_response(state: ReplicaState, received: Received, error: ErrorCode, granted: bool) -> VoteResponse:
+def vote_response(state: RaftState, received: Received, error: ErrorCode, granted: bool) -> VoteResponse:
     """Our vote, epoch and leader."""
     topic = VoteResponse.TopicData
     told = topic.PartitionData(
@@ -305,7 +305,7 @@ def vote_response(state: ReplicaState, received: Received, error: ErrorCode, gra
     )
 
 
-def quorum_epoch_response(kind: Any, state: ReplicaState, received: Received, error: ErrorCode) -> Struct:
+def quorum_epoch_response(kind: Any, state: RaftState, received: Received, error: ErrorCode) -> Struct:
     """Our epoch and leader, after BeginQuorumEpoch or EndQuorumEpoch; ``kind`` is the answer's class."""
     told = kind.TopicData.PartitionData(
         partition_index=PARTITION, error_code=error, leader_id=_leader_id(state), leader_epoch=state.epoch
@@ -317,7 +317,7 @@ def quorum_epoch_response(kind: Any, state: ReplicaState, received: Received, er
     return response
 
 
-def update_voter_response(state: ReplicaState, received: Received, error: ErrorCode) -> UpdateRaftVoterResponse:
+def update_voter_response(state: RaftState, received: Received, error: ErrorCode) -> UpdateRaftVoterResponse:
     """How UpdateRaftVoter went, and who leads."""
     leader = UpdateRaftVoterResponse.CurrentLeader(leader_id=_leader_id(state), leader_epoch=state.epoch)
     for endpoint in state.leader_endpoints:
@@ -326,7 +326,7 @@ def update_voter_response(state: ReplicaState, received: Received, error: ErrorC
     return UpdateRaftVoterResponse(error_code=error, current_leader=leader)
 
 
-def _fetched(state: ReplicaState, version: int, listener: str, **fields: Any) -> FetchResponse:
+def _fetched(state: RaftState, version: int, listener: str, **fields: Any) -> FetchResponse:
     told = _FetchedPartition(
         partition_index=PARTITION,
         current_leader=_FetchedPartition.LeaderIdAndEpoch(leader_id=_leader_id(state), leader_epoch=state.epoch),
@@ -338,7 +338,7 @@ def _fetched(state: ReplicaState, version: int, listener: str, **fields: Any) ->
     )
 
 
-def fetch_error(state: ReplicaState, received: Received, error: ErrorCode) -> FetchResponse:
+def fetch_error(state: RaftState, received: Received, error: ErrorCode) -> FetchResponse:
     """A refused Fetch."""
     return _fetched(
         state,
@@ -356,8 +356,8 @@ def _watermark(role: Leader) -> int:
     return -1 if value is None else value
 
 
-def fetch_records(state: ReplicaState, asked: ParkedFetch, role: Leader, data: bytes) -> FetchResponse:
-    """Records, or none yet."""
+def fetch_records(state: RaftState, asked: ParkedFetch, role: Leader, data: bytes) -> FetchResponse:
+    """The answer to a valid Fetch: records, or none."""
     return _fetched(
         state,
         asked.version,
@@ -368,7 +368,7 @@ def fetch_records(state: ReplicaState, asked: ParkedFetch, role: Leader, data: b
     )
 
 
-def fetch_elsewhere(state: ReplicaState, received: Received, role: Leader, where: Elsewhere) -> FetchResponse:
+def fetch_elsewhere(state: RaftState, received: Received, role: Leader, where: Elsewhere) -> FetchResponse:
     """A diverging epoch, or a snapshot to fetch."""
     fields: dict[str, Any] = {}
     if where.diverging is not None:
@@ -389,7 +389,7 @@ def fetch_elsewhere(state: ReplicaState, received: Received, role: Leader, where
 
 
 def fetch_snapshot_response(
-    state: ReplicaState, received: Received, error: ErrorCode, topic: str | None = None, **fields: Any
+    state: RaftState, received: Received, error: ErrorCode, topic: str | None = None, **fields: Any
 ) -> FetchSnapshotResponse:
     """A chunk, or a partition-level error with empty records (Kafka 4.3.1 cannot serialise its own)."""
     told = _SnapshotPartition(
@@ -418,15 +418,15 @@ def _leader_or_none(leader_id: int) -> int | None:
     return None if leader_id < 0 else leader_id
 
 
-def quorum_answer(state: ReplicaState, response: Any) -> tuple[Answer, Any] | None:
+def quorum_answer(state: RaftState, response: Any) -> tuple[AnswerSummary, Any] | None:
     """The partition of a Vote, BeginQuorumEpoch or EndQuorumEpoch answer; None if it is not about ours."""
     if response.error_code != ErrorCode.NONE or not names_our_partition(state, response.topics):
         return None
     told = response.topics[0].partitions[0]
-    return Answer(told.error_code, _leader_or_none(told.leader_id), told.leader_epoch), told
+    return AnswerSummary(told.error_code, _leader_or_none(told.leader_id), told.leader_epoch), told
 
 
-def fetch_answer(state: ReplicaState, response: FetchResponse) -> Any:
+def fetch_answer(state: RaftState, response: FetchResponse) -> Any:
     """The partition of a Fetch answer; None if it is refused as a whole or is not about ours."""
     topics = response.responses
     if response.error_code != ErrorCode.NONE or len(topics) != 1 or topics[0].topic_id != state.config.topic_id:
@@ -435,7 +435,7 @@ def fetch_answer(state: ReplicaState, response: FetchResponse) -> Any:
     return partitions[0] if len(partitions) == 1 and partitions[0].partition_index == PARTITION else None
 
 
-def fetch_snapshot_answer(state: ReplicaState, response: FetchSnapshotResponse) -> Any:
+def fetch_snapshot_answer(state: RaftState, response: FetchSnapshotResponse) -> Any:
     """The partition of a FetchSnapshot answer; None if it is refused as a whole or is not about ours."""
     topics = response.topics
     if response.error_code != ErrorCode.NONE or len(topics) != 1 or topics[0].name != state.config.topic:
@@ -444,7 +444,7 @@ def fetch_snapshot_answer(state: ReplicaState, response: FetchSnapshotResponse) 
     return partitions[0] if len(partitions) == 1 and partitions[0].index == PARTITION else None
 
 
-def as_answer(told: Any) -> Answer:
+def summary_of(told: Any) -> AnswerSummary:
     """What a Fetch or FetchSnapshot partition says about leader and epoch."""
     leader = told.current_leader
-    return Answer(told.error_code, _leader_or_none(leader.leader_id), leader.leader_epoch)
+    return AnswerSummary(told.error_code, _leader_or_none(leader.leader_id), leader.leader_epoch)

@@ -1,6 +1,6 @@
 """What a replica needs from the disk, as protocols.
 
-``core.log.Log`` and ``storage.snapshots.SnapshotStore`` fit as they are, and so may yours.
+``core.log.Log`` and ``storage.snapshots.SnapshotStore`` implement them.
 """
 # ruff: noqa: D102 (the modules that implement them document the methods)
 

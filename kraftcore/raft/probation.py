@@ -31,7 +31,7 @@ from kraftcore.protocol.messages.vote import VoteResponse
 from kraftcore.raft import partition
 from kraftcore.raft.quorum import Tally
 from kraftcore.raft.roles import Follower
-from kraftcore.raft.state import InFlight, ReplicaState
+from kraftcore.raft.state import InFlight, RaftState
 
 PRE_VOTES = 2  # the version of Vote that has them
 
@@ -44,9 +44,9 @@ class Probation:
         may_have_forgotten: whether its directory is new, and nobody said that it is the node's first one.
     """
 
-    def __init__(self, state: ReplicaState, may_have_forgotten: bool) -> None:
+    def __init__(self, state: RaftState, may_have_forgotten: bool) -> None:
         self._state = state
-        self._told: dict[int, int] = {}  # by voter: an epoch it had since this replica is there
+        self._told: dict[int, int] = {}  # by voter: the highest epoch it named since this replica started
         self._ask_ms = 0
         state.may_have_forgotten = state.is_nameless = may_have_forgotten
 
@@ -68,7 +68,7 @@ class Probation:
         return sorted(state.voters.ids - {state.config.key.id, leader} - self._told.keys())
 
     def may_run(self, tally: Tally) -> bool:
-        """Whether a replica that may have forgotten can run for leader: nobody has anything, so there is nothing."""
+        """Whether the replica may become a candidate: off probation, or its log and all other voters' are empty."""
         if not self.is_on:
             return True
         if self._state.log.log_end_offset > 0 or tally.granted != tally.voters.ids:
@@ -102,7 +102,7 @@ class Probation:
         return self._ask_ms
 
     def heard(self, sent: InFlight, response: Any) -> None:
-        """An answer to something this replica sent, before it is looked at otherwise."""
+        """Take the epoch from an answer; called before the answer's own handler."""
         voter_id = sent.destination.node_id
         if isinstance(response, VoteResponse) and voter_id is not None:
             found = partition.quorum_answer(self._state, response)
@@ -110,7 +110,7 @@ class Probation:
                 self._told[voter_id] = max(found[0].leader_epoch, self._told.get(voter_id, 0))
 
     def fetched(self, sent: InFlight, high_watermark: int) -> None:
-        """The leader of the present epoch answered a Fetch well; see the second way it ends."""
+        """The leader answered a Fetch without error; may end probation, see the module text."""
         state = self._state
         asked = sent.message
         named = isinstance(asked, FetchRequest) and asked.replica_state.replica_id == state.config.key.id

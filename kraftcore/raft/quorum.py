@@ -1,6 +1,6 @@
 """Voter sets as values, and the arithmetic of majorities.
 
-Pure functions of frozen values: nothing here knows roles, messages or time.
+Pure functions of frozen values; without roles, messages or time.
 
 A voter set holds one entry per replica id. An entry without a directory id (static voters, kraft.version 0) stands
 for any directory of that id. Source: KIP-853 "Set of voters"; Kafka 4.3.1 keeps the same rule.

@@ -3,8 +3,8 @@
 Rules of this file:
 
 * ``handle`` is the only way in. It dispatches, settles what follows, and returns the effects.
-* Nobody is called back in the middle of what they do. What follows from a step (voters counted anew, news of the high
-  watermark, votes counted, a Fetch answered) is queued (``ReplicaState.then``) and settled once, at the end of
+* No handler is entered while another one runs. What follows from a step (voters counted anew, news of the high
+  watermark, votes counted, a Fetch answered) is queued (``RaftState.then``) and settled once, at the end of
   ``handle``; then the role does what is due.
 * Epochs are compared before any role looks at a message: ``learn_leader`` for requests that name a leader,
   ``learn_from_answer`` for answers, ``check_leader_only`` for requests only a leader can serve. A higher one is entered
@@ -12,8 +12,8 @@ Rules of this file:
 * A message that contradicts what is known (two leaders of one epoch, us as a leader we never were) is refused and
   noted; it changes nothing.
 
-The duties are split: ``election``, ``succession``, ``replication``, ``snapshots``, ``membership``, ``leadership``
-(barriers).
+The duties are split: ``election``, ``succession``, ``replication``, ``parking`` (Fetches that wait), ``snapshots``,
+``membership``, ``barriers``.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from kraftcore.protocol.messages.update_raft_voter import UpdateRaftVoterRequest
 from kraftcore.protocol.messages.vote import VoteRequest, VoteResponse
 from kraftcore.raft import invariants, partition
 from kraftcore.raft.barriers import Barriers
-from kraftcore.raft.description import QuorumDescription
+from kraftcore.raft.description import DescribeQuorum
 from kraftcore.raft.duties import soonest
 from kraftcore.raft.election import Election
 from kraftcore.raft.events import (
@@ -65,15 +65,16 @@ from kraftcore.raft.events import (
 from kraftcore.raft.floor import Floor
 from kraftcore.raft.installing import discard_log_behind_snapshot
 from kraftcore.raft.membership import Membership
+from kraftcore.raft.parking import Parking
 from kraftcore.raft.ports import LogPort, RandomPort, SnapshotPort
 from kraftcore.raft.probation import Probation
 from kraftcore.raft.quorum import Endpoint, VoterSet
 from kraftcore.raft.replication import Replication
 from kraftcore.raft.roles import (
     Cause,
+    FetchProgress,
     Follower,
     Leader,
-    Progress,
     Prospective,
     Resigned,
     Role,
@@ -81,7 +82,7 @@ from kraftcore.raft.roles import (
     Unattached,
 )
 from kraftcore.raft.snapshots import Snapshots
-from kraftcore.raft.state import InFlight, ReplicaState
+from kraftcore.raft.state import InFlight, RaftState
 from kraftcore.raft.succession import Succession
 
 STEPS_MAX = 100  # after one event; a handful is usual
@@ -91,9 +92,8 @@ class Replica:
     """A member or observer of the quorum, without I/O but for one exception.
 
     ``handle`` appends to the log and to a snapshot that it receives, and reads both to serve others: in the page cache,
-    through the ports. Making durable what was appended, and a received snapshot's way into the log's place, are
-    effects. Two things that are rare are made durable at once: where an epoch begins, and a cut where the log parts
-    from the leader's.
+    through the ports. Making durable what was appended, and installing a received snapshot, are effects. Two rare
+    changes are made durable at once, see `Effects`: where an epoch begins, and truncation at a diverging epoch.
 
     Args:
         config: how it takes part.
@@ -121,16 +121,17 @@ class Replica:
     ) -> None:
         discard_log_behind_snapshot(log, snapshots, 0)
         saved = saved or ElectionState()
-        self.state = ReplicaState(config, log, snapshots, rng, saved)
+        self.state = RaftState(config, log, snapshots, rng, saved)
         self.floor = Floor(self.state, committed)
         self.probation = Probation(self.state, may_have_forgotten)
         self.election = Election(self)
         self.succession = Succession(self)
+        self.parking = Parking(self)
         self.replication = Replication(self)
         self.snapshots = Snapshots(self)
         self.membership = Membership(self)
         self.barriers = Barriers(self)
-        self.description = QuorumDescription(self.state)
+        self.description = DescribeQuorum(self.state)
         self._saved_leader_id = saved.leader_id
         self._started = False
         self._requests: dict[type[Struct], Callable[[Received, Any], None]] = {
@@ -240,12 +241,12 @@ class Replica:
 
     @property
     def alarm(self) -> str | None:
-        """Why it does not follow its leader, if committed records were to be taken away here; None: all is well."""
+        """Why it does not follow its leader, which would have it drop committed records; None: it does not."""
         return self.state.alarm_text
 
     @property
     def is_on_probation(self) -> bool:
-        """Whether it does not count as a voter, because it may have forgotten what it promised."""
+        """Whether it does not count as a voter: it may have lost its votes and acknowledgements; see ``probation``."""
         return self.probation.is_on
 
     @property
@@ -256,7 +257,7 @@ class Replica:
 
     @property
     def snapshot_position(self) -> int | None:
-        """How many bytes of a snapshot were received that is on its way; None: none is."""
+        """Bytes received of the snapshot that is being fetched; None: none is."""
         role = self.state.role
         return role.snapshot.position if isinstance(role, Follower) and role.snapshot is not None else None
 
@@ -266,17 +267,17 @@ class Replica:
 
     @property
     def is_leaving(self) -> bool:
-        """Whether a leader that shuts down still has voters to tell, who would else wait for their fetch timeout."""
+        """Whether a leader that shuts down still has voters to send EndQuorumEpoch to."""
         return self.state.shutting_down and self.succession.has_voters_to_tell
 
     @property
-    def heir(self) -> int | None:
-        """Whom a leader that has a choice should hand over to; None: it does not lead, or nobody fetches."""
-        return self.succession.heir
+    def preferred_successor(self) -> int | None:
+        """The voter that a leader should hand over to, see ``succession``; None: not leading, or no voter fetches."""
+        return self.succession.preferred_successor
 
     @property
-    def progress(self) -> tuple[Progress, ...]:
-        """What a leader knows of the replicas that fetch from it; empty elsewhere."""
+    def progress(self) -> tuple[FetchProgress, ...]:
+        """How far each replica that fetches from this leader is; empty unless it leads."""
         role = self.state.role
         return tuple(role.replicas.values()) if isinstance(role, Leader) else ()
 
@@ -327,7 +328,11 @@ class Replica:
         self.election.start(self._saved_leader_id)
 
     def _settle(self) -> int | None:
-        """Let what follows have its turn, then the role do what is due, until nothing is left; when it is due."""
+        """Run queued consequences, then the role's due work, until neither is left.
+
+        Returns:
+            When the role's next timer runs out, ms; None: no timer runs.
+        """
         state = self.state
         queue = state.consequences
         for _ in range(STEPS_MAX):
@@ -359,7 +364,7 @@ class Replica:
         if role.check_quorum_deadline_ms is not None and role.check_quorum_deadline_ms <= state.now_ms:
             self.succession.resign(Cause.QUORUM_LOST)
             return None
-        due = self.replication.expire_parked(role)
+        due = self.parking.expire(role)
         if role.change is not None:
             due = soonest(due, self.membership.expire(role))
         if role.barrier is not None or role.next_barrier:
@@ -431,7 +436,7 @@ class Replica:
         leader = response.current_leader
         if leader.leader_id >= 0:
             endpoints = self._endpoints(leader.host, leader.port)
-            answer = partition.Answer(response.error_code, leader.leader_id, leader.leader_epoch)
+            answer = partition.AnswerSummary(response.error_code, leader.leader_id, leader.leader_epoch)
             if not self._compare_answer(answer, endpoints, source):
                 return
         self.membership.on_update_answer(source, response)
@@ -446,11 +451,11 @@ class Replica:
         self.succession.resign(Cause.STEP_DOWN)
 
     def become(self, role: RoleState, cause: Cause, epoch: int | None = None, vote: ReplicaKey | None = None) -> None:
-        """Change the role, then answer whoever waited on the old one; as ``ReplicaState.become``."""
+        """Change the role, then answer whoever waited on the old one; as ``RaftState.become``."""
         old = self.state.role
         self.state.become(role, cause, epoch, vote)
         if isinstance(old, Leader):
-            self.replication.fail_parked(old)
+            self.parking.fail(old)
             self.membership.abandon(old, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             self.barriers.abandon(old, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             self.succession.abandon(old, ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -473,13 +478,13 @@ class Replica:
     def learn_leader(
         self, epoch: int, leader_id: int, endpoints: tuple[Endpoint, ...], *, by_itself: bool = False
     ) -> bool:
-        """Somebody says who leads an epoch that is not below ours; False if that contradicts what we know.
+        """A message names the leader of an epoch that is not below ours; False if that contradicts what we know.
 
         Args:
             epoch: that leader's.
             leader_id: who it is.
             endpoints: where it listens, as far as the message says so.
-            by_itself: the leader says it.
+            by_itself: the message is the leader's own.
         """
         state = self.state
         if leader_id == state.config.key.id:
@@ -504,7 +509,7 @@ class Replica:
     def _relocate(
         self, role: Follower | Prospective, leader_id: int, endpoints: tuple[Endpoint, ...], by_itself: bool
     ) -> None:
-        """Take over where the known leader listens; from others only while it cannot be reached where we think."""
+        """Take over the known leader's endpoints: from itself always, from others only while ours do not answer."""
         state = self.state
         told = state.destination(leader_id, endpoints)
         known = state.destination(leader_id, role.leader_endpoints)
@@ -513,7 +518,9 @@ class Replica:
         if told == known or by_itself or known is None or state.is_backing_off(known):
             role.leader_endpoints = endpoints
 
-    def learn_from_answer(self, answer: partition.Answer, node_endpoints: Sequence[Any], source: Destination) -> bool:
+    def learn_from_answer(
+        self, answer: partition.AnswerSummary, node_endpoints: Sequence[Any], source: Destination
+    ) -> bool:
         """Compare an answer's epoch and leader with ours; True if the answer itself still matters."""
         endpoints: tuple[Endpoint, ...] = ()
         for item in node_endpoints:
@@ -521,7 +528,9 @@ class Replica:
                 endpoints = self._endpoints(item.host, item.port)
         return self._compare_answer(answer, endpoints, source)
 
-    def _compare_answer(self, answer: partition.Answer, endpoints: tuple[Endpoint, ...], source: Destination) -> bool:
+    def _compare_answer(
+        self, answer: partition.AnswerSummary, endpoints: tuple[Endpoint, ...], source: Destination
+    ) -> bool:
         state = self.state
         error = answer.error_code
         if error == ErrorCode.UNKNOWN_LEADER_EPOCH:  # it has yet to hear of this epoch
@@ -558,7 +567,7 @@ class Replica:
         return (Endpoint(listeners[0].name if listeners else "", host, port),)
 
     def single_partition(self, response: Any, source: Destination) -> Any:
-        """The partition of a quorum answer, or None with a note if it is refused as a whole."""
+        """The partition entry of a quorum answer; None, with a note, if it has a top-level error."""
         found = partition.quorum_answer(self.state, response)
         if found is None:
             self.refuse_answer(source, response)
@@ -566,12 +575,12 @@ class Replica:
         return found
 
     def refuse_answer(self, source: Destination, response: Any, told: Any = None) -> None:
-        """An answer nobody expects: say so, and leave the peer alone for a moment.
+        """Note an error that no rule expects in an answer, and back off from the peer.
 
         Args:
             source: whom we asked.
             response: the answer.
-            told: its part about our partition, if it has one.
+            told: its partition entry for our partition, if it has one.
         """
         state = self.state
         code = ErrorCode.of((response if told is None else told).error_code)

@@ -16,21 +16,17 @@ Sources: KIP-595, KIP-853 "High watermark"; check order and answers as Kafka 4.3
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from kraftcore.core.batch import RecordBatch, iter_batches
 from kraftcore.errors import ClosedError, CorruptBatchError, LocalError
 from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.fetch import FetchRequest, FetchResponse
-from kraftcore.raft import partition, records
-from kraftcore.raft.duties import Duties, soonest
+from kraftcore.raft import control_records, partition
+from kraftcore.raft.duties import Duties
 from kraftcore.raft.events import Destination, Propose, Received
 from kraftcore.raft.quorum import VoterSet
-from kraftcore.raft.roles import Follower, Leader, ParkedFetch, Progress, Unattached
+from kraftcore.raft.roles import Follower, Leader, ParkedFetch, Unattached
 from kraftcore.raft.state import InFlight
-
-REPLICAS_MAX = 1000  # whose progress a leader remembers
 
 
 class Replication:
@@ -53,17 +49,17 @@ class Replication:
         """
         state = self._state
         state.log.assign_epoch_start_offset(state.epoch, leader.epoch_start_offset)
-        entries = [records.leader_change(state.config.key.id, state.voters, granting)]
+        entries = [control_records.leader_change(state.config.key.id, state.voters, granting)]
         if state.version >= 1:
             voters = self._replica.membership.voters_with_own_entry()
             from_checkpoint = (state.voter_sets.latest_offset or 0) < 0
             if from_checkpoint or voters != state.voters:
-                entries += [records.kraft_version(state.version), records.kraft_voters(voters)]
+                entries += [control_records.kraft_version(state.version), control_records.kraft_voters(voters)]
         self.append_control(leader, entries)
 
-    def append_control(self, role: Leader, entries: list[records.ControlEntry]) -> int:
+    def append_control(self, role: Leader, entries: list[control_records.ControlEntry]) -> int:
         """Append one control batch; its voters and version are in force at once. Returns its first offset."""
-        return self._append(role, records.control_batch(entries, self._state.now_ms), is_control=True)
+        return self._append(role, control_records.control_batch(entries, self._state.now_ms), is_control=True)
 
     def propose(self, event: Propose) -> None:
         """Append a client's batch, or say why not."""
@@ -95,15 +91,15 @@ class Replication:
             state.learn_from([RecordBatch(batch, verify=False)])
             state.then(self._replica.membership.voters_changed, role)
         state.out.flush += len(batch)
-        # Before our own flush is done: the followers' disks shall work at the same time as ours.
-        self._answer(role, role.parked)
-        role.parked = []
-        role.parked_due_ms = None
-        role.news_due_ms = None  # they know; whoever fetches next gets these records, and the news with them
+        # Parked Fetches are answered before our own flush has ended, so that followers flush at the same time.
+        self._replica.parking.appended(role, is_control=is_control)
         return offset
 
     def flushed(self, offset: int) -> None:
-        """Count what is durable here; anybody else may fetch on, or ask for votes."""
+        """The log is durable below ``offset``: a leader that is a voter counts itself up to there.
+
+        A follower then sends its next Fetch and a candidate its Vote requests, which wait for the flush.
+        """
         state = self._state
         role = state.role
         if isinstance(role, Leader) and state.is_voter and role.watermark.update(state.config.key.id, offset):
@@ -112,10 +108,10 @@ class Replication:
     # --- the leader answers -------------------------------------------------------------------------------------------
 
     def on_fetch(self, received: Received, request: FetchRequest) -> None:
-        """Answer a Fetch, or park it until there are news."""
+        """Answer a Fetch, or park it until there is something to answer it with."""
         state = self._state
         ours = partition.names_our_topic_id(state, request.topics)
-        error = partition.check(state, request.cluster_id, ours)
+        error = partition.top_level_error(state, request.cluster_id, ours)
         if error is not ErrorCode.NONE:
             state.reply(received.ticket, FetchResponse(error_code=error))
             return
@@ -149,27 +145,7 @@ class Replication:
             received.version,
             received.listener,
         )
-        state.then(self._answer_or_park, role, parked, asked.high_watermark)  # those that wait come first
-
-    def _answer_or_park(self, role: Leader, parked: ParkedFetch, told: int) -> None:
-        """Answer a Fetch if there is anything its replica lacks; ``told``: the high watermark it knows."""
-        state = self._state
-        if state.role is not role:  # it committed its own removal
-            self._refuse_parked(parked)
-            return
-        known = role.watermark.value
-        behind = known is not None and told < known
-        linger_ms = state.config.high_watermark_linger_ms
-        # Whatever is at hand is an answer: MinBytes is ignored, as in Kafka 4.3.1.
-        has_news = state.log.log_end_offset > parked.fetch_offset
-        if has_news or parked.deadline_ms <= state.now_ms or (behind and not linger_ms):
-            self._answer(role, (parked,))
-        else:
-            role.parked.append(parked)
-            if role.parked_due_ms is None or parked.deadline_ms < role.parked_due_ms:
-                role.parked_due_ms = parked.deadline_ms
-            if behind and role.news_due_ms is None:
-                role.news_due_ms = state.now_ms + linger_ms
+        state.then(self._replica.parking.take, role, parked, asked.high_watermark)  # parked ones are answered first
 
     def _place(self, offset: int, epoch: int) -> partition.Elsewhere | None:
         """None if a replica at (offset, epoch) can go on from there; else where it must go."""
@@ -177,7 +153,7 @@ class Replication:
         log = state.log
         start = log.log_start_offset
         if offset == log.log_end_offset > start and epoch == log.last_epoch:
-            return None  # as below, found sooner: almost every Fetch
+            return None  # the same result as below, without a look-up: true of almost every Fetch
         oldest, latest = state.oldest_snapshot, state.snapshots.latest
         if oldest is not None and (
             offset == 0 or offset < start or (offset == start and epoch != oldest[1]) or epoch < oldest[1]
@@ -195,11 +171,7 @@ class Replication:
         if key.id < 0 or key.id == state.config.key.id:
             return
         now = state.now_ms
-        progress = role.replicas.get(key)
-        if progress is None:
-            if len(role.replicas) >= REPLICAS_MAX:
-                self._forget_one(role)
-            progress = role.replicas[key] = Progress(key)
+        progress = role.progress_of(key, state.voters)
         end = state.log.log_end_offset
         if offset >= end:
             progress.last_caught_up_ms = now
@@ -213,54 +185,8 @@ class Replication:
             if role.watermark.update(key.id, offset):
                 self._high_watermark_moved(role)
 
-    def _forget_one(self, role: Leader) -> None:
-        # Whoever makes up keys must not fill our memory: of the observers, the one unheard of for longest goes.
-        observers = (seen for key, seen in role.replicas.items() if not self._state.voters.is_voter(key))
-        oldest = min(observers, key=lambda seen: seen.last_fetch_ms, default=None)
-        if oldest is not None:
-            del role.replicas[oldest.key]
-
-    def _answer(self, role: Leader, fetches: Sequence[ParkedFetch]) -> None:
-        # Most of those that wait for the same news get the same answer: it is made once.
-        state = self._state
-        end = state.log.log_end_offset
-        made: dict[tuple[int, int, int, str], FetchResponse] = {}
-        for parked in fetches:
-            asked = (parked.fetch_offset, parked.max_bytes, parked.version, parked.listener)
-            response = made.get(asked)
-            if response is None:
-                data = state.log.read(parked.fetch_offset, parked.max_bytes) if end > parked.fetch_offset else b""
-                response = made[asked] = partition.fetch_records(state, parked, role, data)
-            state.reply(parked.ticket, response)
-
-    def expire_parked(self, role: Leader) -> int | None:
-        """Answer what has waited long enough; when the next one will have."""
-        now = self._state.now_ms
-        if role.news_due_ms is not None and role.news_due_ms <= now:
-            role.news_due_ms = role.parked_due_ms = None
-            ended, role.parked = role.parked, []
-            self._answer(role, ended)
-            return None
-        if role.parked_due_ms is not None and role.parked_due_ms <= now:
-            self._answer(role, [parked for parked in role.parked if parked.deadline_ms <= now])
-            role.parked = [parked for parked in role.parked if parked.deadline_ms > now]
-            role.parked_due_ms = min((parked.deadline_ms for parked in role.parked), default=None)
-        return soonest(role.news_due_ms, role.parked_due_ms)
-
-    def fail_parked(self, role: Leader) -> None:
-        """A leader that leads no more answers the Fetches it held, with the epoch and the leader known now."""
-        for parked in role.parked:
-            self._refuse_parked(parked)
-        role.parked = []
-        role.parked_due_ms = None
-
-    def _refuse_parked(self, parked: ParkedFetch) -> None:
-        received = Received(parked.ticket, FetchRequest(), parked.version, parked.listener)
-        error = self._replica.check_leader_only(parked.epoch)
-        self._state.reply(parked.ticket, partition.fetch_error(self._state, received, error))
-
     def voters_in_force(self, role: Leader) -> None:
-        """The voter set changed: count its members, and only them."""
+        """Another voter set is in force: compute the high watermark from its members alone."""
         state = self._state
         known: dict[int, int] = {}
         for key, progress in role.replicas.items():
@@ -269,7 +195,7 @@ class Replication:
         if state.is_voter:
             known[state.config.key.id] = state.log.flushed_offset
         for voter_id in role.watermark.voters():
-            if voter_id not in known:  # what was counted came from another directory of that id
+            if voter_id not in known:  # the offset counted so far is of another directory of that id
                 role.watermark.forget(voter_id)
         if role.watermark.set_voters(state.voters.ids, known):
             self._high_watermark_moved(role)
@@ -279,14 +205,10 @@ class Replication:
         self._state.then(self._tell_news, role)
 
     def _tell_news(self, role: Leader) -> None:
-        """The high watermark moved."""
+        """Tell parked Fetches of a new high watermark, and voter changes that it commits."""
         if self._state.role is not role:
             return
-        # Everyone who waits learns of it: their state machines wait for it too. If records follow within the linger
-        # time, as they do under load, they bring it along.
-        if role.news_due_ms is None:  # also if nobody waits: before version 18 a Fetch does not say what it knows
-            role.news_due_ms = self._state.now_ms + self._state.config.high_watermark_linger_ms
-        self.expire_parked(role)
+        self._replica.parking.committed(role)
         self._replica.membership.committed(role, role.watermark.value or 0)
 
     def raise_high_watermark(self, value: int) -> None:
@@ -302,7 +224,7 @@ class Replication:
     def advance_follower(self, role: Follower) -> int | None:
         """Send the next Fetch or FetchSnapshot; the time something is due."""
         state = self._state
-        if state.shutting_down or not state.is_flushed:  # a Fetch says: below this is durable
+        if state.shutting_down or not state.is_flushed:  # a Fetch acknowledges everything below its offset
             return None
         leader = state.destination(role.leader_id, role.leader_endpoints)
         if leader is None:
@@ -311,8 +233,8 @@ class Replication:
             at = self._fetch_from_bootstrap()
             ready = state.ready_at(leader)
             return ready if at is None else at if ready is None else min(at, ready)
-        # One Fetch at a time to this leader; what is still out to an earlier one, or to a bootstrap server that may be
-        # dead, does not keep us from asking it.
+        # One Fetch at a time to this leader. One still in flight to an earlier leader, or to a bootstrap server that
+        # may be dead, does not count.
         if self._fetching(leader):
             return None
         if not state.is_ready(leader):
@@ -325,7 +247,7 @@ class Replication:
         return None
 
     def advance_unattached(self, role: Unattached) -> int | None:
-        """Ask a bootstrap server for records, and so for the leader."""
+        """Send a Fetch to a bootstrap server: its answer names the leader."""
         return None if self._state.shutting_down or not self._state.is_flushed else self._fetch_from_bootstrap()
 
     def _fetching(self, leader: Destination | None = None) -> bool:
@@ -337,7 +259,7 @@ class Replication:
         return False
 
     def _bootstrap_servers(self) -> list[Destination]:
-        """Who is asked for the leader: the servers of the configuration; without any, the voters our log names last."""
+        """Whom to ask for the leader: the configured servers; without any, the other members of the voter set."""
         state = self._state
         if self._servers_of is not state.voters:
             config = state.config
@@ -369,7 +291,7 @@ class Replication:
     # --- the follower gets an answer ----------------------------------------------------------------------------------
 
     def on_fetch_answer(self, sent: InFlight, response: FetchResponse) -> None:
-        """Append what came, cut the log, or turn to a snapshot."""
+        """Append the records, truncate the log at the diverging epoch, or begin to fetch a snapshot."""
         state = self._state
         source = sent.destination
         answer = partition.fetch_answer(state, response)
@@ -378,7 +300,7 @@ class Replication:
             return
         if source.node_id is None:
             self._ask_again_ms = state.now_ms + state.config.discovery_pause_ms
-        if not self._replica.learn_from_answer(partition.as_answer(answer), response.node_endpoints, source):
+        if not self._replica.learn_from_answer(partition.summary_of(answer), response.node_endpoints, source):
             return
         role = state.role
         if not isinstance(role, Follower) or sent.epoch != state.epoch or role.snapshot is not None:
@@ -386,8 +308,8 @@ class Replication:
         asked = sent.message.topics[0].partitions[0]  # type: ignore[attr-defined]
         where = (asked.fetch_offset, asked.last_fetched_epoch)
         if where != (state.log.log_end_offset, state.last_epoch) or not state.is_flushed:
-            # Another Fetch was answered first. Offset alone would not tell: cutting the log by an answer about records
-            # that are replaced by now would take back what was acknowledged.
+            # Another Fetch was answered first. The offset alone would not show it: truncating by an answer about
+            # records that have been replaced since would remove acknowledged ones.
             return
         if answer.error_code != ErrorCode.NONE:
             self._replica.refuse_answer(source, response, answer)
@@ -405,11 +327,11 @@ class Replication:
                     self._replica.probation.fetched(sent, answer.high_watermark)
         if taken:
             self.fetched_well(role)
-        else:  # the same answer would come again at once
+        else:  # asked again at once it would give the same answer
             state.back_off(source)
 
     def fetched_well(self, role: Follower) -> None:
-        """The leader answered: it lives, and we can serve it."""
+        """The leader answered without error: restart the fetch timer, and clear the alarm."""
         role.fetch_deadline_ms = self._state.now_ms + self._state.config.fetch_timeout_ms
         role.has_fetched = True
         self._state.alarm_text = None

@@ -4,9 +4,10 @@ Rules of this file:
 
 * A replica is in one role at a time. The role's object holds that role's data and nothing else; it dies with the role.
   What outlives a role (epoch, vote, voter sets, high watermark) is in ``state.py``.
-* `TRANSITIONS` is the whole truth about roles, the first one included: which may follow which, why, and in which epoch.
-  What is not in it is a bug and raises. One function, ``ReplicaState.become``, changes the role.
-* A higher epoch always wins, whatever message tells of it: ``Election.enter`` is the one place where it is entered,
+* `TRANSITIONS` has every change of role that is allowed, the first role after a start included: which role follows
+  which, why, and in which epoch. Any other raises `InvariantError`. One function, ``RaftState.become``, changes the
+  role.
+* A message of a higher epoch is always followed: ``Election.enter`` is the one place where it is entered,
   before any role looks at the message.
 * Being an observer is not a role: it is any replica outside the voter set in force. It is Unattached or Follower,
   unless a voter needs it for an election (``Cause.NEEDED``), or it led when it was removed.
@@ -25,6 +26,9 @@ from kraftcore.errors import InvariantError
 from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.raft.quorum import Endpoint, Tally, VoterSet
 from kraftcore.raft.watermark import Watermark
+
+REPLICAS_MAX = 1000  # whose progress a leader remembers
+NEVER = -(1 << 62)  # a time long ago
 
 
 class Role(Enum):
@@ -111,7 +115,7 @@ def _rows() -> Iterator[Transition]:
     def row(role: Role | None, cause: Cause, epoch: EpochRule, *next_roles: Role) -> Transition:
         return Transition(role, cause, epoch, frozenset(next_roles))
 
-    # Where the log is of a later epoch than what was saved, nothing that was saved counts.
+    # If the log has records of a later epoch than the saved one, the saved vote and leader are ignored.
     yield row(None, Cause.LED, same, resigned)
     yield row(None, Cause.VOTED_FOR_ITSELF, same, candidate)
     yield row(None, Cause.LEADER_SAVED, same, follower)
@@ -120,7 +124,7 @@ def _rows() -> Iterator[Transition]:
     yield row(resigned, Cause.SOLE_VOTER, same, prospective)
     for role in Role:
         yield row(role, Cause.HIGHER_EPOCH, higher, unattached)
-    # The others know the leader of their epoch, or lead it, or did.
+    # The other three roles have a leader in their epoch already, so another leader can only be of a higher epoch.
     for role in (unattached, prospective, candidate):
         yield row(role, Cause.LEADER_FOUND, not_lower, follower)
     for role in (follower, leader, resigned):
@@ -165,7 +169,7 @@ class SnapshotFetch:
         epoch: its id's epoch.
         part: the part file's writer, see ``SnapshotStore``; None: the snapshot is here already.
         position: bytes received so far.
-        is_whole: nothing is missing; it is being verified and installed.
+        is_whole: all of it was received; it is being verified and installed.
     """
 
     end_offset: int
@@ -183,8 +187,8 @@ class Follower:
         leader_id: whom it follows.
         leader_endpoints: where the leader listens; never empty.
         fetch_deadline_ms: when a voter gives the leader up.
-        update_deadline_ms: when it next looks whether its voter set entry (or, as an auto-joining observer, its
-            absence) wants a request to the leader.
+        update_deadline_ms: when it next compares the voter set with itself, to send UpdateRaftVoter if its entry is
+            outdated, or as an auto-joining observer AddRaftVoter.
         has_fetched: whether this leader has answered a Fetch well; from then on pre-votes are refused.
         leader_updated: kraft.version 0: this leader has taken our UpdateRaftVoter.
         leader_gone: the leader's process refused or reset our last connection; pre-votes are granted again.
@@ -232,7 +236,7 @@ class Candidate:
 
 
 @dataclass(slots=True)
-class Progress:
+class FetchProgress:
     """What a leader knows of one replica that fetches from it.
 
     Attributes:
@@ -252,13 +256,13 @@ class Progress:
 
 @dataclass(slots=True)
 class ParkedFetch:
-    """A Fetch that waits for news.
+    """A Fetch that is answered when there are records, a new high watermark, or its time is over.
 
     Attributes:
         ticket: of the request.
         key: of the replica.
         epoch: the leader epoch it named.
-        fetch_offset: news are records from here on.
+        fetch_offset: it is answered with records from here on.
         max_bytes: how many at most, but at least one batch.
         deadline_ms: when it is answered anyway.
         version: api version.
@@ -273,6 +277,37 @@ class ParkedFetch:
     deadline_ms: int
     version: int
     listener: str
+
+
+@dataclass(slots=True)
+class Parked:
+    """Fetches that wait for the same news.
+
+    Attributes:
+        fetches: in the order in which they came.
+        due_ms: the earliest deadline of them; None while there are none.
+    """
+
+    fetches: list[ParkedFetch] = field(default_factory=list)
+    due_ms: int | None = None
+
+    def add(self, fetch: ParkedFetch) -> None:
+        """One more."""
+        self.fetches.append(fetch)
+        if self.due_ms is None or fetch.deadline_ms < self.due_ms:
+            self.due_ms = fetch.deadline_ms
+
+    def take(self) -> list[ParkedFetch]:
+        """All of them: they wait no longer."""
+        taken, self.fetches, self.due_ms = self.fetches, [], None
+        return taken
+
+    def take_due(self, now_ms: int) -> list[ParkedFetch]:
+        """Those whose deadline has come."""
+        due = [fetch for fetch in self.fetches if fetch.deadline_ms <= now_ms]
+        self.fetches = [fetch for fetch in self.fetches if fetch.deadline_ms > now_ms]
+        self.due_ms = min((fetch.deadline_ms for fetch in self.fetches), default=None)
+        return due
 
 
 @dataclass(slots=True)
@@ -343,9 +378,12 @@ class Leader:
         begin_due_ms: per voter, when BeginQuorumEpoch is due unless it fetches.
         check_quorum_deadline_ms: when it resigns unless a majority fetched; None for a sole voter.
         heard: voters heard since that timer last restarted.
-        parked: fetches waiting.
-        parked_due_ms: the earliest deadline of them; None while there are none.
-        news_due_ms: when they are answered because of the high watermark alone.
+        parked: fetches waiting; see ``parking``.
+        news_due_ms: when they are answered without records, to tell a new high watermark; None: nothing new to tell.
+        parked_observers: those of observers, which are answered in rounds.
+        round_due_ms: when the next round is; None: there is nothing new to tell.
+        round_ended_ms: when the last one was.
+        round_told: the high watermark that it told, or would have if anybody had waited; -1: none is known yet.
         change: the voter change in flight.
         upgrade: offset of a kraft.version record not yet committed, this leader's or an earlier one's, and the tickets
             that wait for it.
@@ -358,12 +396,15 @@ class Leader:
     epoch_start_offset: int
     watermark: Watermark
     check_quorum_deadline_ms: int | None
-    replicas: dict[ReplicaKey, Progress] = field(default_factory=dict)
+    replicas: dict[ReplicaKey, FetchProgress] = field(default_factory=dict)
     begin_due_ms: dict[int, int] = field(default_factory=dict)
     heard: set[int] = field(default_factory=set)
-    parked: list[ParkedFetch] = field(default_factory=list)
-    parked_due_ms: int | None = None
+    parked: Parked = field(default_factory=Parked)
     news_due_ms: int | None = None
+    parked_observers: Parked = field(default_factory=Parked)
+    round_due_ms: int | None = None
+    round_ended_ms: int = NEVER
+    round_told: int = -1
     change: VoterChange | None = None
     upgrade: tuple[int, list[Any]] | None = None
     updated_voters: VoterSet | None = None
@@ -371,10 +412,34 @@ class Leader:
     next_barrier: list[Any] = field(default_factory=list)
     transfer: PendingTransfer | None = None
 
+    def progress_of(self, key: ReplicaKey, voters: VoterSet) -> FetchProgress:
+        """The progress of a replica that fetches, remembered from now on.
+
+        Of `REPLICAS_MAX` replicas at most: beyond that, so that peers which make up keys do not fill our memory, the
+        observer whose last Fetch is the oldest is forgotten. Voters are not.
+        """
+        found = self.replicas.get(key)
+        if found is None:
+            if len(self.replicas) >= REPLICAS_MAX:
+                observers = (seen for other, seen in self.replicas.items() if not voters.is_voter(other))
+                oldest = min(observers, key=lambda seen: seen.last_fetch_ms, default=None)
+                if oldest is not None:
+                    del self.replicas[oldest.key]
+            found = self.replicas[key] = FetchProgress(key)
+        return found
+
+    def observers(self, voters: VoterSet, since_ms: int) -> list[ReplicaKey]:
+        """The observers whose last Fetch is not older than ``since_ms``, in order; forgets all others."""
+        found = [key for key in self.replicas if not voters.is_voter(key)]
+        for key in found:
+            if self.replicas[key].last_fetch_ms < since_ms:
+                del self.replicas[key]
+        return sorted((key for key in found if key in self.replicas), key=lambda key: (key.id, key.directory_id))
+
 
 @dataclass(slots=True)
 class Resigned:
-    """Led this epoch and tells the voters that it does not any more.
+    """Was the leader of this epoch, and tells the voters that it no longer is.
 
     Attributes:
         election_deadline_ms: when it moves to the next epoch.

@@ -40,7 +40,7 @@ MAX_DOUBLINGS = 20  # of the pause after a damaged snapshot, which the fetch tim
 
 
 class Snapshots:
-    """Everything about snapshots that other replicas see."""
+    """FetchSnapshot of both sides, and installing what was received; see the module text."""
 
     def __init__(self, replica: Duties) -> None:
         self._replica = replica
@@ -108,7 +108,7 @@ class Snapshots:
     # --- the follower's side ------------------------------------------------------------------------------------------
 
     def begin_fetch(self, role: Follower, snapshot_id: tuple[int, int]) -> bool:
-        """The leader wants us to take a snapshot; False if it makes no sense."""
+        """The leader names a snapshot to fetch; False if its id is impossible, or the floor forbids it."""
         state = self._state
         end_offset, epoch = snapshot_id
         if end_offset <= 0 or epoch < 0 or epoch > state.epoch:
@@ -138,7 +138,7 @@ class Snapshots:
             else:
                 self._replica.refuse_answer(source, response)
             return
-        if not self._replica.learn_from_answer(partition.as_answer(answer), response.node_endpoints, source):
+        if not self._replica.learn_from_answer(partition.summary_of(answer), response.node_endpoints, source):
             return
         role = state.role
         if not isinstance(role, Follower) or role.snapshot is None or sent.epoch != state.epoch:
@@ -178,7 +178,7 @@ class Snapshots:
         fetch, source = self._verified.pop(event.number)
         role = state.role
         if not isinstance(role, Follower) or role.snapshot is not fetch or state.shutting_down:
-            fetch.part.close()  # whoever sent it leads no more
+            fetch.part.close()  # its sender is not the leader any more, or this replica shuts down
         elif event.damage:
             self._is_of_no_use(role, fetch, source, event.damage)
         else:
@@ -216,12 +216,12 @@ class Snapshots:
             state.back_off(source, min(pause_ms, state.config.fetch_timeout_ms // 2))
 
     def _give_up(self, role: Follower, source: Destination) -> None:
-        """What came is of no use: back to Fetch, a moment later."""
+        """Drop the snapshot that is being fetched, and Fetch again after a backoff."""
         self._state.back_off(source)
         self.drop(role)
 
     def drop(self, role: Follower) -> None:
-        """Drop the part and go back to Fetch; one that is being verified goes when that has ended."""
+        """Close the part file and go back to Fetch; a part that is being verified is closed when that has ended."""
         fetch, role.snapshot = role.snapshot, None
         if fetch is not None and not fetch.is_whole:
             fetch.part.close()

@@ -18,6 +18,7 @@ from kraftcore.core.wire.struct import Struct
 from kraftcore.errors import InvariantError
 from kraftcore.protocol.election_state import ElectionState, ReplicaKey
 from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.raft.control_records import control_batches, first_batch, voter_changes
 from kraftcore.raft.events import (
     Destination,
     Effects,
@@ -30,10 +31,9 @@ from kraftcore.raft.events import (
 from kraftcore.raft.history import BOOTSTRAP_OFFSET, History
 from kraftcore.raft.ports import LogPort, RandomPort, SnapshotPort
 from kraftcore.raft.quorum import Endpoint, VoterSet
-from kraftcore.raft.records import control_batches, first_batch, voter_changes
 from kraftcore.raft.roles import TRANSITIONS, Cause, Follower, Leader, Prospective, Role, RoleState, Unattached
 
-NOTE_AGAIN_MS = 60_000  # a peer that refuses us is asked several times a second
+NOTE_AGAIN_MS = 60_000  # between two equal notes: a peer that refuses is asked again several times a second
 
 _Role = TypeVar("_Role", bound=RoleState)
 
@@ -55,7 +55,7 @@ class InFlight:
     exclusive: bool
 
 
-class ReplicaState:
+class RaftState:
     """The shared state of one replica; see the module text.
 
     Args:
@@ -164,7 +164,7 @@ class ReplicaState:
 
     @property
     def last_epoch(self) -> int:
-        """Epoch of the last record, which may be in a snapshot only; 0 without any.
+        """Leader epoch of the last record, in the log or in the latest snapshot; 0 without records.
 
         Source: Kafka 4.3.1 KafkaRaftLog.lastFetchedEpoch.
         """
@@ -235,9 +235,9 @@ class ReplicaState:
             self.save_election_state()
 
     def save_election_state(self) -> None:
-        """Have epoch, vote and leader saved before anything of this event gets out."""
+        """Have epoch, vote and leader saved, before any message that this event causes is sent."""
         voter_ids = tuple(sorted(self.voters.ids)) if self.version == 0 else ()
-        # A leader's own vote follows from its leading. Source: Kafka 4.3.1 LeaderState.election.
+        # A leader voted for itself, so its vote is not written. Source: Kafka 4.3.1 LeaderState.election.
         voted = None if isinstance(self.role, Leader) else self.voted_key
         self.out.election_state = ElectionState(self.epoch, self.leader_id, voted, self.version, voter_ids)
 
@@ -264,7 +264,7 @@ class ReplicaState:
         return ()
 
     def announce(self) -> None:
-        """The role changed, and with it perhaps the epoch: tell listeners about the leader if that changed."""
+        """Put the leader into the effects, if a change of role or epoch made it another one."""
         role = self.announced_role = self.role
         if role.role in (Role.PROSPECTIVE, Role.CANDIDATE, Role.RESIGNED):
             now = Leadership(self.epoch, None)
@@ -278,9 +278,9 @@ class ReplicaState:
     # --- consequences -------------------------------------------------------------------------------------------------
 
     def then(self, action: Callable[..., None], *arguments: Any) -> None:
-        """Do this when whatever the present event began is done: nothing changes under a handler's hands.
+        """Call ``action`` after the current handler has returned, so that no handler is entered while another runs.
 
-        Consequences have their turn in order, before ``handle`` returns. The role may be another one by then.
+        Queued actions run in order, before ``handle`` returns. The role may have changed by then.
         """
         self.consequences.append((action, arguments))
 
@@ -316,7 +316,7 @@ class ReplicaState:
         return request_id
 
     def settle(self, request_id: int, *, failed: bool) -> InFlight | None:
-        """A request ended; None if it is not one of ours any more."""
+        """A request was answered or failed: it is in flight no more. None if it was not in flight."""
         request = self.in_flight.pop(request_id, None)
         if request is None:
             return None
@@ -329,13 +329,13 @@ class ReplicaState:
         return request
 
     def requests_wrong(self) -> Iterator[str]:
-        """What does not hold of the requests in flight, for `invariants`."""
+        """Contradictions among the requests in flight, for `invariants`."""
         for to, request_id in self._busy.items():
             if request_id not in self.in_flight:
                 yield f"waits for request {request_id} to {to}, which has ended"
 
     def back_off(self, destination: Destination, pause_ms: int | None = None) -> None:
-        """Leave a peer alone for a moment; ``pause_ms``: None for the usual one."""
+        """Send a peer nothing for ``pause_ms``; None: for ``retry_backoff_ms``."""
         self._backing_off[destination] = self.now_ms + (self.config.retry_backoff_ms if pause_ms is None else pause_ms)
 
     def reply(self, ticket: Any, message: Struct) -> None:
@@ -343,22 +343,22 @@ class ReplicaState:
         self.out.replies.append(Reply(ticket, message))
 
     def finish(self, ticket: Any, error: ErrorCode, offset: int = -1, message: str = "") -> None:
-        """Answer a local request; a ticket of None is nobody's."""
+        """End a local request; ``ticket`` is None where no caller waits."""
         if ticket is not None:
             self.out.outcomes.append(Outcome(ticket, error, offset, message))
 
     def note(self, text: str) -> None:
-        """Leave a line for the operator."""
+        """Put a line for the operator's log into the effects."""
         self.out.notes.append(text)
 
     def note_seldom(self, text: str) -> None:
-        """Leave a line for the operator, once a minute while it repeats."""
+        """As ``note``, but the same text once a minute at most."""
         if self._noted_ms.get(text, -NOTE_AGAIN_MS) <= self.now_ms - NOTE_AGAIN_MS:
             self._noted_ms[text] = self.now_ms
             self.note(text)
 
     def alarm(self, text: str) -> None:
-        """Tell the operator what he must look at; it stands until the leader answers well. Once a minute at most."""
+        """Put an alarm into the effects, the same one once a minute at most. It stands until a Fetch succeeds."""
         if self.alarm_text is None or self._noted_ms.get(text, -NOTE_AGAIN_MS) <= self.now_ms - NOTE_AGAIN_MS:
             self._noted_ms[text] = self.now_ms
             self.out.alarms.append(text)

@@ -1,4 +1,4 @@
-"""Who should lead next, and when a leader has to go: everything about the change from one leader to another.
+"""When a leader resigns, and who should lead next.
 
 Elections (``election``) say who may win. Here is what comes before one:
 
@@ -47,8 +47,8 @@ class Succession:
     """See the module text.
 
     Attributes:
-        patience_ms: how much longer than its timers this replica leaves elections to others: if it is reluctant,
-            another of their rounds.
+        patience_ms: added to the election and fetch timers of a reluctant replica, so that another voter's election
+            comes first; 0 for any other.
     """
 
     def __init__(self, replica: Duties) -> None:
@@ -71,10 +71,10 @@ class Succession:
         return state.now_ms + state.config.fetch_timeout_ms * 3 // 2
 
     def heard_from(self, role: Leader, voter_id: int) -> None:
-        """A voter fetches: it needs no BeginQuorumEpoch, and counts for check-quorum."""
+        """A voter fetched: put off its BeginQuorumEpoch, and count it for check-quorum."""
         state = self._state
         if voter_id == state.config.key.id:
-            return  # whoever sends our own key does not make us two voters
+            return  # a Fetch with our own id must not count this replica twice
         role.begin_due_ms[voter_id] = state.now_ms + state.config.fetch_timeout_ms // 2
         if role.check_quorum_deadline_ms is None:
             return
@@ -113,8 +113,8 @@ class Succession:
     # --- to whom it hands over ----------------------------------------------------------------------------------------
 
     @property
-    def heir(self) -> int | None:
-        """Whom a leader should hand over to: of the voters that fetch, the most caught up; None: nobody does."""
+    def preferred_successor(self) -> int | None:
+        """Of the voters that fetch from this leader the most caught up; None: it does not lead, or no voter fetches."""
         role = self._state.role
         if not isinstance(role, Leader):
             return None
@@ -158,7 +158,7 @@ class Succession:
         for key in preferred_candidates(state.voters, config.key.id, offsets):
             offset = offsets.get(key.id)
             if offset is None or offset < committed:
-                return  # nor do those after it have everything
+                return  # in this order those after it lack committed records, too
             here = any(
                 key.matches(seen.key) and state.now_ms - seen.last_fetch_ms < config.fetch_timeout_ms
                 for seen in role.replicas.values()
@@ -225,7 +225,7 @@ class Succession:
             role.unacknowledged.discard(source.node_id)
 
     def on_end_quorum_epoch_failed(self, destination: Destination) -> None:
-        """Shutting down does not wait for the dead: every voter is told once."""
+        """A replica that shuts down sends each voter EndQuorumEpoch once, and does not wait for one that fails."""
         role = self._state.role
         if isinstance(role, Resigned) and self._state.shutting_down and destination.node_id is not None:
             role.unacknowledged.discard(destination.node_id)
@@ -279,17 +279,17 @@ class Succession:
         return not role.has_fetched or role.leader_gone or (lasts and role.fetch_deadline_ms <= state.now_ms)
 
     def stand_if_needed(self) -> None:
-        """A voter cannot win without us, because our log is ahead of its, and by our log we are no voter: stand.
+        """A voter asked for our vote, its log is behind ours, and by our log we are no voter: become prospective.
 
-        We may have been removed by a record that is not committed, or made a voter by one that we do not have. Not
-        counting ourselves we need a majority of the voters that our log names, as every candidate does.
+        We may have been removed by a record that is not committed, or added by one that we do not have. The vote is
+        won with a majority of the voters that our log names, without ourselves.
         """
         state = self._state
         role = state.role
         if state.is_voter or state.shutting_down or not state.config.can_become_voter or not len(state.voters):
             return
         if state.config.key.id in state.voters.ids:
-            return  # with another directory; votes and offsets are counted by id
+            return  # the voter of our id has another directory, and votes are counted by id
         if isinstance(role, Unattached) or (isinstance(role, Follower) and self.is_silent(role)):
             state.note_seldom(
                 f"runs for leader though {state.voters} are the voters: one of them lacks records that are here"

@@ -35,9 +35,9 @@ from kraftcore.core.batch import RecordBatch, iter_batches
 from kraftcore.core.disk.files import Files
 from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.protocol.messages.vote import VoteRequest, VoteResponse
+from kraftcore.raft.control_records import voter_changes
 from kraftcore.raft.events import Effects
 from kraftcore.raft.quorum import VoterSet
-from kraftcore.raft.records import voter_changes
 from kraftcore.raft.roles import Candidate, Role
 from kraftcore.storage.committed import CommittedFile
 

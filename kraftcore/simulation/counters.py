@@ -60,7 +60,7 @@ class Counters(Workload):
         self._data_crcs: set[tuple[int, int]] = set()
         self._numbered: dict[tuple[int, int], int] = {}
 
-    def plan(self) -> None:
+    def schedule(self) -> None:
         """See `Workload`."""
         self.world.every(self.world.options.append_every, self.ask)
 

@@ -16,7 +16,7 @@ CLUSTER_ID = "simulated"
 LISTENER = "CONTROLLER"
 
 
-class Asked(Protocol):
+class AskedHost(Protocol):
     """A host, as far as asking goes."""
 
     # ruff: noqa: D102
@@ -44,7 +44,7 @@ class Question:
         self.told = message
 
 
-def join_or_begin(host: Asked, hosts: Sequence[Asked], *, blocked: Collection[tuple[int, int]]) -> bool:
+def join_or_begin(host: AskedHost, hosts: Sequence[AskedHost], *, blocked: Collection[tuple[int, int]]) -> bool:
     """Ask the others whether there is a quorum; begin one if not.
 
     Args:

@@ -20,12 +20,13 @@ from kraftcore.core.uuid import METADATA_TOPIC_ID, Uuid
 from kraftcore.core.wire.struct import Struct
 from kraftcore.errors import InvariantError, LocalError, StateMachineError, StorageError
 from kraftcore.executor.driver import Probe
-from kraftcore.executor.executor import Executor, ExecutorLimits, Listener
+from kraftcore.executor.executor import Executor, ExecutorHooks, ExecutorLimits
 from kraftcore.protocol.election_state import ElectionState, ReplicaKey
 from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.frames import decode_request, decode_response, encode_request, encode_response
 from kraftcore.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kraftcore.raft.cleaning import CleaningConfig
+from kraftcore.raft.control_records import voter_entries
 from kraftcore.raft.events import (
     Answered,
     Effects,
@@ -41,7 +42,6 @@ from kraftcore.raft.events import (
 )
 from kraftcore.raft.installing import installing, verifying
 from kraftcore.raft.quorum import Endpoint, VersionRange, Voter, VoterSet
-from kraftcore.raft.records import voter_entries
 from kraftcore.raft.replica import Replica
 from kraftcore.simulation.agenda import Agenda
 from kraftcore.simulation.forming import join_or_begin
@@ -140,7 +140,7 @@ class Surroundings(Protocol):
     def role_changed(self, host: Host) -> None: ...
 
 
-class Host(Listener, Probe):
+class Host(ExecutorHooks, Probe):
     """See the module text.
 
     Args:
@@ -416,32 +416,32 @@ class Host(Listener, Probe):
             self.world.agenda.after_ms(self.world.flush_delay_ms(self), self._end_flush, self.incarnation)
 
     def restored(self, end_offset: int, epoch: int) -> None:
-        """See `Listener`."""
+        """See `ExecutorHooks`."""
         self.world.note(self, "restored", f"snapshot {end_offset}-{epoch}")
         self.world.checker.restored(self)
 
     def leading(self, epoch: int) -> None:
-        """See `Listener`."""
+        """See `ExecutorHooks`."""
         self.world.workload.leading(self, epoch)
 
     def leading_ended(self, epoch: int) -> None:
-        """See `Listener`."""
+        """See `ExecutorHooks`."""
         self.world.workload.leading_ended(self)
 
     def applied(self, offset: int) -> None:
-        """See `Listener`."""
+        """See `ExecutorHooks`."""
         self.world.checker.applied(self, offset, self.machine.digest)
 
     def committed(self, high_watermark: int) -> None:
-        """See `Listener`."""
+        """See `ExecutorHooks`."""
         self.world.high_watermark_moved(self)
 
     def noted(self, text: str) -> None:
-        """See `Listener`."""
+        """See `ExecutorHooks`."""
         self.world.note(self, "note", text)
 
     def alarmed(self, text: str) -> None:
-        """See `Listener`."""
+        """See `ExecutorHooks`."""
         self.world.note(self, "alarm", text)
 
     @property
@@ -643,5 +643,6 @@ def raft_config(host: Host, static_voters: VoterSet, bootstrap: tuple[tuple[str,
         fetch_max_bytes=options.chunk_bytes,
         fetch_snapshot_max_bytes=options.chunk_bytes,
         high_watermark_linger_ms=options.high_watermark_linger_ms,
+        observer_linger_ms=options.observer_linger_ms,
         fast_failover=options.fast_failover,
     )

@@ -30,9 +30,10 @@ FAULTS = (
     "retries",
     "decisions",
     "lost-disks",
+    "rounds",
 )
 LATER = frozenset(
-    {"linger", "reluctance", "gathering", "retries", "decisions", "lost-disks"}
+    {"linger", "reluctance", "gathering", "retries", "decisions", "lost-disks", "rounds"}
 )  # came when there were kept seeds: drawn last, so that those mean the same
 
 
@@ -85,6 +86,7 @@ class Options:
         lost_every: disks replaced whose hosts format themselves: a static voter again as one, others as somebody who is
             to begin a quorum, and asks before.
         comes_alone: at the end one more loses its disk and begins a quorum without asking; nobody may lose anything.
+        observer_linger_ms: as in `RaftConfig`.
     """
 
     nodes: int
@@ -133,6 +135,7 @@ class Options:
     decisions: float = 0.0
     lost_every: int = 0
     comes_alone: bool = False
+    observer_linger_ms: int = 0
 
     def __str__(self) -> str:
         return " ".join(f"{field.name}={_brief(getattr(self, field.name))}" for field in fields(self))
@@ -203,4 +206,5 @@ def draw_options(seed: int, nodes: int, minutes: float, faults: Collection[str] 
         decisions=rng.choice((0.0, 0.2, 0.5)) if "decisions" in faults else 0.0,
         lost_every=rng.choice((0, 4_000, 10_000, 25_000)) if "lost-disks" in faults else 0,
         comes_alone=rng.random() < 0.5 if "lost-disks" in faults else False,
+        observer_linger_ms=rng.choice((0, 1, 10, 10, 100)) if "rounds" in faults else 0,
     )

@@ -23,13 +23,13 @@ from kraftcore.raft.election import Election
 from kraftcore.raft.events import Propose, Upgrade
 from kraftcore.raft.floor import Floor
 from kraftcore.raft.inquiry import Found, Inquiry
-from kraftcore.raft.membership import Membership, Refusal
+from kraftcore.raft.membership import Membership, VoterChangeRefusal
 from kraftcore.raft.partition import Elsewhere
 from kraftcore.raft.probation import Probation
 from kraftcore.raft.quorum import VoterSet
 from kraftcore.raft.replication import Replication
 from kraftcore.raft.roles import Candidate, Cause, Leader, Unattached
-from kraftcore.raft.state import ReplicaState
+from kraftcore.raft.state import RaftState
 from kraftcore.raft.succession import Succession
 from kraftcore.raft.watermark import Watermark
 
@@ -63,7 +63,7 @@ class Planted:
             setattr(self.owner, self.attribute, before)
 
 
-_save = ReplicaState.save_election_state
+_save = RaftState.save_election_state
 _track = Replication._track
 _append = Replication._append
 _become_prospective = Election.become_prospective
@@ -76,7 +76,7 @@ def _vote_in_memory(self: Election, candidate: ReplicaKey) -> None:
     self._state.voted_key = candidate
 
 
-def _save_but_new_epochs(self: ReplicaState) -> None:
+def _save_but_new_epochs(self: RaftState) -> None:
     if not (isinstance(self.role, Unattached) and self.voted_key is None):
         _save(self)
 
@@ -104,16 +104,16 @@ def _apply_all(self: Replication, told: int) -> None:
 
 def _need_less(self: Membership, role: Leader, doing: str) -> None:
     if self._state.version < 1:
-        raise Refusal(ErrorCode.UNSUPPORTED_VERSION)
+        raise VoterChangeRefusal(ErrorCode.UNSUPPORTED_VERSION)
 
 
 def _no_epoch_rule(self: Membership, role: Leader, doing: str) -> None:
     if role.change is not None:
-        raise Refusal(ErrorCode.REQUEST_TIMED_OUT)
+        raise VoterChangeRefusal(ErrorCode.REQUEST_TIMED_OUT)
     _need_less(self, role, doing)
 
 
-def _committed_voters(self: ReplicaState) -> VoterSet:
+def _committed_voters(self: RaftState) -> VoterSet:
     return self.voter_sets.last_committed(max(self.high_watermark or 0, self.log.log_start_offset))
 
 
@@ -215,7 +215,7 @@ _ROWS: tuple[tuple[str, str, Any, str, Any], ...] = (
     (
         "epoch-not-persisted",
         "a higher epoch is adopted without saving it",
-        ReplicaState,
+        RaftState,
         "save_election_state",
         _save_but_new_epochs,
     ),
@@ -259,7 +259,7 @@ _ROWS: tuple[tuple[str, str, Any, str, Any], ...] = (
     (
         "committed-voter-set",
         "the voter set in force is the last committed one",
-        ReplicaState,
+        RaftState,
         "voters",
         property(_committed_voters),
     ),
@@ -287,7 +287,7 @@ _ROWS: tuple[tuple[str, str, Any, str, Any], ...] = (
     (
         "acknowledged-before-flush",
         "a follower fetches on before its flush",
-        ReplicaState,
+        RaftState,
         "is_flushed",
         (property(_yes)),
     ),
@@ -339,7 +339,7 @@ _ROWS: tuple[tuple[str, str, Any, str, Any], ...] = (
         "_need_majority",
         _nothing,
     ),
-    ("voters-not-undone", "a truncation leaves the voter set", ReplicaState, "forget_history_from", _nothing),
+    ("voters-not-undone", "a truncation leaves the voter set", RaftState, "forget_history_from", _nothing),
     ("leads-again", "a leader that restarts runs in its old epoch", Election, "start", _lead_again),
     (
         "sent-before-saved",

@@ -33,7 +33,7 @@ class Workload:
         """What a seed drew, changed to what this workload can do with."""
         return options
 
-    def plan(self) -> None:
+    def schedule(self) -> None:
         """Plan the first events."""
         raise NotImplementedError
 
@@ -55,10 +55,10 @@ class Workload:
         """A process has done something."""
 
     def leading(self, host: Host, epoch: int) -> None:
-        """See ``executor.Listener``."""
+        """See ``executor.ExecutorHooks``."""
 
     def leading_ended(self, host: Host) -> None:
-        """See ``executor.Listener``."""
+        """See ``executor.ExecutorHooks``."""
 
     def serves(self, message: Struct) -> bool:
         """Whether this request is for ``received`` and not for the consensus."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kraftcore.plugins.controller.decision import Api, Context, ControllerResult, Permission, Refusal
+from kraftcore.plugins.controller.decision import Api, Context, ControllerResult, Refusal
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.features import MetadataVersion
 from kraftcore.protocol.messages.controller_registration import (
@@ -15,6 +15,7 @@ from kraftcore.protocol.messages.describe_cluster import DescribeClusterRequest,
 from kraftcore.protocol.records.register_controller_record import RegisterControllerRecord
 from kraftcore.protocol.schema import Request
 from kraftcore.security.acl import CLUSTER_NAME, Operation, ResourceType
+from kraftcore.security.audit import Action
 
 BROKERS, CONTROLLERS = 1, 2
 """Endpoint types of DescribeCluster."""
@@ -109,7 +110,8 @@ def allowed_operations(context: Context) -> int:
     """What the caller may do to the cluster, as bits of operations; 0 if it may not even look."""
 
     def may(operation: Operation) -> bool:
-        return context.is_allowed(Permission(operation, ResourceType.CLUSTER, CLUSTER_NAME))
+        action = Action(operation, ResourceType.CLUSTER, CLUSTER_NAME, log_if_denied=False, log_if_allowed=False)
+        return context.is_allowed(action)
 
     if not may(Operation.DESCRIBE):
         return 0

@@ -8,11 +8,11 @@ of the answer, while their topics stay.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from operator import itemgetter
 from typing import Final
 
 from kraftcore.core.uuid import Uuid
 from kraftcore.metadata import Partition
+from kraftcore.metadata.leader_elections import LeaderElections
 from kraftcore.metadata.partition_change import Election
 from kraftcore.plugins.controller.decision import (
     Api,
@@ -27,9 +27,12 @@ from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from kraftcore.protocol.schema import Request
 
-_NUMBER: Final = itemgetter(0)
 _PREFERRED: Final = 0
 _ELECTIONS: Final = {_PREFERRED: Election.PREFERRED, 1: Election.UNCLEAN}
+_FAILURES: Final = {
+    Election.PREFERRED: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+    Election.UNCLEAN: ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+}
 _Topic = ElectLeadersResponse.ReplicaElectionResult
 
 
@@ -45,28 +48,20 @@ def elect_leaders(context: Context, request: ElectLeadersRequest, version: int) 
     answer = ElectLeadersResponse()
     image = context.image
     if request.topic_partitions is None:
-        needing = _needing(context, election)
+        partitions = image.partitions
+        needing = partitions.not_led_by_preferred() if election is Election.PREFERRED else partitions.without_leader()
+        elections = LeaderElections(updates.rules, needing, election, _FAILURES[election])
         for known in image.topics.values():
             results = _Topic(topic=known.name)
-            for number, partition in sorted(needing.get(known.id, ()), key=_NUMBER):
-                error = _elect(updates, known.id, number, partition, election)
-                results.partition_result.append(_result(number, error, error.message))
+            if known.id in elections:
+                min_isr = updates.terms(known.id).min_isr
+                results.partition_result = elections.hold(known.id, min_isr, updates.records)
             answer.replica_election_results.append(results)
     else:
         for asked in request.topic_partitions:
             answer.replica_election_results.append(_of_topic(updates, context, election, asked.topic, asked.partitions))
     check_record_count(len(updates.records))
     return ControllerResult(answer, updates.records, is_atomic=False)
-
-
-def _needing(context: Context, election: Election) -> dict[Uuid, list[tuple[int, Partition]]]:
-    """All partitions that need an election, by topic."""
-    partitions = context.image.partitions
-    found: dict[Uuid, list[tuple[int, Partition]]] = {}
-    needing = partitions.not_led_by_preferred() if election is Election.PREFERRED else partitions.without_leader()
-    for (topic_id, number), partition in needing:
-        found.setdefault(topic_id, []).append((number, partition))
-    return found
 
 
 def _of_topic(
@@ -97,9 +92,7 @@ def _elect(
 ) -> ErrorCode:
     if updates.change(topic_id, number, partition, election=election) is not None:
         return ErrorCode.NONE
-    if election is Election.PREFERRED:
-        return ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
-    return ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+    return _FAILURES[election]
 
 
 def _result(number: int, error: ErrorCode, text: str | None) -> _Topic.PartitionResult:

@@ -17,8 +17,8 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from kraftcore.errors import LocalError
+from kraftcore.plugins.spark.arrow_batches import DROP
 from kraftcore.plugins.spark.canonical import Canonical
-from kraftcore.plugins.spark.decode import DROP
 from kraftcore.plugins.spark.folders import LocalFolder, is_local
 from kraftcore.plugins.spark.gold import GOLD
 from kraftcore.plugins.spark.lineage import read_lineage

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from kraftcore.errors import LocalError
-from kraftcore.plugins.spark.decode import FAIL, POLICIES, RangeReader
+from kraftcore.plugins.spark.arrow_batches import FAIL, POLICIES, RangeReader
 from kraftcore.plugins.spark.filters import FILTERS, Filters
-from kraftcore.plugins.spark.plan import plan
+from kraftcore.plugins.spark.ranges import split_into_ranges
 from kraftcore.plugins.spark.stores import Inventory
 from kraftcore.plugins.spark.views import RecordType
 from kraftcore.storage.meta_properties import METADATA_PARTITION
@@ -42,5 +42,5 @@ def read_typed(
     wanted = Filters.from_options(filters)
     files = Inventory(folder=folder).files(map(str, paths))
     reader = RangeReader("records", wanted, errors)
-    for part in plan(files, wanted):
+    for part in split_into_ranges(files, wanted):
         yield from reader.read_types(part)

@@ -18,8 +18,8 @@ import trio
 from kraftcore.core.batch import RecordBatch
 from kraftcore.errors import LocalError, NodeStoppedError, UnreachableError
 from kraftcore.observer import Observer, Snapshot, observe
+from kraftcore.plugins.spark.arrow_batches import Range
 from kraftcore.plugins.spark.contents import LOOK_BYTES, judge
-from kraftcore.plugins.spark.decode import Range
 from kraftcore.plugins.spark.place import Place, explained
 from kraftcore.plugins.spark.stores import LOG, SNAPSHOT, Identity, LogFile
 from kraftcore.storage.snapshots import RawSnapshotReader

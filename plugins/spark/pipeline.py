@@ -25,7 +25,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from kraftcore import errors
 from kraftcore.errors import CorruptDataError, LocalError, StorageError
-from kraftcore.plugins.spark.decode import DROP, typed_from_bronze
+from kraftcore.plugins.spark.arrow_batches import DROP, typed_from_bronze
 from kraftcore.plugins.spark.gold import refresh_gold
 from kraftcore.plugins.spark.source import Settings
 from kraftcore.plugins.spark.tables import BRONZE, CHECKPOINTS, SILVER, Tables

@@ -33,20 +33,20 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from kraftcore.errors import LocalError
-from kraftcore.plugins.spark.decode import FAIL, POLICIES, Range, RangeReader, file_rows
+from kraftcore.plugins.spark.arrow_batches import FAIL, POLICIES, Range, RangeReader, file_rows
 from kraftcore.plugins.spark.filters import FILTERS, Filters
 from kraftcore.plugins.spark.place import Place
-from kraftcore.plugins.spark.plan import (
+from kraftcore.plugins.spark.ranges import (
     RANGE_BYTES,
     Progress,
     Tracker,
     limit_bytes,
     new_ranges,
     pack,
-    plan,
     progress_from_json,
     progress_to_json,
     read_ranges,
+    split_into_ranges,
 )
 from kraftcore.plugins.spark.stores import BOOTSTRAP, LOG, SNAPSHOT, Inventory, LogFile
 from kraftcore.plugins.spark.views import view_schema
@@ -265,7 +265,7 @@ class KraftReader(DataSourceReader):
         if self._view == "files":
             return [Part((), file_rows(files, {}))]
         reader = RangeReader(self._view, self._filters)
-        ranges = plan(files, reader.filters, self._settings.range_bytes)
+        ranges = split_into_ranges(files, reader.filters, self._settings.range_bytes)
         return [Part(group) for group in pack(ranges, self._settings.range_bytes)] or [Part(())]
 
     def _committed(self, settings: Settings) -> list[Range]:

@@ -12,10 +12,10 @@ import pytest
 from controller_stage import ControllerStage, FakeBroker, directory
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from plain_partition_rules import PlainIsrProposals, PlainPartitionRules
+from plain_partition_rules import PlainIsrProposals, PlainLeaderElections, PlainPartitionRules
 
 from kraftcore.metadata import Broker
-from kraftcore.plugins.controller import isr, updates
+from kraftcore.plugins.controller import elections, isr, updates
 from kraftcore.plugins.controller.brokers import fence_expired
 from kraftcore.plugins.controller.elections import elect_unclean_leaders, rebalance_leaders
 from kraftcore.protocol.features import MetadataVersion
@@ -226,6 +226,7 @@ class FencedBrokersStay(PlainPartitionRules):
 def use_rules(patch, rules):
     patch.setattr(updates, "PartitionRules", rules)
     patch.setattr(isr, "IsrProposals", PlainIsrProposals)
+    patch.setattr(elections, "LeaderElections", PlainLeaderElections)
 
 
 def fenced_brokers_lead(patch):

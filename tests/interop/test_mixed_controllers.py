@@ -14,7 +14,7 @@ from kafka_tools import KafkaTools
 from partition_files import batches, check_equal
 
 from kraftcore.core.batch import RecordBatch
-from kraftcore.raft.records import voter_changes
+from kraftcore.raft.control_records import voter_changes
 
 RELUCTANT = {"kraftcore_reluctant": "true"}
 AUTO_JOIN = {"controller_quorum_auto_join_enable": "true"}

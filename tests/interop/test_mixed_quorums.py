@@ -27,8 +27,8 @@ from kraftcore.core.batch import iter_batches
 from kraftcore.core.disk.files import OsFiles
 from kraftcore.core.uuid import ZERO_UUID, Uuid
 from kraftcore.protocol.election_state import ReplicaKey
+from kraftcore.raft.control_records import voter_entries
 from kraftcore.raft.quorum import Endpoint, VersionRange, Voter, VoterSet
-from kraftcore.raft.records import voter_entries
 from kraftcore.storage.bootstrap import write_initial_voters
 from kraftcore.storage.meta_properties import MetaProperties, write_meta_properties
 from kraftcore.storage.snapshots import SnapshotStore

@@ -8,13 +8,15 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from plain_partition_rules import PlainIsrProposals, PlainPartitionRules
+from plain_partition_rules import PlainIsrProposals, PlainLeaderElections, PlainPartitionRules
 
 from kraftcore.core.uuid import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, Uuid
 from kraftcore.errors import LocalError, RefusedError
 from kraftcore.metadata import Broker, Image, Partition, PartitionKey, partition_record
 from kraftcore.metadata.isr_change import IsrProposals
+from kraftcore.metadata.leader_elections import LeaderElections
 from kraftcore.metadata.partition_change import Election, PartitionRules
+from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.features import MetadataVersion
 from kraftcore.protocol.messages.alter_partition import AlterPartitionRequest
 from kraftcore.protocol.records.topic_record import TopicRecord
@@ -118,6 +120,37 @@ def test_a_refresh_of_what_the_table_finds(rules, image, broker_id, first, secon
         assert compiled.refresh(iter(found), terms) == expected
         if len(found) == len(question(broker_id)):
             assert compiled.refresh(question(broker_id), terms) == expected
+
+
+@given(both_rules(), images(), st.integers(0, 4), st.sampled_from((Election.PREFERRED, Election.UNCLEAN)))
+def test_elections_wherever_one_is_needed(rules, image, min_isr, election):
+    compiled, plain, _ = rules
+    question = (
+        image.partitions.not_led_by_preferred if election is Election.PREFERRED else image.partitions.without_leader
+    )
+    if not all(partition.replicas for _, partition in question()):
+        return  # nobody is preferred
+    error = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+    expected, found = [], []
+    for kind, rule, outcome in ((PlainLeaderElections, plain, expected), (LeaderElections, compiled, found)):
+        elections = kind(rule, question(), election, error)
+        for topic_id in (*TOPICS, TOPICS[0]):  # a second time there is nothing left
+            records = []
+            is_needed = topic_id in elections
+            outcome.append((is_needed, elections.hold(topic_id, min_isr, records), records))
+    assert found == expected
+
+
+def test_partitions_that_change_before_their_election():
+    image = Image()
+    image.apply(TopicRecord(name="t", topic_id=TOPICS[0]))
+    image.apply(partition_record(TOPICS[0], 0, Partition((1, 2), isr=(1, 2), leader=2), LATEST))
+    rules = PartitionRules(LATEST, True, {})
+    error = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+    elections = LeaderElections(rules, image.partitions.not_led_by_preferred(), Election.PREFERRED, error)
+    image.apply(partition_record(TOPICS[0], 0, Partition((1,), isr=(1,), leader=1), LATEST))
+    with pytest.raises(LocalError, match="begin anew"):
+        elections.hold(TOPICS[0], 1, [])
 
 
 @st.composite

@@ -12,6 +12,7 @@ from nodes import Lab, Values, run
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import LocalError, LockedError, NodeStoppedError, RefusedError, StateMachineError, StorageError
 from kraftcore.node import open_node
+from kraftcore.node.event_hub import EventHub
 from kraftcore.node.events import (
     Committed,
     LeaderChanged,
@@ -23,7 +24,6 @@ from kraftcore.node.events import (
     Stopped,
     VotersChanged,
 )
-from kraftcore.node.listeners import Listeners
 from kraftcore.node.plugin import Plugin
 from kraftcore.node.subscription import Subscription
 from kraftcore.raft.roles import Role
@@ -185,10 +185,17 @@ def test_a_full_disk_stops_the_node_and_room_brings_it_back():
 def test_a_leader_that_leaves_hands_over():
     async def main():
         lab = Lab()
-        async with lab.quorum() as (first, second, third):
-            await first.append(b"a")
-            epoch = first.status().epoch
-            await first._engine.shut_down()
+        lab.format(3)
+        async with lab.node(2) as second, lab.node(3) as third:
+            async with lab.node(1) as first:
+                await first.wait_leader()
+                while not first.is_leader:
+                    leader = next((node for node in (second, third) if node.is_leader), None)
+                    if leader is not None:
+                        await leader.transfer_leadership(1)
+                    await trio.sleep(0.01)
+                await first.append(b"a")
+                epoch = first.status().epoch
             assert not first.is_leader
             while not (second.is_leader or third.is_leader):
                 await trio.sleep(0.005)
@@ -235,6 +242,8 @@ def test_events_tell_what_happens():
     async def main():
         lab = Lab()
         async with lab.node(1) as node:
+            with pytest.raises(LocalError, match="max_buffered is 0"):
+                node.events(Committed, max_buffered=0)
             few = node.events(Committed, max_buffered=2)
             await node.wait_leader()
             async with lab.node(2) as other:
@@ -294,12 +303,12 @@ def test_records_of_a_snapshot_that_are_read_later():
 
 
 def test_a_forgotten_subscription_costs_nothing():
-    listeners = Listeners([], pytest.fail)
-    kept = Subscription(listeners, [RoleChanged], max_buffered=2)
-    Subscription(listeners, [Measured, RoleChanged], max_buffered=2)  # nobody holds it
-    listeners.tell(Measured(0.1, 1))
-    assert not listeners.wants(Measured)
-    listeners.tell(RoleChanged(Role.LEADER, 1))
+    hub = EventHub([], pytest.fail)
+    kept = Subscription(hub, [RoleChanged], max_buffered=2)
+    Subscription(hub, [Measured, RoleChanged], max_buffered=2)  # nobody holds it
+    hub.tell(Measured(0.1, 1))
+    assert not hub.wants(Measured)
+    hub.tell(RoleChanged(Role.LEADER, 1))
 
     async def main():
         assert await anext(kept) == RoleChanged(Role.LEADER, 1)

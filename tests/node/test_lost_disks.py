@@ -5,14 +5,17 @@ from __future__ import annotations
 import logging
 import uuid
 from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime
 from random import Random
 
 import pytest
 import trio
-from nodes import Lab, run
+from nodes import CLUSTER_ID, Lab, run
 
 from kraftcore.core.disk.simulated import SimulatedDisk
+from kraftcore.core.uuid import Uuid
 from kraftcore.errors import KraftError, LocalError
+from kraftcore.storage.meta_properties import MetaProperties, write_meta_properties
 
 QUICK = {
     "election_timeout_ms": 100,
@@ -126,6 +129,42 @@ def test_who_is_to_begin_a_quorum_waits_for_those_that_are_silent_and_says_so(ca
     with caplog.at_level(logging.ERROR):
         run(main, limit_s=120)
     assert "kraftcore storage format --standalone" in caplog.text
+    assert not lab.disks[1].exists("/data/meta.properties")
+
+
+def test_who_begins_a_quorum_without_asking_is_warned_unless_nobody_else_can_have_its_id(caplog):
+    async def first_start(**settings):
+        lab = Lab(**QUICK, **settings)
+        caplog.clear()
+        async with opened(lab, 1) as (node,):
+            await node.wait_leader()
+            first = [record.getMessage() for record in caplog.records if "without asking" in record.getMessage()]
+            caplog.clear()
+        async with opened(lab, 1) as (node,):
+            await node.wait_leader()
+        assert "without asking" not in caplog.text  # it has a log now
+        return first
+
+    async def main():
+        (text,) = await first_start()
+        assert "set bootstrap_servers to their addresses (docs/damage.md)" in text
+        assert await first_start(cluster_id=None) == []
+
+    with caplog.at_level(logging.WARNING):
+        run(main, limit_s=120)
+
+
+def test_a_node_whose_other_directories_are_formatted_is_not_new():
+    lab = Lab(log_directories=["/other"], **QUICK)
+
+    async def main():
+        write_meta_properties(lab.disks[1], "/other", MetaProperties(CLUSTER_ID, 1, Uuid.random()), datetime.now(UTC))
+        with pytest.raises(LocalError, match=r"/data is empty, but /other is formatted.*bootstrap_servers"):
+            async with opened(lab, 1):
+                pytest.fail("it began a quorum")
+
+    lab.disks[1].make_folder("/other")
+    run(main, limit_s=120)
     assert not lab.disks[1].exists("/data/meta.properties")
 
 

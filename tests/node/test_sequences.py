@@ -266,6 +266,33 @@ def test_replicas_agree_whether_they_began_with_the_log_or_a_snapshot(made, cut)
     assert restored.sessions.now_ms == whole.sessions.now_ms
 
 
+def test_forgotten_clients_take_no_memory():
+    """Whether or not a snapshot is ever written; those that go on are kept, also after a snapshot."""
+    made = [(client, client * 10) for client in range(200)] + [(1000, 2000 + EXPIRY_MS // 2)]
+    made += [(7, 2000 + EXPIRY_MS // 2 + 1)]
+
+    def batch(offset, client, time_ms):
+        return build_batch(
+            [b"x"], timestamp_ms=time_ms, base_offset=offset, leader_epoch=1, producer_id=client, producer_epoch=0,
+            base_sequence=0 if client != 7 or offset < 200 else 1,
+        )  # fmt: skip
+
+    batches = [batch(offset, *each) for offset, each in enumerate(made)]
+    applier = Applier(Values(), Batches(batches), ProposalQueue(1 << 20, 1 << 20), EXPIRY_MS)
+    applier.apply(len(batches), 1 << 30)
+    remembered = {client for client, time_ms in made if applier.sessions.now_ms - time_ms <= EXPIRY_MS}
+    assert 2 < len(remembered) < 200
+    assert len(applier.sessions) == len(remembered)
+    values, sessions = applier.collect()
+    assert {client for client, _ in sessions} == remembered
+    late = batch(len(batches), 1001, applier.sessions.now_ms + EXPIRY_MS)
+    restored = Applier(Values(), Batches([*batches, late]), ProposalQueue(1 << 20, 1 << 20), EXPIRY_MS)
+    restored.restore(Snapshot(values, sessions, applier.timestamp_ms), len(batches), 1)
+    assert len(restored.sessions) == len(remembered)
+    restored.apply(len(batches) + 1, 1 << 30)
+    assert [client for client, _ in restored.sessions.entries()] == [7, 1001]
+
+
 def test_a_session_keeps_what_a_snapshot_can_hold():
     session = Session(3, 17, b"12345678", 2**40, 99)
     (batch,) = Snapshot([], [(5, session)], 0).batches()

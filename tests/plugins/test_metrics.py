@@ -84,7 +84,7 @@ class Observed(Cluster):
         return self.made[-1:]
 
     async def page(self, node):
-        (metrics,) = (one for one in self.made if one._node is node)
+        (metrics,) = (one for one in self.made if one.node is node)
         await metrics.ready.wait()
         return await scrape(metrics)
 
@@ -359,8 +359,8 @@ def test_it_is_loaded_by_name_with_its_settings():
         plugin_settings={"metrics.listen": "127.0.0.1:0"},
     )
     (plugin,) = load_plugins(config.plugins, config.plugin_settings)
-    assert type(plugin) is Metrics and plugin._listen == ("127.0.0.1", 0)
-    assert load_plugins(["metrics"], {"metrics.listen": "none"})[0]._listen is None
+    assert type(plugin) is Metrics and plugin.listen == ("127.0.0.1", 0)
+    assert load_plugins(["metrics"], {"metrics.listen": "none"})[0].listen is None
     with pytest.raises(LocalError, match="no setting port: it has listen"):
         load_plugins(["metrics"], {"metrics.port": "1"})
     with pytest.raises(LocalError, match="cannot listen on 'nowhere'"):

@@ -18,8 +18,8 @@ from kraftcore.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest, 
 from kraftcore.protocol.messages.fetch import FetchRequest, FetchResponse
 from kraftcore.protocol.messages.update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
 from kraftcore.protocol.messages.vote import VoteRequest, VoteResponse
-from kraftcore.raft import events, replication
-from kraftcore.raft.records import control_batch, kraft_version
+from kraftcore.raft import events, roles
+from kraftcore.raft.control_records import control_batch, kraft_version
 
 LISTENER = "CONTROLLER"
 
@@ -237,7 +237,7 @@ def test_a_proposal_the_log_cannot_take_is_refused():
 
 
 def test_voters_are_never_forgotten(monkeypatch):
-    monkeypatch.setattr(replication, "REPLICAS_MAX", 0)
+    monkeypatch.setattr(roles, "REPLICAS_MAX", 0)
     stage = staged()
     assert {progress.key.id for progress in stage.nodes[1].replica.progress} == {2, 3}
 

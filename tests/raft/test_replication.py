@@ -8,12 +8,12 @@ from scenario import Stage
 
 from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.messages.fetch import FetchRequest
-from kraftcore.raft import replication
+from kraftcore.raft import roles
 from kraftcore.raft.events import Failed
 
 
 def test_made_up_observers_do_not_fill_the_memory(monkeypatch):
-    monkeypatch.setattr(replication, "REPLICAS_MAX", 20)
+    monkeypatch.setattr(roles, "REPLICAS_MAX", 20)
     stage = Stage()
     for command in ("add-nodes 3", "campaign 1", "pass 600"):
         stage.run(command)
@@ -51,11 +51,11 @@ def test_a_follower_that_does_not_say_what_it_knows_is_told_of_the_commit_it_bro
     state.config = replace(state.config, high_watermark_linger_ms=5)
     stage.run("append 1 a")  # goes to those that wait, who do not ask again: nothing is delivered
     stage.run("flush 1")
-    assert not state.role.parked
+    assert not state.role.parked.fetches
     stage.lines = []
     stage.run("fetch 1 from=2 epoch=1 at=4@1 wait=500")
     assert state.high_watermark == 4
-    assert len(state.role.parked) == 1
+    assert len(state.role.parked.fetches) == 1
     stage.run("tick 5")
-    assert not state.role.parked
+    assert not state.role.parked.fetches
     assert any("FetchResponse high_watermark=4" in line for line in stage.lines)

@@ -32,11 +32,11 @@ def test_the_heir_is_the_most_caught_up_voter_that_fetches():
     for command in ("add-nodes 3", "campaign 1", "stabilize"):
         stage.run(command)
     leader = stage.nodes[1].replica
-    assert leader.heir == 2
-    assert stage.nodes[2].replica.heir is None
+    assert leader.preferred_successor == 2
+    assert stage.nodes[2].replica.preferred_successor is None
     for command in ("isolate 2", "append 1 a", "stabilize"):
         stage.run(command)
-    assert leader.heir == 3
+    assert leader.preferred_successor == 3
 
 
 def test_a_leader_to_whom_nobody_fetches_has_no_heir():
@@ -45,7 +45,7 @@ def test_a_leader_to_whom_nobody_fetches_has_no_heir():
         stage.run(command)
     while stage.nodes[1].replica.role.value != "leader":
         stage.run("deliver n=1")
-    assert stage.nodes[1].replica.heir is None
+    assert stage.nodes[1].replica.preferred_successor is None
 
 
 def test_only_one_file_decides_it():

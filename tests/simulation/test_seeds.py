@@ -117,10 +117,11 @@ def test_options_only_draw_allowed_faults():
     for seed in range(50):
         options = draw_options(seed, 5, 1, ("crash",))
         assert options.loss == options.partition_every == options.members_every == options.disk_every == 0
-        assert options.high_watermark_linger_ms == options.reluctant_hosts == 0
+        assert options.high_watermark_linger_ms == options.observer_linger_ms == options.reluctant_hosts == 0
     drawn = [draw_options(seed, 5, 1, FAULTS) for seed in range(50)]
     assert {options.kraft_version for options in drawn} == {0, 1}
     assert {options.high_watermark_linger_ms for options in drawn} > {0, 1}
+    assert {options.observer_linger_ms for options in drawn} > {0, 1}
     assert {options.reluctant_hosts for options in drawn} == {0, 1, 2}
     assert {options.gathers for options in drawn} == {False, True}
     assert min(options.apply_bytes for options in drawn) == 1
@@ -140,6 +141,7 @@ def test_a_kept_seed_draws_what_it_did_before_more_was_drawn():
             "decisions": 0.0,
             "lost_every": 0,
             "comes_alone": False,
+            "observer_linger_ms": 0,
         }
         assert draw_options(seed, 5, 1, KEPT_FAULTS) == replace(drawn, **later)
 

@@ -13,7 +13,7 @@ from kraftcore.core.log import Log
 from kraftcore.core.log.config import LogConfig
 from kraftcore.core.uuid import METADATA_TOPIC_ID
 from kraftcore.executor.driver import Probe
-from kraftcore.executor.executor import Executor, ExecutorLimits, Listener
+from kraftcore.executor.executor import Executor, ExecutorHooks, ExecutorLimits
 from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.raft.cleaning import CleaningConfig
 from kraftcore.raft.events import Answered, RaftConfig, Received, Tick
@@ -26,7 +26,7 @@ from kraftcore.storage.snapshots import SnapshotStore
 LIMITS = ExecutorLimits(max_batch_bytes=1000, max_bytes_in_flight=1 << 20, session_expiry_ms=60_000)
 
 
-class Member(Listener, Probe):
+class Member(ExecutorHooks, Probe):
     """Ports, probe and listener of one executor."""
 
     def __init__(self, quorum, number, size, machine, limits, cleaning, may_have_forgotten):

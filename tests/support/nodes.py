@@ -18,8 +18,8 @@ from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.uuid import Uuid
 from kraftcore.node import Node, open_node
 from kraftcore.protocol.election_state import ReplicaKey
+from kraftcore.raft.control_records import voter_entries
 from kraftcore.raft.quorum import Endpoint, VersionRange, Voter, VoterSet
-from kraftcore.raft.records import voter_entries
 from kraftcore.state_machine import StateMachine
 from kraftcore.storage.bootstrap import write_initial_voters
 from kraftcore.storage.meta_properties import MetaProperties, write_meta_properties

@@ -1,6 +1,7 @@
-"""The rules of partitions and the checks of AlterPartition in plain Python: what the compiled ones are held against.
+"""The rules of partitions, the checks of AlterPartition and elections where they are needed, in plain Python: what the
+compiled ones are held against.
 
-`kraftcore.metadata.partition_change` and `kraftcore.metadata.isr_change` say what the rules are.
+`kraftcore.metadata.partition_change`, `isr_change` and `leader_elections` beside it say what the rules are.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from kraftcore.metadata.partition_change import NOBODY, Election
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.features import MetadataVersion
 from kraftcore.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from kraftcore.protocol.messages.elect_leaders import ElectLeadersResponse
 from kraftcore.protocol.records.partition_change_record import PartitionChangeRecord
 
 Ids = tuple[int, ...]
@@ -256,6 +258,36 @@ def _without(replicas: Ids, *gone: int) -> Ids:
     return tuple([replica for replica in replicas if replica not in gone])
 
 
+class PlainLeaderElections:
+    """See ``LeaderElections``."""
+
+    def __init__(
+        self, rules: Any, needing: Iterable[tuple[PartitionKey, Partition]], election: Election, error: ErrorCode
+    ) -> None:
+        self._rules = rules
+        self._needing = sorted(needing, key=lambda found: found[0])
+        self._election = election
+        self._error = error
+
+    def __contains__(self, topic_id: Uuid) -> bool:
+        return any(key.topic_id == topic_id for key, _ in self._needing)
+
+    def hold(self, topic_id: Uuid, min_isr: int, records: list[Any]) -> list[_Elected]:
+        """See ``LeaderElections.hold``."""
+        results = []
+        for key, partition in self._needing:
+            if key.topic_id == topic_id:
+                record = self._rules.change(topic_id, key.partition_id, partition, min_isr, election=self._election)
+                error = self._error if record is None else ErrorCode.NONE
+                if record is not None:
+                    records.append((record, self._rules.version))
+                result = _Elected(partition_id=key.partition_id, error_code=error, error_message=error.message)
+                results.append(result)
+        self._needing = [found for found in self._needing if found[0].topic_id != topic_id]
+        return results
+
+
+_Elected = ElectLeadersResponse.ReplicaElectionResult.PartitionResult
 _Wanted = AlterPartitionRequest.TopicData.PartitionData
 _Result = AlterPartitionResponse.TopicData.PartitionData
 

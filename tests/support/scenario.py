@@ -3,7 +3,7 @@
 Commands (words; ``key=value`` options in any order):
 
     add-nodes COUNT [version=0|1] [observers=N] [reluctant=ID,ID] [stranger=ID] [logID=EPOCHS] [hidden=ID]
-              [also=LISTENER] [bootstrap=0] [forgot=ID,ID]    start
+              [also=LISTENER] [bootstrap=0] [forgot=ID,ID] [observer_linger=MS]    start
                                  a quorum; a log may hold a batch per epoch named; the entry of the hidden voter has no
                                  endpoint for the others' listener; the stranger belongs to another cluster; ``also``
                                  names a second listener, which update-voter puts first; bootstrap=0: no servers named;
@@ -59,8 +59,8 @@ from kraftcore.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from kraftcore.protocol.messages.update_raft_voter import UpdateRaftVoterRequest
 from kraftcore.protocol.messages.vote import VoteRequest
 from kraftcore.raft import events
+from kraftcore.raft.control_records import voter_changes, voter_entries
 from kraftcore.raft.quorum import Endpoint, VersionRange, Voter, VoterSet, static_voters
-from kraftcore.raft.records import voter_changes, voter_entries
 from kraftcore.simulation.timeline import summary
 from kraftcore.storage.snapshot_batches import SnapshotWriter
 from kraftcore.storage.snapshots import SnapshotId, SnapshotStore
@@ -152,6 +152,7 @@ class Stage:
         also="",
         bootstrap="1",
         forgot="",
+        observer_linger="0",
         **logs,
     ):
         total = int(count) + int(observers)
@@ -174,6 +175,7 @@ class Stage:
                 auto_join=auto_join == "1",
                 reluctant=str(n) in reluctant.split(","),
                 topic_id=METADATA_TOPIC_ID,
+                observer_linger_ms=int(observer_linger),
             )
             node = self.nodes[n] = Node(self, n, config)
             if version == "1" and n <= int(count):

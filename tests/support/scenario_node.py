@@ -11,7 +11,7 @@ from kraftcore.core.log import Log
 from kraftcore.core.log.config import LogConfig
 from kraftcore.core.uuid import Uuid
 from kraftcore.executor.driver import Probe
-from kraftcore.executor.executor import Executor, ExecutorLimits, Listener
+from kraftcore.executor.executor import Executor, ExecutorHooks, ExecutorLimits
 from kraftcore.raft import events
 from kraftcore.raft.cleaning import CleaningConfig
 from kraftcore.raft.installing import completed, installing, verifying
@@ -66,7 +66,7 @@ class State(StateMachine):
         self.count = 0
 
 
-class Node(Listener, Probe):
+class Node(ExecutorHooks, Probe):
     """A machine: its disk, and what its executor asks of it, written down."""
 
     def __init__(self, stage: Stage, number: int, config: events.RaftConfig) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from kraftcore.transports.tcp import TlsFiles
+from kraftcore.transports.tcp import TlsFiles, readers
 
 
 @dataclass(frozen=True)
@@ -40,3 +40,9 @@ def _authority() -> trustme.CA:
 @pytest.fixture
 def certificates(tmp_path, _authority) -> Certificates:
     return Certificates(tmp_path, _authority)
+
+
+@pytest.fixture
+def together(monkeypatch):
+    """However few connections there are, they are waited for together."""
+    monkeypatch.setattr(readers, "FEW", 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import socket
+from collections import Counter
 from contextlib import aclosing, asynccontextmanager
 from itertools import pairwise
 from struct import pack
@@ -81,20 +82,29 @@ async def test_failed_attempts_come_ever_less_often(clock, monkeypatch):
 
 
 @in_trio
-async def test_pauses_begin_anew_after_an_answer(clock, monkeypatch):
-    transport = TcpTransport(log=lambda line: None, reconnect_backoff_ms=100, reconnect_backoff_max_ms=100_000)
-    async with transport, quiet() as server:
-        at = await server.listen("L", LOOPBACK, echo)
-        peer = client.Peer(transport._shared, at, transport._resolve, None)
-        for _ in range(5):
-            peer._back_off()
-        assert peer._backoff_ms == 1600
-        transport._peers[at] = peer
-        assert await ask(transport, at) == b""
-        connection = peer.connection
-        await server.aclose()
-        await until(lambda: not connection.is_open)
-        assert peer._backoff_ms == 0
+async def test_pauses_begin_anew_after_an_answer(clock):
+    tries, targets = [], []
+
+    async def resolve(address):
+        tries.append(trio.current_time())
+        if not targets:
+            raise OSError("nobody there")
+        return targets
+
+    far = Address("far", 9)
+    async with quiet(resolve=resolve, reconnect_backoff_ms=100, reconnect_backoff_max_ms=100_000) as transport:
+        for _ in range(6):
+            assert await ask(transport, far) is Failure.OTHER
+        assert tries[-1] - tries[-2] > 1.6 * 0.79  # 0.1 s, doubled four times, less a fifth
+        async with quiet() as server:
+            at = await server.listen("L", LOOPBACK, echo)
+            targets.append(at_loopback(at.port))
+            assert await ask(transport, far) == b""
+        await until(lambda: transport.connections == (0, 0))
+        targets.clear()
+        for _ in range(2):
+            assert await ask(transport, far) is Failure.OTHER
+        assert tries[-1] - tries[-2] < 0.1 * 1.21
 
 
 @in_trio
@@ -116,7 +126,7 @@ async def test_requests_wait_while_connecting():
         at = await server.listen("L", LOOPBACK, echo)
         asked = [Asked(transport, at, b"%d" % number) for number in range(100)]
         assert [await one.result() for one in asked] == [b"%d" % number for number in range(100)]
-        assert server._server._count == 1
+        assert server.connections[0] == 1
 
 
 @in_trio
@@ -124,7 +134,7 @@ async def test_requests_time_out_while_connecting(monkeypatch):
     async def hang(target):
         await trio.sleep_forever()
 
-    monkeypatch.setattr(dial, "_connect", hang)
+    monkeypatch.setattr(dial, "connect", hang)
     async with quiet() as transport:
         asked = [Asked(transport, Address("127.0.0.1", 9), timeout_ms=timeout_ms) for timeout_ms in (60, 20, 40)]
         assert [await one.result() for one in asked] == [Failure.TIMED_OUT] * 3
@@ -137,7 +147,7 @@ async def test_connecting_takes_bounded_time(monkeypatch):
     async def hang(target):
         await trio.sleep_forever()
 
-    monkeypatch.setattr(dial, "_connect", hang)
+    monkeypatch.setattr(dial, "connect", hang)
     async with quiet(handshake_timeout_ms=20) as transport:
         assert await ask(transport, Address("127.0.0.1", 9)) is Failure.OTHER
 
@@ -172,14 +182,14 @@ async def test_names_are_resolved_at_each_connect():
 
 @in_trio
 async def test_all_addresses_are_tried(monkeypatch):
-    connect = dial._connect
+    connect = dial.connect
 
     async def connect_unless_hanging(target):
         if target[1][0] == "192.0.2.1":
             await trio.sleep_forever()
         return await connect(target)
 
-    monkeypatch.setattr(dial, "_connect", connect_unless_hanging)
+    monkeypatch.setattr(dial, "connect", connect_unless_hanging)
     refusing, hanging = at_loopback(free_port()), (socket.AF_INET, ("192.0.2.1", 1))
     targets = []
 
@@ -226,10 +236,10 @@ async def test_addresses_that_are_none(tls, certificates):
             assert await ask(transport, Address(host, 1)) in {Failure.OTHER, Failure.REFUSED}
         for port in (0, -1, 65_536, 2**31, 2**63):
             assert await ask(transport, Address("127.0.0.1", port)) in {Failure.OTHER, Failure.REFUSED}
+    async with quiet() as server, quiet(tls=files, resolve=at_port(at.port)) as transport:
+        await server.listen("L", at, echo)
         for host in (".server", ""):  # the name that a certificate is asked for
-            peer = client.Peer(transport._shared, Address(host, at.port), at_port(at.port), transport._tls)
-            transport._peers[peer.address] = peer
-            assert await ask(transport, peer.address, b"x") == (Failure.OTHER if tls else b"x")
+            assert await ask(transport, Address(host, at.port), b"x") == (Failure.OTHER if tls else b"x")
 
 
 def at_port(port):
@@ -301,16 +311,19 @@ async def test_a_slow_answer_does_not_break_a_connection_that_moves():
 
 @in_trio
 async def test_requests_that_are_never_answered_do_not_pile_up():
+    unanswered = Counter()
+
     async def answer_every_other(stream):
         async for number in read_requests(stream):
             if number[-1] % 2:
                 await stream.send_all(pack(">i", 4) + number)
+            else:
+                unanswered[stream] += 1
 
     async with raw_server(answer_every_other) as (at, streams), quiet(max_in_flight=10) as transport:
         while len(streams) < 2:
             await ask(transport, at, timeout_ms=10)
-            for connection in transport._shared.connections:
-                assert len(connection.pending) <= 12
+        assert 10 < max(unanswered.values()) <= 12
 
 
 # ---- servers that misbehave
@@ -398,7 +411,7 @@ async def test_a_server_that_does_not_read():
     mib = bytes(2**20)
     async with raw_server(ignore) as (at, _), quiet(connection_memory_bytes=2**22, frame_timeout_ms=300) as transport:
         waiting = Asked(transport, at)
-        await until(lambda: transport._peers[at].connection)
+        await until(lambda: transport.connections[1])
         asked = [Asked(transport, at, mib) for _ in range(40)]
         results = [await one.result() for one in asked]
         assert set(results) == {Failure.TIMED_OUT, Failure.OTHER}
@@ -417,7 +430,7 @@ async def test_idle_connections_are_closed():
 
     lines = []
     async with raw_server(watch) as (at, streams), TcpTransport(idle_timeout_ms=50, log=lines.append) as transport:
-        assert await ask(transport, at) == b""
+        assert await ask(transport, at, timeout_ms=1000) == b""
         await until(lambda: seen)
         assert await ask(transport, at) == b""
         assert len(streams) == 2
@@ -440,7 +453,7 @@ async def test_wrong_requests():
             transport.request(at, [request_frame(number)], 10_000, lambda result: None)
             with pytest.raises(LocalError, match=f"correlation id {number} "):
                 transport.request(at, [request_frame(number)], 1000, seen.append)
-            await until(lambda: transport._peers[at].connection)
+            await until(lambda: transport.connections[1])
         assert seen == []
 
 
@@ -493,11 +506,11 @@ async def test_callbacks_that_raise_while_closing_stop_nothing():
                 for number in range(3):
                     transport.request(at, [request_frame(number)], 10_000, fail)
                     outstanding.append(Asked(transport, Address("127.0.0.1", at.port + number)))
-                await until(lambda: server._server._count)
+                await until(lambda: server.connections[0])
                 await trio.sleep(0.01)
         for asked in outstanding[1:]:
             assert await asked.result() in {Failure.OTHER, Failure.REFUSED}
-        await until(lambda: server._server._count == 0)
+        await until(lambda: server.connections[0] == 0)
 
 
 @in_trio
@@ -518,7 +531,7 @@ async def test_being_cancelled_closes_everything():
                 await trio.sleep_forever()
         assert scope.cancelled_caught
         assert await asked.result() is Failure.OTHER
-        await until(lambda: server._server._count == 0)
+        await until(lambda: server.connections[0] == 0)
 
 
 @in_trio

@@ -21,6 +21,8 @@ from kraftcore.transports.tcp.tls import TlsContexts
 ANYWHERE = Address("localhost", 0)
 END = "-----END CERTIFICATE-----\n"
 
+pytestmark = pytest.mark.usefixtures("together")
+
 
 @contextlib.asynccontextmanager
 async def serving(tls, **settings):
@@ -28,7 +30,7 @@ async def serving(tls, **settings):
     lines, principals = [], []
 
     def serve(frame, origin, reply):
-        principals.append(origin.principal)
+        principals.append(origin.subject)
         echo(frame, origin, reply)
 
     async with TcpTransport(tls=tls, log=lines.append, **settings) as server:
@@ -81,7 +83,7 @@ async def test_certificates_of_another_authority(certificates, tmp_path):
         assert await ask_with(trusting, at) is Failure.OTHER
         assert principals == []
         assert await ask_with(certificates.files("good"), at) == b""
-        await until(lambda: server._server._count == 0)
+        await until(lambda: server.connections[0] == 0)
     assert len(lines) == 2
 
 
@@ -120,7 +122,7 @@ async def test_plain_to_tls(certificates):
             await eof(stream)
             await stream.aclose()
         assert await ask_with(certificates.files("good"), at, b"well") == b"well"
-        await until(lambda: server._server._count == 0)
+        await until(lambda: server.connections[0] == 0)
     assert len(lines) == 4
     assert all("TLS handshake failed" in line for line in lines)
     assert len(plain_lines) <= 1
@@ -150,7 +152,7 @@ async def test_a_handshake_in_small_pieces(certificates):
         await stream.send_all(b"\x00\x00")
         await eof(stream)
         await stream.aclose()
-        await until(lambda: server._server._count == 0)
+        await until(lambda: server.connections[0] == 0)
     assert "what it sends is not TLS" in lines[-1]
 
 
@@ -201,9 +203,7 @@ async def test_reloading(certificates, tmp_path):
         assert await served_name(at, certificates) == "second"
         assert await ask(client, at) == b""  # still on the old connection
         assert len({principal.partition(",")[0] for principal in principals}) == 1
-        for connection in list(client._shared.connections):
-            connection.break_(Failure.OTHER, "the test wants a new one")
-        assert await ask(client, at) == b""
+        assert await ask(client, at._replace(lane=1)) == b""  # on a new one
         assert principals[-1].startswith("CN=client-2,")
 
         path.write_text("no certificate")
@@ -211,6 +211,52 @@ async def test_reloading(certificates, tmp_path):
             server.reload_tls()
         assert await served_name(at, certificates) == "second"
         assert await ask(client, at) == b""
+
+
+@in_trio
+async def test_files_that_change_are_read_again_without_being_told(certificates, tmp_path):
+    """Also through a symbolic link that is moved; what does not work is said once, and then works when it is mended."""
+    names = ("first", "second", "third")
+    pems = {name: Path(certificates.issue(name, "localhost")).read_text() for name in names}
+    folder = tmp_path / "mounted"
+    folder.mkdir()
+    for name, text in pems.items():
+        (folder / name).write_text(text)
+    link = folder / "server.pem"
+    link.symlink_to(folder / "first")
+    lines = []
+    server = TcpTransport(tls=TlsFiles(str(link), None, certificates.ca), log=lines.append, tls_reload_ms=20)
+
+    async def until(name):
+        with trio.fail_after(60):
+            while await served_name(at, certificates) != name:
+                await trio.sleep(0.02)
+
+    async with server:
+        at = await server.listen("L", ANYWHERE, lambda frame, origin, reply: reply(None))
+        assert await served_name(at, certificates) == "first"
+        (folder / "first").write_text(pems["second"])
+        await until("second")
+        moved = folder / "moved"
+        moved.symlink_to(folder / "third")
+        moved.rename(link)
+        await until("third")
+        (folder / "third").write_text("no certificate")
+        with trio.fail_after(60):
+            while not lines:
+                await trio.sleep(0.02)
+        stamps = server._tls.stamps
+        assert await served_name(at, certificates) == "third"
+        link.unlink()
+        with trio.fail_after(60):
+            while len(lines) < 2:
+                await trio.sleep(0.02)
+        assert server._tls.stamps != stamps
+        assert all(line.startswith("TLS files changed and do not work, the ones read before stay") for line in lines)
+        assert [str(link) in line for line in lines] == [True, True]
+        link.write_text(pems["first"])
+        await until("first")
+    assert len(lines) == 2
 
 
 async def served_name(at, certificates):
@@ -241,7 +287,7 @@ async def test_a_foreign_tls_client(certificates):
             got += await stream.receive_some()
         assert got[8:] == body
         await stream.aclose()
-        await until(lambda: server._server._count == 0)
+        await until(lambda: server.connections[0] == 0)
     assert lines == []
 
 
@@ -255,7 +301,7 @@ async def test_bytes_after_the_handshake_that_are_no_tls(certificates):
         await raw.send_all(bytes(1000))
         await eof(raw)
         await raw.aclose()
-        await until(lambda: server._server._count == 0)
+        await until(lambda: server.connections[0] == 0)
         assert await ask_with(certificates.files("good"), at) == b""
 
 

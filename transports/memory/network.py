@@ -16,7 +16,7 @@ import trio
 
 from kraftcore.errors import LocalError, TransportError
 from kraftcore.ports.exchange import Responses, answer_after_end
-from kraftcore.ports.transport import Address, Answer, Origin, Parts, Serve
+from kraftcore.ports.transport import Address, Admission, Answer, Origin, Parts, Serve
 from kraftcore.protocol.failure import Failure
 
 _unpack_id = Struct(">i").unpack_from
@@ -26,8 +26,8 @@ _FIRST_FREE_PORT = 49152
 class MemoryNetwork:
     """Nodes of one process, by name, and the links between them. Addresses are its own: any host will do.
 
-    Every method may be called at any time, also from within callbacks; what is under way already is subject to the new
-    state when it arrives.
+    Every method may be called at any time, also from within callbacks; frames under way are delivered, or not, by the
+    state at their arrival.
 
     Args:
         seed: of what is drawn at random.
@@ -172,12 +172,14 @@ class MemoryTransport:
             # Not given to the nursery: it would wrap what the body raised in a group.
             await self._manager.__aexit__(None, None, None)
 
-    async def listen(self, listener: str, address: Address, serve: Serve) -> Address:
+    async def listen(
+        self, listener: str, address: Address, serve: Serve, admission: Admission | None = None
+    ) -> Address:
         """See ``Transport``."""
         await trio.lowlevel.checkpoint()
         if not self._is_open:
             raise LocalError("the transport is not open: use it as `async with network.transport(...)`")
-        return self._network.bind(_Listener(self, listener, serve), address)
+        return self._network.bind(_Listener(self, listener, serve, admission), address)
 
     def request(self, address: Address, parts: Parts, timeout_ms: int, answer: Answer) -> None:
         """See ``Transport``.
@@ -239,10 +241,11 @@ class MemoryTransport:
 
 
 class _Listener:
-    def __init__(self, transport: MemoryTransport, name: str, serve: Serve) -> None:
+    def __init__(self, transport: MemoryTransport, name: str, serve: Serve, admission: Admission | None) -> None:
         self.transport = transport
         self.name = name
         self.serve = serve
+        self.admission = admission
 
 
 class _Link:
@@ -259,6 +262,12 @@ class _Link:
         self._waiting: dict[int, Answer] = {}
         self._responses = Responses(self._respond, self._refuse)
         self._request_due = self._response_due = 0.0
+        self._is_finishing = False
+        admission = None if self._listener is None else self._listener.admission
+        name = "" if self._listener is None else self._listener.name
+        self._origin = Origin(name, source.name, None, admission is None, None, self._hang_up)
+        if admission is not None:
+            source.at(trio.current_time() + admission.timeout_ms / 1000, self._admitted_or_broken)
 
     def request(self, frame: bytes, timeout_s: float, answer: Answer) -> None:
         (correlation_id,) = _unpack_id(frame, 4)
@@ -282,14 +291,26 @@ class _Link:
         return self._network.find(self._source.name, self._place) is self._listener
 
     def _arrived(self, listener: _Listener, frame: bytes) -> None:
-        if not self.is_open or not self._network.passes(self._source.name, self.target):
+        if not self.is_open or not self._network.passes(self._source.name, self.target) or self._responses.is_ending:
             return
-        if self._is_alive():
-            listener.serve(frame, Origin(listener.name, self._source.name), self._responses.ticket())
-        else:
+        admission = None if self._origin.is_admitted else listener.admission
+        if not self._is_alive() or (admission is not None and len(frame) > admission.max_frame_bytes):
+            self.break_(Failure.RESET)
+        elif not self._is_finishing:
+            listener.serve(frame, self._origin, self._responses.ticket())
+
+    def _admitted_or_broken(self) -> None:
+        if not self._origin.is_admitted:
             self.break_(Failure.RESET)
 
+    def _hang_up(self) -> None:
+        """See ``Origin.close``."""
+        self._is_finishing = True
+        self._source.at(max(self._response_due, trio.current_time()), self.end, Failure.RESET)
+
     def _respond(self, parts: Parts) -> None:
+        if not parts:
+            return
         network = self._network
         self._response_due = max(self._response_due, trio.current_time() + network.delay_s())
         if network.passes(self.target, self._source.name) and not network.loses():
@@ -309,7 +330,9 @@ class _Link:
             answer(result)
 
     def _refuse(self) -> None:
-        self.break_(Failure.RESET)
+        if self.is_open:
+            self._shut()
+            self._source.at(max(self._response_due, trio.current_time()), self.end, Failure.RESET)
 
     def break_(self, failure: Failure) -> None:
         """No more passes; those who wait are told from a task of theirs."""

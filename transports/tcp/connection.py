@@ -1,9 +1,8 @@
 """One TCP connection, either end: frames in, frames out.
 
-Writing happens in the task that calls: what the kernel takes at once is gone when ``write`` returns. Only the rest
-waits for a writer task, which exists as long as there is a rest. Reading happens in one task a connection, which hands
-out all frames that have arrived before it waits again; what their receivers write meanwhile to the same connection
-leaves together at the end, when there was more than one.
+``write`` hands the kernel as much as it takes at once; the rest is sent by a writer task, which ends when nothing is
+left. One task a connection reads, or that of ``Readers`` on its behalf, and hands out all frames that have arrived
+before it waits again; if there was more than one, the responses written meanwhile are sent together afterwards.
 
 TLS goes through memory buffers (``TlsPipe``), so that both hold for it, too.
 """
@@ -27,6 +26,7 @@ from kraftcore.ports.complaints import Complaints
 from kraftcore.ports.transport import Parts
 from kraftcore.protocol.failure import Failure
 from kraftcore.transports.tcp.limits import Limits
+from kraftcore.transports.tcp.readers import READS_IN_A_ROW, Readers
 from kraftcore.transports.tcp.tls import TlsPipe
 from kraftcore.transports.tcp.watch import Watch
 
@@ -41,7 +41,6 @@ _FIRST_BUFFER_BYTES = 4096  # while an accepted connection has sent no more
 _JOIN_BYTES = 16 * 1024  # up to here one copy is cheaper than gathering
 _CORK_BYTES = 64 * 1024
 _GATHER = 256  # buffers in one system call (Linux allows 1024)
-_READS_IN_A_ROW = 16  # then other connections get their turn
 
 _BROKEN_BY_PEER = {errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED, errno.ENOTCONN}
 
@@ -55,9 +54,10 @@ def failure_of(error: OSError) -> Failure:
 
 @dataclass(slots=True)
 class Shared:
-    """What all connections of one transport have in common.
+    """The state that all connections of one transport share.
 
     Attributes:
+        readers: waits for accepted connections; None: each waits by itself.
         connections: all that are open, oldest first.
         partial: connections that hold part of a long frame, in the order in which those began; with the bytes.
         partial_bytes: their sum.
@@ -67,13 +67,14 @@ class Shared:
     watch: Watch
     complain: Complaints
     nursery: trio.Nursery
+    readers: Readers | None
     connections: dict[Connection, None]
     partial: dict[Connection, int]
     partial_bytes: int = 0
 
 
 class Connection:
-    """See the module. Subclasses take the frames (``on_frame``) and are told of the end (``on_broken``).
+    """See the module text. Subclasses implement ``on_frame`` and ``on_broken``.
 
     Attributes:
         is_open: False as soon as it is broken, by whomever.
@@ -93,7 +94,7 @@ class Connection:
         self._sock = sock
         self._fd = sock.fileno()
         self._tls = tls
-        self._max_frame_bytes = shared.limits.max_frame_bytes
+        self._max_frame_bytes = self._max_taken_bytes = shared.limits.max_frame_bytes
         self._buffer = memoryview(bytearray(_FIRST_BUFFER_BYTES if self.is_server else _BUFFER_BYTES))
         self._end = 0  # bytes in the buffer
         self._long: bytearray | None = None  # the frame under way, if the buffer is too small for it
@@ -101,6 +102,7 @@ class Connection:
         self._is_established = False
         self._outbox: deque[memoryview] = deque()
         self._outbox_bytes = 0
+        self._ending: tuple[Failure, str, str] | None = None  # break it with this when the outbox is empty
         self._cork: Buffers | None = None
         self._cork_bytes = 0
         self._frame_began = inf
@@ -130,7 +132,7 @@ class Connection:
         """The other side took something of what was queued."""
 
     def is_busy(self) -> bool:
-        """Whether somebody waits for something here, so that silence is no idleness."""
+        """Whether a request waits for its response, so that the connection is not idle though nothing comes."""
         return False
 
     # ---- reading
@@ -138,6 +140,7 @@ class Connection:
     async def read(self) -> None:
         """Read until the connection is broken."""
         fd, take = self._fd, self._take
+        readers = self._shared.readers if self.is_server else None
         more = self._tls is not None  # it may have come along with the end of the handshake
         while self.is_open:
             while self.is_open and self.must_pause():
@@ -147,11 +150,16 @@ class Connection:
             if not self.is_open:
                 return  # type: ignore[unreachable]  # it was broken meanwhile
             try:
-                # What is here already, in a buffer of ours, makes no socket readable.
-                await (trio.lowlevel.checkpoint() if more else wait_readable(fd))
+                if more:  # what is here already, in a buffer of ours, makes no socket readable
+                    await trio.lowlevel.checkpoint()
+                elif readers is not None and readers.pay:
+                    more = await readers.wait(fd, take, self.must_pause)
+                    continue
+                else:
+                    await wait_readable(fd)
             except trio.ClosedResourceError:
                 return
-            for _ in range(_READS_IN_A_ROW):
+            for _ in range(READS_IN_A_ROW):
                 more = self.is_open and take()
                 if not more or self.must_pause():
                     break
@@ -225,10 +233,10 @@ class Connection:
                 return
         while end - start >= 4:
             (size,) = _unpack_size(buffer, start)
-            if not self.min_frame_bytes <= size <= self._max_frame_bytes:
-                self._uncork()
-                self._refuse_size(size)
-                return
+            if not self.min_frame_bytes <= size <= self._max_taken_bytes:
+                if not self.must_pause():
+                    self._refuse_size(size)
+                break
             stop = start + 4 + size
             if stop > end or self.must_pause():
                 break
@@ -241,6 +249,8 @@ class Connection:
                 return
         if self._cork is not None:
             self._uncork()
+        if not self.is_open:
+            return
         if start == end:
             self._end = 0
             if self._long is None:
@@ -275,9 +285,9 @@ class Connection:
             text = "it answers with a TLS alert: it expects TLS, which this side does not use"
         else:
             text = (
-                f"a frame of {size} bytes was announced; {self.min_frame_bytes} to {self._max_frame_bytes} are allowed"
+                f"a frame of {size} bytes was announced; {self.min_frame_bytes} to {self._max_taken_bytes} are allowed"
             )
-        self.break_(Failure.OTHER, text, "garbage")
+        self.refuse(text, "garbage")
 
     def _keep(self, start: int, end: int) -> None:
         """Bytes ``start`` to ``end`` are left over: part of a frame, or more when reading is to pause."""
@@ -375,7 +385,7 @@ class Connection:
         elif self.is_server and self._outbox_bytes + size > self._shared.limits.connection_memory_bytes:
             self._shared.watch.later(self.break_, Failure.TIMED_OUT, "it does not read its responses", "slow reader")
             return
-        self._outbox.extend(map(memoryview, buffers))
+        self._outbox.extend(memoryview(each) for each in buffers if len(each))  # an empty one would never be gone
         self._outbox_bytes += size
 
     async def _drain(self) -> None:
@@ -405,6 +415,8 @@ class Connection:
                 outbox.popleft()
             self.on_drained()
         self._write_due = inf
+        if self._ending is not None:
+            self.break_(*self._ending)
 
     # ---- time and end
 
@@ -425,6 +437,19 @@ class Connection:
             return inf
         return min(self._frame_due, self._write_due, self._idle_due)
 
+    def refuse(self, why: str, kind: str) -> None:
+        """What came is no frame: break the connection; see ``break_``."""
+        self.break_(Failure.OTHER, why, kind)
+
+    def end(self, failure: Failure, why: str, kind: str = "") -> None:
+        """As ``break_``, once the other side has taken everything that was written."""
+        if self._cork is not None:
+            self._uncork()
+        if self._outbox:
+            self._ending = (failure, why, kind)
+        else:
+            self.break_(failure, why, kind)
+
     def break_(self, failure: Failure, why: str, kind: str = "") -> None:
         """Close the socket and tell the subclass; further calls do nothing.
 
@@ -439,6 +464,8 @@ class Connection:
         shared = self._shared
         shared.connections.pop(self, None)
         shared.partial_bytes -= shared.partial.pop(self, 0)
+        if self.is_server and shared.readers is not None:
+            shared.readers.closing(self._fd)
         notify_closing(self._fd)
         self._sock.close()
         self._buffer = memoryview(b"")

@@ -1,4 +1,4 @@
-"""What a TCP transport allows others to take: bytes, connections, time."""
+"""Bounds of a TCP transport: bytes, connections, time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Bounds on what peers may use up. Kafka's name and default in brackets where it has one.
+    """Bounds on the resources that peers may use. Kafka's name and default in brackets where it has one.
 
     Attributes:
         max_frame_bytes: longest frame in either direction (socket.request.max.bytes, 100 MiB).

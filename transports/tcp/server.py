@@ -12,7 +12,7 @@ import trio
 
 from kraftcore.errors import LocalError, TransportError
 from kraftcore.ports.exchange import Responses
-from kraftcore.ports.transport import Address, Origin, Parts, Serve
+from kraftcore.ports.transport import Address, Admission, Origin, Parts, Reply, Serve
 from kraftcore.protocol.failure import Failure
 from kraftcore.transports.tcp.connection import Connection, Shared
 from kraftcore.transports.tcp.dial import NOT_FROM_HERE, tune
@@ -30,7 +30,7 @@ class ServerConnection(Connection):
 
     Attributes:
         ip: the other side's address without its port.
-        is_proven: it sent a request that got a response.
+        is_proven: it was admitted, and sent a request that got a response.
     """
 
     is_server = True
@@ -42,11 +42,17 @@ class ServerConnection(Connection):
         self.is_proven = False
         self._server = server
         self._serve = listener.serve
-        self._listener = listener.name
-        self._origin = Origin(listener.name, self.peer)
-        self._responses = Responses(self._respond, self._refuse_request)
+        admission = listener.admission
+        self._origin = Origin(listener.name, self.peer, None, admission is None, None, self._finish)
+        self._responses = Responses(self._respond, self._refused)
+        self._refusal = ("a request of its was refused", "")  # the node has logged why
         self._pause: trio.Event | None = None
-        self._first_due = server.shared.watch.now() + server.shared.limits.handshake_timeout_ms / 1000
+        timeout_ms = server.shared.limits.handshake_timeout_ms
+        if admission is not None:
+            timeout_ms = admission.timeout_ms
+            self.min_frame_bytes = 0
+            self._max_taken_bytes = min(admission.max_frame_bytes, self._max_frame_bytes)
+        self._first_due = server.shared.watch.now() + timeout_ms / 1000
         server.shared.watch.by(self._first_due)
 
     def begin(self) -> bool:
@@ -58,8 +64,17 @@ class ServerConnection(Connection):
 
     async def run(self) -> None:
         """Until broken."""
-        await self.shake_hands()
-        await self.read()
+        readers = self._shared.readers
+        if readers is None:
+            await self.shake_hands()
+            await self.read()
+            return
+        readers.members += 1
+        try:
+            await self.shake_hands()
+            await self.read()
+        finally:
+            readers.members -= 1
 
     def tune(self) -> None:
         """Set the socket's options: when it is worth it, as most garbage is not."""
@@ -69,32 +84,52 @@ class ServerConnection(Connection):
     def on_established(self) -> None:
         """Who it is."""
         if self._tls is not None:
-            self._origin = Origin(self._listener, self.peer, self._tls.principal())
+            self._origin.subject = self._tls.principal()
 
     def on_frame(self, frame: bytes) -> None:
         """Have it served."""
-        self._first_due = inf
+        if self._origin.is_admitted:
+            self._first_due = inf
         self._serve(frame, self._origin, self._responses.ticket())
 
     def _respond(self, parts: Parts) -> None:
         try:
-            self.write(parts)
+            if parts:
+                self.write(parts)
         except LocalError:
             self.break_(Failure.OTHER, "its response was too long", "long response")
             raise
-        if not self.is_proven:
-            self._server.proven(self)
+        if not self.is_proven and self._origin.is_admitted:
+            self._admitted()
         if self._pause is not None:
             self.on_drained()
 
-    def _refuse_request(self) -> None:
-        self.break_(Failure.OTHER, "a request of its was refused")  # whoever refused it has said why
+    def _admitted(self) -> None:
+        self._first_due = inf
+        self.min_frame_bytes = type(self).min_frame_bytes
+        self._max_taken_bytes = self._max_frame_bytes
+        self._server.proven(self)
+
+    def _finish(self) -> None:
+        """See ``Origin.close``."""
+        self._serve = _leave_unanswered
+        self.end(Failure.OTHER, "it was told why")
+
+    def refuse(self, why: str, kind: str) -> None:
+        """Break the connection when the requests before are answered: Kafka answers each before it reads the next."""
+        self._first_due = inf
+        self._refusal = (why, kind)
+        self._responses.ticket()(None)
+
+    def _refused(self) -> None:
+        self.end(Failure.OTHER, *self._refusal)
 
     def must_pause(self) -> bool:
-        """Whether it has enough unanswered requests and untaken responses for now."""
+        """Whether it has enough unanswered requests and untaken responses for now, or no more is to be read."""
         limits = self._shared.limits
         return (
-            len(self._responses) >= limits.max_in_flight
+            self._responses.is_ending
+            or len(self._responses) >= limits.max_in_flight
             or self._responses.early_bytes + self._outbox_bytes > limits.connection_memory_bytes // 2
         )
 
@@ -114,9 +149,10 @@ class ServerConnection(Connection):
         return bool(self._responses)
 
     def sweep(self, now: float) -> float:
-        """As in the base class; also: the first request must come soon."""
+        """As in the base class; also: the first request, or the proof that is asked for, must come soon."""
         if now >= self._first_due:
-            self.break_(Failure.TIMED_OUT, "no request came in time", "silent")
+            what = "request" if self._origin.is_admitted else "proof of who it is"
+            self.break_(Failure.TIMED_OUT, f"no {what} came in time", "silent")
             return inf
         return min(self._first_due, super().sweep(now))
 
@@ -128,14 +164,26 @@ class ServerConnection(Connection):
         self._server.gone(self)
 
 
+def _leave_unanswered(frame: bytes, origin: Origin, reply: Reply) -> None:
+    """For what comes after the end."""
+
+
 class Listener:
     """A name, the sockets bound for it, and who serves what comes in."""
 
-    def __init__(self, name: str, serve: Serve, sockets: list[socket.socket], tls: TlsContexts | None) -> None:
+    def __init__(
+        self,
+        name: str,
+        serve: Serve,
+        sockets: list[socket.socket],
+        tls: TlsContexts | None,
+        admission: Admission | None,
+    ) -> None:
         self.name = name
         self.serve = serve
         self.sockets = sockets
         self.tls = tls
+        self.admission = admission
 
     def close(self) -> None:
         """No more connections."""
@@ -218,17 +266,19 @@ class Server:
         self.shared.complain("too many connections", why)
 
     def _push_out(self, ip: str | None) -> bool:
-        """Break the oldest connection (from ``ip``, if given) that never sent a request; False: there is none."""
+        """Break the oldest connection (from ``ip``, if given) that is not proven; False: there is none."""
         for connection in self._unproven:
             if ip is None or connection.ip == ip:
                 connection.break_(
-                    Failure.OTHER, "its place was needed before it sent a request", "too many connections"
+                    Failure.OTHER,
+                    "its place was needed before it sent a request or proved itself",
+                    "too many connections",
                 )
                 return True
         return False
 
     def proven(self, connection: ServerConnection) -> None:
-        """It had a request answered."""
+        """It was admitted and had a request answered."""
         connection.is_proven = True
         connection.tune()
         self._unproven.pop(connection, None)

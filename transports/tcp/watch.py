@@ -1,4 +1,4 @@
-"""The one timer of a transport, and the place for calls that must not happen inside another one."""
+"""A transport's timer, and calls that are to be made after the present one has returned."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import trio
 
-# Looking through everything that has a deadline costs time: not more often than this.
+# A sweep looks at every deadline, so it is made no more often than this.
 _GRAIN_S = 0.005
 
 

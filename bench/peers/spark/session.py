@@ -17,10 +17,10 @@ from bench.harness import Missing, Operation, loop
 from bench.metadata_log import MetadataLog
 from bench.peers.spark import ready
 from bench.peers.spark.dump import digest_of_types
-from kraftcore.plugins.spark.decode import RangeReader
+from kraftcore.plugins.spark.arrow_batches import RangeReader
 from kraftcore.plugins.spark.direct import read_typed
 from kraftcore.plugins.spark.filters import Filters
-from kraftcore.plugins.spark.plan import pack, plan
+from kraftcore.plugins.spark.ranges import pack, split_into_ranges
 from kraftcore.plugins.spark.stores import Inventory
 
 CEILING = "Spark, ready-made batches"
@@ -72,7 +72,10 @@ def tasks_of(log: MetadataLog, view: str) -> list[list[Any]]:
     """The batches of each task of a read."""
     reader = RangeReader(view, Filters())
     files = Inventory().files([str(log.folder)])
-    return [[batch for one in group for batch in reader.read(one)] for group in pack(plan(files, reader.filters))]
+    return [
+        [batch for one in group for batch in reader.read(one)]
+        for group in pack(split_into_ranges(files, reader.filters))
+    ]
 
 
 def consume(frames: list[DataFrame]) -> None:

@@ -251,10 +251,12 @@ NULL = object()
 
 
 class Codec:
-    """Encoder and decoder of one message at one version."""
+    """Encoder and decoder of one message at one version. defs: the messages of a release."""
+
+    defs = DEFS
 
     def __init__(self, name, version):
-        self.name, self.msg, self.version = name, DEFS[name], version
+        self.name, self.msg, self.version = name, self.defs[name], version
         if not within(self.msg["valid"], version):
             raise ValueError(f"{name} has no version {version}")
         self.flexible = within(self.msg["flexible"], version)
@@ -318,7 +320,7 @@ class Codec:
         """A struct value with its defaults filled in, so that two can be compared."""
         t = f["type"]
         if t in self.structs and isinstance(v, dict):
-            return {**self.blank(self.structs[t]), **v}
+            return {**self.blank(self.structs[t]), **{k: x for k, x in v.items() if k != "_present"}}
         return v
 
     def value(self, f, v):
@@ -571,6 +573,10 @@ class Batch:
                 value = None if v < 0 else r.take(v)
                 r.pos = end
                 self.pairs.append((self.base + delta, key, value))
+
+    @property
+    def values(self):
+        return [value for _, _, value in self.pairs]
 
     @property
     def records(self):

@@ -10,7 +10,7 @@ from itertools import pairwise, takewhile
 from typing import Any
 
 from kraftcore.errors import StorageError
-from kraftcore.plugins.spark.decode import Range, pieces
+from kraftcore.plugins.spark.arrow_batches import Range, pieces
 from kraftcore.plugins.spark.filters import Filters
 from kraftcore.plugins.spark.stores import LOG, LogFile, Source, index_entries
 
@@ -57,7 +57,7 @@ def narrow(file: LogFile, filters: Filters) -> tuple[int, int]:
     return start, end
 
 
-def plan(files: Iterable[LogFile], filters: Filters, range_bytes: int = RANGE_BYTES) -> list[Range]:
+def split_into_ranges(files: Iterable[LogFile], filters: Filters, range_bytes: int = RANGE_BYTES) -> list[Range]:
     """Ranges that hold everything the filters want.
 
     Raises:

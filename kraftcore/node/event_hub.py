@@ -1,4 +1,4 @@
-"""Hands a node's events to whoever wants them, by the event's class."""
+"""Hands a node's events to plugins and subscribers, by the event's class."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _logger = logging.getLogger("kraftcore.node")
 
 
 class Extension(Protocol):
-    """What is asked of a plugin here; see `kraftcore.node.plugin.Plugin`."""
+    """The part of a plugin that is used here; see `kraftcore.node.plugin.Plugin`."""
 
     @property
     def name(self) -> str:
@@ -34,12 +34,12 @@ class Extension(Protocol):
         ...
 
 
-class Listeners:
+class EventHub:
     """See the module text.
 
     Args:
-        plugins: theirs are the first interests.
-        fail: told what a participating plugin, or a subscriber, raised.
+        plugins: each gets events of the classes in its ``interests``.
+        fail: called with what a participating plugin, or a subscriber, raised.
     """
 
     def __init__(self, plugins: Iterable[Extension], fail: Callable[[BaseException], None]) -> None:

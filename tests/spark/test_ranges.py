@@ -6,7 +6,7 @@ import pytest
 from golden import GOLDEN
 from spark_parts import batches_of
 
-from kraftcore.plugins.spark.plan import MARKS_MAX, Tracker, new_ranges
+from kraftcore.plugins.spark.ranges import MARKS_MAX, Tracker, new_ranges
 from kraftcore.plugins.spark.stores import Inventory
 
 SEGMENT = GOLDEN / "static" / "c1" / "__cluster_metadata-0" / "00000000000000000000.log"

@@ -1,0 +1,116 @@
+"""Waits for many connections at once, where the operating system has epoll.
+
+A task that waits for its own socket costs a system call, trio's bookkeeping and two switches for each message. Accepted
+connections are entered in an epoll set of the transport's instead, once; one task waits for the set, and lets each
+connection that has something read it there and then. A connection's own task sleeps until there is more to do than
+that: it must pause, it has much more to read, or it is broken. Where there are few connections each waits by itself:
+the set would cost more than it saves.
+"""
+
+from __future__ import annotations
+
+import select
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import trio
+from trio.lowlevel import Abort, Task, current_task, reschedule, wait_task_rescheduled
+
+READS_IN_A_ROW = 16  # of one connection; then others get their turn
+FEW = 4
+
+
+class _Waiting:
+    """A connection whose task sleeps."""
+
+    __slots__ = ("more", "must_pause", "take", "task")
+
+    def __init__(self, task: Task, take: Callable[[], bool], must_pause: Callable[[], bool]) -> None:
+        self.task = task
+        self.take = take
+        self.must_pause = must_pause
+        self.more = False
+
+
+class Readers:
+    """See the module text.
+
+    Attributes:
+        members: how many connections there are that may wait here.
+    """
+
+    def __init__(self) -> None:
+        self.members = 0
+        self._epoll = select.epoll()
+        self._waiting: dict[int, _Waiting] = {}
+
+    @property
+    def pay(self) -> bool:
+        """Whether a connection should wait here."""
+        return self.members > FEW
+
+    async def wait(self, fd: int, take: Callable[[], bool], must_pause: Callable[[], bool]) -> bool:
+        """Wait until there is more to do than to read what comes.
+
+        Args:
+            fd: of a socket; ``closing`` is called before it is closed.
+            take: called when it is readable, again and again while it returns True: more may have arrived.
+            must_pause: asked after each time; True ends it.
+
+        Returns:
+            Whether more may have arrived.
+        """
+        waiting = self._waiting[fd] = _Waiting(current_task(), take, must_pause)
+        self._epoll.register(fd, select.EPOLLIN)
+
+        def abort(_: Any) -> Abort:
+            self._forget(fd)
+            return Abort.SUCCEEDED
+
+        await wait_task_rescheduled(abort)
+        return waiting.more
+
+    def closing(self, fd: int) -> None:
+        """A socket is about to be closed: its task wakes up, if it waits here."""
+        waiting = self._waiting.get(fd)
+        if waiting is not None:
+            self._wake(fd, waiting)
+
+    def close(self) -> None:
+        """When no task is left."""
+        self._epoll.close()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        epoll, found = self._epoll, self._waiting
+        while True:
+            await trio.lowlevel.wait_readable(epoll.fileno())
+            for fd, _ in epoll.poll(0):
+                waiting = found.get(fd)
+                if waiting is not None:  # else what another one sent has ended it
+                    self._read(fd, waiting)
+
+    def _read(self, fd: int, waiting: _Waiting) -> None:
+        for _ in range(READS_IN_A_ROW):
+            waiting.more = waiting.take()
+            if self._waiting.get(fd) is not waiting:
+                return  # it was broken
+            if waiting.must_pause():
+                break
+            if not waiting.more:
+                return
+        self._wake(fd, waiting)
+
+    def _wake(self, fd: int, waiting: _Waiting) -> None:
+        self._forget(fd)
+        reschedule(waiting.task)
+
+    def _forget(self, fd: int) -> None:
+        del self._waiting[fd]
+        self._epoll.unregister(fd)
+
+
+def make_readers() -> Readers | None:
+    """None where there is no epoll: then each task waits for its own socket."""
+    return Readers() if sys.platform == "linux" else None
