@@ -42,6 +42,8 @@ def register(context: Context, request: ControllerRegistrationRequest, version: 
             # Kafka answers UNKNOWN_SERVER_ERROR.
             text = f"Unknown security protocol {listener.security_protocol}"
             raise Refusal(ErrorCode.INVALID_REQUEST, text)
+        if not listener.host or listener.port == 0:  # likewise
+            raise Refusal(ErrorCode.INVALID_REQUEST, f"Listener {listener.name} names no host, or port 0")
     return ControllerResult(ControllerRegistrationResponse(), [(registration_record(request), 0)])
 
 
