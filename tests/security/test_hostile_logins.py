@@ -85,6 +85,7 @@ class Line:
             self.send(self.frame(what))
 
     def frame(self, what: str) -> bytes:
+        """One message of `ALPHABET`, as it is said now."""
         kind, _, rest = what.partition(" ")
         if kind in ("versions", "request", "handshake"):
             return frame_of(kind, rest)
