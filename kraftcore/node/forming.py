@@ -71,6 +71,13 @@ def must_ask(files: Files, config: NodeConfig) -> bool:
     return False
 
 
+async def ask_before_beginning(files: Files, config: NodeConfig, transport: Transport) -> NodeConfig:
+    """The configuration to go on with: see ``must_ask``, ``join_or_begin``, and what they raise."""
+    if await trio.to_thread.run_sync(must_ask, files, config):
+        return await join_or_begin(config, transport)
+    return config
+
+
 async def join_or_begin(config: NodeConfig, transport: Transport) -> NodeConfig:
     """Ask until it is known whether there is a quorum.
 
