@@ -13,6 +13,7 @@ from typing import Any
 import trio
 
 from kraftcore import __version__
+from kraftcore.config.security import SecurityProtocol
 from kraftcore.core.disk.files import Files, OsFiles
 from kraftcore.core.log.config import LogConfig
 from kraftcore.errors import KraftError, LocalError, NodeStoppedError, StorageError
@@ -22,6 +23,7 @@ from kraftcore.node.outbox import Outbox
 from kraftcore.node.registry import Priority, Registry, RequestContext, RequestHandler
 from kraftcore.node.worlds import of_trio
 from kraftcore.plugins.broker.api.fetch import Fetch
+from kraftcore.plugins.broker.api.leaders import Leaders
 from kraftcore.plugins.broker.api.list_offsets import ListOffsets
 from kraftcore.plugins.broker.api.metadata import Metadata
 from kraftcore.plugins.broker.api.offset_for_leader_epoch import OffsetForLeaderEpoch
@@ -101,15 +103,23 @@ class Broker:
         self._fetchers = Fetchers(*common, fetch_settings, self._disk, now_ms, nursery)
         self._isr_changes = IsrChanges(*common, now_ms)
         self._deadlines = Deadlines()
-        fetch = Fetch(replicas, cache, self._deadlines, config.fetch_max_bytes, now_ms)
+        leaders = Leaders(replicas, cache)
+        fetch = Fetch(replicas, cache, leaders, self._deadlines, config.fetch_max_bytes, now_ms)
         replicas.on_moved = fetch.moved
         replicas.on_proposal = self._isr_changes.propose
         self._registry = Registry()
         self._inbox = Inbox(
-            _no_consensus, self._registry, nursery, lambda response: None, _logger.warning, self._fail, now_ms
+            _no_consensus,
+            self._registry,
+            nursery,
+            lambda response: None,
+            _logger.warning,
+            self._fail,
+            now_ms,
+            {endpoint.name: SecurityProtocol.PLAINTEXT for endpoint in config.listeners},
         )
         refresh = self._fetchers.refresh
-        self._serve_clients(fetch)
+        self._serve_clients(fetch, leaders)
         self._obey(
             LeaderAndIsrRequest, (0, 7), LeaderAndIsr(config.node_id, authority, replicas, cache, now_ms, refresh)
         )
@@ -118,10 +128,10 @@ class Broker:
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
-    def _serve_clients(self, fetch: Fetch) -> None:
+    def _serve_clients(self, fetch: Fetch, leaders: Leaders) -> None:
         config, replicas = self.config, self.replicas
         limits = BatchLimits(config.message_max_bytes, config.segment_bytes)
-        produce = Produce(replicas, self._deadlines, limits, self._now_ms)
+        produce = Produce(replicas, leaders, self._deadlines, limits, self._now_ms)
         # The versions of Kafka 3.9.1, but for those that Kafka 4 dropped.
         handlers: tuple[tuple[Any, tuple[int, int], Any], ...] = (
             (ProduceRequest, (3, 11), produce),

@@ -174,7 +174,7 @@ class Fetchers:
         return found
 
     async def _fetch(self, fetcher: _Fetcher, address: Address, asked: dict[TopicPartition, _Asked]) -> None:
-        by_id = all(self._replicas.topic_id(name) is not None for name in asked)
+        by_id = all(self._replicas.all[name].has_id for name in asked)
         request = self._request(asked, by_id=by_id)
         answer = await self._ask(address, request, by_id=by_id)
         if not isinstance(answer, FetchResponse) or answer.error_code != ErrorCode.NONE:

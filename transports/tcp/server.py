@@ -116,10 +116,16 @@ class ServerConnection(Connection):
             self.refuse("it was told why", "")
 
     def refuse(self, why: str, kind: str) -> None:
-        """Break the connection when the requests before are answered: Kafka answers each before it reads the next."""
-        self._first_due = inf
-        self._refusal = (why, kind)
-        self._responses.ticket()(None)
+        """Break the connection when the requests before are answered: Kafka answers each before it reads the next.
+
+        One that is not admitted is broken at once.
+        """
+        if self._origin.is_admitted:
+            self._first_due = inf
+            self._refusal = (why, kind)
+            self._responses.ticket()(None)
+        else:
+            super().refuse(why, kind)
 
     def _refused(self) -> None:
         self.end(Failure.OTHER, *self._refusal)
