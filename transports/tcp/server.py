@@ -116,7 +116,10 @@ class ServerConnection(Connection):
             self.refuse("it was told why", "")
 
     def refuse(self, why: str, kind: str) -> None:
-        """Break the connection when the requests before are answered: Kafka answers each before it reads the next."""
+        """Break the connection when the requests before are answered: Kafka answers each before it reads the next.
+
+        One that is not admitted is broken at its deadline at the latest.
+        """
         if self._origin.is_admitted:
             self._first_due = inf
         self._refusal = (why, kind)
