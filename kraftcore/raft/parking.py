@@ -126,6 +126,10 @@ class Parking:
         end = state.log.log_end_offset
         made: dict[tuple[int, int, int, str], FetchResponse] = {}
         for fetch in fetches:
+            if fetch.fetch_offset < state.log.log_start_offset:  # it was deleted while the Fetch waited
+                where = partition.Elsewhere(snapshot=state.snapshots.latest)
+                state.reply(fetch.ticket, partition.fetch_elsewhere(state, fetch, role, where))
+                continue
             asked = (fetch.fetch_offset, fetch.max_bytes, fetch.version, fetch.listener)
             response = made.get(asked)
             if response is None:

@@ -428,7 +428,7 @@ class Leader:
             found = self.replicas[key] = FetchProgress(key)
         return found
 
-    def observers(self, voters: VoterSet, since_ms: int) -> list[ReplicaKey]:
+    def observer_keys(self, voters: VoterSet, since_ms: int) -> list[ReplicaKey]:
         """The observers whose last Fetch is not older than ``since_ms``, in order; forgets all others."""
         found = [key for key in self.replicas if not voters.is_voter(key)]
         for key in found:
