@@ -117,6 +117,10 @@ class Parking:
         end = state.log.log_end_offset
         made: dict[tuple[int, int, int, str], FetchResponse] = {}
         for fetch in fetches:
+            if fetch.fetch_offset < state.log.log_start_offset:  # of an observer: the log was cleaned meanwhile
+                where = partition.Elsewhere(snapshot=state.snapshots.latest)
+                state.reply(fetch.ticket, partition.fetch_elsewhere(state, self._received(fetch), role, where))
+                continue
             asked = (fetch.fetch_offset, fetch.max_bytes, fetch.version, fetch.listener)
             response = made.get(asked)
             if response is None:
@@ -125,6 +129,8 @@ class Parking:
             state.reply(fetch.ticket, response)
 
     def _refuse(self, fetch: ParkedFetch) -> None:
-        received = Received(fetch.ticket, FetchRequest(), fetch.version, fetch.listener)
         error = self._replica.check_leader_only(fetch.epoch)
-        self._state.reply(fetch.ticket, partition.fetch_error(self._state, received, error))
+        self._state.reply(fetch.ticket, partition.fetch_error(self._state, self._received(fetch), error))
+
+    def _received(self, fetch: ParkedFetch) -> Received:
+        return Received(fetch.ticket, FetchRequest(), fetch.version, fetch.listener)
