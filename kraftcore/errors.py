@@ -19,6 +19,7 @@ class                      what to do
 ``StateMachineError``      mend the state machine: the error names its method, the offset and what it raised
 ``TransportError``         give another address, or mend the TLS settings that the message names
 ``UnreachableError``       see that the named nodes run and can be reached, then call again
+``AuthenticationError``    give other credentials, or mend the other side's: the message names the address and mechanism
 ``MissingDependencyError`` install the extra that the message names
 ``InvariantError``         a bug in kraftcore: stop, keep the data, report it
 =========================  ===========================================================================================
@@ -250,6 +251,23 @@ class UnreachableError(KraftError):
         self.last_failure = last_failure
         self.outcome_unknown = outcome_unknown
         super().__init__(message)
+
+
+class AuthenticationError(KraftError):
+    """Somebody did not prove who they are.
+
+    Args:
+        text: what the other side may read: nothing that tells a wrong password from an unknown user. Empty: the words
+            that Kafka has for any wrong credentials.
+        reason: for people on this side; None: the same.
+
+    Attributes:
+        text: as given.
+    """
+
+    def __init__(self, text: str, reason: str | None = None) -> None:
+        super().__init__(text if reason is None else reason)
+        self.text = text
 
 
 class MissingDependencyError(KraftError, ImportError):

@@ -18,7 +18,7 @@ from typing import TypeAlias
 import trio
 
 from kraftcore.errors import KraftError, TransportError
-from kraftcore.ports.transport import Address, Origin, Parts, Reply, Serve, Transport
+from kraftcore.ports.transport import Address, Admission, Origin, Parts, Reply, Serve, Transport
 from kraftcore.protocol.failure import Failure
 
 MakeTransport: TypeAlias = Callable[[], AbstractAsyncContextManager[Transport]]
@@ -127,9 +127,11 @@ class _Exam:
     async def open(self) -> Transport:
         return await self.stack.enter_async_context(self._make())
 
-    async def listen(self, serve: Serve, listener: str = "EXAM") -> tuple[Transport, Address]:
+    async def listen(
+        self, serve: Serve, listener: str = "EXAM", admission: Admission | None = None
+    ) -> tuple[Transport, Address]:
         transport = await self.open()
-        return transport, await transport.listen(listener, self.address, serve)
+        return transport, await transport.listen(listener, self.address, serve, admission)
 
     async def close(self, transport: Transport) -> None:
         try:
@@ -137,10 +139,10 @@ class _Exam:
         except Exception as error:
             raise TransportConformanceError(self.rule, f"aclose raised {error!r}") from error
 
-    async def hold(self) -> tuple[Transport, Address, list[_Held]]:
+    async def hold(self, admission: Admission | None = None) -> tuple[Transport, Address, list[_Held]]:
         """A server that answers nothing by itself."""
         held: list[_Held] = []
-        transport, address = await self.listen(lambda *request: held.append(_Held(*request)))
+        transport, address = await self.listen(lambda *request: held.append(_Held(*request)), admission=admission)
         return transport, address, held
 
     async def holding(self, held: Sequence[_Held], count: int) -> None:
@@ -286,6 +288,17 @@ async def _response_order(exam: _Exam) -> None:
     exam.demand(order == sorted(order), f"answers came in the order {order}")
 
 
+async def _no_response(exam: _Exam) -> None:
+    _, address, held = await exam.hold()
+    client = await exam.open()
+    silent, asked = exam.request(client, address), exam.request(client, address)
+    await exam.holding(held, 2)
+    held[1].reply([held[1].frame[4:8]])
+    held[0].reply(())
+    await exam.expect(asked, b"")
+    exam.demand(not silent.results, "something came for a request that wants no response")
+
+
 async def _lanes(exam: _Exam) -> None:
     _, address, held = await exam.hold()
     client = await exam.open()
@@ -337,6 +350,72 @@ async def _two_listeners(exam: _Exam) -> None:
     for address in (second, first):
         await exam.expect(exam.request(client, address), b"")
     exam.demand(seen == ["SECOND", "FIRST"], f"the listeners' names were {seen}")
+
+
+async def _one_origin(exam: _Exam) -> None:
+    _, address, held = await exam.hold()
+    one, other = await exam.open(), await exam.open()
+    calls = [exam.request(client, address) for client in (one, one, other)]
+    await exam.holding(held, 3)
+    origins = {id(request.origin): request.origin for request in held}
+    exam.demand(len(origins) == 2, f"two connections had {len(origins)} origins")
+    for origin in origins.values():
+        exam.demand(origin.is_admitted and origin.session is None, f"a new connection has {origin!r}")
+    for request in held:
+        request.reply([request.frame[4:8]])
+    for call in calls:
+        await exam.expect(call, b"")
+
+
+async def _closed_after_replies(exam: _Exam) -> None:
+    _, address, held = await exam.hold()
+    client = await exam.open()
+    calls = [exam.request(client, address) for _ in range(2)]
+    await exam.holding(held, 2)
+    held[0].reply([held[0].frame[4:8], bytes(_LONG_BYTES)])
+    held[0].origin.close()
+    held[1].reply([held[1].frame[4:8]])
+    await exam.expect(calls[0], bytes(_LONG_BYTES))
+    await exam.expect(calls[1], b"")
+    while held[-1].origin is held[0].origin:  # one that crosses with the end is lost
+        count = len(held)
+        call = exam.request(client, address)
+        while len(held) == count and not call.results:
+            await trio.sleep(0.001)
+        exam.demand(len(held) == count or held[-1].origin is not held[0].origin, "a request came after the close")
+    held[-1].reply([held[-1].frame[4:8]])
+    await exam.expect(exam.calls[-1], b"")
+
+
+async def _not_admitted(exam: _Exam) -> None:
+    _, address, held = await exam.hold(Admission(100, _LONG_MS))
+    client = await exam.open()
+    first, long = exam.request(client, address, body=[bytes(92)]), exam.request(client, address, body=[bytes(93)])
+    await exam.holding(held, 1)
+    held[0].reply([held[0].frame[4:8]])
+    await exam.expect(first, b"")
+    await exam.expect(long, Failure.RESET)
+    exam.demand(len(held) == 1, f"{len(held)} of a short and a long frame were served")
+    exam.demand(not held[0].origin.is_admitted, "Origin.is_admitted is true from the beginning")
+    first = exam.request(client, address)
+    await exam.holding(held, 2)
+    held[1].origin.is_admitted = True
+    held[1].reply([held[1].frame[4:8]])
+    await exam.expect(first, b"")
+    long = exam.request(client, address, body=[bytes(93)])
+    await exam.holding(held, 3)
+    held[2].reply([held[2].frame[4:8]])
+    await exam.expect(long, b"")
+
+
+async def _never_admitted(exam: _Exam) -> None:
+    _, address, held = await exam.hold(Admission(1000, _SHORT_MS))
+    client = await exam.open()
+    first, second = exam.request(client, address), exam.request(client, address)
+    await exam.holding(held, 1)
+    held[0].reply([held[0].frame[4:8]])
+    await exam.expect(first, b"")
+    await exam.expect(second, Failure.RESET)
 
 
 async def _refused(exam: _Exam) -> None:
@@ -500,13 +579,18 @@ _RULES: dict[str, Callable[[_Exam], Awaitable[None]]] = {
     "many requests may be in flight": _many_in_flight,
     "many long frames may be in flight": _long_frames_in_flight,
     "responses leave in the order of their requests": _response_order,
+    "reply(()) sends nothing, and lets the next response go": _no_response,
     "lanes do not wait for each other": _lanes,
     "senders are kept apart": _no_mixing,
     "both sides may ask": _both_ways,
     "a transport may have several listeners": _two_listeners,
+    "a connection has one origin": _one_origin,
     "REFUSED when nobody listens": _refused,
     "reply(None) breaks the connection when the requests before it are answered": _broken_by_reply,
     "RESET when the other side breaks the connection": _reset,
+    "Origin.close lets the replies arrive": _closed_after_replies,
+    "who is not admitted sends no long frames": _not_admitted,
+    "who is not admitted in time is cut off": _never_admitted,
     "a peer may come back": _comes_back,
     "TIMED_OUT, and what comes later is dropped": _timeout,
     "timeouts are each request's own": _each_its_own_timeout,

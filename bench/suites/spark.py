@@ -154,7 +154,7 @@ def _against_ceiling(name: str, view: str, rows: Callable[[], int], what: str, l
 def _offsets(logs: Logs, spark: Session, outcome: Outcome, _: Earlier) -> None:
     log = logs.get(1, SEGMENT_BYTES)
     low, high = log.records * 4 // 10, log.records * 5 // 10
-    _filtered(log, spark, f"offset >= {low} AND offset < {high}", [low, high - 1], outcome)
+    filtered(log, spark, f"offset >= {low} AND offset < {high}", [low, high - 1], outcome)
 
 
 def _times(logs: Logs, spark: Session, outcome: Outcome, _: Earlier) -> None:
@@ -166,10 +166,10 @@ def _times(logs: Logs, spark: Session, outcome: Outcome, _: Earlier) -> None:
     )
     offsets = [at * metadata_log.BATCH_RECORDS for at in bounds]
     where = f"timestamp >= '{low.isoformat()}' AND timestamp < '{high.isoformat()}'"
-    _filtered(log, spark, where, offsets, outcome, clock_skew_ms="1000")
+    filtered(log, spark, where, offsets, outcome, clock_skew_ms="1000")
 
 
-def _filtered(
+def filtered(
     log: MetadataLog, spark: Session, where: str, offsets: list[int], outcome: Outcome, **options: str
 ) -> None:
     starts = [*(int(file.stem) for file in log.segments), log.records * 2]

@@ -52,6 +52,7 @@ from kraftcore.admin.topics import (
     TopicListing,
 )
 from kraftcore.config.addresses import parse_address
+from kraftcore.config.login import SaslLogin, make_login
 from kraftcore.errors import LocalError
 from kraftcore.metadata.acls import Acl
 from kraftcore.metadata.configs import ConfigResource
@@ -107,6 +108,7 @@ async def connect(
     bootstrap_controllers: Iterable[Address | str] = (),
     bootstrap_servers: Iterable[Address | str] = (),
     tls: TlsSettings | None = None,
+    sasl: SaslLogin | None = None,
     transport: Transport | None = None,
     timing: Timing | None = None,
     topic: str = "__cluster_metadata",
@@ -118,13 +120,16 @@ async def connect(
         bootstrap_controllers: ``host:port`` of some controllers (their controller listener).
         bootstrap_servers: ``host:port`` of some brokers; exactly one of the two is given.
         tls: how to connect, for example ``kraftcore.transports.tcp.TlsFiles``; None: without TLS.
-        transport: moves the frames, and stays open; None: TCP, closed at the end.
+        sasl: who logs in, and with what; None: nobody does.
+        transport: moves the frames, and stays open; None: TCP with ``tls`` and ``sasl``, closed at the end.
         timing: how long to wait; None: Kafka's defaults.
         topic: name of the quorum's log.
         client_id: stands in the requests, for the nodes' logs.
 
     Raises:
         LocalError: neither or both kinds of addresses, or one that is no address.
+
+    Every call raises AuthenticationError when a login is refused; it is not tried again.
     """
     controllers = [parse_address(each) for each in bootstrap_controllers]
     servers = [parse_address(each) for each in bootstrap_servers]
@@ -145,5 +150,6 @@ async def connect(
         yield client_over(transport)
         return
     # What cannot be reached is said in the errors: no log lines on top.
-    async with TcpTransport(tls=tls, log=lambda _: None) as carrier:
+    login = None if sasl is None else make_login(sasl, client_id)
+    async with TcpTransport(tls=tls, login=login, log=lambda _: None) as carrier:
         yield client_over(carrier)

@@ -18,6 +18,7 @@ import trio
 from kraftcore import __version__
 from kraftcore.admin.results import ClusterDescription, NodeAddress
 from kraftcore.errors import (
+    AuthenticationError,
     KraftError,
     LocalError,
     RefusedError,
@@ -43,6 +44,7 @@ REASONS = {
     Failure.RESET: "the connection was broken",
     Failure.TIMED_OUT: "no answer in time",
     Failure.UNSUPPORTED_VERSION: "it closed the connection on this version",
+    Failure.UNAUTHENTICATED: "it does not accept the login",
     Failure.OTHER: "it cannot be reached (name resolution, route or TLS)",
 }
 R = TypeVar("R", bound=Response)
@@ -177,6 +179,7 @@ class Router:
             tries: filled while trying; one that was filled before goes on.
 
         Raises:
+            AuthenticationError: a login was refused.
             LocalError: the cluster has no node ``node_id``.
             RefusedError: what ``check`` raised, unless another node or a later try may do better.
             UnreachableError: nobody answered within the call's timeout.
@@ -341,6 +344,10 @@ class Router:
         frame = received[0]
         if isinstance(frame, Failure):
             self._versions.pop(address, None)  # it may come back as another release
+            if frame is Failure.UNAUTHENTICATED:
+                why: Callable[[Address], str | None] | None = getattr(self._transport, "login_error", None)
+                text = None if why is None else why(address)
+                raise AuthenticationError(text or f"{address}: {REASONS[frame]}")
             raise NoAnswer(f"{address}: {REASONS[frame]}", was_sent=frame in (Failure.RESET, Failure.TIMED_OUT))
         key = type(request).schema.api_key
         if key == ApiKey.API_VERSIONS and frame[4:6] == ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big"):

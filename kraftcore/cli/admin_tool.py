@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial, wraps
 from typing import Any, TypeVar
 
@@ -13,12 +13,15 @@ import trio
 from kraftcore import admin
 from kraftcore.admin import AdminClient, Timing
 from kraftcore.config.addresses import split_list
+from kraftcore.config.login import SaslLogin, read_client_login
+from kraftcore.config.properties import Properties, load_properties
+from kraftcore.config.security import SecurityProtocol
 from kraftcore.core.disk.files import OsFiles
 from kraftcore.errors import LocalError
-from kraftcore.storage.properties import parse_properties
 from kraftcore.transports.tcp import TlsFiles
 
 T = TypeVar("T")
+_PROTOCOLS = tuple(each.name for each in SecurityProtocol)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +32,13 @@ class Connection:
         servers: brokers, ``host:port``.
         controllers: controllers; exactly one of the two is not empty.
         config_path: file behind --command-config, or None.
-        properties: its content.
+        properties: its content; never printed, as passwords may be among it.
     """
 
     servers: tuple[str, ...]
     controllers: tuple[str, ...]
     config_path: str | None
-    properties: Mapping[str, str]
+    properties: Mapping[str, str] = field(repr=False)
 
     @property
     def through_controllers(self) -> bool:
@@ -55,6 +58,7 @@ class Connection:
             bootstrap_servers=self.servers,
             bootstrap_controllers=self.controllers,
             tls=self.tls(),
+            sasl=self.sasl(),
             timing=self.timing(),
         ) as client:
             return await work(client)
@@ -66,10 +70,7 @@ class Connection:
             LocalError: settings that cannot be used.
         """
         find = self.properties.get
-        protocol = find("security.protocol", "PLAINTEXT").upper()
-        if protocol not in ("PLAINTEXT", "SSL"):
-            raise LocalError(f"{self.config_path}: security.protocol={protocol} is none of PLAINTEXT, SSL")
-        if protocol == "PLAINTEXT":
+        if not self._protocol.endswith("SSL"):
             return None
         for kind in ("keystore", "truststore"):
             if find(f"ssl.{kind}.location") and find(f"ssl.{kind}.type", "JKS").upper() != "PEM":
@@ -83,6 +84,23 @@ class Connection:
             key_password=find("ssl.key.password"),
             check_host_name=algorithm != "",
         )
+
+    def sasl(self) -> SaslLogin | None:
+        """Who logs in, from ``security.protocol``, ``sasl.mechanism`` and ``sasl.jaas.config``; None: nobody.
+
+        Raises:
+            LocalError: settings that cannot be used.
+        """
+        if not self._protocol.startswith("SASL"):
+            return None
+        return read_client_login(Properties(self.properties, {}, self.config_path))
+
+    @property
+    def _protocol(self) -> str:
+        protocol = self.properties.get("security.protocol", "PLAINTEXT").strip().upper()
+        if protocol not in _PROTOCOLS:
+            raise LocalError(f"{self.config_path}: security.protocol={protocol} is none of {', '.join(_PROTOCOLS)}")
+        return protocol
 
     def timing(self) -> Timing:
         """How long to wait, from ``default.api.timeout.ms`` and ``request.timeout.ms``.
@@ -140,7 +158,7 @@ def server_options(*, controllers: bool) -> Callable[[Callable[..., T]], Callabl
 
 
 _OPTIONS = (
-    ("--command-config", "FILE", "Properties: security.protocol, ssl.* (PEM), default.api.timeout.ms ..."),
+    ("--command-config", "FILE", "Properties: security.protocol, ssl.* (PEM), sasl.mechanism, sasl.jaas.config ..."),
     ("--bootstrap-controller", "LIST", "Controllers to ask, host:port,...; the others are found through them."),
     ("--bootstrap-server", "LIST", "Brokers to ask, host:port,...; they pass on what controllers have to do."),
 )
@@ -173,5 +191,5 @@ def make_connection(servers: str | None, controllers: str | None, config_path: s
         files = OsFiles()
         if not files.exists(config_path):
             raise LocalError(f"Properties file {config_path} does not exists!")  # sic
-        properties = parse_properties(files.read_file(config_path), path=config_path)
+        properties = load_properties(config_path, {}).all
     return Connection(tuple(split_list(servers or "")), tuple(split_list(controllers or "")), config_path, properties)

@@ -149,9 +149,11 @@ async def _fly(
     from kraftcore import admin
     from kraftcore.plugins.autopilot import Pilot, Watcher
 
-    tls, controllers = connection.tls(), connection.controllers
+    tls, sasl, controllers = connection.tls(), connection.sasl(), connection.controllers
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        async with admin.connect(bootstrap_controllers=controllers, tls=tls, timing=connection.timing()) as client:
+        async with admin.connect(
+            bootstrap_controllers=controllers, tls=tls, sasl=sasl, timing=connection.timing()
+        ) as client:
             pilot = Pilot(client, Watcher(client, controllers), policy, apply=apply)
             failure: OSError | None = None
             async with trio.open_nursery() as nursery:

@@ -12,6 +12,7 @@ import click
 from kraftcore.cli.output import printable
 from kraftcore.configdef.types import read_integer
 from kraftcore.errors import (
+    AuthenticationError,
     KraftError,
     LocalError,
     RefusedError,
@@ -265,6 +266,8 @@ def words(error: KraftError) -> str:
         return f"{JAVA_ERRORS}{exception_name(error.error)}: {error.message}"
     if isinstance(error, UnsupportedVersionError):
         return f"{JAVA_ERRORS}UnsupportedVersionException: {error}"
+    if isinstance(error, AuthenticationError):
+        return f"{JAVA_ERRORS}SaslAuthenticationException: {error}"
     if isinstance(error, UnreachableError):
         return f"{JAVA_ERRORS}TimeoutException: {error}\n{last_failure(error)}"
     if isinstance(error, StorageError):

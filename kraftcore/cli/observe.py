@@ -38,7 +38,7 @@ end it with exit status 0; everything that was printed is in the mirror.
 """
 )
 @click.option("--bootstrap-controller", metavar="LIST", required=True, help="Controllers to ask, host:port,...")
-@click.option("--command-config", metavar="FILE", help="Properties: security.protocol, ssl.* (PEM) ...")
+@click.option("--command-config", metavar="FILE", help="Properties: security.protocol, ssl.* (PEM), sasl.* ...")
 @click.option("--directory", type=click.Path(file_okay=False), help="Where the mirror is; else a temporary one.")
 @click.option(
     "--retention-bytes", type=int, default=-1, metavar="N", help="Keep the mirror below this, if snapshots allow it."

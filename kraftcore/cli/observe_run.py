@@ -125,6 +125,7 @@ class _Run:
             topic=request.topic,
             topic_id=request.topic_id,
             tls=request.connection.tls(),
+            sasl=request.connection.sasl(),
             timing=request.connection.timing(),
             retention_bytes=request.retention_bytes,
         ) as observer:
@@ -214,7 +215,7 @@ class _Lines:
             return
         record = json.loads(line)
         if record["offset"] >= self._from_offset:
-            self._put(line if self._as_json else _text(record).encode())
+            self._put(line if self._as_json else as_text(record).encode())
 
     def _put(self, line: bytes) -> None:
         self._ready += (line, b"\n")
@@ -237,7 +238,8 @@ def _write(data: bytes) -> None:
         view = view[os.write(number, view) :]
 
 
-def _text(record: dict[str, Any]) -> str:
+def as_text(record: dict[str, Any]) -> str:
+    """A record as a line for people."""
     time = record.get("timestamp", -1)
     when = "-"
     if 0 < time < TIME_MAX_MS:

@@ -2,12 +2,14 @@
 
 Differences, all deliberate: topics and brokers are named in order (Kafka's is that of hash tables); no stack traces;
 files that are no JSON, or hold something else, are said to be without the names of Java's classes; --cancel ends
-every line.
+every line; ``--output json`` for what only reads.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import click
@@ -35,7 +37,7 @@ from kraftcore.cli.kafka_style import (
     plain_words,
     words,
 )
-from kraftcore.cli.output import printable
+from kraftcore.cli.output import output_option, print_json, printable
 from kraftcore.cli.partition_files import Plan, format_plan, read_file, read_plan, read_topics
 from kraftcore.cli.reassign_plan import moves, propose, throttled_replicas
 from kraftcore.errors import KraftError, LocalError, RefusedError
@@ -53,14 +55,14 @@ NEEDED = {
     "list": (),
 }
 ALLOWED = {
-    "generate": ("bootstrap-server", "broker-list", "command-config", "disable-rack-aware"),
+    "generate": ("bootstrap-server", "broker-list", "command-config", "disable-rack-aware", "output"),
     "execute": (
         *("additional", "bootstrap-server", "command-config", "throttle", "replica-alter-log-dirs-throttle"),
         *("timeout", "disallow-replication-factor-change"),
     ),
-    "verify": ("bootstrap-server", "command-config", "preserve-throttles"),
+    "verify": ("bootstrap-server", "command-config", "preserve-throttles", "output"),
     "cancel": ("bootstrap-server", "bootstrap-controller", "command-config", "preserve-throttles", "timeout"),
-    "list": ("bootstrap-server", "bootstrap-controller", "command-config"),
+    "list": ("bootstrap-server", "bootstrap-controller", "command-config", "output"),
 }
 _BUSY = (
     "Cannot execute because there is an existing partition assignment.  Use --additional to override this and create "
@@ -98,8 +100,14 @@ Examples:
 topics.json: {"version": 1, "topics": [{"topic": "orders"}]}
 plan.json:   {"version": 1, "partitions": [{"topic": "orders", "partition": 0, "replicas": [1, 2, 4]}]}
 The first replica is the preferred leader. "log_dirs" beside "replicas" names directories on the brokers, or "any".
+With --output json an object with:
+  --generate  current, proposed  both as in plan.json
+  --list      reassignments: [{topic, partition, replicas, adding, removing}]
+  --verify    partitions: [{topic, partition, state, replicas, wanted}], logDirs: [{topic, partition, broker, state,
+              logDir, futureLogDir, wanted}], throttlesCleared; a state is completed, inProgress or notActive
 """,
 )
+@output_option
 @click.option("--disallow-replication-factor-change", is_flag=True, help="Refuse what changes the number of replicas.")
 @click.option("--preserve-throttles", is_flag=True, help="With --verify, --cancel: leave throttles as they are.")
 @click.option("--additional", is_flag=True, help="Although others are under way; also to change their throttle.")
@@ -137,18 +145,23 @@ def reassign(
     bootstrap_server: str | None,
     bootstrap_controller: str | None,
     command_config: str | None,
+    output: str,
     **options: Any,
 ) -> None:
     """Move replicas of partitions to other brokers or directories, as kafka-reassign-partitions does."""
     action = _check(given(ctx))
     connection = make_connection(bootstrap_server, bootstrap_controller, command_config)
+    as_json = output == "json"
     if action == "list":
-        _list(connection)
+        _list(connection, as_json)
     elif action == "generate":
-        _generate(connection, options)
+        _generate(connection, options, as_json)
     else:
         plan = read_plan(read_file(options["reassignment_json_file"]))
-        {"execute": _execute, "verify": _verify, "cancel": _cancel}[action](connection, plan, options)
+        if action == "verify":
+            _verify(connection, plan, options, as_json)
+        else:
+            {"execute": _execute, "cancel": _cancel}[action](connection, plan, options)
 
 
 def _check(present: Sequence[str]) -> str:
@@ -169,11 +182,17 @@ def _check(present: Sequence[str]) -> str:
     return action
 
 
-def _list(connection: Connection) -> None:
+def _list(connection: Connection, as_json: bool) -> None:
     def ids(label: str, numbers: Sequence[int]) -> str:
         return f" {label}: {','.join(map(str, numbers))}." if numbers else ""
 
     found = connection.run(lambda client: client.list_reassignments())
+    if as_json:
+        under_way = [
+            {**each._asdict(), **{key: list(ids) for key, ids in asdict(found[each]).items()}} for each in sorted(found)
+        ]
+        print_json(reassignments=under_way)
+        return
     click.echo("Current partition reassignments:" if found else "No partition reassignments found.")
     for partition, each in sorted(found.items()):
         replicas = ",".join(map(str, each.replicas))
@@ -181,7 +200,7 @@ def _list(connection: Connection) -> None:
         click.echo(printable(f"{partition}: replicas: {replicas}.{changes}"))
 
 
-def _generate(connection: Connection, options: Mapping[str, Any]) -> None:
+def _generate(connection: Connection, options: Mapping[str, Any], as_json: bool) -> None:
     topics = read_topics(read_file(options["topics_to_move_json_file"]))
     brokers = [java_int(each) for each in options["broker_list"].split(",")]
     for what, names in (("Broker list", brokers), ("List of topics to reassign", topics)):
@@ -195,6 +214,9 @@ def _generate(connection: Connection, options: Mapping[str, Any]) -> None:
         places = await _directories(client, current, {node.id for node in living})
         nodes = [node for node in living if node.id in brokers]
         proposed = propose(current, nodes, by_rack=not options["disable_rack_aware"])
+        if as_json:
+            print_json(current=json.loads(format_plan(current, places)), proposed=json.loads(format_plan(proposed)))
+            return
         click.echo(printable(f"Current partition replica assignment\n{format_plan(current, places)}\n"))
         click.echo(printable(f"Proposed partition reassignment configuration\n{format_plan(proposed)}"))
 
@@ -357,20 +379,32 @@ def _by_broker(replica: Replica) -> tuple[int, str, int]:
     return replica.broker_id, replica.topic, replica.partition
 
 
-def _verify(connection: Connection, plan: Plan, options: Mapping[str, Any]) -> None:
+def _verify(connection: Connection, plan: Plan, options: Mapping[str, Any], as_json: bool) -> None:
     async def work(client: AdminClient) -> None:
         under_way = await client.list_reassignments()
         targets = dict(plan.partitions)
         current = await _known_replicas(client, {each.topic for each in targets if each not in under_way})
-        click.echo("Status of partition reassignment:")
-        for partition, replicas in sorted(targets.items()):
-            click.echo(printable(_state_line(partition, replicas, current.get(partition, ()), partition in under_way)))
+        if not as_json:
+            click.echo("Status of partition reassignment:")
+            for each, replicas in sorted(targets.items()):
+                click.echo(printable(_state_line(each, replicas, current.get(each, ()), each in under_way)))
         places = await client.describe_replica_log_dirs(plan.log_dirs)
-        lines = [_place_line(each, places[each], plan.log_dirs[each]) for each in sorted(plan.log_dirs, key=_by_broker)]
-        click.echo(printable("\n".join(lines)))
+        by_broker = sorted(plan.log_dirs, key=_by_broker)
+        if not as_json:
+            lines = [_place_line(each, places[each], plan.log_dirs[each]) for each in by_broker]
+            click.echo(printable("\n".join(lines)))
         moving = any(place.future_log_dir is not None for place in places.values())
-        if not under_way and not moving and not options["preserve_throttles"]:
-            await _clear_throttles(client, plan)
+        clears = not under_way and not moving and not options["preserve_throttles"]
+        if clears:
+            await _clear_throttles(client, plan, silent=as_json)
+        if as_json:
+            print_json(
+                partitions=[
+                    _state(each, targets[each], current.get(each, ()), each in under_way) for each in sorted(targets)
+                ],
+                logDirs=[_place(each, places[each], plan.log_dirs[each]) for each in by_broker],
+                throttlesCleared=clears,
+            )
 
     connection.run(work)
 
@@ -398,6 +432,28 @@ def _state_line(partition: TopicPartition, wanted: Sequence[int], current: Seque
     )
 
 
+def _state(
+    partition: TopicPartition, wanted: Sequence[int], current: Sequence[int], is_under_way: bool
+) -> dict[str, object]:
+    is_done = tuple(current) == tuple(wanted)
+    state = "inProgress" if is_under_way else "completed" if is_done else "notActive"
+    replicas = None if is_under_way else list(current)
+    return {**partition._asdict(), "state": state, "replicas": replicas, "wanted": list(wanted)}
+
+
+def _place(replica: Replica, place: ReplicaPlace, wanted: str) -> dict[str, object]:
+    is_done = place.future_log_dir is None and place.log_dir == wanted
+    return {
+        "topic": replica.topic,
+        "partition": replica.partition,
+        "broker": replica.broker_id,
+        "state": "inProgress" if place.future_log_dir == wanted else "completed" if is_done else "notActive",
+        "logDir": place.log_dir,
+        "futureLogDir": place.future_log_dir,
+        "wanted": wanted,
+    }
+
+
 def _place_line(replica: Replica, place: ReplicaPlace, wanted: str) -> str:
     where = f"Partition {replica.topic}-{replica.partition}"
     if place.log_dir is None:
@@ -417,17 +473,18 @@ def _place_line(replica: Replica, place: ReplicaPlace, wanted: str) -> str:
     return f"{where} on broker {replica.broker_id} is not being moved from log dir {place.log_dir} to {wanted}."
 
 
-async def _clear_throttles(client: AdminClient, plan: Plan) -> None:
+async def _clear_throttles(client: AdminClient, plan: Plan, *, silent: bool = False) -> None:
     # Of those that were involved in an earlier step nothing is known: all are cleared.
     brokers = {node.id for node in (await client.describe_cluster()).nodes}
     brokers.update(each for _, replicas in plan.partitions for each in replicas)
     topics = sorted({partition.topic for partition, _ in plan.partitions})
     names = ",".join(map(str, sorted(brokers)))
-    click.echo(f"Clearing broker-level throttles on broker{'' if len(brokers) == 1 else 's'} {names}")
+    if not silent:
+        click.echo(f"Clearing broker-level throttles on broker{'' if len(brokers) == 1 else 's'} {names}")
     await _clear(client, [_broker(each) for each in sorted(brokers)], (LEADER_RATE, FOLLOWER_RATE, LOG_DIR_RATE))
-    click.echo(
-        printable(f"Clearing topic-level throttles on topic{'' if len(topics) == 1 else 's'} {','.join(topics)}")
-    )
+    if not silent:
+        plural = "" if len(topics) == 1 else "s"
+        click.echo(printable(f"Clearing topic-level throttles on topic{plural} {','.join(topics)}"))
     await _clear(client, [ConfigResource(TOPIC, topic) for topic in topics], (LEADERS, FOLLOWERS))
 
 

@@ -75,10 +75,16 @@ def start(ctx: click.Context, file: str, overrides: tuple[str, ...], output: str
     a metadata log it writes snapshots, as metadata.log.max.record.bytes.between.snapshots and
     metadata.log.max.snapshot.interval.ms say; any other log it keeps whole. With kraftcore.offers.log=true it takes
     appends from kraftcore's own clients.
+
+    With partition.control=requests it is a broker that obeys LeaderAndIsr, StopReplica and UpdateMetadata
+    (docs/broker.md); its log directories need not be formatted.
     """
+    from kraftcore.cli.broker_run import run_broker
     from kraftcore.cli.server_run import run_server
     from kraftcore.config import NodeConfig
     from kraftcore.config.properties import load_properties, read_flag
+    from kraftcore.plugins.broker import BrokerConfig
+    from kraftcore.plugins.broker.config import is_broker
 
     properties = {}
     for text in overrides:
@@ -86,8 +92,13 @@ def start(ctx: click.Context, file: str, overrides: tuple[str, ...], output: str
         if not equals or not key.strip():
             raise click.UsageError(f"--override {text}: write KEY=VALUE")
         properties[key.strip()] = value
-    config = NodeConfig.from_properties(file, properties=properties)
     all_of_it = load_properties(file, properties)
+    if is_broker(all_of_it):
+        error = run_broker(BrokerConfig.from_properties(file, properties), as_json=output == "json")
+        if error is not None:
+            raise KafkaFailure(error)
+        ctx.exit(0)
+    config = NodeConfig.from_properties(file, properties=properties)
     offers_log = _OFFERS_LOG in all_of_it and read_flag(all_of_it, _OFFERS_LOG)
     error = run_server(config, all_of_it.all, offers_log=offers_log, as_json=output == "json")
     if error is not None:

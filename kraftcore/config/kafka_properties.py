@@ -6,7 +6,7 @@ Source: the names in Kafka's configuration definition (AbstractKafkaConfig).
 from __future__ import annotations
 
 # Configuration of parts that bring their own names.
-IGNORED_PREFIXES = ("config.providers.", "rlmm.config.", "rsm.config.", "sasl.jaas.", "client.quota.callback.")
+IGNORED_PREFIXES = ("rlmm.config.", "rsm.config.", "client.quota.callback.")
 
 _NAMES = """
 add.partitions.to.txn.retry.backoff.max.ms
@@ -26,9 +26,6 @@ compression.gzip.level
 compression.lz4.level
 compression.type
 compression.zstd.level
-config.providers
-connection.failed.authentication.delay.ms
-connections.max.reauth.ms
 controlled.shutdown.enable
 controller.performance.always.log.threshold.ms
 controller.performance.sample.period.ms
@@ -224,54 +221,23 @@ replication.quota.window.num
 replication.quota.window.size.seconds
 request.timeout.ms
 sasl.client.callback.handler.class
-sasl.enabled.mechanisms
-sasl.jaas.config
 sasl.kerberos.kinit.cmd
 sasl.kerberos.min.time.before.relogin
 sasl.kerberos.principal.to.local.rules
 sasl.kerberos.service.name
 sasl.kerberos.ticket.renew.jitter
 sasl.kerberos.ticket.renew.window.factor
-sasl.login.callback.handler.class
 sasl.login.class
-sasl.login.connect.timeout.ms
-sasl.login.read.timeout.ms
-sasl.login.refresh.buffer.seconds
-sasl.login.refresh.min.period.seconds
-sasl.login.refresh.window.factor
-sasl.login.refresh.window.jitter
-sasl.login.retry.backoff.max.ms
-sasl.login.retry.backoff.ms
-sasl.mechanism.controller.protocol
 sasl.mechanism.inter.broker.protocol
 sasl.oauthbearer.assertion.algorithm
 sasl.oauthbearer.assertion.claim.aud
 sasl.oauthbearer.assertion.claim.exp.seconds
-sasl.oauthbearer.assertion.claim.iss
 sasl.oauthbearer.assertion.claim.jti.include
 sasl.oauthbearer.assertion.claim.nbf.seconds
 sasl.oauthbearer.assertion.claim.sub
-sasl.oauthbearer.assertion.file
 sasl.oauthbearer.assertion.private.key.file
 sasl.oauthbearer.assertion.private.key.passphrase
 sasl.oauthbearer.assertion.template.file
-sasl.oauthbearer.client.credentials.client.id
-sasl.oauthbearer.client.credentials.client.secret
-sasl.oauthbearer.clock.skew.seconds
-sasl.oauthbearer.expected.audience
-sasl.oauthbearer.expected.issuer
-sasl.oauthbearer.jwks.endpoint.refresh.ms
-sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms
-sasl.oauthbearer.jwks.endpoint.retry.backoff.ms
-sasl.oauthbearer.jwks.endpoint.url
-sasl.oauthbearer.jwt.retriever.class
-sasl.oauthbearer.jwt.validator.class
-sasl.oauthbearer.scope
-sasl.oauthbearer.scope.claim.name
-sasl.oauthbearer.sub.claim.name
-sasl.oauthbearer.token.endpoint.url
-sasl.server.callback.handler.class
-sasl.server.max.receive.size
 security.inter.broker.protocol
 security.providers
 server.max.startup.time.ms
@@ -301,7 +267,6 @@ ssl.enabled.protocols
 ssl.engine.factory.class
 ssl.keymanager.algorithm
 ssl.keystore.password
-ssl.principal.mapping.rules
 ssl.protocol
 ssl.provider
 ssl.secure.random.implementation

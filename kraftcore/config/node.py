@@ -17,7 +17,9 @@ from kraftcore.config.addresses import (
     parse_voters,
 )
 from kraftcore.config.errors import ConfigError, suggestion
-from kraftcore.config.node_settings import SETTINGS, NodeSettings, known_settings, label
+from kraftcore.config.login import SaslLogin
+from kraftcore.config.node_settings import BROUGHT, SETTINGS, NodeSettings, known_settings, label
+from kraftcore.config.security import SaslConfig, SecurityProtocol
 from kraftcore.config.settings import documented
 from kraftcore.config.sources import config_from_environment, config_from_properties
 from kraftcore.config.tls import TlsConfig
@@ -42,6 +44,10 @@ class NodeConfig(NodeSettings):
     Times are milliseconds, sizes bytes. ``from_properties`` reads Kafka's file format, ``from_environment`` variables.
     ``ignored`` holds the properties of Kafka in the file that mean nothing to a node, for the server to say so.
 
+    ``authorizer`` and ``principal_builder`` are objects of the application: who may do what
+    (`kraftcore.security.authorizer.Authorizer`; None: everybody everything, or as a plugin says), and who somebody is
+    (`kraftcore.security.principals.PrincipalBuilder`; None: as Kafka).
+
     Raises:
         ConfigError: a setting is unknown, out of range, or contradicts another one.
     """
@@ -60,9 +66,12 @@ class NodeConfig(NodeSettings):
         self._check_values()
         self._check_listeners()
         self._check_listener_tls()
+        self._check_listener_sasl()
+        self._check_login()
         self._check_quorum()
         self._check_sizes()
         self._check_plugins()
+        self._check_brought()
 
     @classmethod
     def from_properties(
@@ -242,6 +251,45 @@ class NodeConfig(NodeSettings):
                     ["listener_tls", "tls"],
                 )
 
+    def _check_listener_sasl(self) -> None:
+        given = self.listener_sasl
+        if not isinstance(given, Mapping) or not all(isinstance(each, SaslConfig) for each in given.values()):
+            raise ConfigError("listener_sasl gives a SaslConfig by the name of a listener", ["listener_sasl"])
+        self._set("listener_sasl", {name.upper(): sasl for name, sasl in given.items()})
+        names = [endpoint.name for endpoint in self.listeners]
+        for name in self.listener_sasl:
+            if name not in names:
+                raise ConfigError(
+                    f"listener_sasl: {name} is none of the listeners, which are {', '.join(names) or 'none'}"
+                    f"{suggestion(name, names)}",
+                    ["listener_sasl", "listeners"],
+                )
+
+    def _check_login(self) -> None:
+        if not isinstance(self.sasl, SaslLogin | None):
+            raise ConfigError(f"sasl is {self.sasl!r}: it must be a SaslLogin, or None", ["sasl"])
+        if not self.listeners:
+            return
+        first = self.listeners[0].name
+        others = bool(self.voters.ids - {self.node_id}) or bool(self.bootstrap_servers)
+        if first in self.listener_sasl and self.sasl is None and others:
+            raise ConfigError(
+                f"{label('sasl')} is missing: connections to other nodes go to their listener {first}, which wants a "
+                "login",
+                ["sasl", "listener_sasl"],
+            )
+        if first not in self.listener_sasl and self.sasl is not None:
+            raise ConfigError(
+                f"{label('sasl')} says how to log in, but connections to other nodes go to their listener {first}, "
+                "which is not among listener_sasl",
+                ["sasl", "listener_sasl"],
+            )
+
+    def security_protocol(self, listener: str) -> SecurityProtocol:
+        """What a listener speaks, as Kafka has it: whether it encrypts, and whether those who connect log in."""
+        encrypts = self.listener_tls.get(listener, self.tls) is not None
+        return SecurityProtocol((2 if listener in self.listener_sasl else 0) + encrypts)
+
     def _check_quorum(self) -> None:
         ids = sorted(self.voters.ids)
         if self.can_become_voter and ids and self.node_id not in ids:
@@ -272,6 +320,12 @@ class NodeConfig(NodeSettings):
                 "the quorum",
                 ["bootstrap_servers"],
             )
+
+    def _check_brought(self) -> None:
+        for name, method in zip(BROUGHT, ("authorize", "build"), strict=True):
+            given = getattr(self, name)
+            if given is not None and not callable(getattr(given, method, None)):
+                raise ConfigError(f"{name} is {given!r}: it has no method {method}", [name])
 
     def _check_plugins(self) -> None:
         for key in self.plugin_settings:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from kraftcore.config.errors import ConfigError, suggestion
+from kraftcore.config.login import SaslLogin
+from kraftcore.config.security import SaslConfig
 from kraftcore.config.settings import (
     INT64_MAX,
     Converted,
@@ -27,6 +29,8 @@ from kraftcore.config.tls import TlsConfig
 from kraftcore.core.uuid import METADATA_TOPIC_ID, Uuid
 from kraftcore.ports.transport import Address
 from kraftcore.raft.quorum import Endpoint, VoterSet
+from kraftcore.security.authorizer import Authorizer
+from kraftcore.security.principals import PrincipalBuilder
 
 _QUORUM = "controller.quorum."
 _OWN = "kraftcore."
@@ -128,6 +132,30 @@ class NodeSettings:
         "listener.security.protocol.map",
         "By name of a listener: how it encrypts where ``tls`` does not say, ``None`` if it does not; the first "
         "listener is not among them.",
+    )
+    tls_reload_ms: int = number(
+        10_000,
+        _OWN + "tls.reload.ms",
+        "How often TLS files are looked at; those that changed are read again for connections made from then on. 0: "
+        "only when the node is told to.",
+    )
+
+    sasl: SaslLogin | None = composed(
+        None,
+        "sasl.mechanism.controller.protocol",
+        "How this node logs in at other nodes, where their listener of our first one's name wants it, with the login "
+        "module in ``listener.name.LISTENER.MECHANISM.sasl.jaas.config`` or ``sasl.jaas.config``; None: it does not.",
+    )
+    listener_sasl: Mapping[str, SaslConfig] = composed_mapping(
+        "sasl.enabled.mechanisms",
+        "By name of a listener: how those who connect there prove who they are, from "
+        "``listener.security.protocol.map``, ``sasl.*`` and ``connections.max.reauth.ms``; who connects to another "
+        "one proves nothing, or has a certificate.",
+    )
+    failed_authentication_delay_ms: int = number(
+        100,
+        "connection.failed.authentication.delay.ms",
+        "How long whoever did not prove who it is waits for the answer that says so.",
     )
 
     # --- the consensus ------------------------------------------------------------------------------------------------
@@ -356,6 +384,11 @@ class NodeSettings:
         1000, _OWN + "reconnect.backoff.max.ms", "The pause doubles up to this; Kafka has 500.", low=1
     )
 
+    # --- what an application brings; no file can say it ---------------------------------------------------------------
+
+    authorizer: Authorizer | None = None
+    principal_builder: PrincipalBuilder | None = None
+
     ignored: tuple[str, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
@@ -364,6 +397,8 @@ class NodeSettings:
 
 
 SETTINGS = declared(NodeSettings)
+BROUGHT = ("authorizer", "principal_builder")
+"""Fields that hold objects of an application."""
 
 
 def known_settings(given: Iterable[str]) -> None:
@@ -372,7 +407,7 @@ def known_settings(given: Iterable[str]) -> None:
     Raises:
         ConfigError: one is no field of ``NodeConfig``.
     """
-    known = [*SETTINGS, "ignored"]
+    known = [*SETTINGS, *BROUGHT, "ignored"]
     for name in given:
         if name not in known:
             own = next((each for each, setting in SETTINGS.items() if setting.key == name), None)

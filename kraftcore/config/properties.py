@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from kraftcore.config.addresses import split_list
 from kraftcore.config.errors import ConfigError
+from kraftcore.config.providers import resolve
 from kraftcore.core.disk.files import OsFiles
 from kraftcore.storage.properties import read_properties
 
@@ -59,9 +60,10 @@ class Properties:
 
 
 def load_properties(path: str, replaced: Mapping[str, str]) -> Properties:
-    """Read a file; ``replaced`` wins over what is in it.
+    """Read a file; ``replaced`` wins over what is in it. Variables of ``config.providers`` are looked up.
 
     Raises:
+        ConfigError: a variable cannot be looked up.
         CorruptDataError: the file holds a broken escape.
         StorageError: it cannot be read.
     """
@@ -73,7 +75,10 @@ def load_properties(path: str, replaced: Mapping[str, str]) -> Properties:
     for key, value in replaced.items():
         values[key] = value
         places.pop(key, None)
-    return Properties(values, places, path)
+    try:
+        return Properties(resolve(values), places, path)
+    except ConfigError as error:
+        raise ConfigError(error.reason, error.settings, places.get(error.settings[0], path)) from None
 
 
 def read_integer(properties: Properties, key: str, low: int, high: int) -> int:

@@ -13,17 +13,34 @@ from typing import Any, TypeVar
 from kraftcore.config.addresses import parse_endpoint
 from kraftcore.config.errors import ConfigError, suggestion
 from kraftcore.config.kafka_properties import IGNORED_PREFIXES, KAFKA_PROPERTIES
+from kraftcore.config.login import read_node_login
 from kraftcore.config.node_settings import SETTINGS, known_settings, label
+from kraftcore.config.oauth import OAUTH_READ
 from kraftcore.config.properties import Properties, load_properties
+from kraftcore.config.providers import PROVIDERS_KEY
+from kraftcore.config.sasl_properties import (
+    JAAS_KEY,
+    REAUTH_KEY,
+    RECEIVE_KEY,
+    SASL_READ,
+    listener_prefix,
+    mechanism_key,
+    read_listener_sasl,
+)
+from kraftcore.config.security import MECHANISMS
 from kraftcore.config.settings import INT64_MAX
 from kraftcore.config.tls import CLIENT_AUTH, TlsConfig
+from kraftcore.errors import LocalError
 from kraftcore.raft.quorum import Endpoint
+from kraftcore.security.principals import RULES_KEY, PrincipalMapper
 
 ROLES = ("broker", "controller")
 
 _Config = TypeVar("_Config")
 
+_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _LISTENER_PREFIX = "listener.name."
+_LISTENER_VARIABLE = "LISTENER_NAME_"
 _INTERNAL_SEGMENT_BYTES = "internal.metadata.log.segment.bytes"
 _BROKER_ID = "broker.id"
 _PLUGIN_PREFIX = "PLUGIN_"
@@ -34,6 +51,7 @@ _ALSO_READ = frozenset(
         "process.roles",
         "controller.listener.names",
         "log.dir",
+        PROVIDERS_KEY,
         _BROKER_ID,
         _INTERNAL_SEGMENT_BYTES,
         "kraftcore.offers.log",
@@ -43,9 +61,14 @@ _ALSO_READ = frozenset(
         "ssl.keystore.certificate.chain",
         "ssl.keystore.key",
         "ssl.keystore.type",
+        RULES_KEY,
         "ssl.truststore.certificates",
         "ssl.truststore.location",
         "ssl.truststore.type",
+        REAUTH_KEY,
+        RECEIVE_KEY,
+        JAAS_KEY,
+        *OAUTH_READ,
     }
 )
 _TLS_READ = frozenset(key for key in (*_KEYS, *_ALSO_READ) if key.startswith("ssl."))
@@ -58,10 +81,18 @@ def config_from_properties(
     properties = load_properties(path, replaced)
     known_settings(overrides)
     ignored = []
+    names = properties.list("controller.listener.names") or [
+        text.partition("://")[0] for text in properties.list("listeners")
+    ]
+    own = {listener_prefix(name) for name in names}
     for key in properties.names:
+        if key.startswith(f"{PROVIDERS_KEY}."):
+            continue
         listener, name = _listener_and_name(key)
+        if listener in own and any(name == each or name.endswith("." + each) for each in SASL_READ):
+            continue  # also of one mechanism
         read: Collection[str] = _TLS_READ if listener else (*_KEYS, *_ALSO_READ)
-        # Of one listener only its TLS is read; the rest has names of its own, after mechanisms for example.
+        # Of one listener only how it encrypts and who may come is read; the rest may have names of its own.
         aside = name in KAFKA_PROPERTIES or name.startswith(IGNORED_PREFIXES)
         if aside or (listener and not name.startswith("ssl.")):
             ignored.append(key)
@@ -90,6 +121,8 @@ def config_from_environment(
             continue
         name = variable.removeprefix(prefix)
         key = names.get(name)
+        if key is None and name.startswith(_LISTENER_VARIABLE):
+            key = _of_listener(name.removeprefix(_LISTENER_VARIABLE))
         if key is None and name.startswith(_PLUGIN_PREFIX):  # KRAFTCORE_PLUGIN_METRICS_LISTEN
             key = SETTINGS["plugin_settings"].key + name.removeprefix(_PLUGIN_PREFIX).lower().replace("_", ".", 1)
         if key is None:
@@ -165,9 +198,17 @@ def _network_settings(properties: Properties, ignored: list[str], overrides: Map
                 found["advertised_listeners"] = [endpoint for endpoint in advertised if endpoint.name in own]
     else:
         ignored.extend(key for key in ("listeners", "advertised.listeners") if key in properties)
+    # Whoever accepts nothing connects as the first name says.
+    protocols = _protocols(properties, own if found.get("listeners") else own[:1])
     if "tls" not in overrides:
-        # Whoever accepts nothing connects as the first name says.
-        found.update(_tls(properties, own if found.get("listeners") else own[:1]))
+        found.update(_tls(properties, protocols))
+    if "sasl" not in overrides and protocols:
+        first = next(iter(protocols))
+        found["sasl"] = read_node_login(properties, first) if protocols[first].startswith("SASL_") else None
+    if found.get("listeners"):
+        found["listener_sasl"] = {
+            name: read_listener_sasl(properties, name) for name, each in protocols.items() if each.startswith("SASL_")
+        }
     return found
 
 
@@ -186,8 +227,8 @@ def _endpoints(properties: Properties, key: str) -> list[Endpoint]:
         raise properties.error(f"{key}: {error.reason}", key) from None
 
 
-def _tls(properties: Properties, listeners: list[str]) -> dict[str, Any]:
-    """``tls`` as the first listener has it, ``listener_tls`` of those that have it otherwise."""
+def _protocols(properties: Properties, listeners: list[str]) -> dict[str, str]:
+    """The security protocol of each of these listeners, in their order."""
     key = "listener.security.protocol.map"
     protocols: dict[str, str] = {}
     for entry in properties.list(key):
@@ -195,21 +236,33 @@ def _tls(properties: Properties, listeners: list[str]) -> dict[str, Any]:
         if not colon:
             raise properties.error(f"{key} has {entry!r}: write NAME:PROTOCOL", key)
         protocols[name.strip().upper()] = protocol.strip().upper()
-    found: dict[str, TlsConfig | None] = {}
+    found: dict[str, str] = {}
     for name in listeners:
-        protocol = protocols.get(name, "SSL" if name == "SSL" else "PLAINTEXT")
-        if protocol not in ("PLAINTEXT", "SSL"):
-            raise properties.error(f"{key}: {name} has {protocol}: a node speaks PLAINTEXT and SSL", key)
-        found[name] = _tls_config(properties, name.lower()) if protocol == "SSL" else None
-    first = found.pop(listeners[0], None) if listeners else None
+        protocol = found[name] = protocols.get(name, name if name in _PROTOCOLS else "PLAINTEXT")
+        if protocol not in _PROTOCOLS:
+            close = suggestion(protocol, _PROTOCOLS)
+            raise properties.error(f"{key}: {name} has {protocol}: it may be {', '.join(_PROTOCOLS)}{close}", key)
+    return found
+
+
+def _tls(properties: Properties, protocols: Mapping[str, str]) -> dict[str, Any]:
+    """``tls`` as the first listener has it, ``listener_tls`` of those that have it otherwise."""
+    found = {
+        name: _tls_config(properties, name.lower(), protocol) if protocol.endswith("SSL") else None
+        for name, protocol in protocols.items()
+    }
+    first = found.pop(next(iter(found))) if found else None
     return {"tls": first, "listener_tls": {name: tls for name, tls in found.items() if tls != first}}
 
 
-def _tls_config(properties: Properties, listener: str) -> TlsConfig:
-    def find(name: str) -> str | None:
+def _tls_config(properties: Properties, listener: str, protocol: str) -> TlsConfig:
+    def key_of(name: str) -> str:
         # What stands for one listener goes before what stands for all.
         specific = f"{_LISTENER_PREFIX}{listener}.{name}"
-        return properties.get(specific if specific in properties else name)
+        return specific if specific in properties else name
+
+    def find(name: str) -> str | None:
+        return properties.get(key_of(name))
 
     for name in ("ssl.keystore.key", "ssl.keystore.certificate.chain", "ssl.truststore.certificates"):
         if find(name):
@@ -227,19 +280,27 @@ def _tls_config(properties: Properties, listener: str) -> TlsConfig:
     certificate = find("ssl.keystore.location")
     if not certificate:
         raise properties.error("ssl.keystore.location is missing: an SSL listener needs one", "ssl.keystore.location")
-    auth = find("ssl.client.auth") or "none"
+    # Kafka: on a listener with SASL certificates are asked for only where that very listener says so.
+    is_meant = protocol == "SSL" or key_of("ssl.client.auth") != "ssl.client.auth"
+    auth = (find("ssl.client.auth") if is_meant else None) or "none"
     if auth not in CLIENT_AUTH:
         close = suggestion(auth, CLIENT_AUTH)
         raise properties.error(
             f"ssl.client.auth is {auth!r}: it may be {', '.join(CLIENT_AUTH)}{close}", "ssl.client.auth"
         )
     algorithm = find("ssl.endpoint.identification.algorithm")
+    rules = find(RULES_KEY)
+    try:
+        PrincipalMapper(rules or "")
+    except LocalError as error:
+        raise properties.error(str(error), key_of(RULES_KEY)) from None
     return TlsConfig(
         certificate=certificate,
         key_password=find("ssl.key.password"),
         ca=find("ssl.truststore.location"),
         client_auth=auth,  # type: ignore[arg-type]  # checked above
         check_host_name=algorithm != "",
+        principal_mapping_rules=rules,
     )
 
 
@@ -273,6 +334,20 @@ def _listener_and_name(key: str) -> tuple[str, str]:
         return "", key
     name = key.removeprefix(_LISTENER_PREFIX).partition(".")[2]
     return key.removesuffix(name), name
+
+
+def _of_listener(name: str) -> str | None:
+    """``CONTROLLER_PLAIN_SASL_JAAS_CONFIG`` as a property of one listener, or of one's mechanism; None: it is none."""
+    for key in sorted((*_TLS_READ, *SASL_READ), key=len, reverse=True):
+        listener = name.removesuffix("_" + _variable(key))
+        if listener == name:
+            continue
+        for mechanism in MECHANISMS if key in SASL_READ else ():
+            owner = listener.removesuffix("_" + _variable(mechanism))
+            if owner not in (listener, ""):
+                return mechanism_key(owner, mechanism, key)
+        return f"{_LISTENER_PREFIX}{listener.lower()}.{key}"
+    return None
 
 
 def _variable(key: str) -> str:

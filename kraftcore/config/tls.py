@@ -7,13 +7,15 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from kraftcore.config.errors import ConfigError, suggestion
+from kraftcore.errors import LocalError
+from kraftcore.security.principals import RULES_KEY, PrincipalMapper
 
 CLIENT_AUTH = ("none", "requested", "required")
 
 
 @dataclass(frozen=True, kw_only=True)
 class TlsConfig:
-    """TLS settings. The files are PEM and are read when the node starts and when it is told to reload them.
+    """TLS settings. The files are PEM, read when the node starts, when they change, and when it is told to.
 
     Attributes:
         certificate: the node's certificate and its chain: ``ssl.keystore.location`` with ``ssl.keystore.type=PEM``.
@@ -22,11 +24,13 @@ class TlsConfig:
         ca: certificates of the authorities that peers' certificates are checked against, ``ssl.truststore.location``
             with ``ssl.truststore.type=PEM``; None: the system's.
         client_auth: ``ssl.client.auth``: whether those who connect must show a certificate.
+        principal_mapping_rules: ``ssl.principal.mapping.rules``: how the name in a client's certificate becomes that of
+            a user, see `kraftcore.security.principals.PrincipalMapper`; None: as it is.
         check_host_name: ``ssl.endpoint.identification.algorithm`` is ``https`` (true) or empty (false): whether a
             server's certificate must name the host that was connected to.
 
     Raises:
-        ConfigError: ``client_auth`` is something else, or the certificate is missing.
+        ConfigError: ``client_auth`` is something else, the certificate is missing, or a rule means nothing.
     """
 
     certificate: str
@@ -35,6 +39,7 @@ class TlsConfig:
     ca: str | None = None
     client_auth: Literal["none", "requested", "required"] = "none"
     check_host_name: bool = True
+    principal_mapping_rules: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("certificate", "key", "ca"):
@@ -48,3 +53,8 @@ class TlsConfig:
                 f"tls.client_auth (ssl.client.auth) is {self.client_auth!r}: it may be {', '.join(CLIENT_AUTH)}{close}",
                 ["ssl.client.auth"],
             )
+        if self.principal_mapping_rules is not None:
+            try:
+                PrincipalMapper(self.principal_mapping_rules)
+            except LocalError as error:
+                raise ConfigError(f"tls.principal_mapping_rules: {error}", [RULES_KEY]) from None

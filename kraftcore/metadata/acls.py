@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from kraftcore.core.uuid import Uuid
@@ -38,29 +38,34 @@ class Acls(Part[Uuid, Acl]):
     """Entries by their id.
 
     Attributes:
-        changes: how often an entry came or went, so that whoever keeps an index of them sees that it is old.
+        on_change: told what an entry was before and is now, None where there was or is none, so that whoever keeps an
+            index of them need not make it anew. One may listen.
     """
 
-    __slots__ = ("changes",)
+    __slots__ = ("on_change",)
 
     def __init__(self, journal: Journal) -> None:
         super().__init__(journal)
-        self.changes = 0
+        self.on_change: Callable[[Acl | None, Acl | None], None] | None = None
 
     def put(self, key: Uuid, value: Acl) -> None:
         """See `Part`."""
-        self.changes += 1
+        self._tell(key, value)
         super().put(key, value)
 
     def drop(self, key: Uuid) -> None:
         """See `Part`."""
-        self.changes += 1
+        self._tell(key, None)
         super().drop(key)
 
     def restore_item(self, key: Uuid, value: Acl | None) -> None:
         """See `Part`."""
-        self.changes += 1
+        self._tell(key, value)
         super().restore_item(key, value)
+
+    def _tell(self, key: Uuid, value: Acl | None) -> None:
+        if self.on_change is not None:
+            self.on_change(self._items.get(key), value)
 
     def on_entry(self, record: AccessControlEntryRecord) -> None:
         """An entry is added."""

@@ -74,7 +74,7 @@ class Administration:
         """What this answers."""
         return (
             RequestHandler(ControllerRegistrationRequest, self.on_register, CLUSTER_ACTION, Priority.CONTROL),
-            RequestHandler(DescribeClusterRequest, self.on_describe_cluster, None, Priority.CONTROL),
+            RequestHandler(DescribeClusterRequest, self.on_describe_cluster, ALTER_CLUSTER, Priority.CONTROL),
             RequestHandler(UpdateFeaturesRequest, self.on_update_features, ALTER_CLUSTER, Priority.CONTROL),
         )
 

@@ -45,7 +45,7 @@ class BusyPoll:
     @property
     def pays(self) -> bool:
         """Whether it is configured, and there is more than one processor: a single one is left to other processes."""
-        return self._limit_s > 0 and _processors() > 1
+        return self._limit_s > 0 and processors() > 1
 
     def wake(self) -> None:
         """Batches are on their way."""
@@ -80,7 +80,8 @@ class BusyPoll:
         return trio.lowlevel.Abort.SUCCEEDED
 
 
-def _processors() -> int:
+def processors() -> int:
+    """How many processors this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -22,8 +22,10 @@ from kraftcore.executor.executor import Executor, ExecutorHooks, ExecutorLimits
 from kraftcore.executor.proposals import Group, Proposal
 from kraftcore.node.administration import Administration
 from kraftcore.node.announcing import Announcer
+from kraftcore.node.authorization import Authorization
 from kraftcore.node.busy_poll import BusyPoll
 from kraftcore.node.clock import Clock
+from kraftcore.node.door import Door, principal_builder, sasl_handlers
 from kraftcore.node.event_hub import EventHub, Extension
 from kraftcore.node.events import (
     Committed,
@@ -55,6 +57,7 @@ from kraftcore.raft.events import Barrier, Leadership, Resign, Shutdown, Tick
 from kraftcore.raft.quorum import Endpoint, VoterSet
 from kraftcore.raft.replica import Replica
 from kraftcore.raft.roles import Role
+from kraftcore.security.sasl.credentials import Credentials
 from kraftcore.state_machine import StateMachine
 
 _logger = logging.getLogger("kraftcore.node")
@@ -123,6 +126,8 @@ class Engine(ExecutorHooks):
         self._leaderless = Leaderless(home.key, config.bootstrap_servers, self.outbox, self.executor.replica, self.note)
         self.administration = Administration(home.key.id, self.describe, self.executor, self.shell.feed)
         self.registry = Registry()
+        if config.authorizer is not None:
+            self.registry.authorization = Authorization(config.authorizer)
         self.inbox = Inbox(
             self.shell.feed,
             self.registry,
@@ -131,9 +136,11 @@ class Engine(ExecutorHooks):
             self.note,
             self.fail,
             clock.now_ms,
+            {endpoint.name: config.security_protocol(endpoint.name) for endpoint in endpoints},
         )
         leader_side = LeaderSide(self.executor, self.look, config, self.ask_barrier)
-        for handler in (*consensus_handlers(), *self.administration.handlers, *leader_side.handlers):
+        logins = sasl_handlers() if config.listener_sasl else ()
+        for handler in (*consensus_handlers(), *self.administration.handlers, *leader_side.handlers, *logins):
             self.registry.register(handler)
 
     def _open_executor(self, machine: StateMachine) -> None:
@@ -187,6 +194,12 @@ class Engine(ExecutorHooks):
         self.shell.drive(self.executor)
 
     # --- start and stop -----------------------------------------------------------------------------------------------
+
+    def make_door(self, credentials: Credentials | None) -> Door:
+        """Where those who come to some listeners prove who they are; None: by the passwords of the configuration."""
+        principals = principal_builder(self.config)
+        note, now_ms = self.note, self.clock.now_ms
+        return Door(self.config, credentials, principals, self.registry, self.inbox, self._nursery, note, now_ms)
 
     def begin(self) -> None:
         """Start the tasks, then take part."""

@@ -5,16 +5,17 @@ from __future__ import annotations
 import inspect
 import logging
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
 
 import trio
 
+from kraftcore.config.security import SecurityProtocol
 from kraftcore.errors import LocalError, RefusedError, RemoteProtocolError
-from kraftcore.node.refusals import refuse
+from kraftcore.node.refusals import refusal_of
 from kraftcore.node.registry import (
-    ANONYMOUS,
+    Asker,
     Priority,
     Registry,
     RequestContext,
@@ -40,6 +41,9 @@ _SOFTWARE_SINCE = 3  # version of ApiVersions in which clients say what they are
 _FEATURES_AT_0_SINCE = 4  # KIP-1022: older clients cannot read a feature whose minimum is 0
 
 
+_STRANGER = Asker()
+
+
 class Inbox:
     """Decodes requests and hands them on.
 
@@ -51,6 +55,8 @@ class Inbox:
         note: gets a line for people when a request cannot be read, unless there were many just before.
         fail: told what a vital handler raised.
         now_ms: the time.
+        protocols: what each listener speaks, PLAINTEXT where nothing is said. Those who come without a door are
+            anonymous.
     """
 
     def __init__(
@@ -62,7 +68,11 @@ class Inbox:
         note: Callable[[str], None],
         fail: Callable[[BaseException], None],
         now_ms: Callable[[], int],
+        protocols: Mapping[str, SecurityProtocol] | None = None,
     ) -> None:
+        self._strangers = {
+            listener: Asker(security_protocol=protocol) for listener, protocol in (protocols or {}).items()
+        }
         self._feed = feed
         self._registry = registry
         self._nursery = nursery
@@ -83,7 +93,7 @@ class Inbox:
         version = header.request_api_version
         ticket = Ticket(reply, version, header.correlation_id, origin.listener)
         if message is None or isinstance(message, ApiVersionsRequest):
-            self._answer_api_versions(message, ticket)
+            self.answer_api_versions(message, ticket)
             return
         handler = self._registry.find(type(message))
         if handler is None or not handler.serves(origin.listener, version):
@@ -92,7 +102,7 @@ class Inbox:
             reply(None)
         elif handler.priority is not Priority.CONSENSUS:
             self._respond(handler, message, self._context(header, origin, ticket))
-        elif self._registry.guard is None or self._may(handler, message, self._context(header, origin, ticket)):
+        elif self._registry.authorization is None or self._may(handler, message, self._context(header, origin, ticket)):
             self._feed(Received(ticket, message, version, origin.listener))
 
     def dispatch(self, message: Request, context: RequestContext) -> None:
@@ -112,37 +122,52 @@ class Inbox:
             return True
         name = type(message).__name__
         self._complain("not allowed", f"{context.principal} at {context.peer} sent a {name}: {error.name}")
-        context.answer(refuse(message, context.version, error))
+        answer = refusal_of(handler, message, context.version, error)
+        if answer is None:
+            context.close()
+        else:
+            context.answer(answer)
         return False
 
     def _context(self, header: RequestHeader, origin: Origin, ticket: Ticket) -> RequestContext:
+        asker: Asker = origin.session or self._strangers.get(origin.listener, _STRANGER)
         return RequestContext(
             header.request_api_version,
             origin.listener,
             origin.peer,
             header.client_id,
-            ANONYMOUS,
+            asker.principal,
             self._now_ms(),
             ticket.answer,
             partial(ticket.reply, None),
+            False,
+            asker.security_protocol,
+            asker.is_by_token,
+            partial(ticket.reply, ()),
         )
 
-    def _answer_api_versions(self, request: ApiVersionsRequest | None, ticket: Ticket) -> None:
+    def answer_api_versions(self, request: ApiVersionsRequest | None, ticket: Ticket) -> bool:
+        """Say which requests are served; None stands for a request of an unknown version.
+
+        Returns:
+            Whether it was a good request, which got what it asked for.
+        """
         offers = self._registry.offers(ticket.listener)
         if request is None:  # the answer to an unknown version is version 0, and says which there are (KIP-511)
             ticket = Ticket(ticket.reply, 0, ticket.correlation_id, ticket.listener)
             known = [each for each in offers if each.api_key == ApiKey.API_VERSIONS]
             ticket.answer(ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=known))
-            return
+            return False
         software = (request.client_software_name, request.client_software_version)
         if ticket.version >= _SOFTWARE_SINCE and not all(map(_SOFTWARE_NAME.fullmatch, software)):
             ticket.answer(ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST))
-            return
+            return False
         response = ApiVersionsResponse(api_keys=offers)
         self._features(response)
         if ticket.version < _FEATURES_AT_0_SINCE:
             response.supported_features = [each for each in response.supported_features if each.min_version > 0]
         ticket.answer(response)
+        return True
 
     # --- handlers -----------------------------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ _WORDS = {
     Failure.RESET: "broke the connection",
     Failure.TIMED_OUT: "does not answer in time",
     Failure.UNSUPPORTED_VERSION: "speaks no common version",
+    Failure.UNAUTHENTICATED: "does not accept this node's login",
     Failure.OTHER: "cannot be reached",
 }
 

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import trio
 from trio.lowlevel import current_task, wait_task_rescheduled
 
 from kraftcore.config import NodeConfig
+from kraftcore.core.batch import RecordBatch, iter_batches
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import LocalError, NodeStoppedError
+from kraftcore.executor.applier import READ_BYTES
 from kraftcore.executor.decisions import Decision
 from kraftcore.executor.executor import size_of
 from kraftcore.executor.proposals import RECORD_OVERHEAD, Appended, AppendedMany, empty_record
 from kraftcore.executor.sessions import numbering
+from kraftcore.node.authorization import Authorization
 from kraftcore.node.engine import Engine
 from kraftcore.node.registry import RequestContext
 from kraftcore.node.status import Status
@@ -368,6 +371,24 @@ class Node:
             CorruptDataError, StorageError: the file cannot be read.
         """
         return self._engine.home.read_bootstrap()
+
+    def local_batches(self, offset: int) -> Iterator[RecordBatch]:
+        """The batches of this node's log from ``offset`` on, committed or not, as far as it holds them.
+
+        Raises:
+            CorruptDataError, StorageError: the log cannot be read.
+        """
+        log = self._engine.home.log
+        offset = max(offset, log.log_start_offset)
+        while offset < log.log_end_offset:
+            for batch in iter_batches(log.read(offset, READ_BYTES)):
+                yield batch
+                offset = batch.next_offset
+
+    @property
+    def authorization(self) -> Authorization | None:
+        """What is asked before requests are answered, and how often it said yes and no; None: everybody may do all."""
+        return self._engine.registry.authorization
 
     def describe_features_by(self, describe: Callable[[ApiVersionsResponse], None]) -> None:
         """Have the feature fields of ApiVersions answers filled in by a plugin that keeps features in the log."""

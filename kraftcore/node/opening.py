@@ -9,8 +9,10 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import trio
 
 from kraftcore.config import NodeConfig
+from kraftcore.config.login import make_login
 from kraftcore.core.disk.files import Files, OsFiles
 from kraftcore.errors import NodeStoppedError
+from kraftcore.node.door import admission, has_door, open_to_strangers
 from kraftcore.node.engine import Engine
 from kraftcore.node.forming import join_or_begin, must_ask
 from kraftcore.node.home import open_home
@@ -63,18 +65,20 @@ async def open_node(
     chosen = [*plugins, *load_plugins(config.plugins, config.plugin_settings)]
     disk = OsFiles() if files is None else files
     async with AsyncExitStack() as stack:
-        gate = _Gate(closes_with_node=transport is None)
+        gates = _Gates(config, closes_with_node=transport is None)
         if transport is None:
             transport = await stack.enter_async_context(tcp_transport(config))
         endpoints: tuple[Endpoint, ...] | None = None
         if config.create == "standalone" and any(endpoint.port == 0 for endpoint in config.listeners):
-            endpoints = await _listen(transport, config, gate)  # its own entry among the voters names the ports
+            endpoints = await _listen(transport, config, gates)  # its own entry among the voters names the ports
         if await trio.to_thread.run_sync(must_ask, disk, config):
             config = await join_or_begin(config, transport)
         home = await trio.to_thread.run_sync(open_home, disk, config, endpoints)
         stack.callback(home.close)
         if endpoints is None:
-            endpoints = await _listen(transport, config, gate)
+            endpoints = await _listen(transport, config, gates)
+        if isinstance(transport, TcpTransport):
+            _warn_of_strangers(config, endpoints)
         raised: BaseException | None = None
         engine: Engine | None = None
         async with trio.open_nursery() as nursery:
@@ -83,7 +87,7 @@ async def open_node(
                     engine = Engine(config, home, endpoints, state_machine, transport, chosen, nursery, body.cancel)
                     node = Node(engine, state_machine)
                     _begin(engine, node, chosen, nursery)
-                    gate.open(engine.inbox.serve)
+                    gates.open(engine, chosen)
                     yield node
             except BaseException as error:
                 # Raised again outside the nursery, which would wrap it in a group.
@@ -91,7 +95,7 @@ async def open_node(
             if engine is not None:
                 with trio.CancelScope(shield=True):
                     await engine.shut_down()
-                gate.close()
+                gates.close()
                 engine.close()
             nursery.cancel_scope.cancel()
         if engine is not None and engine.error is not None:
@@ -106,7 +110,24 @@ def tcp_transport(config: NodeConfig) -> TcpTransport:
     Raises:
         TransportError: the TLS files do not work.
     """
-    return TcpTransport(tls=config.tls, listener_tls=config.listener_tls, **config.settings_of(Limits))
+    return TcpTransport(
+        tls=config.tls,
+        listener_tls=config.listener_tls,
+        tls_reload_ms=config.tls_reload_ms,
+        login=None if config.sasl is None else make_login(config.sasl),
+        **config.settings_of(Limits),
+    )
+
+
+def _warn_of_strangers(config: NodeConfig, endpoints: Sequence[Endpoint]) -> None:
+    found = open_to_strangers(config, endpoints)
+    if found:
+        _logger.warning(
+            "node %d: nobody has to prove who they are on %s, which other machines can reach: set SASL_SSL for it in "
+            "listener.security.protocol.map (listener_sasl), or ssl.client.auth=required (tls.client_auth)",
+            config.node_id,
+            " and ".join(map(str, found)),
+        )
 
 
 def _begin(engine: Engine, node: Node, plugins: Sequence[Plugin], nursery: trio.Nursery) -> None:
@@ -130,7 +151,7 @@ async def _run_plugin(plugin: Plugin, node: Node, engine: Engine) -> None:
             engine.events.drop(plugin)
 
 
-class _Gate:
+class Gate:
     """Takes requests from the listeners; those that come before the node is ready wait, up to `EARLY_REQUESTS_MAX`.
 
     Args:
@@ -145,6 +166,7 @@ class _Gate:
         self._early: list[tuple[bytes, Origin, Reply]] | None = []
 
     def serve(self, frame: bytes, origin: Origin, reply: Reply) -> None:
+        """Take a request's frame."""
         if self._serve is not None:
             self._serve(frame, origin, reply)
         elif self._early is not None and len(self._early) < EARLY_REQUESTS_MAX:
@@ -153,19 +175,44 @@ class _Gate:
             reply(None)
 
     def open(self, serve: Serve) -> None:
+        """Hand the requests that wait to ``serve``, and later ones as they come."""
         early, self._early = self._early or [], None
         self._serve = serve
         for request in early:
             serve(*request)
 
     def close(self) -> None:
+        """Refuse requests from now on."""
         self._serve = self._early = None
         self._is_over = True
 
 
-async def _listen(transport: Transport, config: NodeConfig, gate: _Gate) -> tuple[Endpoint, ...]:
+class _Gates:
+    """A gate for the listeners whose requests are served as they come, another for those with a door."""
+
+    def __init__(self, config: NodeConfig, *, closes_with_node: bool) -> None:
+        self._config = config
+        self._plain = Gate(closes_with_node=closes_with_node)
+        self._guarded = Gate(closes_with_node=closes_with_node)
+
+    def of(self, listener: str) -> Gate:
+        return self._guarded if has_door(self._config, listener) else self._plain
+
+    def open(self, engine: Engine, plugins: Sequence[Plugin]) -> None:
+        if any(has_door(self._config, endpoint.name) for endpoint in self._config.listeners):
+            found = (plugin.credentials for plugin in plugins)
+            self._guarded.open(engine.make_door(next((each for each in found if each is not None), None)).serve)
+        self._plain.open(engine.inbox.serve)
+
+    def close(self) -> None:
+        self._plain.close()
+        self._guarded.close()
+
+
+async def _listen(transport: Transport, config: NodeConfig, gates: _Gates) -> tuple[Endpoint, ...]:
     bound = []
     for endpoint in config.listeners:
-        address = await transport.listen(endpoint.name, Address(endpoint.host, endpoint.port), gate.serve)
+        serve, bounds = gates.of(endpoint.name).serve, admission(config, endpoint.name)
+        address = await transport.listen(endpoint.name, Address(endpoint.host, endpoint.port), serve, bounds)
         bound.append(Endpoint(endpoint.name, endpoint.host, address.port))
     return tuple(bound)

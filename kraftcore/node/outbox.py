@@ -23,6 +23,7 @@ Done: TypeAlias = Callable[[Any], None]
 _API_VERSIONS = 18
 _NEWEST = 4  # of ApiVersions; who does not know it answers in version 0 (KIP-511)
 _CORRELATION_MASK = 2**31 - 1
+_VERSION_MAX = 2**15 - 1
 SOFTWARE = "kraftcore"
 
 # Lanes: connections to a peer. A parked Fetch is answered late, a forwarded proposal when it is committed, which may
@@ -35,6 +36,7 @@ class _Waiting:
     message: Request
     timeout_ms: int
     min_version: int
+    max_version: int
     done: Done
 
 
@@ -85,6 +87,7 @@ class Outbox:
         done: Done,
         min_version: int = 0,
         lane: int = CONSENSUS,
+        max_version: int = _VERSION_MAX,
     ) -> None:
         """Send a request; ``done`` is called later, exactly once.
 
@@ -96,6 +99,7 @@ class Outbox:
             done: gets the response's body, or a `Failure`.
             min_version: below this the request would lose its meaning.
             lane: `CONSENSUS`, `FORWARDS` or `OTHERS`.
+            max_version: above this it would lose its meaning.
         """
         address = Address(host, port, lane)
         peer = self._peers.get(address)
@@ -106,9 +110,9 @@ class Outbox:
             message.client_software_version = self._software_version
             self._ask_versions(peer, message, timeout_ms, done)
         elif peer.versions is not None:
-            self._transmit(peer, message, timeout_ms, min_version, done)
+            self._transmit(peer, message, timeout_ms, min_version, max_version, done)
         else:
-            peer.waiting.append(_Waiting(message, timeout_ms, min_version, done))
+            peer.waiting.append(_Waiting(message, timeout_ms, min_version, max_version, done))
             if len(peer.waiting) == 1:
                 done = partial(self._learned, peer)
                 self.send(host, port, ApiVersionsRequest(), timeout_ms, done, lane=lane)
@@ -123,7 +127,9 @@ class Outbox:
         """Open connections (accepted, made); None if the transport does not count them."""
         return getattr(self._transport, "connections", None)
 
-    def _transmit(self, peer: _Peer, message: Request, timeout_ms: int, min_version: int, done: Done) -> None:
+    def _transmit(
+        self, peer: _Peer, message: Request, timeout_ms: int, min_version: int, max_version: int, done: Done
+    ) -> None:
         key, oldest, newest = api_of(type(message))
         version = peer.chosen.get(key)
         if version is None:
@@ -132,6 +138,7 @@ class Outbox:
             if version < max(low, oldest):
                 version = -1
             peer.chosen[key] = version
+        version = min(version, max_version)
         if version < min_version or version < 0:
             done(Failure.UNSUPPORTED_VERSION)
             return
@@ -185,4 +192,4 @@ class Outbox:
             return
         peer.versions = {item.api_key: (item.min_version, item.max_version) for item in found.api_keys}
         for item in waiting:
-            self._transmit(peer, item.message, item.timeout_ms, item.min_version, item.done)
+            self._transmit(peer, item.message, item.timeout_ms, item.min_version, item.max_version, item.done)

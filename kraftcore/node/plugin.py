@@ -8,10 +8,12 @@ from importlib.metadata import entry_points
 from typing import ClassVar, Self
 
 from kraftcore.errors import LocalError
+from kraftcore.node.authorization import Authorization
 from kraftcore.node.events import NodeEvent
 from kraftcore.node.node import Node
-from kraftcore.node.registry import Guard, Registry, RequestHandler
+from kraftcore.node.registry import Registry, RequestHandler
 from kraftcore.protocol.schema import Request
+from kraftcore.security.sasl.credentials import Credentials
 
 GROUP = "kraftcore.plugins"
 
@@ -64,8 +66,13 @@ class Plugin:
         return ()
 
     @property
-    def guard(self) -> Guard | None:
-        """Asked before the node answers a request of its own, the consensus's included; one plugin may have one."""
+    def authorization(self) -> Authorization | None:
+        """Asked before the node answers a request, the consensus's included; one plugin may have one."""
+        return None
+
+    @property
+    def credentials(self) -> Credentials | None:
+        """Who may log in with SCRAM; None: this plugin does not know. The first one that does is asked."""
         return None
 
 
@@ -73,12 +80,12 @@ def register(plugin: Plugin, registry: Registry) -> None:
     """Have a plugin's requests answered by it.
 
     Raises:
-        LocalError: another plugin answers one of them, or has a guard as well.
+        LocalError: another plugin answers one of them; there is another authorizer.
     """
-    if plugin.guard is not None:
-        if registry.guard is not None:
-            raise LocalError(f"plugin {plugin.name} wants to guard requests that another plugin guards")
-        registry.guard = plugin.guard
+    if plugin.authorization is not None:
+        if registry.authorization is not None:
+            raise LocalError(f"plugin {plugin.name} brings an authorizer, and there is one already: leave one out")
+        registry.authorization = plugin.authorization
     for kind in plugin.withdrawn:
         registry.withdraw(kind)
     for handler in plugin.handlers:

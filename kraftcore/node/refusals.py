@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any, Final
 
+from kraftcore.node.registry import RequestHandler
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.fetch import FetchRequest, FetchResponse
 from kraftcore.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
@@ -11,8 +13,31 @@ from kraftcore.protocol.messages.produce import ProduceRequest, ProduceResponse
 from kraftcore.protocol.registry import api_of, response_class
 from kraftcore.protocol.schema import Request, Response
 
+_logger = logging.getLogger("kraftcore.node")
+
 _BY_ID_FROM: Final = 13
 """Below this version of Fetch the partitions have the error, too."""
+
+
+def refusal_of(
+    handler: RequestHandler, request: Request, version: int, error: ErrorCode, text: str | None = None
+) -> Response | None:
+    """The answer that carries an error for a whole request, as its handler makes it; None: the connection is broken.
+
+    Args:
+        handler: whose request it is.
+        request: its body.
+        version: of it.
+        error: why.
+        text: in words; None: those of the error.
+    """
+    try:
+        if handler.refuse is not None:
+            return handler.refuse(request, version, error, error.message if text is None else text)
+        return refuse(request, version, error)
+    except Exception:
+        _logger.exception("%s cannot refuse a %s", handler.owner, handler.kind.__name__)
+        return None
 
 
 def refuse(request: Request, version: int, error: ErrorCode) -> Response:

@@ -13,11 +13,16 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, TypeAlias
 
+from kraftcore.config.security import SecurityProtocol
 from kraftcore.errors import LocalError
+from kraftcore.node.authorization import Authorization
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kraftcore.protocol.registry import api_of
 from kraftcore.protocol.schema import Request, Response
+from kraftcore.security.audit import Requester
+from kraftcore.security.principals import ANONYMOUS, Principal
+from kraftcore.security.sasl.server_session import ServerSession
 
 OWN = ("node", "consensus")
 """Owners whose requests a plugin may answer instead. The consensus's own go to the replica whatever is registered."""
@@ -33,26 +38,6 @@ class Priority(IntEnum):
     CONSENSUS = 0
     CONTROL = 1
     DATA = 2
-
-
-@dataclass(frozen=True, slots=True)
-class Principal:
-    """Who asks.
-
-    Attributes:
-        kind: ``User``, as in Kafka's ``User:alice``.
-        name: the name.
-    """
-
-    kind: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.kind}:{self.name}"
-
-
-ANONYMOUS = Principal("User", "ANONYMOUS")
-"""Who comes without authentication."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +60,23 @@ ALTER_CLUSTER = Access("ALTER")
 DESCRIBE_CLUSTER = Access("DESCRIBE")
 
 
+@dataclass(slots=True, eq=False)
+class Asker:
+    """Who sends the requests of one connection.
+
+    Attributes:
+        principal: who it is; anonymous while that is not proven.
+        security_protocol: of the listener.
+        is_by_token: it logged in with a delegation token (KIP-48).
+        login: how it logs in, and for how long; None where it need not.
+    """
+
+    principal: Principal = ANONYMOUS
+    security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
+    is_by_token: bool = False
+    login: ServerSession[Principal] | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class RequestContext:
     """Where a request comes from, and how to answer it.
@@ -89,6 +91,9 @@ class RequestContext:
         answer: takes the response, once, now or later.
         close: in place of an answer: breaks the asker's connection.
         is_forwarded: a broker passed the request on in an envelope (KIP-590); the principal is that of the asker.
+        security_protocol: of the listener.
+        is_by_token: the asker logged in with a delegation token (KIP-48).
+        answer_nothing: in place of an answer: the request wants none (Produce with acks=0).
     """
 
     version: int
@@ -100,6 +105,22 @@ class RequestContext:
     answer: Callable[[Any], None]
     close: Callable[[], None]
     is_forwarded: bool = False
+    security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
+    is_by_token: bool = False
+    answer_nothing: Callable[[], None] = lambda: None
+
+    @property
+    def host(self) -> str:
+        """The asker's address without the port."""
+        if self.peer.startswith("["):
+            return self.peer[1:].partition("]")[0]
+        host, colon, _ = self.peer.rpartition(":")
+        return host if colon and ":" not in host else self.peer
+
+
+def requester(request: Request, context: RequestContext) -> Requester:
+    """Who asks for permission, and with which request."""
+    return Requester(str(context.principal), context.host, type(request).__name__.removesuffix("Request"))
 
 
 Respond: TypeAlias = Callable[[Any, RequestContext], Response | Awaitable[Response] | None]
@@ -115,10 +136,14 @@ class RequestHandler:
         respond: see `Respond`.
         access: what the asker must be allowed to do; None: nothing.
         priority: how urgent it is.
-        versions: (oldest, newest) that are offered; None: all that are known.
+        versions: (oldest, newest) that are offered, versions that Kafka 4 dropped included; None: all that Kafka 4.3.1
+            speaks.
         listeners: names of the listeners that offer it; None: all.
         owner: what it belongs to, for messages.
         is_vital: whether the node must stop when it raises; else only the asker's connection is broken.
+        authorizes_itself: the handler asks for ``access`` itself, to refuse in its own words.
+        refuse: makes the response that says one error, with its text, of all that was asked (of a request, its version,
+            error and text); None: the response has a field for it.
     """
 
     kind: type[Request]
@@ -129,14 +154,17 @@ class RequestHandler:
     listeners: frozenset[str] | None = None
     owner: str = "node"
     is_vital: bool = True
+    authorizes_itself: bool = False
+    refuse: Callable[[Any, int, ErrorCode, str | None], Response] | None = None
 
     @property
     def offered(self) -> tuple[int, int]:
         """Versions that are offered."""
-        _, oldest, newest = api_of(self.kind)
         if self.versions is None:
+            _, oldest, newest = api_of(self.kind)
             return oldest, newest
-        return max(oldest, self.versions[0]), min(newest, self.versions[1])
+        known = self.kind.schema.decodable_versions
+        return max(known[0][0], self.versions[0]), min(known[-1][1], self.versions[1])
 
     def serves(self, listener: str, version: int) -> bool:
         """Whether a request in this version, on this listener, is answered."""
@@ -144,20 +172,15 @@ class RequestHandler:
         return low <= version <= high and (self.listeners is None or listener in self.listeners)
 
 
-Guard: TypeAlias = Callable[[Access, Request, RequestContext], ErrorCode]
-"""Says whether somebody may send a request that needs this: NONE, or the error to answer with."""
-
-
 class Registry:
     """All handlers of a node. ApiVersions is answered from them.
 
     Attributes:
-        guard: asked before the node itself, or its consensus, answers; None: everybody may do everything. Plugins ask
-            for themselves.
+        authorization: asked before a request is answered; None: everybody may do everything.
     """
 
     def __init__(self) -> None:
-        self.guard: Guard | None = None
+        self.authorization: Authorization | None = None
         self._handlers: dict[type[Request], RequestHandler] = {}
         self._offers: dict[str, list[ApiVersionsResponse.ApiVersion]] = {}
 
@@ -182,9 +205,11 @@ class Registry:
 
     def refuses(self, handler: RequestHandler, request: Request, context: RequestContext) -> ErrorCode:
         """Why somebody may not send a request; NONE if he may."""
-        if self.guard is None or handler.access is None or handler.owner not in OWN:
+        access = handler.access
+        if self.authorization is None or access is None or handler.authorizes_itself:
             return ErrorCode.NONE
-        return self.guard(handler.access, request, context)
+        names = () if access.names is None else access.names(request)
+        return self.authorization.error(requester(request, context), access.operation, access.resource, names)
 
     def find(self, kind: type[Request]) -> RequestHandler | None:
         """Who answers a kind of request."""
@@ -193,7 +218,7 @@ class Registry:
     @property
     def handlers(self) -> tuple[RequestHandler, ...]:
         """All of them, by api key."""
-        return tuple(sorted(self._handlers.values(), key=lambda handler: api_of(handler.kind).key))
+        return tuple(sorted(self._handlers.values(), key=lambda handler: _key(handler.kind)))
 
     def offers(self, listener: str) -> list[ApiVersionsResponse.ApiVersion]:
         """What ApiVersions says on a listener."""
@@ -203,11 +228,18 @@ class Registry:
             for handler in self._handlers.values():
                 low, high = handler.offered
                 if handler.serves(listener, high) and low <= high:
-                    entries.append((api_of(handler.kind).key, low, high))
+                    entries.append((_key(handler.kind), low, high))
             kind = ApiVersionsResponse.ApiVersion
             found = [kind(api_key=key, min_version=low, max_version=high) for key, low, high in sorted(entries)]
             self._offers[listener] = found
         return found
+
+
+def _key(kind: type[Request]) -> int:
+    key = kind.schema.api_key
+    if key is None:
+        raise LocalError(f"{kind.__name__} has no api key: it is no request")
+    return key
 
 
 @dataclass(slots=True)

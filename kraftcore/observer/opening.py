@@ -12,6 +12,7 @@ import trio
 from kraftcore import admin
 from kraftcore.admin import Timing
 from kraftcore.config.addresses import parse_address
+from kraftcore.config.login import SaslLogin, make_login
 from kraftcore.core.disk.files import Files, OsFiles
 from kraftcore.core.uuid import METADATA_TOPIC_ID, Uuid
 from kraftcore.errors import LocalError, NodeStoppedError, StorageError, UnreachableError, UnsupportedVersionError
@@ -32,6 +33,7 @@ async def observe(
     topic: str = "__cluster_metadata",
     topic_id: Uuid = METADATA_TOPIC_ID,
     tls: TlsSettings | None = None,
+    sasl: SaslLogin | None = None,
     transport: Transport | None = None,
     files: Files | None = None,
     timing: Timing | None = None,
@@ -46,7 +48,8 @@ async def observe(
         topic: name of the quorum's log.
         topic_id: its id.
         tls: how to connect, for example ``kraftcore.transports.tcp.TlsFiles``; None: without TLS.
-        transport: moves the frames, and stays open; None: TCP, closed at the end.
+        sasl: who logs in, and with what; None: nobody does.
+        transport: moves the frames, and stays open; None: TCP with ``tls`` and ``sasl``, closed at the end.
         files: where ``directory`` is; None: the operating system's.
         timing: how long to look for the quorum; None: Kafka's defaults for clients. An existing mirror does not
             wait for it: it tries on for as long as it runs.
@@ -59,6 +62,7 @@ async def observe(
 
     Raises:
         LocalError: no address, or one that cannot be read; the directory is a node's, or mirrors another cluster.
+        AuthenticationError: the controllers do not accept the login.
         LockedError: another process owns the directory.
         CorruptDataError, StorageError: the directory cannot be read.
         UnreachableError, RefusedError, UnsupportedVersionError: nobody there tells the cluster's id, or no controller.
@@ -72,7 +76,8 @@ async def observe(
         folder = stack.enter_context(_temporary_directory()) if directory is None else os.fspath(directory)
         saved = saved_cluster_id(disk, folder)
         if transport is None:
-            transport = await stack.enter_async_context(TcpTransport(tls=tls, log=lambda _: None))
+            login = None if sasl is None else make_login(sasl, "kraftcore-observer")
+            transport = await stack.enter_async_context(TcpTransport(tls=tls, login=login, log=lambda _: None))
         cluster_id, known = await _find_cluster(servers, transport, topic, timing, is_new=saved is None)
         home = await trio.to_thread.run_sync(open_mirror, disk, folder, cluster_id, topic, topic_id)
         places = tuple((server.host, server.port) for server in known)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from kraftcore.protocol.failure import Failure
 
@@ -26,7 +26,8 @@ Answer: TypeAlias = Callable[[bytes | Failure], None]
 
 Reply: TypeAlias = Callable[[Parts | None], None]
 """Called at most once with the response's frame; None: break the connection, once all requests before this one are
-answered. The caller logs why, if need be.
+answered. The caller logs why, if need be. No parts at all, ``()``: the request wants no response (Produce with acks=0),
+and none is sent.
 
 Responses leave in the order in which their requests came, as Kafka's clients expect; one that is ready early waits.
 """
@@ -50,19 +51,41 @@ class Address(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-@dataclass(frozen=True, slots=True)
+def _nothing() -> None:
+    pass
+
+
+@dataclass(slots=True, eq=False)
 class Origin:
-    """Who sent a request, as far as the transport knows.
+    """The connection that a request came in on: one object for all of its requests.
 
     Attributes:
-        listener: name of the listener it came in on.
+        listener: name of the listener that accepted it.
         peer: the other side's address, for messages to people.
-        principal: subject of the verified client certificate; None without one.
+        subject: of the verified client certificate; None without one.
+        is_admitted: whether the bounds of `Admission` are over. Set by whoever serves, before the reply that says so.
+        session: kept here by whoever serves; a transport leaves it alone.
+        close: breaks the connection once all requests that were handed over are answered; no more are.
     """
 
     listener: str
     peer: str
-    principal: str | None = None
+    subject: str | None = None
+    is_admitted: bool = True
+    session: Any = None
+    close: Callable[[], None] = _nothing
+
+
+class Admission(NamedTuple):
+    """Bounds of a connection until ``Origin.is_admitted``, where those who connect have to prove who they are first.
+
+    Attributes:
+        max_frame_bytes: longest frame it may send. The shortest is empty: it need not be a request.
+        timeout_ms: how long it may take from its first byte, or TLS message, to being admitted.
+    """
+
+    max_frame_bytes: int
+    timeout_ms: int
 
 
 Serve: TypeAlias = Callable[[bytes, Origin, Reply], None]
@@ -72,13 +95,16 @@ Serve: TypeAlias = Callable[[bytes, Origin, Reply], None]
 class Transport(Protocol):
     """See the module text. One object serves one node."""
 
-    async def listen(self, listener: str, address: Address, serve: Serve) -> Address:
+    async def listen(
+        self, listener: str, address: Address, serve: Serve, admission: Admission | None = None
+    ) -> Address:
         """Begin to accept requests.
 
         Args:
             listener: its name, for ``Origin.listener``.
             address: where; port 0 means any free one.
             serve: gets every request's frame.
+            admission: bounds for connections that are not admitted yet; None: all are from the beginning.
 
         Returns:
             The address it is bound to.

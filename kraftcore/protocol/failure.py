@@ -12,4 +12,5 @@ class Failure(Enum):
     RESET = auto()  # the other side broke the connection with the request on it
     TIMED_OUT = auto()
     UNSUPPORTED_VERSION = auto()  # the peer speaks no version that can carry the request
-    OTHER = auto()  # name resolution, TLS, authentication, or this side closed
+    UNAUTHENTICATED = auto()  # the peer did not accept who this side is, or did not prove who it is itself
+    OTHER = auto()  # name resolution, TLS, or this side closed

@@ -7,8 +7,9 @@ Nobody waits for an observer to acknowledge, and it applies only what is committ
 observers that wait are therefore answered together, in rounds: when the high watermark has moved, a millisecond later
 at the soonest, and no sooner than the linger time after the round before. So a commit costs an observer one Fetch, not
 one for its records and one for its high watermark, and many commits that follow each other share it. An observer that
-is behind what the last round told is answered at once: catching up waits for nobody. Without ``observer_linger_ms``
-observers are answered as voters are.
+is behind what the last round told is answered at once: catching up waits for nobody. Records that are not committed
+within the linger time, as happens while voters cannot be reached, are told in a round, too: whatever is at hand is an
+answer in the end. Without ``observer_linger_ms`` observers are answered as voters are.
 
 Sources: KIP-595, KIP-1166 (the high watermark in a Fetch); Kafka 4.3.1 KafkaRaftClient.handleFetchRequest. The rounds
 are ours.
@@ -54,6 +55,8 @@ class Parking:
                 self._answer(role, (fetch,))
             else:
                 role.parked_observers.add(fetch)
+                if state.log.log_end_offset > fetch.fetch_offset:
+                    self._round_by(role, state.now_ms + state.config.observer_linger_ms)
         else:
             behind = known is not None and told < known
             linger_ms = state.config.high_watermark_linger_ms
@@ -71,6 +74,8 @@ class Parking:
         role.news_due_ms = None  # they know; whoever fetches next gets these records, and the news with them
         if is_control:
             self._answer(role, role.parked_observers.take())
+        elif role.parked_observers.fetches:
+            self._round_by(role, self._state.now_ms + self._state.config.observer_linger_ms)
 
     def committed(self, role: Leader) -> None:
         """The high watermark moved: everyone who waits learns of it, as their state machines wait for it too."""
@@ -79,10 +84,10 @@ class Parking:
         # before version 18 a Fetch does not say what it knows.
         if role.news_due_ms is None:
             role.news_due_ms = state.now_ms + state.config.high_watermark_linger_ms
-        if role.round_due_ms is None and state.config.observer_linger_ms:
+        if state.config.observer_linger_ms:
             next_ms = role.round_ended_ms + state.config.observer_linger_ms
             if role.parked_observers.fetches or next_ms > state.now_ms:
-                role.round_due_ms = max(state.now_ms + CALLERS_FIRST_MS, next_ms)
+                self._round_by(role, max(state.now_ms + CALLERS_FIRST_MS, next_ms))
             else:  # nobody is there: a round would tell nobody, and whoever comes is behind it
                 role.round_told = role.watermark.value or 0
         self.expire(role)
@@ -111,15 +116,19 @@ class Parking:
         for fetch in (*role.parked.take(), *role.parked_observers.take()):
             self._refuse(fetch)
 
+    def _round_by(self, role: Leader, due_ms: int) -> None:
+        if role.round_due_ms is None or due_ms < role.round_due_ms:
+            role.round_due_ms = due_ms
+
     def _answer(self, role: Leader, fetches: Sequence[ParkedFetch]) -> None:
         # Most of those that wait for the same news get the same answer: it is made once.
         state = self._state
         end = state.log.log_end_offset
         made: dict[tuple[int, int, int, str], FetchResponse] = {}
         for fetch in fetches:
-            if fetch.fetch_offset < state.log.log_start_offset:  # of an observer: the log was cleaned meanwhile
+            if fetch.fetch_offset < state.log.log_start_offset:  # it was deleted while the Fetch waited
                 where = partition.Elsewhere(snapshot=state.snapshots.latest)
-                state.reply(fetch.ticket, partition.fetch_elsewhere(state, self._received(fetch), role, where))
+                state.reply(fetch.ticket, partition.fetch_elsewhere(state, fetch, role, where))
                 continue
             asked = (fetch.fetch_offset, fetch.max_bytes, fetch.version, fetch.listener)
             response = made.get(asked)
@@ -129,8 +138,6 @@ class Parking:
             state.reply(fetch.ticket, response)
 
     def _refuse(self, fetch: ParkedFetch) -> None:
+        received = Received(fetch.ticket, FetchRequest(), fetch.version, fetch.listener)
         error = self._replica.check_leader_only(fetch.epoch)
-        self._state.reply(fetch.ticket, partition.fetch_error(self._state, self._received(fetch), error))
-
-    def _received(self, fetch: ParkedFetch) -> Received:
-        return Received(fetch.ticket, FetchRequest(), fetch.version, fetch.listener)
+        self._state.reply(fetch.ticket, partition.fetch_error(self._state, received, error))

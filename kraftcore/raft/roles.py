@@ -379,7 +379,7 @@ class Leader:
         check_quorum_deadline_ms: when it resigns unless a majority fetched; None for a sole voter.
         heard: voters heard since that timer last restarted.
         parked: fetches waiting; see ``parking``.
-        news_due_ms: when they are answered because of the high watermark alone.
+        news_due_ms: when they are answered without records, to tell a new high watermark; None: nothing new to tell.
         parked_observers: those of observers, which are answered in rounds.
         round_due_ms: when the next round is; None: there is nothing new to tell.
         round_ended_ms: when the last one was.
@@ -428,7 +428,7 @@ class Leader:
             found = self.replicas[key] = FetchProgress(key)
         return found
 
-    def observers(self, voters: VoterSet, since_ms: int) -> list[ReplicaKey]:
+    def observer_keys(self, voters: VoterSet, since_ms: int) -> list[ReplicaKey]:
         """The observers whose last Fetch is not older than ``since_ms``, in order; forgets all others."""
         found = [key for key in self.replicas if not voters.is_voter(key)]
         for key in found:

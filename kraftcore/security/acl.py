@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
-from typing import Final, NamedTuple
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kraftcore.metadata.acls import Acl
+if TYPE_CHECKING:
+    from kraftcore.metadata.acls import Acl
 
 CLUSTER_NAME: Final = "kafka-cluster"
 """The only resource of type CLUSTER."""
-ANONYMOUS: Final = "User:ANONYMOUS"
-"""Who comes without authentication."""
 EVERYBODY: Final = "User:*"
 """As an entry's principal: everybody, of whatever type."""
 WILDCARD: Final = "*"
@@ -61,6 +62,15 @@ class Operation(IntEnum):
     TWO_PHASE_COMMIT = 15
 
 
+IMPLIED: Final[Mapping[int, Operation]] = MappingProxyType(
+    {
+        **dict.fromkeys((Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER), Operation.DESCRIBE),
+        Operation.ALTER_CONFIGS: Operation.DESCRIBE_CONFIGS,
+    }
+)
+"""What else it allows to be allowed something (KIP-11). What is denied is denied alone."""
+
+
 class Permission(IntEnum):
     """What an entry says. UNKNOWN and ANY are for filters only."""
 
@@ -68,6 +78,14 @@ class Permission(IntEnum):
     ANY = 1
     DENY = 2
     ALLOW = 3
+
+
+def name_of(kind: type[ResourceType | PatternType | Operation | Permission], number: int) -> str:
+    """Kafka's name of a number; UNKNOWN if it has none."""
+    try:
+        return kind(number).name
+    except ValueError:
+        return kind(0).name
 
 
 class AclFilter(NamedTuple):

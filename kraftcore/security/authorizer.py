@@ -1,4 +1,4 @@
-"""The decision that Kafka's StandardAuthorizer makes (KIP-801).
+"""Who may do what: what an application may bring, and the decision that Kafka's StandardAuthorizer makes (KIP-801).
 
 1. A super user may do everything.
 2. Until the entries are loaded, nobody else gets an answer.
@@ -11,11 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import Enum
-from typing import Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from kraftcore.errors import LocalError
-from kraftcore.metadata.acls import Acl
+from kraftcore.security.acl import IMPLIED, WILDCARD, Operation, PatternType, Permission, ResourceType, name_of
 from kraftcore.security.index import AclIndex
+
+if TYPE_CHECKING:
+    from kraftcore.metadata.acls import Acl
 
 CLASS_KEY: Final = "authorizer.class.name"
 SUPER_USERS_KEY: Final = "super.users"
@@ -32,7 +35,27 @@ class Verdict(Enum):
     """The entries are not loaded yet. Kafka answers UNKNOWN_SERVER_ERROR."""
 
 
-class Authorizer:
+class Authorizer(Protocol):
+    """Decides; an application may bring its own: any object with this method will do.
+
+    It is asked in the node's own task, before a request is answered: be quick, do not wait. What it raises stops the
+    node.
+    """
+
+    def authorize(self, principal: str, host: str, operation: int, resource_type: int, resource_name: str) -> Verdict:
+        """Whether somebody may do something.
+
+        Args:
+            principal: who asks, ``User:alice``.
+            host: the address it comes from, as text.
+            operation: one of ``kraftcore.security.acl.Operation``.
+            resource_type: one of ``kraftcore.security.acl.ResourceType``.
+            resource_name: of the resource itself, not a pattern; ``kafka-cluster`` is the only one of type CLUSTER.
+        """
+        ...
+
+
+class StandardAuthorizer:
     """Decides by the entries it was given.
 
     Args:
@@ -48,10 +71,10 @@ class Authorizer:
         self.acls = AclIndex()
         self.is_ready = False
         self._super_users = frozenset(super_users)
-        self._without_entries = Verdict.ALLOWED if allows_without_entries else Verdict.DENIED
+        self._allows_without_entries = allows_without_entries
 
     @classmethod
-    def from_properties(cls, properties: Mapping[str, str]) -> Authorizer | None:
+    def from_properties(cls, properties: Mapping[str, str]) -> StandardAuthorizer | None:
         """The authorizer that a server's file asks for; None if it asks for none.
 
         Raises:
@@ -75,24 +98,62 @@ class Authorizer:
         self.is_ready = True
 
     def authorize(self, principal: str, host: str, operation: int, resource_type: int, resource_name: str) -> Verdict:
-        """Whether somebody may do something.
-
-        Args:
-            principal: who asks, ``User:alice``.
-            host: the address it comes from, as text.
-            operation: one of ``kraftcore.security.acl.Operation``.
-            resource_type: one of ``kraftcore.security.acl.ResourceType``.
-            resource_name: of the resource itself, not a pattern.
-        """
+        """See `Authorizer`."""
         if principal in self._super_users:
             return Verdict.ALLOWED
         if not self.is_ready:
             return Verdict.NOT_READY
-        masks = self.acls.masks(resource_type, resource_name, principal, host)
-        if masks is None:
-            return self._without_entries
-        denied, allowed = masks
-        return Verdict.ALLOWED if allowed & ~denied & 1 << operation else Verdict.DENIED
+        denied, allowed = self.acls.masks(resource_type, resource_name, principal, host)
+        bit = 1 << operation
+        if denied & bit:
+            return Verdict.DENIED
+        if allowed & bit or (self._allows_without_entries and not self.acls.is_about(resource_type, resource_name)):
+            return Verdict.ALLOWED
+        return Verdict.DENIED
+
+    def rule(self, principal: str, host: str, operation: int, resource_type: int, resource_name: str) -> str:
+        """What ``authorize`` decides by, in the words of Kafka's authorizer log."""
+        if principal in self._super_users:
+            return "SuperUser"
+        best: Acl | None = None
+        for acl in self.acls.applying(resource_type, resource_name, principal, host):
+            if _says(acl, operation) and (best is None or _goes_before(acl, best)):
+                best = acl
+        if best is not None:
+            return f"MatchingAcl(acl={_text(best)})"
+        is_open = self._allows_without_entries and not self.acls.is_about(resource_type, resource_name)
+        return "DefaultAllow" if is_open else "DefaultDeny"
+
+
+def _says(acl: Acl, operation: int) -> bool:
+    """Whether an entry says something of an operation."""
+    if acl.operation in (Operation.ALL, operation):
+        return True
+    return acl.permission_type == Permission.ALLOW and IMPLIED.get(acl.operation) == operation
+
+
+def _goes_before(acl: Acl, other: Acl) -> bool:
+    """Whether Kafka names this entry rather than the other: it looks at longer names first, then at the name ``*``.
+
+    It stops at the first one that denies; of those that allow it names the last.
+    """
+    if acl.permission_type != other.permission_type:
+        return acl.permission_type == Permission.DENY
+    is_first = _place(acl) < _place(other)
+    return is_first if acl.permission_type == Permission.DENY else not is_first
+
+
+def _place(acl: Acl) -> tuple[bool, int, int, int, str, str]:
+    everywhere = acl.pattern_type == PatternType.LITERAL and acl.resource_name == WILDCARD
+    return everywhere, -len(acl.resource_name), acl.pattern_type, acl.operation, acl.principal, acl.host
+
+
+def _text(acl: Acl) -> str:
+    return (
+        f"StandardAcl[resourceType={name_of(ResourceType, acl.resource_type)}, resourceName={acl.resource_name}, "
+        f"patternType={name_of(PatternType, acl.pattern_type)}, principal={acl.principal}, host={acl.host}, "
+        f"operation={name_of(Operation, acl.operation)}, permissionType={name_of(Permission, acl.permission_type)}]"
+    )
 
 
 def read_super_users(text: str) -> frozenset[str]:

@@ -38,8 +38,10 @@ _MECHANISMS = {
     "SCRAM-SHA-512": _Mechanism(2, "SCRAM_SHA_512", "sha512"),
 }
 
+NUMBERS = {name: each.number for name, each in _MECHANISMS.items()}
+"""The mechanism's number in records and requests, by its name."""
 DIGESTS = {each.number: each.digest for each in _MECHANISMS.values()}
-"""Hash function by the mechanism's number in records and requests."""
+"""Hash function by that number."""
 
 
 def parse_scram(text: str, randbytes: Callable[[int], bytes] = os.urandom) -> UserScramCredentialRecord:
@@ -80,7 +82,7 @@ def parse_scram(text: str, randbytes: Callable[[int], bytes] = os.urandom) -> Us
         limit = f">= {ITERATIONS_MIN}" if iterations < ITERATIONS_MIN else f"<= {ITERATIONS_MAX}"
         raise LocalError(f"The 'iterations' value must be {limit} for add-scram using {mechanism.label}")
     if salt is None:
-        salt = _random_salt(randbytes)
+        salt = random_salt(randbytes)
     if salted is None:
         salted = hashlib.pbkdf2_hmac(mechanism.digest, (password or "").encode(), salt, iterations)
     stored_key, server_key = derive_keys(mechanism.number, salted)
@@ -142,8 +144,12 @@ def _decode(text: str, name: str) -> bytes:
         raise LocalError(f"Failed to decode given {name}: {text}") from None
 
 
-def _random_salt(randbytes: Callable[[int], bytes]) -> bytes:
-    # Text, as Kafka draws it, so that the salt can be printed.
+def random_salt(randbytes: Callable[[int], bytes]) -> bytes:
+    """A salt as Kafka draws it: text, so that it can be printed.
+
+    Args:
+        randbytes: draws so many bytes.
+    """
     number = int.from_bytes(randbytes(_SALT_BITS // 8 + 1)) >> (8 - _SALT_BITS % 8)
     digits = ""
     while number:

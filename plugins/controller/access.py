@@ -5,12 +5,21 @@ Requests that are not here are asked about item by item where they are decided. 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from kraftcore.metadata import Image
-from kraftcore.node.registry import ALTER_CLUSTER, CLUSTER_ACTION, DESCRIBE_CLUSTER, Access
-from kraftcore.plugins.controller.decision import Permission, Refusal, allow_all
+from kraftcore.metadata.acls import Acl
+from kraftcore.node.authorization import Authorization
+from kraftcore.node.registry import (
+    ALTER_CLUSTER,
+    CLUSTER_ACTION,
+    DESCRIBE_CLUSTER,
+    Access,
+    RequestContext,
+    requester,
+)
+from kraftcore.plugins.controller.decision import Refusal, allow_all
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from kraftcore.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
@@ -24,14 +33,15 @@ from kraftcore.protocol.messages.controller_registration import ControllerRegist
 from kraftcore.protocol.messages.create_acls import CreateAclsRequest
 from kraftcore.protocol.messages.delete_acls import DeleteAclsRequest
 from kraftcore.protocol.messages.describe_acls import DescribeAclsRequest
+from kraftcore.protocol.messages.describe_cluster import DescribeClusterRequest
 from kraftcore.protocol.messages.elect_leaders import ElectLeadersRequest
 from kraftcore.protocol.messages.envelope import EnvelopeRequest
 from kraftcore.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from kraftcore.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from kraftcore.protocol.messages.update_features import UpdateFeaturesRequest
 from kraftcore.protocol.schema import Request
-from kraftcore.security import Authorizer, Verdict
-from kraftcore.security.acl import CLUSTER_NAME, Operation, ResourceType
+from kraftcore.security.audit import Action, Requester
+from kraftcore.security.authorizer import StandardAuthorizer, Verdict
 
 ACCESS: Mapping[type[Request], Access] = MappingProxyType(
     {
@@ -47,6 +57,7 @@ ACCESS: Mapping[type[Request], Access] = MappingProxyType(
         CreateAclsRequest: ALTER_CLUSTER,
         DeleteAclsRequest: ALTER_CLUSTER,
         DescribeAclsRequest: DESCRIBE_CLUSTER,
+        DescribeClusterRequest: ALTER_CLUSTER,
         ElectLeadersRequest: ALTER_CLUSTER,
         EnvelopeRequest: CLUSTER_ACTION,
         ListPartitionReassignmentsRequest: DESCRIBE_CLUSTER,
@@ -57,92 +68,80 @@ ACCESS: Mapping[type[Request], Access] = MappingProxyType(
 """What each request needs to be allowed to the cluster."""
 
 
-class Gate:
-    """Asks the authorizer, with the entries of an image.
+class ImageAuthorizer:
+    """Decides by the entries of the metadata image, as they are when it is asked.
 
     Args:
-        authorizer: None: everybody may do everything.
+        standard: decides; its entries follow the image, one by one.
+        image: what the log comes to; None while there is none: then only super users may do anything.
     """
 
-    def __init__(self, authorizer: Authorizer | None) -> None:
-        self._authorizer = authorizer
-        self._loaded: tuple[Image, int] | None = None
+    def __init__(self, standard: StandardAuthorizer, image: Callable[[], Image | None]) -> None:
+        self._standard = standard
+        self._image = image
+        self._followed: Image | None = None
+
+    def authorize(self, principal: str, host: str, operation: int, resource_type: int, resource_name: str) -> Verdict:
+        """See ``kraftcore.security.authorizer.Authorizer``."""
+        self._follow()
+        return self._standard.authorize(principal, host, operation, resource_type, resource_name)
+
+    def rule(self, principal: str, host: str, operation: int, resource_type: int, resource_name: str) -> str:
+        """See `StandardAuthorizer.rule`."""
+        return self._standard.rule(principal, host, operation, resource_type, resource_name)
+
+    def _follow(self) -> None:
+        image = self._image()
+        if image is not self._followed:
+            if self._followed is not None:
+                self._followed.acls.on_change = None
+            if image is not None:
+                self._standard.load(image.acls.values())
+                image.acls.on_change = self._change
+            self._followed = image
+        # The first record of a metadata log is its version.
+        self._standard.is_ready = image is not None and image.features.metadata_version is not None
+
+    def _change(self, before: Acl | None, after: Acl | None) -> None:
+        if before is not None:
+            self._standard.acls.remove(before)
+        if after is not None:
+            self._standard.acls.add(after)
+
+
+class Gate:
+    """What decisions of a controller ask.
+
+    Args:
+        authorization: None: everybody may do everything.
+    """
+
+    def __init__(self, authorization: Authorization | None) -> None:
+        self._authorization = authorization
 
     @property
     def is_open(self) -> bool:
         """Whether everybody may do everything."""
-        return self._authorizer is None
+        return self._authorization is None
 
-    def asker(self, image: Image, principal: str, host: str) -> Callable[[Permission], bool]:
-        """What ``Context.is_allowed`` is for somebody.
-
-        Args:
-            image: whose entries count.
-            principal: who, ``User:alice``.
-            host: the address, as text.
-        """
-        authorizer = self._authorizer
-        if authorizer is None:
+    def asker(self, who: Requester) -> Callable[[Action], bool]:
+        """What ``Context.is_allowed`` is for somebody."""
+        authorization = self._authorization
+        if authorization is None:
             return allow_all
-        self._follow(authorizer, image)
+        return lambda action: authorization.decide(who, action) is Verdict.ALLOWED
 
-        def is_allowed(permission: Permission) -> bool:
-            return authorizer.authorize(principal, host, *permission) is Verdict.ALLOWED
-
-        return is_allowed
-
-    def check(self, image: Image, principal: str, host: str, request: Request) -> None:
+    def check(self, request: Request, context: RequestContext) -> None:
         """See that somebody may send a request.
 
         Raises:
             Refusal: CLUSTER_AUTHORIZATION_FAILED in Kafka's words, or UNKNOWN_SERVER_ERROR while there are no entries.
         """
         access = ACCESS.get(type(request))
-        code = ErrorCode.NONE if access is None else self.check_access(image, principal, host, access)
-        if access is not None and code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+        if self._authorization is None or access is None:
+            return
+        code = self._authorization.error(requester(request, context), access.operation, access.resource)
+        if code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
             raise Refusal(code, f"{type(request).__name__} needs {access.operation} permission.")
         if code is not ErrorCode.NONE:
             raise Refusal(code, "Authorizer not ready")
-
-    def check_access(
-        self, image: Image | None, principal: str, host: str, access: Access, names: Iterable[str] = ()
-    ) -> ErrorCode:
-        """Whether somebody may do what a request needs.
-
-        Args:
-            image: whose entries count; None while there is none: then only super users may do anything.
-            principal: who, ``User:alice``.
-            host: the address, as text.
-            access: what the request needs.
-            names: of the resources, if they are others than the cluster.
-
-        Returns:
-            NONE; CLUSTER_AUTHORIZATION_FAILED or TOPIC_AUTHORIZATION_FAILED; UNKNOWN_SERVER_ERROR while there are no
-            entries.
-        """
-        authorizer = self._authorizer
-        if authorizer is None:
-            return ErrorCode.NONE
-        if image is not None:
-            self._follow(authorizer, image)
-        operation, resource = Operation[access.operation], ResourceType[access.resource]
-        for name in names if resource is not ResourceType.CLUSTER else (CLUSTER_NAME,):
-            verdict = authorizer.authorize(principal, host, operation, resource, name)
-            if verdict is Verdict.NOT_READY:
-                return ErrorCode.UNKNOWN_SERVER_ERROR
-            if verdict is not Verdict.ALLOWED:
-                return (
-                    ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-                    if resource is ResourceType.CLUSTER
-                    else ErrorCode.TOPIC_AUTHORIZATION_FAILED
-                )
-        return ErrorCode.NONE
-
-    def _follow(self, authorizer: Authorizer, image: Image) -> None:
-        loaded = self._loaded
-        if image.features.metadata_version is None:
-            authorizer.is_ready = False
-            self._loaded = None
-        elif loaded is None or loaded[0] is not image or loaded[1] != image.acls.changes:
-            authorizer.load(image.acls.values())
-            self._loaded = image, image.acls.changes

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from kraftcore.security.acl import ANONYMOUS
-
-PLAINTEXT: Final = 0
-SSL: Final = 1
+from kraftcore.config.security import SecurityProtocol
+from kraftcore.security.principals import ANONYMOUS
 
 
 class Caller(NamedTuple):
@@ -15,13 +13,13 @@ class Caller(NamedTuple):
 
     Attributes:
         principal: ``User:alice``; of a forwarded request the one inside the envelope.
-        security_protocol: of the connection, Kafka's number: 0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL.
+        security_protocol: of the connection.
         is_forwarded: a broker passed the request on in an envelope (KIP-590).
         is_by_token: it logged in with a delegation token.
     """
 
-    principal: str = ANONYMOUS
-    security_protocol: int = PLAINTEXT
+    principal: str = str(ANONYMOUS)
+    security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
     is_forwarded: bool = False
     is_by_token: bool = False
 
@@ -32,7 +30,9 @@ class Caller(NamedTuple):
             return False
         if self.is_forwarded:
             return True
-        return self.security_protocol != PLAINTEXT and (self.security_protocol, self.principal) != (SSL, ANONYMOUS)
+        if self.security_protocol is SecurityProtocol.SSL:
+            return self.principal != str(ANONYMOUS)
+        return self.security_protocol is not SecurityProtocol.PLAINTEXT
 
 
 UNKNOWN_CALLER: Final = Caller()

@@ -24,7 +24,6 @@ from kraftcore.plugins.controller.decision import (
     Api,
     Context,
     ControllerResult,
-    Permission,
     Record,
     Refusal,
     check_record_count,
@@ -46,6 +45,7 @@ from kraftcore.protocol.messages.incremental_alter_configs import (
 from kraftcore.protocol.records.config_record import ConfigRecord
 from kraftcore.protocol.schema import Request
 from kraftcore.security.acl import CLUSTER_NAME, Operation, ResourceType
+from kraftcore.security.audit import Action
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
 _OPERATIONS: Final = {APPEND: "APPEND", SUBTRACT: "SUBTRACT"}
@@ -174,7 +174,7 @@ def _check_allowed(context: Context, resource: ConfigResource) -> None:
         what, name, error = ResourceType.GROUP, resource.name, ErrorCode.GROUP_AUTHORIZATION_FAILED
     else:
         raise Refusal(ErrorCode.INVALID_REQUEST, "Unexpected resource type BROKER_LOGGER.")
-    if not context.is_allowed(Permission(Operation.ALTER_CONFIGS, what, name)):
+    if not context.is_allowed(Action(Operation.ALTER_CONFIGS, what, name)):
         raise Refusal.in_general_words(error)
 
 
@@ -362,7 +362,7 @@ def _alter_loggers(
     changes: Iterable[IncrementalAlterConfigsRequest.AlterConfigsResource.AlterableConfig],
 ) -> list[Record]:
     """Log levels of this process. It has no loggers that could be set by name, so each name is refused as unknown."""
-    if not context.is_allowed(Permission(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)):
+    if not context.is_allowed(Action(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)):
         raise Refusal.in_general_words(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     node_id = read_integer(resource.name)
     if node_id is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kraftcore.plugins.controller.decision import Api, Context, ControllerResult, Permission, Refusal
+from kraftcore.plugins.controller.decision import Api, Context, ControllerResult, Refusal
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.features import MetadataVersion
 from kraftcore.protocol.messages.controller_registration import (
@@ -15,6 +15,7 @@ from kraftcore.protocol.messages.describe_cluster import DescribeClusterRequest,
 from kraftcore.protocol.records.register_controller_record import RegisterControllerRecord
 from kraftcore.protocol.schema import Request
 from kraftcore.security.acl import CLUSTER_NAME, Operation, ResourceType
+from kraftcore.security.audit import Action
 
 BROKERS, CONTROLLERS = 1, 2
 """Endpoint types of DescribeCluster."""
@@ -41,6 +42,8 @@ def register(context: Context, request: ControllerRegistrationRequest, version: 
             # Kafka answers UNKNOWN_SERVER_ERROR.
             text = f"Unknown security protocol {listener.security_protocol}"
             raise Refusal(ErrorCode.INVALID_REQUEST, text)
+        if not listener.host or listener.port == 0:  # likewise
+            raise Refusal(ErrorCode.INVALID_REQUEST, f"Listener {listener.name} names no host, or port 0")
     return ControllerResult(ControllerRegistrationResponse(), [(registration_record(request), 0)])
 
 
@@ -107,7 +110,8 @@ def allowed_operations(context: Context) -> int:
     """What the caller may do to the cluster, as bits of operations; 0 if it may not even look."""
 
     def may(operation: Operation) -> bool:
-        return context.is_allowed(Permission(operation, ResourceType.CLUSTER, CLUSTER_NAME))
+        action = Action(operation, ResourceType.CLUSTER, CLUSTER_NAME, log_if_denied=False, log_if_allowed=False)
+        return context.is_allowed(action)
 
     if not may(Operation.DESCRIBE):
         return 0
@@ -123,7 +127,8 @@ def _not_described(version: int, error: ErrorCode, text: str) -> DescribeCluster
 def _refuse(
     request: ControllerRegistrationRequest, version: int, error: ErrorCode, message: str | None
 ) -> ControllerRegistrationResponse:
-    return ControllerRegistrationResponse(error_code=error, error_message=message)
+    """Kafka tells the general text of the error, whatever was said."""
+    return ControllerRegistrationResponse(error_code=error, error_message=error.message)
 
 
 APIS: dict[type[Request], Api] = {ControllerRegistrationRequest: Api(register, _refuse)}

@@ -19,6 +19,7 @@ from kraftcore.plugins.controller.caller import UNKNOWN_CALLER, Caller
 from kraftcore.plugins.controller.soft_state import Session, SoftState
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.schema import MetadataRecord, Response
+from kraftcore.security.audit import Action
 
 MAX_RECORDS: Final = 10_000
 """Records that one request of an administrator may write (Kafka's ``MAX_RECORDS_PER_USER_OP``), and records a batch."""
@@ -78,15 +79,7 @@ class ControllerSettings:
         return None if text is None else key.read(text)
 
 
-class Permission(NamedTuple):
-    """A question to the authorizer about one resource: Kafka's numbers of AclOperation and ResourceType, and a name."""
-
-    operation: int
-    resource_type: int
-    resource_name: str
-
-
-def allow_all(permission: Permission) -> bool:
+def allow_all(action: Action) -> bool:
     """What holds without an authorizer."""
     return True
 
@@ -116,7 +109,7 @@ class Context:
     settings: ControllerSettings
     random: Randomness
     kraft_version: int = 1
-    is_allowed: Callable[[Permission], bool] = allow_all
+    is_allowed: Callable[[Action], bool] = allow_all
     caller: Caller = UNKNOWN_CALLER
     wall_ms: int = 0
 

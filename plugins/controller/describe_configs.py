@@ -16,12 +16,13 @@ from kraftcore.configdef.keys import ConfigKey, definitions
 from kraftcore.configdef.topics import ConfigSource, TopicDefaults
 from kraftcore.configdef.types import ConfigType, ConfigValueError, Value, read_integer, show
 from kraftcore.metadata.configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
-from kraftcore.plugins.controller.decision import Api, Context, ControllerResult, Permission, Refusal
+from kraftcore.plugins.controller.decision import Api, Context, ControllerResult, Refusal
 from kraftcore.plugins.controller.topic_names import what_is_wrong
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from kraftcore.protocol.schema import Request
 from kraftcore.security.acl import CLUSTER_NAME, Operation, ResourceType
+from kraftcore.security.audit import Action
 
 _Result = DescribeConfigsResponse.DescribeConfigsResult
 _Entry = _Result.DescribeConfigsResourceResult
@@ -121,7 +122,7 @@ def _check_allowed(context: Context, kind: int, name: str) -> None:
         what, error = ResourceType.GROUP, ErrorCode.GROUP_AUTHORIZATION_FAILED
     else:
         raise Refusal.in_general_words(ErrorCode.INVALID_REQUEST)
-    if not context.is_allowed(Permission(Operation.DESCRIBE_CONFIGS, what, name)):
+    if not context.is_allowed(Action(Operation.DESCRIBE_CONFIGS, what, name)):
         raise Refusal.in_general_words(error)
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from kraftcore.core.wire.codec import decode
 from kraftcore.errors import RemoteProtocolError
-from kraftcore.node.registry import Principal, RequestContext
+from kraftcore.node.registry import RequestContext
 from kraftcore.protocol.data.default_principal_data import DefaultPrincipalData
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.frames import decode_request, encode_response
@@ -34,6 +34,7 @@ from kraftcore.protocol.messages.renew_delegation_token import RenewDelegationTo
 from kraftcore.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from kraftcore.protocol.messages.update_features import UpdateFeaturesRequest
 from kraftcore.protocol.schema import Request
+from kraftcore.security.principals import Principal
 
 FORWARDABLE: Final = frozenset(
     {
@@ -78,7 +79,7 @@ def unpack(envelope: EnvelopeRequest, outer: RequestContext) -> tuple[Request, R
         Refused: PRINCIPAL_DESERIALIZATION_FAILURE, INVALID_REQUEST for an address or a request that is not passed on,
             UNSUPPORTED_VERSION for one that cannot be read.
     """
-    principal = _principal(envelope.request_principal)
+    found = _principal(envelope.request_principal)
     try:
         address = str(ipaddress.ip_address(envelope.client_host_address))
     except ValueError:
@@ -102,11 +103,13 @@ def unpack(envelope: EnvelopeRequest, outer: RequestContext) -> tuple[Request, R
         outer.listener,
         address,
         header.client_id,
-        principal,
+        Principal(found.type, found.name),
         outer.received_ms,
         answer,
         lambda: outer.answer(refusal(ErrorCode.UNSUPPORTED_VERSION)),
         is_forwarded=True,
+        security_protocol=outer.security_protocol,
+        is_by_token=found.token_authenticated,
     )
     return request, context
 
@@ -116,12 +119,11 @@ def refusal(error: ErrorCode) -> EnvelopeResponse:
     return EnvelopeResponse(error_code=error)
 
 
-def _principal(data: bytes | None) -> Principal:
+def _principal(data: bytes | None) -> DefaultPrincipalData:
     try:
         version = _VERSION.unpack_from(data or b"")[0]
         if version != 0:
             raise Refused(ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE)
-        found = decode(DefaultPrincipalData, (data or b"")[_VERSION.size :], version)
+        return decode(DefaultPrincipalData, (data or b"")[_VERSION.size :], version)
     except (struct.error, RemoteProtocolError):
         raise Refused(ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE) from None
-    return Principal(found.type, found.name)

@@ -37,7 +37,6 @@ from kraftcore.plugins.controller.decision import (
     Context,
     ControllerResult,
     ControllerSettings,
-    Permission,
     Randomness,
     Record,
     allow_all,
@@ -48,6 +47,7 @@ from kraftcore.protocol.features import MetadataVersion
 from kraftcore.protocol.metadata import decode_metadata_record, encode_metadata_record
 from kraftcore.protocol.records.begin_transaction_record import BeginTransactionRecord
 from kraftcore.protocol.records.end_transaction_record import EndTransactionRecord
+from kraftcore.security.audit import Action
 
 TRANSACTION: Final = "Large operation"
 """Name of the metadata transaction around a decision that does not fit one batch."""
@@ -158,7 +158,7 @@ class Life:
         self,
         next_offset: int,
         caller: Caller = UNKNOWN_CALLER,
-        is_allowed: Callable[[Permission], bool] = allow_all,
+        is_allowed: Callable[[Action], bool] = allow_all,
     ) -> Context:
         """What a decision may look at now."""
         return Context(

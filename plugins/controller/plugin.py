@@ -13,33 +13,36 @@ import trio
 
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import LocalError, RefusedError
-from kraftcore.metadata import MetadataMachine
+from kraftcore.metadata import Image, MetadataMachine
 from kraftcore.node import Node
+from kraftcore.node.authorization import Authorization
+from kraftcore.node.door import sasl_handlers
 from kraftcore.node.events import LeadershipEnded, LeadershipReady, NodeEvent
 from kraftcore.node.plugin import Plugin
-from kraftcore.node.registry import Access, Guard, Priority, RequestContext, RequestHandler
+from kraftcore.node.registry import Priority, RequestContext, RequestHandler, requester
 from kraftcore.plugins.controller import controllers, features
-from kraftcore.plugins.controller.access import ACCESS, Gate
+from kraftcore.plugins.controller.access import ACCESS, Gate, ImageAuthorizer
 from kraftcore.plugins.controller.caller import Caller
+from kraftcore.plugins.controller.credentials import LogCredentials
 from kraftcore.plugins.controller.decision import Refusal
 from kraftcore.plugins.controller.envelope import Refused, refusal, unpack
 from kraftcore.plugins.controller.life import Life
 from kraftcore.plugins.controller.registration import keep_registered
 from kraftcore.plugins.controller.registry import APIS
-from kraftcore.plugins.controller.requests import host_of, not_controller_text
+from kraftcore.plugins.controller.requests import not_controller_text
 from kraftcore.plugins.controller.service import Service
 from kraftcore.plugins.controller.settings import read_settings
+from kraftcore.plugins.controller.tokens import SECRET_KEY
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.api_versions import ApiVersionsResponse
 from kraftcore.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
-from kraftcore.protocol.messages.describe_cluster import DescribeClusterRequest
+from kraftcore.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from kraftcore.protocol.messages.envelope import EnvelopeRequest
 from kraftcore.protocol.messages.list_offsets import ListOffsetsRequest
 from kraftcore.protocol.messages.produce import ProduceRequest
-from kraftcore.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
-from kraftcore.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from kraftcore.protocol.schema import Request
-from kraftcore.security import Authorizer
+from kraftcore.security.authorizer import StandardAuthorizer
+from kraftcore.security.sasl.credentials import Credentials
 
 _logger = logging.getLogger("kraftcore.controller")
 
@@ -55,7 +58,8 @@ class Controller(Plugin):
             which other nodes forward appends and barriers. Without them clients see what they see of Kafka.
 
     Raises:
-        LocalError: ``authorizer.class.name`` is another than StandardAuthorizer, or a super user has no type.
+        LocalError: ``authorizer.class.name`` is another than StandardAuthorizer, or a super user has no type. With
+            ``NodeConfig.authorizer`` there may be none in the properties.
     """
 
     name: ClassVar[str] = "controller"
@@ -65,7 +69,11 @@ class Controller(Plugin):
     def __init__(self, properties: Mapping[str, str] | None = None, *, offers_log: bool = True) -> None:
         self._offers_log = offers_log
         self._properties = dict(properties or {})
-        self._gate = Gate(Authorizer.from_properties(self._properties))
+        standard = StandardAuthorizer.from_properties(self._properties)
+        own = None if standard is None else Authorization(ImageAuthorizer(standard, self._image))
+        self._authorization = own
+        self._gate = Gate(own)
+        self._credentials = LogCredentials(self._properties.get(SECRET_KEY, "").strip())
         self._incarnation = Uuid.random(os.urandom)
         self._node: Node | None = None
         self._service: Service | None = None
@@ -79,13 +87,20 @@ class Controller(Plugin):
     @property
     def handlers(self) -> Iterable[RequestHandler]:
         """Every request that a controller of Kafka 4.3.1 offers, but for those of the consensus."""
-        for kind in APIS:
+        for kind, api in APIS.items():
             priority = Priority.CONTROL if kind is BrokerHeartbeatRequest else Priority.DATA
-            yield RequestHandler(kind, self._on_request, ACCESS.get(kind), priority)
-        yield RequestHandler(SaslHandshakeRequest, _no_handshake, None, Priority.CONTROL)
-        yield RequestHandler(SaslAuthenticateRequest, _no_authentication, None, Priority.CONTROL)
-        yield RequestHandler(DescribeClusterRequest, self._on_describe_cluster, None, Priority.CONTROL)
-        yield RequestHandler(EnvelopeRequest, self._on_envelope, ACCESS[EnvelopeRequest])
+            yield RequestHandler(
+                kind, self._on_request, ACCESS.get(kind), priority, refuse=api.refuse, authorizes_itself=True
+            )
+        yield from sasl_handlers()
+        yield RequestHandler(
+            DescribeClusterRequest,
+            self._on_describe_cluster,
+            ACCESS[DescribeClusterRequest],
+            Priority.CONTROL,
+            authorizes_itself=True,
+        )
+        yield RequestHandler(EnvelopeRequest, self._on_envelope, ACCESS[EnvelopeRequest], authorizes_itself=True)
 
     @property
     def withdrawn(self) -> Iterable[type[Request]]:
@@ -93,14 +108,17 @@ class Controller(Plugin):
         return () if self._offers_log else (ProduceRequest, ListOffsetsRequest)
 
     @property
-    def guard(self) -> Guard | None:
-        """Who may speak raft, change voters, and append: see ``access.Gate``; None without an authorizer."""
-        return None if self._gate.is_open else self._ask_gate
+    def authorization(self) -> Authorization | None:
+        """Who may do what by the entries in the log; None without an authorizer in the properties."""
+        return self._authorization
 
-    def _ask_gate(self, access: Access, request: Request, context: RequestContext) -> ErrorCode:
-        image = None if self._service is None else self._service.life.machine.image
-        names = () if access.names is None else access.names(request)
-        return self._gate.check_access(image, str(context.principal), host_of(context.peer), access, names)
+    def _image(self) -> Image | None:
+        return None if self._service is None else self._service.life.machine.image
+
+    @property
+    def credentials(self) -> Credentials:
+        """Who may log in with SCRAM: the users and tokens of the metadata log."""
+        return self._credentials
 
     # --- a life -------------------------------------------------------------------------------------------------------
 
@@ -113,6 +131,9 @@ class Controller(Plugin):
         machine = node.state_machine
         if not isinstance(machine, MetadataMachine):
             raise LocalError(f"a controller needs a MetadataMachine as its state machine, not {machine!r}")
+        self._credentials.begin(node, machine)
+        if self._gate.is_open:  # unless the application brings an authorizer
+            self._gate = Gate(node.authorization)
         settings, periods = read_settings(self._properties, node.cluster_id, node.key.id)
         draw = random.Random(int.from_bytes(os.urandom(16)))
         life = Life(
@@ -126,7 +147,7 @@ class Controller(Plugin):
         )
         life.on_timers = self._timers_changed
         self._node = node
-        self._service = service = Service(life, self._gate, _NodeSeat(node), is_tls=node.config.tls is not None)
+        self._service = service = Service(life, self._gate, _NodeSeat(node))
         node.describe_features_by(self._describe_features)
         if node.leading_epoch is not None:
             service.lead(node.leading_epoch)
@@ -173,10 +194,13 @@ class Controller(Plugin):
             context.close()
             return None
         life = service.life
-        image = life.machine.image
-        principal = str(context.principal)
-        asker = self._gate.asker(image, principal, host_of(context.peer))
-        looked_at = life.context(life.machine.offset, Caller(principal), asker)
+        try:
+            self._gate.check(request, context)
+        except Refusal as refused:
+            return DescribeClusterResponse(error_code=refused.code, error_message=refused.text)
+        asker = self._gate.asker(requester(request, context))
+        caller = Caller(str(context.principal), context.security_protocol)
+        looked_at = life.context(life.machine.offset, caller, asker)
         return controllers.describe_cluster(looked_at, request, context.version, context.listener, node.leader_id)
 
     def _on_envelope(self, envelope: EnvelopeRequest, context: RequestContext) -> None:
@@ -185,7 +209,7 @@ class Controller(Plugin):
             if service is None or node is None:
                 raise Refused(ErrorCode.NOT_CONTROLLER)
             life = service.life
-            self._gate.check(life.machine.image, str(context.principal), host_of(context.peer), envelope)
+            self._gate.check(envelope, context)
             request, inner = unpack(envelope, context)
             if not life.is_active:
                 raise Refused(ErrorCode.NOT_CONTROLLER)
@@ -202,16 +226,6 @@ class Controller(Plugin):
         if node is not None and service is not None:
             machine = service.life.machine
             features.describe(machine.levels, node.kraft_version, response, max(machine.features_offset, 0))
-
-
-def _no_handshake(request: SaslHandshakeRequest, context: RequestContext) -> SaslHandshakeResponse:
-    """Who is on a listener without SASL has nothing to prove."""
-    return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
-
-
-def _no_authentication(request: SaslAuthenticateRequest, context: RequestContext) -> SaslAuthenticateResponse:
-    text = "SaslAuthenticate request received after successful authentication"
-    return SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=text)
 
 
 class _NodeSeat:

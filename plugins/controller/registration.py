@@ -8,7 +8,6 @@ from kraftcore.core.uuid import Uuid
 from kraftcore.errors import NodeStoppedError
 from kraftcore.metadata import MetadataMachine
 from kraftcore.node import Node
-from kraftcore.plugins.controller.caller import PLAINTEXT, SSL
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.features import METADATA_VERSION, MetadataVersion, supported_levels
 from kraftcore.protocol.messages.controller_registration import (
@@ -60,12 +59,12 @@ async def _register(node: Node, incarnation: Uuid) -> bool:
 def registration(node: Node, incarnation: Uuid) -> ControllerRegistrationRequest:
     """What a node says of itself. Of features it claims all that Kafka 4.3.1 knows."""
     kind = ControllerRegistrationRequest
-    security = PLAINTEXT if node.config.tls is None else SSL
+    protocol = node.config.security_protocol
     return kind(
         controller_id=node.key.id,
         incarnation_id=incarnation,
         listeners=[
-            kind.Listener(name=each.name, host=each.host, port=each.port, security_protocol=security)
+            kind.Listener(name=each.name, host=each.host, port=each.port, security_protocol=protocol(each.name))
             for each in node.config.advertise(node.endpoints)
         ],
         features=[

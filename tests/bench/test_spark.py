@@ -104,11 +104,11 @@ def test_a_filter_that_loses_rows_has_no_figure(pushed, suite, tmp_path):
 
     outcome = suite.PlainCase("filter", "MB", "", lambda *_: None).outcome()
     if pushed == 100:
-        suite._filtered(log, Session(), "", [400, 499], outcome)
+        suite.filtered(log, Session(), "", [400, 499], outcome)
         assert set(outcome.timings) == {suite.OURS, suite.NEEDED}
     else:
         with pytest.raises(suite.harness.DifferentResult, match="99 rows pushed down, 100"):
-            suite._filtered(log, Session(), "", [400, 499], outcome)
+            suite.filtered(log, Session(), "", [400, 499], outcome)
 
 
 def test_a_live_query_sees_every_record_and_says_how_late(rows):

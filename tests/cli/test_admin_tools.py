@@ -262,7 +262,11 @@ def test_doubt_is_said(node: ScriptedNode, tmp_path: Path, capsys: pytest.Captur
     [
         ("default.api.timeout.ms=soon", "default.api.timeout.ms=soon is not a number of milliseconds above 0"),
         ("request.timeout.ms=0", "request.timeout.ms=0 is not a number of milliseconds above 0"),
-        ("security.protocol=SASL_SSL", "security.protocol=SASL_SSL is none of PLAINTEXT, SSL"),
+        ("security.protocol=SASL", "security.protocol=SASL is none of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
+        (
+            "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.jaas.config=A required password=b;",
+            "sasl.jaas.config names A: PLAIN has org.apache.kafka.common.security.plain.PlainLoginModule",
+        ),
         ("security.protocol=SSL\nssl.truststore.location=ca.jks", "ssl.truststore.type must be PEM"),
         ("security.protocol=SSL\nssl.endpoint.identification.algorithm=x", "algorithm must be https, or empty"),
     ],

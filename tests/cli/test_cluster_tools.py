@@ -6,6 +6,7 @@ What they print for a real cluster is held against Kafka's own tools in tests/in
 from __future__ import annotations
 
 import io
+import json
 from pathlib import Path
 
 import pytest
@@ -18,9 +19,19 @@ from kraftcore.cli.configs import read_changes
 from kraftcore.cli.partition_files import format_plan, read_election, read_plan, read_topics
 from kraftcore.cli.reassign_plan import moves, propose, throttled_replicas
 from kraftcore.cli.topics import read_assignment
+from kraftcore.core.uuid import Uuid
 from kraftcore.errors import LocalError
 from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
+from kraftcore.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+from kraftcore.protocol.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+)
+from kraftcore.protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
 from kraftcore.protocol.messages.metadata import MetadataRequest, MetadataResponse
 
 WHERE = ["--bootstrap-server", "broker:9001"]
@@ -141,3 +152,67 @@ def test_lists_are_read_as_kafka_reads_them() -> None:
     for text in ("a", "a=b=c", "a=[b=c]=d"):
         with pytest.raises(LocalError, match="Invalid entity config"):
             read_changes(text)
+
+
+PLAN = '{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2],"log_dirs":["/a","any"]}]}'
+
+
+def scripted_topic(broker: ScriptedNode, replicas: list[int]) -> None:
+    """One topic of one partition; replica 1 is in /a and moves to /b."""
+    topic = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
+    part = topic.DescribeTopicPartitionsResponsePartition(replica_nodes=replicas, isr_nodes=replicas, leader_id=1)
+    result = DescribeLogDirsResponse.DescribeLogDirsResult
+    kind = result.DescribeLogDirsTopic
+    there = [kind(name="t", partitions=[kind.DescribeLogDirsPartition(partition_index=0)])]
+    coming = [kind(name="t", partitions=[kind.DescribeLogDirsPartition(partition_index=0, is_future_key=True)])]
+    broker.scripts |= {
+        DescribeTopicPartitionsRequest: lambda _: DescribeTopicPartitionsResponse(
+            topics=[topic(name="t", topic_id=Uuid(b"\1" * 16), partitions=[part])]
+        ),
+        DescribeLogDirsRequest: lambda _: DescribeLogDirsResponse(
+            results=[result(log_dir="/a", topics=there), result(log_dir="/b", topics=coming)]
+        ),
+    }
+
+
+def test_what_reassign_reads_as_json(broker: ScriptedNode, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    scripted_topic(broker, [1])
+    moving = ListPartitionReassignmentsResponse.OngoingTopicReassignment
+    part = moving.OngoingPartitionReassignment(partition_index=3, replicas=[1, 2], adding_replicas=[2])
+    broker.scripts[ListPartitionReassignmentsRequest] = lambda _: ListPartitionReassignmentsResponse(
+        topics=[moving(name="u", partitions=[part])]
+    )
+    topics, plan = tmp_path / "topics.json", tmp_path / "plan.json"
+    topics.write_text('{"version": 1, "topics": [{"topic": "t"}]}')
+    plan.write_text(PLAN)
+
+    def said(*arguments: str) -> dict[str, object]:
+        assert main(["reassign", *WHERE, "--output", "json", *arguments]) == 0
+        return json.loads(capsys.readouterr().out)  # type: ignore[no-any-return]
+
+    assert said("--list") == {
+        "reassignments": [{"topic": "u", "partition": 3, "replicas": [1, 2], "adding": [2], "removing": []}]
+    }
+    generated = said("--generate", "--topics-to-move-json-file", str(topics), "--broker-list", "1")
+    assert generated["current"] == {
+        "version": 1,
+        "partitions": [{"topic": "t", "partition": 0, "replicas": [1], "log_dirs": ["/a"]}],
+    }
+    assert set(generated) == {"current", "proposed"}
+    assert said("--verify", "--reassignment-json-file", str(plan)) == {
+        "partitions": [{"topic": "t", "partition": 0, "state": "notActive", "replicas": [1], "wanted": [1, 2]}],
+        "logDirs": [
+            {
+                "topic": "t",
+                "partition": 0,
+                "broker": 1,
+                "state": "notActive",
+                "logDir": "/a",
+                "futureLogDir": "/b",
+                "wanted": "/a",
+            }
+        ],
+        "throttlesCleared": False,
+    }
+    assert main(["reassign", *WHERE, "--output", "json", "--cancel", "--reassignment-json-file", str(plan)]) == 1
+    assert 'Option "[output]" can\'t be used with action "[cancel]"' in capsys.readouterr().err

@@ -12,7 +12,7 @@ from kafka_lab import OURS
 from served_node import Served, serve
 
 from kraftcore.cli import main
-from kraftcore.cli.observe_run import _text
+from kraftcore.cli.observe_run import as_text
 from kraftcore.core.uuid import Uuid
 from kraftcore.protocol.metadata import encode_metadata_record
 from kraftcore.protocol.records.remove_topic_record import RemoveTopicRecord
@@ -80,11 +80,11 @@ def test_text_is_for_people(served: Served) -> None:
 @pytest.mark.parametrize("timestamp", [-1, 0, 253_402_300_800_000, 2**63 - 1, -(2**63)])
 def test_times_that_are_none_are_a_dash(timestamp: int) -> None:
     """Whoever wrote the record chose them."""
-    assert _text({"offset": 7, "timestamp": timestamp, "payload": "x"}).split()[:3] == ["7", "-", "record"]
+    assert as_text({"offset": 7, "timestamp": timestamp, "payload": "x"}).split()[:3] == ["7", "-", "record"]
 
 
 def test_times_go_to_the_year_9999() -> None:
-    assert "9999-12-31 23:59:59" in _text({"offset": 7, "timestamp": 253_402_300_799_999, "payload": "x"})
+    assert "9999-12-31 23:59:59" in as_text({"offset": 7, "timestamp": 253_402_300_799_999, "payload": "x"})
 
 
 def test_types_and_offsets_choose(served: Served) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kraftcore.config import ConfigError, NodeConfig, TlsConfig
-from kraftcore.config.node_settings import SETTINGS
+from kraftcore.config.node_settings import BROUGHT, SETTINGS
 from kraftcore.config.settings import Number
 from kraftcore.core.uuid import ZERO_UUID, Uuid
 from kraftcore.node.opening import tcp_transport
@@ -112,7 +112,7 @@ def test_defaults_are_those_of_the_parts_they_go_to() -> None:
 
 def test_every_setting_is_documented_with_its_property() -> None:
     text = NodeConfig.__doc__ or ""
-    assert [each.name for each in fields(NodeConfig)] == [*SETTINGS, "ignored"]
+    assert [each.name for each in fields(NodeConfig)] == [*SETTINGS, *BROUGHT, "ignored"]
     for name, setting in SETTINGS.items():
         assert setting.text.endswith("."), f"{name}: whole sentences"
         entry = re.search(rf"^ +{name}: (.*?)(?=^ {{8}}\w+: |^ *Raises)", text, re.MULTILINE | re.DOTALL)
@@ -210,7 +210,7 @@ def test_limits_reach_the_transport_and_have_its_defaults() -> None:
     config = make()
     assert {each.name: getattr(config, each.name) for each in fields(Limits)} == asdict(Limits())
     limits = {each.name: 7_000_000_000 if "memory" in each.name else 70_000_000 for each in fields(Limits)}
-    assert tcp_transport(make(**limits))._limits == Limits(**limits)
+    assert tcp_transport(make(**limits)).limits == Limits(**limits)
     assert "receive_memory_bytes" in refused(receive_memory_bytes=1 << 20)
 
 

@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 
 from kraftcore.config import ConfigError, NodeConfig, TlsConfig
+from kraftcore.config.login import SCRAM_MODULE
 from kraftcore.config.node_settings import SETTINGS
+from kraftcore.config.sasl_properties import PLAIN_MODULE
+from kraftcore.config.security import SaslConfig
 from kraftcore.config.settings import Flag, Number
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import CorruptDataError, StorageError
@@ -27,6 +30,9 @@ controller.quorum.bootstrap.servers=127.0.0.1:9093
 log.dirs=/data
 """
 SSL = "listener.security.protocol.map=CONTROLLER:SSL\n"
+SASL = "listener.security.protocol.map=CONTROLLER:SASL_PLAINTEXT\n"
+SCRAM = SASL + "sasl.enabled.mechanisms=SCRAM-SHA-256\n"
+JAAS = "listener.name.controller.plain.sasl.jaas.config="
 PEM = SSL + "ssl.keystore.type=PEM\nssl.keystore.location=/c.pem\n"
 
 
@@ -158,7 +164,19 @@ def test_little_is_needed(load: Any) -> None:
         ("kraftcore.topic.id=x", 7, "kraftcore.topic.id"),
         ("kraftcore.create=new", 7, "may be standalone or join"),
         ("listener.security.protocol.map=CONTROLLER", 7, "write NAME:PROTOCOL"),
-        ("listener.security.protocol.map=CONTROLLER:SASL_SSL", 7, "a node speaks PLAINTEXT and SSL"),
+        (
+            "listener.security.protocol.map=CONTROLLER:SSSL",
+            7,
+            "it may be PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL; did",
+        ),
+        (SASL, 7, "sasl.enabled.mechanisms is missing: listener CONTROLLER wants SASL"),
+        (SASL + "sasl.enabled.mechanisms=GSSAPI", 8, "the SASL mechanism 'GSSAPI' is not one of PLAIN, SCRAM"),
+        (SASL + "listener.name.controller.sasl.enabled.mechanisms=PLAIM", 8, "did you mean PLAIN"),
+        (SASL + "sasl.enabled.mechanisms=PLAIN", None, "plain.sasl.jaas.config is missing: PLAIN needs users"),
+        (SASL + "sasl.enabled.mechanisms=PLAIN\n" + JAAS + "no.Module required;", 9, "PLAIN has org.apache.kafka"),
+        (SASL + "sasl.enabled.mechanisms=PLAIN\n" + JAAS + "Module required", 9, "';' is missing"),
+        (SCRAM + "listener.name.controller.connections.max.reauth.ms=x", 9, "it must be a whole number"),
+        (SCRAM + "sasl.server.max.receive.size=0", 9, "it must be between 1 and"),
         (SSL, None, "ssl.keystore.location is missing"),
         (SSL + "ssl.keystore.location=/c.jks", 8, "ssl.keystore.type is JKS: a node reads PEM"),
         (PEM + "ssl.truststore.location=/t\nssl.truststore.type=JKS", 11, "ssl.truststore.type is JKS"),
@@ -202,6 +220,58 @@ def test_files_that_cannot_be_read(load: Any, tmp_path: Path) -> None:
         load("node.id=\\uXYZW\n")
 
 
+def test_sasl_of_a_listener(load: Any) -> None:
+    users = 'username="n" password="p" user_a="1 2" user_="x" user_b="";'
+    config = load(
+        BASE.replace("names=CONTROLLER", "names=B,CONTROLLER").replace("listeners=", "listeners=B://127.0.0.1:1,")
+        + "listener.security.protocol.map=CONTROLLER:SASL_PLAINTEXT,B:PLAINTEXT\n"
+        + "sasl.enabled.mechanisms=GSSAPI\nconnections.max.reauth.ms=3000\nsasl.server.max.receive.size=1000\n"
+        + "connection.failed.authentication.delay.ms=7\n"
+        + "listener.name.controller.sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-512\n"
+        + "listener.name.controller.scram-sha-512.connections.max.reauth.ms=500\n"
+        + f"{JAAS}{PLAIN_MODULE} required {users}\n"
+    )
+    assert config.listener_sasl == {
+        "CONTROLLER": SaslConfig(
+            mechanisms=("PLAIN", "SCRAM-SHA-512"),
+            users={"a": "1 2"},
+            max_reauth_ms={"PLAIN": 3000, "SCRAM-SHA-512": 500},
+            max_receive_bytes=1000,
+        )
+    }
+    assert config.failed_authentication_delay_ms == 7
+    assert (config.security_protocol("CONTROLLER"), config.security_protocol("B")) == (2, 0)
+    assert config.ignored == ()
+    assert "1 2" not in repr(config)
+    login = (
+        "sasl.enabled.mechanisms=SCRAM-SHA-256\nsasl.mechanism.controller.protocol=SCRAM-SHA-256\n"
+        f'listener.name.LISTENER.scram-sha-256.sasl.jaas.config={SCRAM_MODULE} required username="a" password="b";'
+    )
+    pem = PEM.replace("CONTROLLER:SSL", "CONTROLLER:SASL_SSL")
+    encrypted = load(BASE + pem + login.replace("LISTENER", "controller"))
+    assert (encrypted.security_protocol("CONTROLLER"), encrypted.tls) == (3, TlsConfig(certificate="/c.pem"))
+    named = load(BASE.replace("CONTROLLER", "SASL_PLAINTEXT") + login.replace("LISTENER", "sasl_plaintext"))
+    assert set(named.listener_sasl) == {"SASL_PLAINTEXT"}
+
+
+def test_sasl_from_variables() -> None:
+    config = NodeConfig.from_environment(
+        environment=ENVIRONMENT
+        | {
+            "KRAFTCORE_LISTENERS": "FIRST://127.0.0.1:9092,MY_OWN://127.0.0.1:9093",
+            "KRAFTCORE_LISTENER_SECURITY_PROTOCOL_MAP": "MY_OWN:SASL_PLAINTEXT",
+            "KRAFTCORE_LISTENER_NAME_MY_OWN_SASL_ENABLED_MECHANISMS": "PLAIN,SCRAM-SHA-256",
+            "KRAFTCORE_LISTENER_NAME_MY_OWN_PLAIN_SASL_JAAS_CONFIG": f'{PLAIN_MODULE} required user_a="b";',
+            "KRAFTCORE_LISTENER_NAME_MY_OWN_SCRAM_SHA_256_CONNECTIONS_MAX_REAUTH_MS": "9",
+        }
+    )
+    assert config.listener_sasl == {
+        "MY_OWN": SaslConfig(
+            mechanisms=("PLAIN", "SCRAM-SHA-256"), users={"a": "b"}, max_reauth_ms={"SCRAM-SHA-256": 9}
+        )
+    }
+
+
 def test_tls(load: Any) -> None:
     config = load(
         BASE
@@ -236,6 +306,27 @@ def test_tls(load: Any) -> None:
     )
     assert both.tls == TlsConfig(certificate="/c.pem")
     assert both.listener_tls == {"B": TlsConfig(certificate="/c.pem", client_auth="required")}
+
+
+def test_who_shows_certificates_and_what_they_come_to(load: Any) -> None:
+    """``ssl.client.auth`` for all listeners is not meant for those with SASL, as in Kafka (KIP-684)."""
+    two = BASE.replace("names=CONTROLLER", "names=CONTROLLER,B").replace("listeners=", "listeners=B://127.0.0.1:1,")
+    rules = "ssl.principal.mapping.rules=RULE:^CN=(.*?),.*$/$1/L, DEFAULT\n"
+    found = load(
+        two
+        + PEM.replace("CONTROLLER:SSL", "CONTROLLER:SSL,B:SASL_SSL")
+        + "ssl.client.auth=required\nlistener.name.b.sasl.enabled.mechanisms=SCRAM-SHA-256\n"
+        + rules
+        + "listener.name.b.ssl.principal.mapping.rules=DEFAULT\n"
+    )
+    text = "RULE:^CN=(.*?),.*$/$1/L, DEFAULT"
+    assert found.tls == TlsConfig(certificate="/c.pem", client_auth="required", principal_mapping_rules=text)
+    assert found.listener_tls == {"B": TlsConfig(certificate="/c.pem", principal_mapping_rules="DEFAULT")}
+    assert found.ignored == ()
+    with pytest.raises(ConfigError, match=r"server.properties:10: ssl.principal.mapping.rules: Invalid rule: `RULE:x`"):
+        load(BASE + PEM + "ssl.principal.mapping.rules=RULE:x\n")
+    with pytest.raises(ConfigError, match="tls.principal_mapping_rules: .*no regular expression"):
+        TlsConfig(certificate="/c.pem", principal_mapping_rules="RULE:(/a/")
 
 
 ENVIRONMENT = {

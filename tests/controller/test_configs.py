@@ -7,7 +7,7 @@ from controller_stage import ControllerStage, FakeBroker
 
 from kraftcore.plugins.controller import configs, describe_configs
 from kraftcore.plugins.controller.caller import Caller
-from kraftcore.plugins.controller.decision import MAX_RECORDS, Context, Permission, Refusal
+from kraftcore.plugins.controller.decision import MAX_RECORDS, Context, Refusal
 from kraftcore.plugins.controller.hash_order import in_hash_order
 from kraftcore.plugins.controller.topic_configs import MAX_VALUE_BYTES, created_configs, validate_topic_configs
 from kraftcore.protocol.error_codes import ErrorCode
@@ -18,6 +18,7 @@ from kraftcore.protocol.messages.describe_configs import DescribeConfigsRequest
 from kraftcore.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from kraftcore.protocol.records.config_record import ConfigRecord
 from kraftcore.security.acl import Operation, ResourceType
+from kraftcore.security.audit import Action
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
@@ -107,9 +108,9 @@ def test_one_request_writes_so_many_records_at_most(stage):
     ],
 )
 def test_what_each_resource_needs(stage, kind, name, needed, error):
-    asked: list[Permission] = []
+    asked: list[Action] = []
 
-    def nothing(permission: Permission) -> bool:
+    def nothing(permission: Action) -> bool:
         asked.append(permission)
         return False
 
@@ -120,12 +121,12 @@ def test_what_each_resource_needs(stage, kind, name, needed, error):
     assert answers(decision) == [(error.name, error.message)]
     assert decision.records == []
     change = Operation.CLUSTER_ACTION if kind == LOGGER else Operation.ALTER_CONFIGS
-    assert asked == [Permission(change, *needed)]
+    assert asked == [Action(change, *needed)]
     asked.clear()
     wanted = DescribeConfigsRequest.DescribeConfigsResource(resource_type=kind, resource_name=name)
     described = describe_configs.describe(context, DescribeConfigsRequest(resources=[wanted]), 4).answer
     assert (described.results[0].error_code, described.results[0].configs) == (error, [])
-    assert asked == [Permission(Operation.DESCRIBE_CONFIGS, *needed)]
+    assert asked == [Action(Operation.DESCRIBE_CONFIGS, *needed)]
 
 
 def test_cordoned_directories_of_a_broker(stage):

@@ -9,11 +9,12 @@ import math
 import pytest
 from controller_stage import ControllerStage
 
+from kraftcore.config.security import SecurityProtocol
 from kraftcore.errors import RemoteProtocolError
 from kraftcore.metadata import Acl
 from kraftcore.plugins.controller import acls, quotas, tokens
-from kraftcore.plugins.controller.caller import PLAINTEXT, SSL, Caller
-from kraftcore.plugins.controller.decision import MAX_RECORDS, Context, ControllerResult, Permission, Refusal
+from kraftcore.plugins.controller.caller import Caller
+from kraftcore.plugins.controller.decision import MAX_RECORDS, Context, ControllerResult, Refusal
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.features import MetadataVersion
 from kraftcore.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
@@ -26,6 +27,7 @@ from kraftcore.protocol.messages.describe_user_scram_credentials import Describe
 from kraftcore.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
 from kraftcore.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
 from kraftcore.security.acl import Operation, ResourceType
+from kraftcore.security.audit import Action
 
 AUTHORIZER = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}
 SECRET = "a secret"
@@ -262,13 +264,13 @@ def test_times_do_not_overflow():
 @pytest.mark.parametrize(
     ("caller", "allowed"),
     [
-        (Caller("User:alice", PLAINTEXT), False),
-        (Caller("User:ANONYMOUS", SSL), False),
-        (Caller("User:CN=alice", SSL), True),
-        (Caller("User:alice", 2), True),
-        (Caller("User:alice", 3, is_by_token=True), False),
-        (Caller("User:alice", PLAINTEXT, is_forwarded=True), True),
-        (Caller("User:alice", PLAINTEXT, is_forwarded=True, is_by_token=True), False),
+        (Caller("User:alice", SecurityProtocol.PLAINTEXT), False),
+        (Caller("User:ANONYMOUS", SecurityProtocol.SSL), False),
+        (Caller("User:CN=alice", SecurityProtocol.SSL), True),
+        (Caller("User:alice", SecurityProtocol.SASL_PLAINTEXT), True),
+        (Caller("User:alice", SecurityProtocol.SASL_SSL, is_by_token=True), False),
+        (Caller("User:alice", SecurityProtocol.PLAINTEXT, is_forwarded=True), True),
+        (Caller("User:alice", SecurityProtocol.PLAINTEXT, is_forwarded=True, is_by_token=True), False),
     ],
 )
 def test_who_may_handle_tokens(caller, allowed):
@@ -296,7 +298,7 @@ def test_a_token_for_somebody_else():
     made = ask(True)
     record = made.records[0][0]
     assert (record.owner, record.requester) == ("User:bob", "User:alice")
-    assert asked == [Permission(Operation.CREATE_TOKENS, ResourceType.USER, "User:bob")] * 2
+    assert asked == [Action(Operation.CREATE_TOKENS, ResourceType.USER, "User:bob")] * 2
 
 
 def test_renewers_are_users():

@@ -8,29 +8,6 @@ from controller_suite.cluster import Cluster
 from controller_suite.security_kit import AUTHORIZER, SECRET, Secure
 from controller_suite.topics_kit import Admin
 
-# A kraftcore listener speaks PLAINTEXT and SSL: tests of what is authenticated by SASL run with --target kafka alone.
-# test_00_suite.py fails when this is over.
-WITH_SASL = {"sec", "secure"}
-LEFT_OUT = pytest.StashKey[int]()
-
-
-def pytest_collection_modifyitems(config, items):
-    """Mark what needs SASL, by its fixtures, and leave it out where the target has none."""
-    here = [item for item in items if item.path.parent.name == "controller_suite"]
-    secured = [item for item in here if WITH_SASL & set(item.fixturenames)]
-    for item in secured:
-        item.add_marker("needs_sasl")
-    if config.getoption("--target") != "kafka":
-        config.hook.pytest_deselected(items=secured)
-        left_out = set(secured)
-        items[:] = [item for item in items if item not in left_out]
-        config.stash[LEFT_OUT] = len(left_out)
-
-
-def pytest_report_collectionfinish(config):
-    count = config.stash.get(LEFT_OUT, 0)
-    return f"tests/controller_suite: {count} tests need SASL and run with --target kafka alone" if count else None
-
 
 @pytest.fixture(scope="session")
 def kind(pytestconfig):

@@ -123,6 +123,17 @@ def test_names(files: Files, folder: str) -> None:
     assert code_of(lambda: files.stat(f"{folder}/no")) == errno.ENOENT
 
 
+def test_only_an_empty_folder_is_removed(files: Files, folder: str) -> None:
+    with files.open(f"{folder}/f", create=True):
+        pass
+    assert code_of(lambda: files.remove_folder(folder)) == errno.ENOTEMPTY
+    assert code_of(lambda: files.remove_folder(f"{folder}/f")) == errno.ENOTDIR
+    files.unlink(f"{folder}/f")
+    files.remove_folder(folder)
+    assert not files.exists(folder)
+    assert code_of(lambda: files.remove_folder(folder)) == errno.ENOENT
+
+
 def test_an_open_file_survives_its_name(files: Files, folder: str) -> None:
     file = files.open(f"{folder}/f", create=True)
     file.write_at(0, b"abc")

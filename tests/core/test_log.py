@@ -557,3 +557,27 @@ def test_a_disk_that_fills_up_later_leaves_no_zeros_behind() -> None:
     log.check_invariants()
     log.close()
     assert new_log(disk).recovery_actions == []
+
+
+# ---- whose files are not the log's
+
+
+def test_without_a_topic_id_partition_metadata_is_left_alone() -> None:
+    disk = SimulatedDisk(Random(1))
+    new_log(disk, topic_id=None).close()
+    assert "partition.metadata" not in disk.list_folder(FOLDER)
+    disk.replace_file(f"{FOLDER}/partition.metadata", b"somebody else's")
+    new_log(disk, topic_id=None).close()
+    assert disk.read_file(f"{FOLDER}/partition.metadata") == b"somebody else's"
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+def test_producer_snapshots_are_written_at_roll_and_close_or_never(is_on: bool) -> None:
+    disk = SimulatedDisk(Random(1))
+    log = new_log(disk, producer_snapshots=is_on)
+    log.append_as_leader(batch(), 0, 0)
+    log.roll(0)
+    log.append_as_leader(batch(), 0, 0)
+    log.close()
+    found = [name for name in disk.list_folder(FOLDER) if name.endswith(".snapshot")]
+    assert found == ([f"{offset:020d}.snapshot" for offset in (1, 2)] if is_on else [])

@@ -3,7 +3,8 @@
 Prints a line a round and the sum; ends with status 1 at the first round in which a promise was broken, and leaves its
 directory for whoever looks for the reason. ``--abuse``: what a quorum of three processes commits, and the most memory
 that one of them takes, in windows without and with hostile connections, 10,000 of each kind. ``--frames N``: so many
-frames that are almost sound, at a controller, drawn from ``--seed``; a line after each tenth.
+frames that are almost sound, at a controller, drawn from ``--seed``; a line after each tenth. ``--handshakes N``: the
+same with logins at a listener with SASL.
 
 They come from this process, whose share of a core is shown: on a machine of few cores the quorum lacks it. "us each"
 is what a connection costs the nodes, microseconds of processor time beyond what their commits take.
@@ -29,6 +30,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 from broken import Broken
 from faults.abuse import Figures, run_siege
 from faults.frames import run_frames
+from faults.handshakes import run_handshakes
 from faults.rounds import run_round
 from kafka_tools import KafkaTools
 
@@ -38,18 +40,21 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=50)
     parser.add_argument("--seed", type=int, default=1, help="of the first round")
     parser.add_argument("--seconds", type=float, default=8.0, help="how long things go wrong in a round")
-    parser.add_argument("--abuse", action="store_true", help="abuse a plain and a TLS quorum instead")
+    parser.add_argument("--abuse", action="store_true", help="abuse quorums instead: plain, with TLS, with SASL")
     parser.add_argument("--connections", type=int, default=10_000, help="of each kind of abuse")
     parser.add_argument("--window", type=float, default=2.0, help="seconds of one window, without abuse or with it")
     parser.add_argument("--windows", type=int, default=8, help="of both, for each kind")
     parser.add_argument("--in-flight", type=int, default=64, help="proposals at a time")
     parser.add_argument("--json", action="store_true", help="figures of abuse also as JSON, a line a kind")
     parser.add_argument("--frames", type=int, default=0, help="send so many spoilt frames to a controller instead")
+    parser.add_argument("--handshakes", type=int, default=0, help="try so many spoilt logins at a controller instead")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         if options.frames:
             return frames(options.seed, options.frames)
+        if options.handshakes:
+            return handshakes(options.seed, options.handshakes)
         return abuse(options) if options.abuse else rounds(options.seed, options.rounds, options.seconds)
     except KeyboardInterrupt:
         return 130
@@ -58,12 +63,12 @@ def main() -> int:
 def abuse(options: argparse.Namespace) -> int:
     about = (__doc__ or "").partition("``--abuse``: ")[2]
     print(about[:1].upper() + about[1:])
-    for tls in (False, True):
-        name = "TLS" if tls else "plain"
+    for name in ("plain", "TLS", "SASL"):
         with tempfile.TemporaryDirectory() as folder:
             found = run_siege(
                 Path(folder),
-                tls=tls,
+                tls=name == "TLS",
+                sasl=name == "SASL",
                 windows=options.windows,
                 window_s=options.window,
                 connections=options.connections,
@@ -85,6 +90,18 @@ def frames(seed: int, count: int) -> int:
         return 1
     shutil.rmtree(folder)
     print(f"{report.frames} frames, none without an answer or an end")
+    return 0
+
+
+def handshakes(seed: int, count: int) -> int:
+    folder = Path(tempfile.mkdtemp(prefix=f"kraftcore-handshakes-{seed}-"))
+    try:
+        report = run_handshakes(folder, seed, count, 10, lambda report: print(report, flush=True))
+    except Broken as error:
+        print(f"seed {seed}: BROKEN: {error}\nsee {folder}")
+        return 1
+    shutil.rmtree(folder)
+    print(f"{report.logins} logins, none without an answer or an end, nobody let in without a right to")
     return 0
 
 

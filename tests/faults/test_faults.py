@@ -12,6 +12,7 @@ import trio
 from broken import Broken
 from faults.abuse import run_siege
 from faults.frames import run_frames
+from faults.handshakes import run_handshakes
 from faults.proxy import Links, Proxy
 from faults.rounds import Round, run_round
 from programs import output_of
@@ -32,7 +33,7 @@ def judged(tmp_path, applied, *, acknowledged=(), numbered=()):
     one = Round(1, tmp_path, 1.0)
     one.outcomes.acknowledged.update(acknowledged)
     one.outcomes.numbered.update(numbered)
-    one._judge(applied)
+    one.judge(applied)
 
 
 def test_a_lost_write_is_noticed(tmp_path):
@@ -59,7 +60,7 @@ def test_different_logs_are_noticed(tmp_path):
         with Log.open(OsFiles(), str(folder), LogConfig(), now_ms=0) as log:
             log.append_as_leader(build_batch([b"%d" % (member.number > 2)], timestamp_ms=0), 1, 0)
     with pytest.raises(Broken, match="the logs differ between 0 and 1"):
-        one._compare_logs()
+        one.compare_logs()
 
 
 FRAME = b"\x00\x00\x00\x18\x00\x12\x00\x04\x00\x00\x00\x01\x00\x0bkraftcore-1\x00\x00\x00"
@@ -102,10 +103,11 @@ def test_the_proxy_cuts_one_direction_holds_and_resets():
     trio.run(main)
 
 
-@pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
-def test_an_abused_quorum_goes_on(tls, tmp_path):
-    found = run_siege(tmp_path, tls=tls, windows=1, window_s=1.0, connections=300, in_flight=8)
-    assert len(found) == 5
+@pytest.mark.parametrize("protocol", ["plain", "tls", "sasl"])
+def test_an_abused_quorum_goes_on(protocol, tmp_path):
+    tls, sasl = protocol == "tls", protocol == "sasl"
+    found = run_siege(tmp_path, tls=tls, sasl=sasl, windows=1, window_s=1.0, connections=300, in_flight=8)
+    assert len(found) == 5 + sasl
     for figures in found:
         assert figures.abused > 0
         assert figures.connections >= (30 if figures.kind == "slow senders" else 300)
@@ -118,6 +120,13 @@ def test_spoilt_frames_are_answered_or_end_their_connection(kafka, tmp_path):
     for what in ("sound answered", "fields answered", "bytes answered", "bytes closed", "header closed"):
         assert report.kinds[what] > 20
     assert report.kinds["fields answered"] > 10 * report.kinds["fields closed"]
+
+
+def test_spoilt_logins_are_answered_or_end_their_connection(tmp_path):
+    report = run_handshakes(tmp_path, 1, 2000, 2)
+    assert report.logins == 2000
+    for what in ("sound in", "sound refused", "message in", "message refused", "bytes closed", "order refused"):
+        assert report.kinds[what] > 20
 
 
 def test_nodes_end_with_whoever_started_them(tmp_path):

@@ -141,12 +141,20 @@ class Appender:
             assert self.failure is None and time.monotonic() < deadline, self.failure
             time.sleep(0.05)
 
+    def begin_end(self) -> None:
+        """Append nothing more."""
+        self._ending.set()
+
     def end(self) -> None:
         """Stop; raises what went wrong."""
-        self._ending.set()
-        self._thread.join(PATIENCE_S)
+        self.begin_end()
+        self.join()
         if self.failure is not None:
             raise self.failure
+
+    def join(self) -> None:
+        """Wait for the thread."""
+        self._thread.join(PATIENCE_S)
 
 
 def numbered(log: bytes) -> dict[int, bytes]:
@@ -184,7 +192,7 @@ def test_a_live_quorum_moves_from_plaintext_to_ssl(tmp_path: Path):
         assert len(appender.acknowledged) > 20
     finally:
         if appender is not None:
-            appender._ending.set()
+            appender.begin_end()
         drill.close()
         if appender is not None:
-            appender._thread.join(PATIENCE_S)
+            appender.join()

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 
+import trio
 from project import ROOT, sources
 
 import kraftcore.testing
 from kraftcore.core.batch import build_batch, iter_batches
+from kraftcore.protocol.messages.api_versions import ApiVersionsRequest
+from kraftcore.protocol.registry import ApiKey
 
 
 def examples(name: str, names: dict[str, object]) -> dict[str, object]:
@@ -57,6 +60,44 @@ def test_controller(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     examples("controller.md", {})
     assert "server 101 may lead partitions" in capsys.readouterr().out
+
+
+def test_broker(tmp_path, capsys):
+    page = (ROOT / "docs" / "broker.md").read_text()
+    text = re.search(r"<<END\n(.*?)    END", page, re.DOTALL)[1]
+    for found, here in ((":9092", ":0"), (":9192", ":0"), ("/var/lib/broker1", str(tmp_path / "broker1"))):
+        assert found in text
+        text = text.replace(found, here)
+    (tmp_path / "b1.properties").write_text(re.sub("^ +", "", text, flags=re.MULTILINE))
+    run = examples("broker.md", {})["run"]
+
+    async def main():
+        with trio.move_on_after(60), trio.CancelScope() as scope:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(run, str(tmp_path / "b1.properties"))
+                while "CLIENT://127.0.0.1:" not in capsys.readouterr().out:
+                    await trio.sleep(0.01)
+                scope.cancel()
+        assert scope.cancelled_caught
+
+    trio.run(main)
+
+
+def test_what_the_broker_offers_is_what_its_page_says(tmp_path):
+    from broker_rig import open_rig
+
+    page = (ROOT / "docs" / "broker.md").read_text()
+    listed = {name: (int(low), int(high)) for name, low, high in re.findall(r"^\| (\w+) \| (\d+)-(\d+) \|", page, re.M)}
+
+    async def main():
+        async with open_rig(tmp_path) as rig:
+            await rig.start(1)
+            answer = await rig.ask(1, ApiVersionsRequest(client_software_name="a", client_software_version="1"), 3)
+            camel = {key: "".join(part.capitalize() for part in key.name.split("_")) for key in ApiKey}
+            offered = {camel[ApiKey(each.api_key)]: (each.min_version, each.max_version) for each in answer.api_keys}
+            assert offered == listed
+
+    trio.run(main)
 
 
 def test_testing_your_application(kraft_run, kraft_cluster):

@@ -16,16 +16,19 @@ MAY_IMPORT: dict[str, set[str]] = {
     # What Kafka's configuration keys are: data and pure checks.
     "configdef": set(),
     "metadata": {"core", "protocol", "state_machine"},
-    "security": {"core", "protocol", "metadata"},
+    "security": {"core", "protocol", "metadata", "storage"},
     "storage": {"core", "protocol"},
     "raft": {"core", "protocol"},
     "ports": {"core", "protocol"},
-    "transports": {"core", "protocol", "ports"},
+    "transports": {"core", "protocol", "ports", "security"},
     "state_machine": {"core"},
     "executor": {"core", "protocol", "storage", "raft", "state_machine"},
     "simulation": {"core", "protocol", "storage", "raft", "executor", "state_machine"},
-    "node": {"core", "protocol", "storage", "raft", "executor", "ports", "transports", "config", "state_machine"},
-    "config": {"core", "protocol", "storage", "raft", "ports", "transports"},
+    "node": {
+        *("core", "protocol", "storage", "raft", "executor", "ports", "transports", "config", "state_machine"),
+        "security",
+    },
+    "config": {"core", "protocol", "storage", "raft", "ports", "transports", "security"},
     # Beside node: of raft it needs only the values in raft.quorum, of the four in the second row likewise.
     "admin": {
         *("core", "protocol", "raft", "ports", "transports", "config"),

@@ -13,13 +13,15 @@ from kraftcore.admin import UpgradeType
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import NodeStoppedError, RefusedError
 from kraftcore.node.plugin import Plugin
-from kraftcore.node.registry import ANONYMOUS, RequestContext, RequestHandler
+from kraftcore.node.registry import RequestContext, RequestHandler
 from kraftcore.protocol.failure import Failure
+from kraftcore.protocol.messages.api_versions import ApiVersionsRequest
 from kraftcore.protocol.messages.controller_registration import ControllerRegistrationRequest
 from kraftcore.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from kraftcore.protocol.messages.update_features import UpdateFeaturesRequest
 from kraftcore.protocol.registry import ApiKey
 from kraftcore.raft.quorum import Endpoint
+from kraftcore.security.principals import ANONYMOUS
 
 QUICK = {"election_timeout_ms": 100, "fetch_timeout_ms": 1000}
 PREFIX = "The update failed for all features since the following feature had an error: Invalid update version "
@@ -140,11 +142,8 @@ def test_an_update_without_an_upgrade_type():
                         done.set()
 
                 request = UpdateFeaturesRequest(feature_updates=[update])
-                handler = nodes[0]._engine.registry.find(UpdateFeaturesRequest)
                 context = RequestContext(0, "CONTROLLER", "somebody", None, ANONYMOUS, 0, Ticket().answer, done.set)
-                response = handler.respond(request, context)
-                if response is not None:
-                    context.answer(response)
+                nodes[0].serve(request, context)
                 await done.wait()
             assert [each.error_code for each in answers] == [0, 95, 95]
             assert [each.feature for each in answers[0].results] == ["kraft.version"]
@@ -350,7 +349,7 @@ def test_what_is_offered():
     async def main():
         lab = Lab(**QUICK)
         async with lab.node(1) as node:
-            offered = {each.api_key for each in node._engine.registry.offers("CONTROLLER")}
+            offered = {each.api_key for each in (await node.ask("n1", 9093, ApiVersionsRequest(), 60_000)).api_keys}
             assert {ApiKey.DESCRIBE_CLUSTER, ApiKey.UPDATE_FEATURES, ApiKey.DESCRIBE_QUORUM} <= offered
             assert {ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER, ApiKey.UPDATE_RAFT_VOTER} <= offered
 

@@ -150,13 +150,13 @@ def test_one_that_was_in_time_ends_the_restraint(monkeypatch):
 
 @pytest.mark.parametrize(("limit_us", "processors", "pays"), [(500, 2, True), (500, 1, False), (0, 2, False)])
 def test_it_takes_no_processor_that_others_need(monkeypatch, limit_us, processors, pays):
-    monkeypatch.setattr(module, "_processors", lambda: processors)
+    monkeypatch.setattr(module, "processors", lambda: processors)
     assert BusyPoll(queue_with(0), limit_us).pays is pays
 
 
 @pytest.mark.parametrize(("busy_poll_us", "awake"), [(LONG_US, True), (0, False)])
 def test_a_leader_polls_while_its_followers_are_far_away(monkeypatch, busy_poll_us, awake):
-    monkeypatch.setattr(module, "_processors", lambda: 2)
+    monkeypatch.setattr(module, "processors", lambda: 2)
 
     async def main():
         lab = Lab()

@@ -185,10 +185,17 @@ def test_a_full_disk_stops_the_node_and_room_brings_it_back():
 def test_a_leader_that_leaves_hands_over():
     async def main():
         lab = Lab()
-        async with lab.quorum() as (first, second, third):
-            await first.append(b"a")
-            epoch = first.status().epoch
-            await first._engine.shut_down()
+        lab.format(3)
+        async with lab.node(2) as second, lab.node(3) as third:
+            async with lab.node(1) as first:
+                await first.wait_leader()
+                while not first.is_leader:
+                    leader = next((node for node in (second, third) if node.is_leader), None)
+                    if leader is not None:
+                        await leader.transfer_leadership(1)
+                    await trio.sleep(0.01)
+                await first.append(b"a")
+                epoch = first.status().epoch
             assert not first.is_leader
             while not (second.is_leader or third.is_leader):
                 await trio.sleep(0.005)

@@ -9,7 +9,8 @@ from nodes import Lab, run
 from kraftcore.errors import LocalError
 from kraftcore.node.plugin import Plugin
 from kraftcore.node.registry import (
-    ANONYMOUS,
+    TASKS_MAX,
+    WAITING_MAX,
     Access,
     Priority,
     Registry,
@@ -19,13 +20,17 @@ from kraftcore.node.registry import (
     WaitingRequests,
 )
 from kraftcore.node.serving import consensus_handlers
+from kraftcore.ports.transport import Address
 from kraftcore.protocol.failure import Failure
+from kraftcore.protocol.frames import encode_request
 from kraftcore.protocol.messages.api_versions import ApiVersionsRequest
 from kraftcore.protocol.messages.describe_cluster import DescribeClusterRequest
 from kraftcore.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from kraftcore.protocol.messages.fetch import FetchRequest
 from kraftcore.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from kraftcore.protocol.messages.stop_replica import StopReplicaRequest
 from kraftcore.protocol.registry import ApiKey
+from kraftcore.security.principals import ANONYMOUS
 
 CONTEXT = RequestContext(0, "CONTROLLER", "somebody", None, ANONYMOUS, 0, print, print)
 ENVELOPE = EnvelopeRequest(request_data=b"a", request_principal=b"", client_host_address=bytes(4))
@@ -54,6 +59,15 @@ def test_what_is_offered_is_what_is_answered():
     assert [handler.serves("CONTROLLER", version) for version in (1, 2, 3, 4)] == [False, True, True, False]
     assert registry.find(FetchRequest).access == Access("CLUSTER_ACTION")
     assert all(handler.access is not None for handler in registry.handlers[:-2] if handler.owner == "consensus")
+
+
+def test_versions_that_kafka_4_dropped_are_offered_when_they_are_named():
+    registry = Registry()
+    registry.register(RequestHandler(StopReplicaRequest, never, versions=(0, 99)))
+    registry.register(RequestHandler(FetchRequest, never, versions=(2, 12)))
+    offered = keys(registry)
+    assert (offered[ApiKey.STOP_REPLICA], offered[ApiKey.FETCH]) == ((0, 4), (2, 12))
+    assert [each.kind for each in registry.handlers] == [FetchRequest, StopReplicaRequest]
 
 
 def test_a_plugin_takes_over_what_is_the_nodes_but_not_another_plugins():
@@ -174,30 +188,26 @@ def test_too_many_are_turned_away(caplog):
 
     async def main():
         lab = Lab()
-        async with lab.node(1, plugins=[Slow()]) as node:
-            waiting = node._engine.inbox._waiting
-            waiting.tasks_max, waiting.waiting_max = 2, 3
-            answers = []
-
-            async def ask():
-                answers.append(await node.ask("n1", 9093, ENVELOPE, 60_000))
-
-            async with trio.open_nursery() as nursery:
-                for _ in range(5):
-                    nursery.start_soon(ask)
-                while Slow.running < 2:
-                    await trio.sleep(0.001)
-                await trio.sleep(0.01)
-                assert Slow.running == 2
-                go_on.set()
-            assert all(isinstance(answer, EnvelopeResponse) for answer in answers)
-            waiting.tasks_max = waiting.waiting_max = 0
+        async with (
+            lab.node(1, plugins=[Slow()]) as node,
+            lab.network.transport("crowd") as crowd,
+            lab.network.transport("urgent") as urgent,
+        ):
+            many, one = [], []
+            at = Address("n1", 9093)
+            for number in range(TASKS_MAX + WAITING_MAX):
+                crowd.request(at, [encode_request(ENVELOPE, 0, number)], 60_000, many.append)
+            while Slow.running < TASKS_MAX:
+                await trio.sleep(0.001)
+            urgent.request(at, [encode_request(ListGroupsRequest(), 3, 1)], 60_000, one.append)
             assert await node.ask("n1", 9093, ENVELOPE, 60_000) is Failure.RESET
-            waiting.waiting_max = 1
-            with trio.move_on_after(0.05) as waited:
-                await node.ask("n1", 9093, ListGroupsRequest(), 60_000)
-            assert waited.cancelled_caught  # it waits in its own queue
-            waiting.tasks_max = 2
+            assert Slow.running == TASKS_MAX
+            assert many == one == []  # the urgent one waits in the queue of its priority
+            go_on.set()
+            while len(many) < TASKS_MAX + WAITING_MAX or not one:
+                await trio.sleep(0.001)
+            assert all(isinstance(answer, bytes) for answer in many + one)
+            assert Slow.running == TASKS_MAX + WAITING_MAX
 
     run(main, limit_s=60)
     assert "data requests wait already" in caplog.text

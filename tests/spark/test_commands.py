@@ -20,7 +20,7 @@ from spark_parts import without_java
 
 from kraftcore.cli import spark as commands
 from kraftcore.plugins import spark as kraft
-from kraftcore.plugins.spark.startup import _is_new_enough
+from kraftcore.plugins.spark.startup import is_new_enough
 
 PROGRAM = "import sys; from kraftcore.cli import main; sys.exit(main())"
 CLUSTER = "dynamic-c1"
@@ -80,7 +80,7 @@ def test_a_java_too_old_for_spark_is_passed_over(version, fits, tmp_path):
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "java").touch()
     (tmp_path / "release").write_text(f'IMPLEMENTOR="x"\nJAVA_VERSION="{version}"\n')
-    assert _is_new_enough(tmp_path / "bin" / "java") is fits
+    assert is_new_enough(tmp_path / "bin" / "java") is fits
 
 
 def test_run_says_what_it_did(call, tmp_path):

@@ -44,6 +44,7 @@ TOOLS = {
     "configs": "kafka.admin.ConfigCommand",
     "reassign": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
     "acls": "org.apache.kafka.tools.AclCommand",
+    "tokens": "org.apache.kafka.tools.DelegationTokenCommand",
     "groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
     "transactions": "org.apache.kafka.tools.TransactionsCommand",
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from itertools import count
 
 import pytest
@@ -24,7 +25,7 @@ def memory(**settings):
 
 @in_trio
 async def test_memory():
-    assert len((await check_transport(memory())).rules) == 23
+    assert len((await check_transport(memory())).rules) == 28
 
 
 @in_trio
@@ -59,8 +60,8 @@ class Wrapper:
     def __init__(self, inner):
         self.inner = inner
 
-    async def listen(self, listener, address, serve):
-        return await self.inner.listen(listener, address, serve)
+    async def listen(self, listener, address, serve, admission=None):
+        return await self.inner.listen(listener, address, serve, admission)
 
     def request(self, address, parts, timeout_ms, answer):
         self.inner.request(address, parts, timeout_ms, answer)
@@ -155,15 +156,15 @@ class TimesOutTogether(Wrapper):
 
 
 class IgnoresRefusals(Wrapper):
-    async def listen(self, listener, address, serve):
+    async def listen(self, listener, address, serve, admission=None):
         def deaf(frame, origin, reply):
             serve(frame, origin, lambda parts: parts is None or reply(parts))
 
-        return await self.inner.listen(listener, address, deaf)
+        return await self.inner.listen(listener, address, deaf, admission)
 
 
 class ForgetsRequestsBeforeARefusal(Wrapper):
-    async def listen(self, listener, address, serve):
+    async def listen(self, listener, address, serve, admission=None):
         waiting = {}
 
         def hasty(frame, origin, reply):
@@ -179,32 +180,60 @@ class ForgetsRequestsBeforeARefusal(Wrapper):
 
             serve(frame, origin, answer)
 
-        return await self.inner.listen(listener, address, hasty)
+        return await self.inner.listen(listener, address, hasty, admission)
 
 
 class ForgetsTheListener(Wrapper):
-    async def listen(self, listener, address, serve):
-        return await self.inner.listen("", address, serve)
+    async def listen(self, listener, address, serve, admission=None):
+        return await self.inner.listen("", address, serve, admission)
+
+
+class MakesOriginsAnew(Wrapper):
+    async def listen(self, listener, address, serve, admission=None):
+        return await self.inner.listen(
+            listener, address, lambda frame, origin, reply: serve(frame, replace(origin), reply), admission
+        )
+
+
+class NeverCloses(Wrapper):
+    async def listen(self, listener, address, serve, admission=None):
+        def patient(frame, origin, reply):
+            origin.close = lambda: None
+            serve(frame, origin, reply)
+
+        return await self.inner.listen(listener, address, patient, admission)
+
+
+class AdmitsEverybody(Wrapper):
+    async def listen(self, listener, address, serve, admission=None):
+        return await self.inner.listen(listener, address, serve)
+
+
+class WaitsForProof(Wrapper):
+    async def listen(self, listener, address, serve, admission=None):
+        if admission is not None:
+            admission = admission._replace(timeout_ms=10**9)
+        return await self.inner.listen(listener, address, serve, admission)
 
 
 class ReturnsTheAddressAskedFor(Wrapper):
-    async def listen(self, listener, address, serve):
-        await self.inner.listen(listener, address, serve)
+    async def listen(self, listener, address, serve, admission=None):
+        await self.inner.listen(listener, address, serve, admission)
         return address
 
 
 class SharesAddresses(Wrapper):
-    async def listen(self, listener, address, serve):
+    async def listen(self, listener, address, serve, admission=None):
         try:
-            return await self.inner.listen(listener, address, serve)
+            return await self.inner.listen(listener, address, serve, admission)
         except TransportError:
             return address
 
 
 class ServesBuffers(Wrapper):
-    async def listen(self, listener, address, serve):
+    async def listen(self, listener, address, serve, admission=None):
         return await self.inner.listen(
-            listener, address, lambda frame, origin, reply: serve(bytearray(frame), origin, reply)
+            listener, address, lambda frame, origin, reply: serve(bytearray(frame), origin, reply), admission
         )
 
 
@@ -264,6 +293,10 @@ BROKEN = {
     TimesOutTogether: "timeouts are each request's own",
     IgnoresRefusals: REFUSAL,
     ForgetsRequestsBeforeARefusal: REFUSAL,
+    MakesOriginsAnew: "a connection has one origin",
+    NeverCloses: "Origin.close lets the replies arrive",
+    AdmitsEverybody: "who is not admitted sends no long frames",
+    WaitsForProof: "who is not admitted in time is cut off",
     ForgetsTheListener: "a request and its response arrive byte for byte",
     ReturnsTheAddressAskedFor: "listen returns the address it is bound to",
     SharesAddresses: "listen raises TransportError for an address in use",

@@ -134,7 +134,7 @@ async def test_requests_time_out_while_connecting(monkeypatch):
     async def hang(target):
         await trio.sleep_forever()
 
-    monkeypatch.setattr(dial, "_connect", hang)
+    monkeypatch.setattr(dial, "connect", hang)
     async with quiet() as transport:
         asked = [Asked(transport, Address("127.0.0.1", 9), timeout_ms=timeout_ms) for timeout_ms in (60, 20, 40)]
         assert [await one.result() for one in asked] == [Failure.TIMED_OUT] * 3
@@ -147,7 +147,7 @@ async def test_connecting_takes_bounded_time(monkeypatch):
     async def hang(target):
         await trio.sleep_forever()
 
-    monkeypatch.setattr(dial, "_connect", hang)
+    monkeypatch.setattr(dial, "connect", hang)
     async with quiet(handshake_timeout_ms=20) as transport:
         assert await ask(transport, Address("127.0.0.1", 9)) is Failure.OTHER
 
@@ -182,14 +182,14 @@ async def test_names_are_resolved_at_each_connect():
 
 @in_trio
 async def test_all_addresses_are_tried(monkeypatch):
-    connect = dial._connect
+    connect = dial.connect
 
     async def connect_unless_hanging(target):
         if target[1][0] == "192.0.2.1":
             await trio.sleep_forever()
         return await connect(target)
 
-    monkeypatch.setattr(dial, "_connect", connect_unless_hanging)
+    monkeypatch.setattr(dial, "connect", connect_unless_hanging)
     refusing, hanging = at_loopback(free_port()), (socket.AF_INET, ("192.0.2.1", 1))
     targets = []
 

@@ -30,7 +30,7 @@ async def serving(tls, **settings):
     lines, principals = [], []
 
     def serve(frame, origin, reply):
-        principals.append(origin.principal)
+        principals.append(origin.subject)
         echo(frame, origin, reply)
 
     async with TcpTransport(tls=tls, log=lines.append, **settings) as server:
@@ -211,6 +211,52 @@ async def test_reloading(certificates, tmp_path):
             server.reload_tls()
         assert await served_name(at, certificates) == "second"
         assert await ask(client, at) == b""
+
+
+@in_trio
+async def test_files_that_change_are_read_again_without_being_told(certificates, tmp_path):
+    """Also through a symbolic link that is moved; what does not work is said once, and then works when it is mended."""
+    names = ("first", "second", "third")
+    pems = {name: Path(certificates.issue(name, "localhost")).read_text() for name in names}
+    folder = tmp_path / "mounted"
+    folder.mkdir()
+    for name, text in pems.items():
+        (folder / name).write_text(text)
+    link = folder / "server.pem"
+    link.symlink_to(folder / "first")
+    lines = []
+    server = TcpTransport(tls=TlsFiles(str(link), None, certificates.ca), log=lines.append, tls_reload_ms=20)
+
+    async def until(name):
+        with trio.fail_after(60):
+            while await served_name(at, certificates) != name:
+                await trio.sleep(0.02)
+
+    async with server:
+        at = await server.listen("L", ANYWHERE, lambda frame, origin, reply: reply(None))
+        assert await served_name(at, certificates) == "first"
+        (folder / "first").write_text(pems["second"])
+        await until("second")
+        moved = folder / "moved"
+        moved.symlink_to(folder / "third")
+        moved.rename(link)
+        await until("third")
+        (folder / "third").write_text("no certificate")
+        with trio.fail_after(60):
+            while not lines:
+                await trio.sleep(0.02)
+        stamps = server._tls.stamps
+        assert await served_name(at, certificates) == "third"
+        link.unlink()
+        with trio.fail_after(60):
+            while len(lines) < 2:
+                await trio.sleep(0.02)
+        assert server._tls.stamps != stamps
+        assert all(line.startswith("TLS files changed and do not work, the ones read before stay") for line in lines)
+        assert [str(link) in line for line in lines] == [True, True]
+        link.write_text(pems["first"])
+        await until("first")
+    assert len(lines) == 2
 
 
 async def served_name(at, certificates):

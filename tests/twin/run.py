@@ -2,6 +2,7 @@
 
     python tests/twin/run.py --seeds 1..24 --steps 300            # Kafka beside kraftcore
     python tests/twin/run.py --seeds 7 --first --shrink           # the first difference, and the smallest script for it
+    python tests/twin/run.py --fields --seeds 2 --steps 150       # bad values in every field of every request
     python tests/twin/run.py --replay found/seed7-1.json          # a saved one again
     python tests/twin/run.py --seeds 2,4,9 --right kafka --mutate all    # each planted fault must be found
 
@@ -22,7 +23,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
 from kafka_tools import KafkaTools
-from twin import proxy, report
+from twin import fields, proxy, report
 from twin.generate import generate
 from twin.session import Session
 
@@ -38,6 +39,7 @@ def main() -> int:
     parser.add_argument("--left", choices=["kafka", "kraftcore"], default="kafka")
     parser.add_argument("--right", choices=["kafka", "kraftcore"], default="kraftcore")
     parser.add_argument("--mutate", choices=["all", *proxy.MUTATIONS], help="break the right side on purpose")
+    parser.add_argument("--fields", action="store_true", help="with bad values in every field of every request")
     parser.add_argument(
         "--no-authorizer", action="store_true", help="requests about access then answer SECURITY_DISABLED"
     )
@@ -73,7 +75,10 @@ def scripts(options):
     first, dots, last = options.seeds.partition("..")
     seeds = range(int(first), int(last) + 1) if dots else map(int, options.seeds.split(","))
     for seed in seeds:
-        yield f"seed{seed}", generate(seed, options.steps, not options.no_authorizer)
+        if options.fields:
+            yield f"fields{seed}", fields.script(seed, options.steps)
+        else:
+            yield f"seed{seed}", generate(seed, options.steps, not options.no_authorizer)
 
 
 def session(options, folder, mutation=None):
@@ -112,7 +117,7 @@ def compare(options):
 
         for name, script in scripts(options):
             found, pair = twins.run(script, counts if options.first else None, progress)
-            found = [d for d in found if counts(d)]
+            found = [d for d in found if counts(d) and not fields.is_better(script, d)]
             codes += pair.codes
             record_types += pair.record_types
             steps = len(script["steps"])

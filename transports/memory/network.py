@@ -16,7 +16,7 @@ import trio
 
 from kraftcore.errors import LocalError, TransportError
 from kraftcore.ports.exchange import Responses, answer_after_end
-from kraftcore.ports.transport import Address, Answer, Origin, Parts, Serve
+from kraftcore.ports.transport import Address, Admission, Answer, Origin, Parts, Serve
 from kraftcore.protocol.failure import Failure
 
 _unpack_id = Struct(">i").unpack_from
@@ -172,12 +172,14 @@ class MemoryTransport:
             # Not given to the nursery: it would wrap what the body raised in a group.
             await self._manager.__aexit__(None, None, None)
 
-    async def listen(self, listener: str, address: Address, serve: Serve) -> Address:
+    async def listen(
+        self, listener: str, address: Address, serve: Serve, admission: Admission | None = None
+    ) -> Address:
         """See ``Transport``."""
         await trio.lowlevel.checkpoint()
         if not self._is_open:
             raise LocalError("the transport is not open: use it as `async with network.transport(...)`")
-        return self._network.bind(_Listener(self, listener, serve), address)
+        return self._network.bind(_Listener(self, listener, serve, admission), address)
 
     def request(self, address: Address, parts: Parts, timeout_ms: int, answer: Answer) -> None:
         """See ``Transport``.
@@ -239,10 +241,11 @@ class MemoryTransport:
 
 
 class _Listener:
-    def __init__(self, transport: MemoryTransport, name: str, serve: Serve) -> None:
+    def __init__(self, transport: MemoryTransport, name: str, serve: Serve, admission: Admission | None) -> None:
         self.transport = transport
         self.name = name
         self.serve = serve
+        self.admission = admission
 
 
 class _Link:
@@ -259,6 +262,11 @@ class _Link:
         self._waiting: dict[int, Answer] = {}
         self._responses = Responses(self._respond, self._refuse)
         self._request_due = self._response_due = 0.0
+        admission = None if self._listener is None else self._listener.admission
+        name = "" if self._listener is None else self._listener.name
+        self._origin = Origin(name, source.name, None, admission is None, None, self._hang_up)
+        if admission is not None:
+            source.at(trio.current_time() + admission.timeout_ms / 1000, self._admitted_or_broken)
 
     def request(self, frame: bytes, timeout_s: float, answer: Answer) -> None:
         (correlation_id,) = _unpack_id(frame, 4)
@@ -284,12 +292,26 @@ class _Link:
     def _arrived(self, listener: _Listener, frame: bytes) -> None:
         if not self.is_open or not self._network.passes(self._source.name, self.target) or self._responses.is_ending:
             return
-        if self._is_alive():
-            listener.serve(frame, Origin(listener.name, self._source.name), self._responses.ticket())
+        admission = None if self._origin.is_admitted else listener.admission
+        if not self._is_alive():
+            self.break_(Failure.RESET)
+        elif admission is not None and len(frame) > admission.max_frame_bytes:
+            self._hang_up()
         else:
+            listener.serve(frame, self._origin, self._responses.ticket())
+
+    def _admitted_or_broken(self) -> None:
+        if not self._origin.is_admitted:
             self.break_(Failure.RESET)
 
+    def _hang_up(self) -> None:
+        """See ``Origin.close``."""
+        if self._responses.is_open and not self._responses.is_ending:
+            self._responses.ticket()(None)
+
     def _respond(self, parts: Parts) -> None:
+        if not parts:
+            return
         network = self._network
         self._response_due = max(self._response_due, trio.current_time() + network.delay_s())
         if network.passes(self.target, self._source.name) and not network.loses():

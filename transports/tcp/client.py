@@ -1,4 +1,8 @@
-"""The connecting side: one connection a peer, requests pipelined on it and matched by correlation id."""
+"""The connecting side: one connection a peer, requests pipelined on it and matched by correlation id.
+
+Where a login is needed first (``Login``), requests wait for it as they wait for the connection. It is renewed when most
+of its lifetime is over: requests wait again, for those on their way to be answered and the login to be complete.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,8 @@ from struct import Struct
 
 import trio
 
-from kraftcore.errors import LocalError
+from kraftcore.errors import AuthenticationError, LocalError
+from kraftcore.ports.login import ClientSession, Login
 from kraftcore.ports.transport import Address, Answer, Parts
 from kraftcore.protocol.failure import Failure
 from kraftcore.transports.tcp.connection import Connection, Shared
@@ -17,6 +22,12 @@ from kraftcore.transports.tcp.dial import DialError, Resolve, dial
 from kraftcore.transports.tcp.tls import TlsContexts, TlsPipe
 
 _unpack_id = Struct(">i").unpack_from
+
+# The part of a login's lifetime after which it is renewed, as in Kafka's clients; never sooner than servers take it.
+_RENEWED_AFTER = (0.85, 0.95)
+_RENEWED_AFTER_S = 1.0
+_LOGIN_FRAME_BYTES = 512 * 1024  # while it is not known who the other side is; Kafka's servers take as much
+_REFUSALS = 1000  # addresses whose last refusal is kept; forgetting them costs a few lines
 
 
 class Pending:
@@ -45,11 +56,18 @@ class ClientConnection(Connection):
 
     min_frame_bytes = 4
 
-    def __init__(self, shared: Shared, sock: socket.socket, peer: Peer, tls: TlsPipe | None) -> None:
+    def __init__(
+        self, shared: Shared, sock: socket.socket, peer: Peer, tls: TlsPipe | None, session: ClientSession | None
+    ) -> None:
         super().__init__(shared, sock, str(peer.address), tls)
         self.pending: dict[int, Pending] = {}
         self.answered = False
         self._owner = peer
+        self._session = session
+        self._login_began = 0.0
+        self._login_due = inf  # of the login under way
+        self._renewal_due = inf
+        self._arrivals_at_login = 0
 
     def request(self, correlation_id: int, parts: Parts, pending: Pending) -> None:
         """Send, and remember who wants the answer."""
@@ -62,15 +80,70 @@ class ClientConnection(Connection):
         pending.arrivals = self.arrivals
         self.write(parts)
 
+    @property
+    def is_established(self) -> bool:
+        """Whether TLS, if there is any, is done."""
+        return self._is_established
+
     def on_established(self) -> None:
-        """Send what waited for the handshake."""
+        """Log in, or send what waited for the handshake."""
+        if self._session is None:
+            self._owner.established(self)
+        else:
+            self._max_taken_bytes = min(self._max_frame_bytes, _LOGIN_FRAME_BYTES)
+            self._log_in(self._session, is_first=True)
+
+    def _log_in(self, session: ClientSession, *, is_first: bool) -> None:
+        watch = self._shared.watch
+        self._login_began = watch.now()
+        self._login_due = self._login_began + self._shared.limits.handshake_timeout_ms / 1000
+        self._renewal_due = inf
+        watch.by(self._login_due)
+        try:
+            self.write(session.begin() if is_first else session.renew())
+        except AuthenticationError as error:
+            self._owner.refused(self, error)
+
+    def _take_login(self, session: ClientSession, frame: bytes) -> None:
+        """A frame of the login that is under way."""
+        try:
+            parts = session.take(frame)
+        except AuthenticationError as error:
+            self._owner.refused(self, error)
+            return
+        if parts is not None:
+            self.write(parts)
+            return
+        self._login_due = inf
+        self._max_taken_bytes = self._max_frame_bytes
+        self._arrivals_at_login = self.arrivals
+        lifetime_ms = session.lifetime_ms
+        if lifetime_ms is not None:
+            now = self._shared.watch.now()
+            due = now + lifetime_ms / 1000 * random.uniform(*_RENEWED_AFTER)
+            self._renewal_due = max(due, self._login_began + _RENEWED_AFTER_S)
+            self._shared.watch.by(self._renewal_due)
         self._owner.established(self)
+
+    async def _renew(self, session: ClientSession) -> None:
+        """The login ends soon."""
+        try:
+            await session.prepare()
+        except AuthenticationError as error:
+            self._owner.refused(self, error)
+            return
+        if self.is_open:
+            self._owner.paused(self)
+            self._log_in(session, is_first=False)
 
     def on_frame(self, frame: bytes) -> None:
         """Hand the response to whom it belongs."""
         (correlation_id,) = _unpack_id(frame)
         pending = self.pending.pop(correlation_id, None)
         if pending is None:
+            if self._session is not None and self._login_due != inf and correlation_id < 0:
+                self._take_login(self._session, frame)
+                return
             self.break_(Failure.OTHER, f"it answered correlation id {correlation_id}, which nobody asked", "garbage")
             return
         self.answered = True
@@ -79,6 +152,8 @@ class ClientConnection(Connection):
 
     def on_broken(self, failure: Failure, why: str) -> None:
         """Tell everybody who waits."""
+        if failure is Failure.RESET and self._login_due != inf:
+            self._owner.interrupted(why)
         self._owner.broken(self, failure)
         pending, self.pending = self.pending, {}
         for one in pending.values():
@@ -87,7 +162,7 @@ class ClientConnection(Connection):
 
     def is_busy(self) -> bool:
         """Whether a response is to come."""
-        return bool(self.pending)
+        return bool(self.pending) or self._login_due != inf
 
     def sweep(self, now: float) -> float:
         """As in the base class; also time out requests, and break the connection if it is stuck."""
@@ -109,15 +184,68 @@ class ClientConnection(Connection):
         if now >= stuck_due or len(self.pending) - waited_for > self._shared.limits.max_in_flight:
             self.break_(Failure.TIMED_OUT, "requests timed out and nothing comes any more", "stuck")
             return inf
-        return min(following, stuck_due)
+        if now >= self._login_due:
+            if not self.pending:
+                self.break_(Failure.OTHER, "the login took too long", "login")
+                return inf
+            self._login_due = now + self._shared.limits.handshake_timeout_ms / 1000  # they are answered first
+        if now >= self._renewal_due and self._session is not None and self.is_open:
+            self._renewal_due = inf
+            if self.arrivals == self._arrivals_at_login and not self.pending:
+                self.break_(Failure.OTHER, "nobody needs it any longer")
+                return inf
+            self._shared.nursery.start_soon(self._renew, self._session)
+        return min(following, stuck_due, self._login_due, self._renewal_due)
+
+
+class Logins:
+    """The logins of a transport at all its peers, whatever the lane."""
+
+    def __init__(self, login: Login) -> None:
+        self._login = login
+        self._refusals: dict[Address, str] = {}
+
+    def session(self, address: Address) -> ClientSession:
+        """For a connection to there."""
+        return self._login(address)
+
+    def refusal(self, address: Address) -> str | None:
+        """Why the last login there failed; None if it did not."""
+        return self._refusals.get(address._replace(lane=0))
+
+    def failed(self, address: Address, text: str) -> bool:
+        """Keep why a login there failed. Returns whether that is news."""
+        if len(self._refusals) >= _REFUSALS:
+            self._refusals.clear()
+        key = address._replace(lane=0)
+        is_news = self._refusals.get(key) != text
+        self._refusals[key] = text
+        return is_news
+
+    def succeeded(self, address: Address) -> None:
+        """A login there is complete."""
+        self._refusals.pop(address._replace(lane=0), None)
 
 
 class Peer:
-    """An address, the connection to it, and the requests that wait for a connection."""
+    """An address, the connection to it, and the requests that wait for a connection.
 
-    def __init__(self, shared: Shared, address: Address, resolve: Resolve, tls: TlsContexts | None) -> None:
+    Attributes:
+        address: where it is.
+        connection: what requests go out on; None: there is none, or its login is under way.
+    """
+
+    def __init__(
+        self,
+        shared: Shared,
+        address: Address,
+        resolve: Resolve,
+        tls: TlsContexts | None,
+        logins: Logins | None = None,
+    ) -> None:
         self.address = address
         self.connection: ClientConnection | None = None
+        self._logins = logins
         self._shared = shared
         self._resolve = resolve
         self._tls = tls
@@ -158,6 +286,16 @@ class Peer:
         self._running = False
 
     async def _connect_and_read(self) -> None:
+        session = None
+        if self._logins is not None:
+            session = self._logins.session(self.address)
+            try:
+                await session.prepare()
+            except AuthenticationError as error:
+                self._tell(error.text)
+                self._back_off()
+                self._fail_waiting(Failure.UNAUTHENTICATED)
+                return
         timeout_s = self._shared.limits.handshake_timeout_ms / 1000
         try:
             sock = await dial(self.address, self._resolve, timeout_s)
@@ -170,10 +308,10 @@ class Peer:
             sock.close()
             self._failed(Failure.OTHER, str(error))
             return
-        connection = ClientConnection(self._shared, sock, self, pipe)
+        connection = ClientConnection(self._shared, sock, self, pipe, session)
         with trio.move_on_after(timeout_s):
             await connection.shake_hands()
-        if self.connection is not connection:
+        if not connection.is_established:
             connection.break_(Failure.OTHER, "the TLS handshake took too long", "TLS")
         await connection.read()
 
@@ -185,11 +323,32 @@ class Peer:
     def established(self, connection: ClientConnection) -> None:
         """Requests may be sent from now on; those that waited go first."""
         self.connection = connection
+        if self._logins is not None:
+            self._logins.succeeded(self.address)
         now = self._shared.watch.now()
         waiting, self._waiting, self._waiting_bytes = self._waiting, {}, 0
         for correlation_id, (parts, pending) in waiting.items():
             pending.sent = now
             connection.request(correlation_id, parts, pending)
+
+    def paused(self, connection: ClientConnection) -> None:
+        """Requests wait again, until the connection is ``established`` once more."""
+        if self.connection is connection:
+            self.connection = None
+
+    def refused(self, connection: ClientConnection, error: AuthenticationError) -> None:
+        """The login failed."""
+        self._tell(error.text)
+        connection.break_(Failure.UNAUTHENTICATED, error.text)
+
+    def interrupted(self, why: str) -> None:
+        """The other side let go of the connection during the login."""
+        self._tell(f"login at {self.address} failed: {why}; it may expect another security.protocol")
+
+    def _tell(self, text: str) -> None:
+        # Once, not at every attempt.
+        if self._logins is not None and self._logins.failed(self.address, text):
+            self._shared.complain("login", text)
 
     def broken(self, connection: ClientConnection, failure: Failure) -> None:
         """The connection is gone, or never came about."""
@@ -201,7 +360,9 @@ class Peer:
         if self.connection is connection:
             self.connection = None
         else:
-            self._fail_waiting(failure)
+            # Only an established connection that breaks says that the process is gone.
+            is_odd = failure is Failure.RESET and not connection.answered
+            self._fail_waiting(Failure.OTHER if is_odd else failure)
 
     def sweep(self, now: float) -> float:
         """Time out what waits for a connection. Returns the next deadline."""

@@ -94,7 +94,7 @@ class Connection:
         self._sock = sock
         self._fd = sock.fileno()
         self._tls = tls
-        self._max_frame_bytes = shared.limits.max_frame_bytes
+        self._max_frame_bytes = self._max_taken_bytes = shared.limits.max_frame_bytes
         self._buffer = memoryview(bytearray(_FIRST_BUFFER_BYTES if self.is_server else _BUFFER_BYTES))
         self._end = 0  # bytes in the buffer
         self._long: bytearray | None = None  # the frame under way, if the buffer is too small for it
@@ -233,7 +233,7 @@ class Connection:
                 return
         while end - start >= 4:
             (size,) = _unpack_size(buffer, start)
-            if not self.min_frame_bytes <= size <= self._max_frame_bytes:
+            if not self.min_frame_bytes <= size <= self._max_taken_bytes:
                 if not self.must_pause():
                     self._refuse_size(size)
                 break
@@ -285,7 +285,7 @@ class Connection:
             text = "it answers with a TLS alert: it expects TLS, which this side does not use"
         else:
             text = (
-                f"a frame of {size} bytes was announced; {self.min_frame_bytes} to {self._max_frame_bytes} are allowed"
+                f"a frame of {size} bytes was announced; {self.min_frame_bytes} to {self._max_taken_bytes} are allowed"
             )
         self.refuse(text, "garbage")
 

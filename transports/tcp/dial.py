@@ -61,7 +61,7 @@ async def dial(address: Address, resolve: Resolve, timeout_s: float) -> socket.s
             raise DialError(Failure.OTHER, f"cannot resolve {address.host}: {error}") from error
         if len(targets) == 1:
             try:
-                return await _connect(targets[0])
+                return await connect(targets[0])
             except _UNUSABLE as error:
                 errors.append(error)
         else:
@@ -80,7 +80,7 @@ async def _race(targets: list[Target], errors: list[Exception]) -> socket.socket
 
     async def attempt(target: Target, failed: trio.Event) -> None:
         try:
-            sock = await _connect(target)
+            sock = await connect(target)
         except _UNUSABLE as error:
             errors.append(error)
             failed.set()
@@ -107,7 +107,13 @@ def _close_all(sockets: list[socket.socket]) -> None:
         sock.close()
 
 
-async def _connect(target: Target) -> socket.socket:
+async def connect(target: Target) -> socket.socket:
+    """Connect to one address.
+
+    Raises:
+        OSError: nobody answers there.
+        ValueError, OverflowError: the address is not valid.
+    """
     family, address = target
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:

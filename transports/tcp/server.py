@@ -12,7 +12,7 @@ import trio
 
 from kraftcore.errors import LocalError, TransportError
 from kraftcore.ports.exchange import Responses
-from kraftcore.ports.transport import Address, Origin, Parts, Serve
+from kraftcore.ports.transport import Address, Admission, Origin, Parts, Serve
 from kraftcore.protocol.failure import Failure
 from kraftcore.transports.tcp.connection import Connection, Shared
 from kraftcore.transports.tcp.dial import NOT_FROM_HERE, tune
@@ -30,7 +30,7 @@ class ServerConnection(Connection):
 
     Attributes:
         ip: the other side's address without its port.
-        is_proven: it sent a request that got a response.
+        is_proven: it was admitted, and sent a request that got a response.
     """
 
     is_server = True
@@ -42,12 +42,17 @@ class ServerConnection(Connection):
         self.is_proven = False
         self._server = server
         self._serve = listener.serve
-        self._listener = listener.name
-        self._origin = Origin(listener.name, self.peer)
+        admission = listener.admission
+        self._origin = Origin(listener.name, self.peer, None, admission is None, None, self._finish)
         self._responses = Responses(self._respond, self._refused)
         self._refusal = ("a request of its was refused", "")  # the node has logged why
         self._pause: trio.Event | None = None
-        self._first_due = server.shared.watch.now() + server.shared.limits.handshake_timeout_ms / 1000
+        timeout_ms = server.shared.limits.handshake_timeout_ms
+        if admission is not None:
+            timeout_ms = admission.timeout_ms
+            self.min_frame_bytes = 0
+            self._max_taken_bytes = min(admission.max_frame_bytes, self._max_frame_bytes)
+        self._first_due = server.shared.watch.now() + timeout_ms / 1000
         server.shared.watch.by(self._first_due)
 
     def begin(self) -> bool:
@@ -79,29 +84,48 @@ class ServerConnection(Connection):
     def on_established(self) -> None:
         """Who it is."""
         if self._tls is not None:
-            self._origin = Origin(self._listener, self.peer, self._tls.principal())
+            self._origin.subject = self._tls.principal()
 
     def on_frame(self, frame: bytes) -> None:
         """Have it served."""
-        self._first_due = inf
+        if self._origin.is_admitted:
+            self._first_due = inf
         self._serve(frame, self._origin, self._responses.ticket())
 
     def _respond(self, parts: Parts) -> None:
         try:
-            self.write(parts)
+            if parts:
+                self.write(parts)
         except LocalError:
             self.break_(Failure.OTHER, "its response was too long", "long response")
             raise
-        if not self.is_proven:
-            self._server.proven(self)
+        if not self.is_proven and self._origin.is_admitted:
+            self._admitted()
         if self._pause is not None:
             self.on_drained()
 
-    def refuse(self, why: str, kind: str) -> None:
-        """Break the connection when the requests before are answered: Kafka answers each before it reads the next."""
+    def _admitted(self) -> None:
         self._first_due = inf
-        self._refusal = (why, kind)
-        self._responses.ticket()(None)
+        self.min_frame_bytes = type(self).min_frame_bytes
+        self._max_taken_bytes = self._max_frame_bytes
+        self._server.proven(self)
+
+    def _finish(self) -> None:
+        """See ``Origin.close``."""
+        if self._responses.is_open and not self._responses.is_ending:
+            self.refuse("it was told why", "")
+
+    def refuse(self, why: str, kind: str) -> None:
+        """Break the connection when the requests before are answered: Kafka answers each before it reads the next.
+
+        One that is not admitted is broken at once.
+        """
+        if self._origin.is_admitted:
+            self._first_due = inf
+            self._refusal = (why, kind)
+            self._responses.ticket()(None)
+        else:
+            super().refuse(why, kind)
 
     def _refused(self) -> None:
         self.end(Failure.OTHER, *self._refusal)
@@ -131,9 +155,10 @@ class ServerConnection(Connection):
         return bool(self._responses)
 
     def sweep(self, now: float) -> float:
-        """As in the base class; also: the first request must come soon."""
+        """As in the base class; also: the first request, or the proof that is asked for, must come soon."""
         if now >= self._first_due:
-            self.break_(Failure.TIMED_OUT, "no request came in time", "silent")
+            what = "request" if self._origin.is_admitted else "proof of who it is"
+            self.break_(Failure.TIMED_OUT, f"no {what} came in time", "silent")
             return inf
         return min(self._first_due, super().sweep(now))
 
@@ -148,11 +173,19 @@ class ServerConnection(Connection):
 class Listener:
     """A name, the sockets bound for it, and who serves what comes in."""
 
-    def __init__(self, name: str, serve: Serve, sockets: list[socket.socket], tls: TlsContexts | None) -> None:
+    def __init__(
+        self,
+        name: str,
+        serve: Serve,
+        sockets: list[socket.socket],
+        tls: TlsContexts | None,
+        admission: Admission | None,
+    ) -> None:
         self.name = name
         self.serve = serve
         self.sockets = sockets
         self.tls = tls
+        self.admission = admission
 
     def close(self) -> None:
         """No more connections."""
@@ -235,17 +268,19 @@ class Server:
         self.shared.complain("too many connections", why)
 
     def _push_out(self, ip: str | None) -> bool:
-        """Break the oldest connection (from ``ip``, if given) that never sent a request; False: there is none."""
+        """Break the oldest connection (from ``ip``, if given) that is not proven; False: there is none."""
         for connection in self._unproven:
             if ip is None or connection.ip == ip:
                 connection.break_(
-                    Failure.OTHER, "its place was needed before it sent a request", "too many connections"
+                    Failure.OTHER,
+                    "its place was needed before it sent a request or proved itself",
+                    "too many connections",
                 )
                 return True
         return False
 
     def proven(self, connection: ServerConnection) -> None:
-        """It had a request answered."""
+        """It was admitted and had a request answered."""
         connection.is_proven = True
         connection.tune()
         self._unproven.pop(connection, None)

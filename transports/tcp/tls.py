@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from kraftcore.errors import TransportError
+from kraftcore.transports.tcp.subject import subject_of
 
 _READ_BYTES = 64 * 1024
 
@@ -54,6 +56,22 @@ class TlsFiles:
     check_host_name: bool = True
 
 
+Stamps = tuple[tuple[int, int, int] | None, ...]
+
+
+def stamps_of(paths: Sequence[str]) -> Stamps:
+    """Time of change, inode and size of files, through symbolic links; None for one that is not there."""
+    return tuple(map(_stamp_of, paths))
+
+
+def _stamp_of(path: str) -> tuple[int, int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_ino, found.st_size
+
+
 _CLIENT_AUTH = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 
 
@@ -63,13 +81,24 @@ class TlsContexts:
     TLS 1.2 at least. A client checks the server's certificate, and that it names the host it connected to unless
     ``check_host_name`` says otherwise.
 
+    Attributes:
+        stamps: of the files when they were read last, whether they worked or not.
+
     Raises:
         TransportError: a file cannot be read or does not fit the others, or ``client_auth`` is unknown.
     """
 
+    stamps: Stamps
+
     def __init__(self, settings: TlsSettings) -> None:
         self._settings = settings
         self.reload()
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The files that are read."""
+        settings = self._settings
+        return tuple(path for path in (settings.certificate, settings.key, settings.ca) if path is not None)
 
     def reload(self) -> None:
         """Read the files again. When that fails the old ones stay in use.
@@ -89,6 +118,7 @@ class TlsContexts:
         Raises:
             TransportError: see the class.
         """
+        self.stamps = stamps_of(self.paths)  # before: what changes while they are read is seen
         client = self._context(ssl.PROTOCOL_TLS_CLIENT, ssl.CERT_REQUIRED)
         client.check_hostname = self._settings.check_host_name
         verify = _CLIENT_AUTH.get(self._settings.client_auth)
@@ -151,6 +181,7 @@ class TlsPipe:
         self._in = ssl.MemoryBIO()
         self._out = ssl.MemoryBIO()
         self._head = b""
+        self._subject: str | None = None
         self._context: ssl.SSLContext | None = context  # until it is known that the other side speaks TLS at all
         if server_host is not None:
             self._begin(context, server_host)
@@ -169,6 +200,7 @@ class TlsPipe:
             self._object.do_handshake()
         except ssl.SSLWantReadError:
             return False
+        self._read_subject()
         return True
 
     def feed(self, sock: socket.socket) -> None:
@@ -217,33 +249,14 @@ class TlsPipe:
         return self._out.read() if self._out.pending else b""
 
     def principal(self) -> str | None:
-        """The peer's verified certificate's subject as in RFC 2253, last part first: ``CN=a,OU=b``; None without."""
-        certificate = self._object.getpeercert()
-        if not certificate:
-            return None
-        names = [
-            "+".join(f"{_SHORT.get(name, name)}={_escaped(value)}" for name, value in part)
-            for part in reversed(certificate.get("subject", ()))
-        ]
-        return ",".join(names)
+        """The subject of the peer's verified certificate, see `subject_of`; None without one."""
+        return self._subject
 
-
-# The attribute names of RFC 2253, section 2.3; Kafka's default principal has them, too.
-_SHORT = {
-    "commonName": "CN",
-    "localityName": "L",
-    "stateOrProvinceName": "ST",
-    "organizationName": "O",
-    "organizationalUnitName": "OU",
-    "countryName": "C",
-    "streetAddress": "STREET",
-    "domainComponent": "DC",
-    "userId": "UID",
-}
-
-
-def _escaped(value: str) -> str:
-    text = "".join(f"\\{letter}" if letter in ',+"\\<>;' else letter for letter in value)
-    if text[:1] in {"#", " "}:
-        text = "\\" + text
-    return f"{text[:-1]}\\ " if text.endswith(" ") and len(text) > 1 and text[-2] != "\\" else text
+    def _read_subject(self) -> None:
+        certificate = self._object.getpeercert(binary_form=True)
+        if certificate is None or self._object.context.verify_mode == ssl.CERT_NONE:
+            return
+        try:
+            self._subject = subject_of(certificate)
+        except ValueError as error:
+            raise ssl.SSLError(f"the subject of its certificate cannot be read: {error}") from error

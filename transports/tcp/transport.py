@@ -15,17 +15,20 @@ import trio
 from kraftcore.errors import LocalError
 from kraftcore.ports.complaints import Complaints, Log
 from kraftcore.ports.exchange import answer_after_end
-from kraftcore.ports.transport import Address, Answer, Parts, Serve
+from kraftcore.ports.login import Login
+from kraftcore.ports.transport import Address, Admission, Answer, Parts, Serve
 from kraftcore.protocol.failure import Failure
-from kraftcore.transports.tcp.client import Peer, Pending
+from kraftcore.transports.tcp.client import Logins, Peer, Pending
 from kraftcore.transports.tcp.connection import Shared
 from kraftcore.transports.tcp.dial import Resolve, resolve_name
 from kraftcore.transports.tcp.limits import Limits
 from kraftcore.transports.tcp.readers import make_readers
 from kraftcore.transports.tcp.server import Listener, Server, ServerConnection, bind
 from kraftcore.transports.tcp.tls import TlsContexts, TlsSettings
+from kraftcore.transports.tcp.tls_reload import TlsReload
 from kraftcore.transports.tcp.watch import Watch
 
+TLS_RELOAD_MS = 10_000
 _logger = logging.getLogger("kraftcore.transports.tcp")
 _unpack_id = Struct(">i").unpack_from
 
@@ -44,10 +47,16 @@ class TcpTransport:
         tls: files, as ``TlsFiles`` or any object with its attributes; None: no TLS. For connections that are made, and
             for listeners that are not in ``listener_tls``.
         listener_tls: the same by the name of a listener.
+        tls_reload_ms: how often the TLS files are looked at; those that changed are read again (`TlsReload`). 0: only
+            ``reload_tls`` does.
+        login: makes what logs in on the connections that are made; None: requests go out at once.
         resolve: finds the addresses behind a name.
         log: takes a line about a peer that misbehaves or cannot be reached; default: a warning of the logger
             ``kraftcore.transports.tcp``. Rate-limited.
         limits: what peers may use up: the fields of ``Limits`` (``max_frame_bytes=...``).
+
+    Attributes:
+        limits: the same, as one value.
 
     Raises:
         LocalError: a limit is out of range.
@@ -59,6 +68,8 @@ class TcpTransport:
         *,
         tls: TlsSettings | None = None,
         listener_tls: Mapping[str, TlsSettings | None] | None = None,
+        tls_reload_ms: int = TLS_RELOAD_MS,
+        login: Login | None = None,
         resolve: Resolve = resolve_name,
         log: Log | None = None,
         **limits: int,
@@ -66,7 +77,9 @@ class TcpTransport:
         self._tls = None if tls is None else TlsContexts(tls)
         others = (listener_tls or {}).items()
         self._listener_tls = {name: None if each is None else TlsContexts(each) for name, each in others}
-        self._limits = Limits(**limits)
+        self._reload = TlsReload(self._used_tls, tls_reload_ms / 1000, self._warn) if tls_reload_ms else None
+        self._logins = None if login is None else Logins(login)
+        self.limits = Limits(**limits)
         self._resolve = resolve
         self._log = log
         self._listeners: list[Listener] = []
@@ -81,15 +94,17 @@ class TcpTransport:
         outer.start_soon(self._keep_nursery, ready)
         await ready.wait()
         self._watch = Watch(self._sweep)
-        complain = Complaints(_logger.warning if self._log is None else self._log, self._watch.now)
+        complain = Complaints(self._warn, self._watch.now)
         self._readers = make_readers()
-        self._shared = Shared(self._limits, self._watch, complain, self._nursery, self._readers, {}, {})
+        self._shared = Shared(self.limits, self._watch, complain, self._nursery, self._readers, {}, {})
         self._server = Server(self._shared)
         self._token = trio.lowlevel.current_trio_token()
         self._is_open = True
         self._nursery.start_soon(self._watch.run)
         if self._readers is not None:
             self._nursery.start_soon(self._readers.run)
+        if self._reload is not None and self._used_tls:
+            self._nursery.start_soon(self._reload.run)
         return self
 
     async def __aexit__(
@@ -105,7 +120,9 @@ class TcpTransport:
                 if self._readers is not None:
                     self._readers.close()
 
-    async def listen(self, listener: str, address: Address, serve: Serve) -> Address:
+    async def listen(
+        self, listener: str, address: Address, serve: Serve, admission: Admission | None = None
+    ) -> Address:
         """See ``Transport``. A name is bound on all its addresses; an empty host means every interface."""
         self._check_open()
         tls = self._listener_tls.get(listener, self._tls)
@@ -113,7 +130,7 @@ class TcpTransport:
             tls.check_server()
         sockets, port = await bind(address)
         self._check_open()
-        one = Listener(listener, serve, sockets, tls)
+        one = Listener(listener, serve, sockets, tls, admission)
         self._listeners.append(one)
         for sock in sockets:
             self._nursery.start_soon(self._server.accept, one, sock)
@@ -129,8 +146,8 @@ class TcpTransport:
         size = 0
         for part in parts:
             size += len(part)
-        if not 8 <= size <= self._limits.max_frame_bytes:
-            raise LocalError(f"a request of {size} bytes: 8 to {self._limits.max_frame_bytes} are allowed")
+        if not 8 <= size <= self.limits.max_frame_bytes:
+            raise LocalError(f"a request of {size} bytes: 8 to {self.limits.max_frame_bytes} are allowed")
         first = parts[0]
         (correlation_id,) = _unpack_id(first if len(first) >= 8 else b"".join(parts), 4)
         if not self._is_open:
@@ -143,7 +160,7 @@ class TcpTransport:
         due = now + timeout_ms / 1000
         peer = self._peers.get(address)
         if peer is None:
-            peer = self._peers[address] = Peer(self._shared, address, self._resolve, self._tls)
+            peer = self._peers[address] = Peer(self._shared, address, self._resolve, self._tls, self._logins)
         peer.request(correlation_id, parts, Pending(answer, now, due, size))
         if due < watch.next:
             watch.by(due)
@@ -159,6 +176,10 @@ class TcpTransport:
         accepted = sum(isinstance(one, ServerConnection) for one in self._shared.connections)
         return accepted, len(self._shared.connections) - accepted
 
+    def login_error(self, address: Address) -> str | None:
+        """Why the last login at an address failed; None if it did not. A request gets ``Failure.UNAUTHENTICATED``."""
+        return None if self._logins is None else self._logins.refusal(address)
+
     def reload_tls(self) -> None:
         """Read the TLS files again, of all listeners; connections there are stay as they are.
 
@@ -166,12 +187,19 @@ class TcpTransport:
             TransportError: one of the files does not work; the old ones all stay in use.
             LocalError: this transport uses no TLS.
         """
-        used = [each for each in (self._tls, *self._listener_tls.values()) if each is not None]
+        used = self._used_tls
         if not used:
             raise LocalError("this transport uses no TLS")
         loaded = [each.load() for each in used]
         for contexts, found in zip(used, loaded, strict=True):
             contexts.use(found)
+
+    @property
+    def _used_tls(self) -> list[TlsContexts]:
+        return [each for each in (self._tls, *self._listener_tls.values()) if each is not None]
+
+    def _warn(self, text: str) -> None:
+        (_logger.warning if self._log is None else self._log)(text)
 
     def _check_open(self) -> None:
         if not self._is_open:

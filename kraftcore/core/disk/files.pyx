@@ -266,6 +266,14 @@ cdef class Files:
         """Make a folder and its parents, durably. An existing one is fine."""
         raise NotImplementedError
 
+    def remove_folder(self, str path not None):
+        """Remove an empty folder. Durable after ``sync_folder`` of its parent.
+
+        Raises:
+            StorageError: ENOENT when it is missing, ENOTEMPTY when something is in it.
+        """
+        raise NotImplementedError
+
     def sync_folder(self, str path not None):
         """Wait until the names made, changed and removed in this folder are durable."""
         raise NotImplementedError
@@ -534,6 +542,9 @@ class OsFiles(Files):
                 if not os.path.isdir(name):
                     raise
             self.sync_folder(os.path.dirname(name) or ".")
+
+    def remove_folder(self, path):
+        _os_call(os.rmdir, path)
 
     def sync_folder(self, path):
         cdef OsFile folder = OsFile.__new__(OsFile)

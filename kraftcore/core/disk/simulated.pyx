@@ -416,6 +416,15 @@ cdef class SimulatedDisk(Files):
             self.create(name, True)
             self.sync_folder(_parent(name))
 
+    def remove_folder(self, str path not None):
+        path = _clean(path)
+        self.step("unlink", path)
+        if not self.find(path).is_folder:
+            raise _failure(_errno.ENOTDIR, path)
+        if self.list_folder(path):
+            raise _failure(_errno.ENOTEMPTY, path)
+        self.remove(path)
+
     def sync_folder(self, str path not None):
         path = _clean(path)
         self.step("sync_folder", path)

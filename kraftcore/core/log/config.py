@@ -1,4 +1,4 @@
-"""Settings of a log, with Kafka's names and defaults for the metadata log."""
+"""Settings of a log, with Kafka's names; the defaults are those of the metadata log."""
 
 from __future__ import annotations
 
@@ -28,7 +28,11 @@ class LogConfig:
             wait less for each other. The zeros go at a roll and at close; after a crash they are cut off, by Kafka
             too. Who reads the file meanwhile finds them behind the last batch: ``kafka-dump-log`` ends with an error
             there. Kafka does the same with log.preallocate.
-        topic_id: goes into ``partition.metadata``; a folder of another topic is refused.
+        topic_id: goes into ``partition.metadata``; a folder of another topic is refused. None: whoever opens the log
+            keeps that file.
+        producer_snapshots: write a ``.snapshot`` without producers at each roll and at close, as Kafka does for a
+            log that has none. False: write none, for a log whose producers are not followed; Kafka then reads them from
+            the log.
 
     Raises:
         LocalError: a value out of range.
@@ -41,8 +45,9 @@ class LogConfig:
     max_batch_bytes: int = 8 * 1024**2
     file_delete_delay_ms: int = 60_000
     tail_bytes: int = 8 * 1024**2
-    topic_id: Uuid = METADATA_TOPIC_ID
+    topic_id: Uuid | None = METADATA_TOPIC_ID
     preallocate_bytes: int = 0
+    producer_snapshots: bool = True
 
     def __post_init__(self) -> None:
         for name, low, high in (
@@ -58,5 +63,5 @@ class LogConfig:
             value = getattr(self, name)
             if not low <= value <= high:
                 raise LocalError(f"{name} is {value}: it must be between {low} and {high}")
-        if not isinstance(self.topic_id, Uuid):
+        if self.topic_id is not None and not isinstance(self.topic_id, Uuid):
             raise LocalError(f"topic_id is {self.topic_id!r}: it must be a kraftcore.core.uuid.Uuid")

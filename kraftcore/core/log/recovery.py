@@ -134,6 +134,8 @@ class _Recovery:
     # ---- small files
 
     def check_topic(self) -> None:
+        if self.config.topic_id is None:
+            return
         path = self.path(METADATA_NAME)
         data = self.read(METADATA_NAME)
         if data is None:

@@ -87,7 +87,8 @@ cdef class Segments:
         """Seal the active segment and begin another at ``next_offset``."""
         cdef Segment old = self.active, new = Segment(self.files, self.folder, next_offset, self.config, now_ms)
         old.seal()
-        self._write_producer_snapshot(next_offset, False)
+        if self.config.producer_snapshots:
+            self._write_producer_snapshot(next_offset, False)
         new.create()
         # A segment's name must never outlive that of the one before it, so names become durable one by one.
         self.files.sync_folder(self.folder)
@@ -239,7 +240,8 @@ cdef class Segments:
         """After a flush: trim the indexes, and list all segments, the active one included."""
         self.active.seal()
         self.active.sync()
-        self._write_producer_snapshot(end_offset, True)
+        if self.config.producer_snapshots:
+            self._write_producer_snapshot(end_offset, True)
         self.files.sync_folder(self.folder)
         self._write_listing(self.all, None, end_offset)
 

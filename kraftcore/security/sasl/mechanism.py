@@ -5,19 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from kraftcore.errors import KraftError
+from kraftcore.errors import AuthenticationError
 
-
-class AuthenticationError(KraftError):
-    """Somebody did not prove who they are.
-
-    Attributes:
-        text: what the other side may read: nothing that tells a wrong password from an unknown user.
-    """
-
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
-        self.text = text
+__all__ = ["AuthenticationError", "ClientMechanism", "Identity", "ServerMechanism"]
 
 
 @dataclass(frozen=True, slots=True)

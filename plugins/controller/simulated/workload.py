@@ -15,7 +15,7 @@ from kraftcore.executor.executor import size_of
 from kraftcore.executor.proposals import BATCH_OVERHEAD
 from kraftcore.metadata import Image, MetadataMachine, Partition
 from kraftcore.metadata.partition import NO_LEADER
-from kraftcore.node.registry import ANONYMOUS, RequestContext
+from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.controller.access import Gate
 from kraftcore.plugins.controller.decision import ControllerSettings
 from kraftcore.plugins.controller.life import Life, Step
@@ -31,6 +31,7 @@ from kraftcore.protocol.features import ELIGIBLE_LEADER_REPLICAS_VERSION, METADA
 from kraftcore.protocol.metadata import encode_metadata_record
 from kraftcore.protocol.records.feature_level_record import FeatureLevelRecord
 from kraftcore.raft.events import Resign, Upgrade
+from kraftcore.security.principals import ANONYMOUS
 from kraftcore.simulation.checks import Violation
 from kraftcore.simulation.host import Host, Ticket
 from kraftcore.simulation.machine import Replicated

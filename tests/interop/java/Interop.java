@@ -1,5 +1,6 @@
 import java.io.PrintStream;
 import java.nio.file.Path;
+import java.util.List;
 
 /** Entry: the first argument names the work, the rest are its arguments. Results go to standard output. */
 public class Interop {
@@ -7,6 +8,9 @@ public class Interop {
         PrintStream out = System.out;
         System.setOut(System.err);
         switch (args[0]) {
+            case "authorize" -> Access.authorize(Path.of(args[1]), out);
+            case "certificate-names" -> Access.names(Path.of(args[1]), out);
+            case "certificate-subjects" -> Access.subjects(Path.of(args[1]), out);
             case "config-keys" -> ConfigKeys.print(out);
             case "check-configs" -> ConfigKeys.check(Path.of(args[1]), out);
             case "parse-jaas" -> JaasTexts.parse(Path.of(args[1]), out);
@@ -20,6 +24,8 @@ public class Interop {
             case "fill-log" -> RaftLog.fill(
                 Path.of(args[1]), Integer.parseInt(args[2]), Integer.parseInt(args[3]), Integer.parseInt(args[4]),
                 Integer.parseInt(args[5]));
+            case "serve-oauth" -> OAuth.serve(Path.of(args[1]), out);
+            case "ask-oauth" -> OAuth.ask(args[1], List.of(args).subList(2, args.length), out);
             default -> throw new IllegalArgumentException("unknown work " + args[0]);
         }
         out.flush();

@@ -246,11 +246,17 @@ def within(rng, version):
     return rng is not None and rng[0] <= version and (rng[1] is None or version <= rng[1])
 
 
+NULL = object()
+"""Written as null, even where the layout has none."""
+
+
 class Codec:
-    """Encoder and decoder of one message at one version."""
+    """Encoder and decoder of one message at one version. defs: the messages of a release."""
+
+    defs = DEFS
 
     def __init__(self, name, version):
-        self.name, self.msg, self.version = name, DEFS[name], version
+        self.name, self.msg, self.version = name, self.defs[name], version
         if not within(self.msg["valid"], version):
             raise ValueError(f"{name} has no version {version}")
         self.flexible = within(self.msg["flexible"], version)
@@ -314,7 +320,7 @@ class Codec:
         """A struct value with its defaults filled in, so that two can be compared."""
         t = f["type"]
         if t in self.structs and isinstance(v, dict):
-            return {**self.blank(self.structs[t]), **v}
+            return {**self.blank(self.structs[t]), **{k: x for k, x in v.items() if k != "_present"}}
         return v
 
     def value(self, f, v):
@@ -322,6 +328,8 @@ class Codec:
         if "flexible" in f:
             flex = within(f["flexible"], self.version)
         nullable = within(f.get("nullable"), self.version)
+        if v is NULL:
+            return self.length(None, flex, ">h" if t == "string" else ">i")
         if v is None and not nullable:
             raise ValueError(f"{f['name']} is not nullable in {self.name} v{self.version}")
         if t.startswith("[]"):
@@ -565,6 +573,10 @@ class Batch:
                 value = None if v < 0 else r.take(v)
                 r.pos = end
                 self.pairs.append((self.base + delta, key, value))
+
+    @property
+    def values(self):
+        return [value for _, _, value in self.pairs]
 
     @property
     def records(self):

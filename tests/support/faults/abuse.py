@@ -1,4 +1,5 @@
-"""A quorum that commits while its listeners are abused: garbage, wrong sizes, slow senders, the wrong protocol.
+"""A quorum that commits while its listeners are abused: garbage, wrong sizes, slow senders, the wrong protocol, logins
+that are begun and left.
 
 The quorum is three processes; the abuse comes from this one, one kind after the other and then all at once. What is
 looked at: how much is committed in windows with abuse beside windows without, the peak of memory in both, and that the
@@ -9,10 +10,12 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import signal
 import socket
 import ssl
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -28,12 +31,18 @@ from faults.client import Client
 from faults.rounds import HOST, Member, Round
 from kraftcore.protocol.frames import encode_request
 from kraftcore.protocol.messages.api_versions import ApiVersionsRequest
+from kraftcore.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from kraftcore.protocol.messages.sasl_handshake import SaslHandshakeRequest
 
 SIZES = (-(2**31), -5, -1, 0, 1, 3, 7, 8, 9, 14, 100, 2**20, 100 * 2**20, 100 * 2**20 + 1, 2**31 - 1)
 SLOW = 300  # senders of a byte now and then, at a time, at most
 AT_ONCE = 200  # connections of the other kinds
 PATIENCE_S = 0.2  # for an answer, or to be thrown out
 EVERYTHING = "all at once"
+HELD = 10_000  # logins that were begun and left, at a time
+FILES = HELD + 2000
+SASL = {"mechanisms": ["PLAIN", "SCRAM-SHA-256"], "users": {"node": "secret"}}
+LOGIN = {"mechanism": "PLAIN", "username": "node", "password": "secret"}
 
 
 @dataclass
@@ -105,20 +114,25 @@ class Abuse:
         rate: a second.
         seed: of what is drawn.
         tls: whether the ports speak TLS.
+        sasl: whether they want a login.
 
     Attributes:
         connections: that were made.
         has_end: whether it ends by itself.
     """
 
-    def __init__(self, kind: str, ports: list[int], count: int, rate: float, seed: int, *, tls: bool) -> None:
+    def __init__(
+        self, kind: str, ports: list[int], count: int, rate: float, seed: int, *, tls: bool, sasl: bool = False
+    ) -> None:
         self._ports = cycle(ports)
         self._pause_s = 1 / rate
         self._rng = Random(seed)
         self._next = 0.0
         self.connections = 0
         self._greetings = cycle(_requests() if tls else _client_hellos())
-        by_kind = self._by_kind(tls)
+        self._held: deque[socket.socket] = deque()
+        self._begun = _begun_login() if sasl else b""
+        by_kind = self.by_kind(tls, sasl)
         acts = [act for name, acts in by_kind.items() for act in acts if kind in (name, EVERYTHING)]
         slow = by_kind["slow senders"][0]
         self._slow_ones = min(SLOW, count // 10) if slow in acts else 0
@@ -127,29 +141,34 @@ class Abuse:
         self._left = count if quick else 0
         self.has_end = bool(quick)
 
-    def _by_kind(self, tls: bool) -> dict[str, list[Callable[[socket.socket], Awaitable[None]]]]:
+    def by_kind(self, tls: bool, sasl: bool) -> dict[str, list[Callable[[socket.socket], Awaitable[None]]]]:
         return {
             "garbage": [self._garbage, self._cut_off],
             "wrong sizes": [self._wrong_size],
             "slow senders": [self._drip],
             ("plain to TLS" if tls else "TLS to plain"): [self._greet],
+            **({"half-open": [self._begin_login]} if sasl else {}),
         }
 
     @classmethod
-    def kinds(cls, tls: bool) -> list[str]:
-        """What there is for listeners that speak TLS, or do not."""
-        return [*cls("", [0], 0, 1, 0, tls=tls)._by_kind(tls), EVERYTHING]
+    def kinds(cls, tls: bool, sasl: bool) -> list[str]:
+        """What there is for listeners that speak TLS, or do not, and want a login, or do not."""
+        return [*cls("", [0], 0, 1, 0, tls=tls).by_kind(tls, sasl), EVERYTHING]
 
     async def run(self) -> None:
         """All of it."""
-        async with trio.open_nursery() as nursery:
-            for _ in range(self._slow_ones):
-                nursery.start_soon(self._slow)
-            if self.has_end:
-                async with trio.open_nursery() as quick:
-                    for _ in range(AT_ONCE):
-                        quick.start_soon(self._quick)
-                nursery.cancel_scope.cancel()
+        try:
+            async with trio.open_nursery() as nursery:
+                for _ in range(self._slow_ones):
+                    nursery.start_soon(self._slow)
+                if self.has_end:
+                    async with trio.open_nursery() as quick:
+                        for _ in range(AT_ONCE):
+                            quick.start_soon(self._quick)
+                    nursery.cancel_scope.cancel()
+        finally:
+            while self._held:
+                self._held.pop().close()
 
     async def _quick(self) -> None:
         while self._left > 0:
@@ -189,6 +208,13 @@ class Abuse:
     async def _greet(self, sock: socket.socket) -> None:
         await self._send(sock, next(self._greetings))
 
+    async def _begin_login(self, sock: socket.socket) -> None:
+        # Up to the point where the server waits for the proof; then it is left there.
+        sock.send(self._begun)
+        if len(self._held) >= HELD:
+            self._held.popleft().close()
+        self._held.append(sock.dup())
+
     async def _slow(self) -> None:
         while True:
             await self._connect(self._drip)
@@ -217,6 +243,17 @@ def _requests() -> list[bytes]:
     request = ApiVersionsRequest(client_software_name="plain", client_software_version="1")
     frames = [encode_request(request, 4, correlation_id=number) for number in range(20)]
     return [pack(">i", len(frame)) + frame for frame in frames]
+
+
+def _begun_login() -> bytes:
+    """Versions, the handshake, and SCRAM's first message."""
+    requests = (
+        (ApiVersionsRequest(), 0),
+        (SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), 1),
+        (SaslAuthenticateRequest(auth_bytes=b"n,,n=nobody,r=abcdefgh"), 2),
+    )
+    frames = [encode_request(request, version, number) for number, (request, version) in enumerate(requests)]
+    return b"".join(pack(">i", len(frame)) + frame for frame in frames)
 
 
 def worked_s(member: Member) -> float:
@@ -250,14 +287,17 @@ class Siege(Round):
     Args:
         folder: an empty one.
         tls: fields of ``TlsConfig``; None: plain.
+        sasl: whether nodes log in at each other.
     """
 
-    def __init__(self, folder: Path, tls: dict[str, object] | None = None) -> None:
+    def __init__(self, folder: Path, tls: dict[str, object] | None = None, *, sasl: bool = False) -> None:
         super().__init__(1, folder, 0.0)
         for member in self.members:
             member.proxy_port = member.port
         self.settings = {"tls": tls} if tls else {}
-        self._tls = tls is not None
+        if sasl:
+            self.settings |= {"listener_sasl": {"CONTROLLER": SASL}, "sasl": LOGIN}
+        self._tls, self._sasl = tls is not None, sasl
 
     async def besiege(self, windows: int, window_s: float, connections: int, in_flight: int) -> list[Figures]:
         """Alternate windows without and with abuse, one kind after the other.
@@ -275,7 +315,7 @@ class Siege(Round):
             Broken: a node ended, or they do not hold the same.
         """
         self.format()
-        found = [Figures(kind) for kind in Abuse.kinds(self._tls)]
+        found = [Figures(kind) for kind in Abuse.kinds(self._tls, self._sasl)]
         try:
             for member in self.members:
                 self.start(member)
@@ -297,7 +337,7 @@ class Siege(Round):
                     ends.start_soon(self._end, member, signal.SIGTERM)
         finally:
             self.kill_all()
-        self._compare_logs()
+        self.compare_logs()
         return found
 
     async def _abused_window(
@@ -313,7 +353,7 @@ class Siege(Round):
         count = connections // windows
         rate = 1.1 * count / window_s
         ports = [member.port for member in self.members]
-        abuse = Abuse(figures.kind, ports, count, rate, number, tls=self._tls)
+        abuse = Abuse(figures.kind, ports, count, rate, number, tls=self._tls, sasl=self._sasl)
         begin, worked = time.monotonic(), time.process_time()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(abuse.run)
@@ -361,7 +401,12 @@ def certificates(folder: Path) -> dict[str, object]:
     return names
 
 
-def run_siege(folder: Path, *, tls: bool, **how: float) -> list[Figures]:
+def run_siege(folder: Path, *, tls: bool, sasl: bool = False, **how: float) -> list[Figures]:
     """Run one; see ``Siege.besiege``."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < FILES:
+        resource.setrlimit(
+            resource.RLIMIT_NOFILE, (FILES if hard == resource.RLIM_INFINITY else min(hard, FILES), hard)
+        )
     files = certificates(folder / "tls") if tls else None
-    return trio.run(partial(Siege(folder, files).besiege, **how))
+    return trio.run(partial(Siege(folder, files, sasl=sasl).besiege, **how))

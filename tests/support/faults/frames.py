@@ -346,6 +346,11 @@ class Target:
         "super.users": "User:ANONYMOUS;User:alice",
         "delegation.token.secret.key": "secret",
     }
+    FORMAT: ClassVar[tuple[str, ...]] = ()  # more arguments of ``storage format``
+
+    def settings(self, folder: Path) -> dict[str, object]:
+        """Properties of the server, besides where it is."""
+        return self.SETTINGS
 
     def __init__(self, folder: Path) -> None:
         self.port = free_port()
@@ -355,8 +360,10 @@ class Target:
         file = folder / "server.properties"
         where = {"listeners": f"CONTROLLER://{HOST}:{self.port}", "log.dirs": folder / "data"}
         bootstrap = {"controller.quorum.bootstrap.servers": f"{HOST}:{self.port}"}
-        file.write_text("".join(f"{key}={value}\n" for key, value in {**self.SETTINGS, **where, **bootstrap}.items()))
-        format_ = [*OURS, "storage", "format", "-c", str(file), "-t", self.cluster_id, "--standalone"]
+        file.write_text(
+            "".join(f"{key}={value}\n" for key, value in {**self.settings(folder), **where, **bootstrap}.items())
+        )
+        format_ = [*OURS, "storage", "format", "-c", str(file), "-t", self.cluster_id, "--standalone", *self.FORMAT]
         subprocess.run(format_, check=True, capture_output=True)
         with self.output.open("wb") as out:
             command = [*OURS, "server", "start", str(file), "--output", "json"]
@@ -541,8 +548,8 @@ class Sender:
 
     def _is_answered(self, connection: socket.socket, frame: bytes) -> bool:
         try:
-            size = _read(connection, 4)
-            return size is not None and _read(connection, struct.unpack(">i", size)[0]) is not None
+            size = read_exactly(connection, 4)
+            return size is not None and read_exactly(connection, struct.unpack(">i", size)[0]) is not None
         except TimeoutError:
             self._target.check_alive()
             raise Broken(f"no answer to {frame.hex()} within {PATIENCE_S:.0f} s") from None
@@ -550,7 +557,7 @@ class Sender:
             return False
 
 
-def _read(connection: socket.socket, size: int) -> bytes | None:
+def read_exactly(connection: socket.socket, size: int) -> bytes | None:
     found = bytearray()
     while len(found) < size:
         more = connection.recv(size - len(found))

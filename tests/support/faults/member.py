@@ -15,6 +15,8 @@ from functools import partial
 import trio
 
 from kraftcore.config import NodeConfig, TlsConfig
+from kraftcore.config.login import SaslLogin
+from kraftcore.config.security import SaslConfig
 from kraftcore.errors import KraftError, NotLeaderError
 from kraftcore.node import Node, open_node
 from kraftcore.state_machine import StateMachine
@@ -136,6 +138,9 @@ async def run(settings: dict, port: int) -> None:
     machine = Registers()
     if settings.get("tls"):
         settings["tls"] = TlsConfig(**settings["tls"])
+    if settings.get("sasl"):
+        settings["sasl"] = SaslLogin(**settings["sasl"])
+        settings["listener_sasl"] = {name: SaslConfig(**each) for name, each in settings["listener_sasl"].items()}
     async with open_node(NodeConfig(**settings), machine) as node, trio.open_nursery() as nursery:
         nursery.start_soon(end_with_parent)
         nursery.start_soon(partial(trio.serve_tcp, partial(converse, node, machine), port, host="127.0.0.1"))

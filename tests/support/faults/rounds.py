@@ -121,9 +121,13 @@ class Round:
             **self.settings,
         }
 
+    def _plain_config(self, member: Member) -> dict[str, object]:
+        """Without logins, of which directories know nothing."""
+        return {name: value for name, value in self._config(member).items() if "sasl" not in name}
+
     def format(self) -> None:
         """Directories for the quorum's first voters."""
-        configs = {member.number: NodeConfig(**self._config(member)) for member in self.members}
+        configs = {member.number: NodeConfig(**self._plain_config(member)) for member in self.members}
         voters = VoterSet(
             tuple(
                 Voter(member.key, configs[member.number].advertised_listeners, VersionRange(0, 1))
@@ -285,7 +289,7 @@ class Round:
                 proxies.cancel_scope.cancel()
         finally:
             self.kill_all()
-        self._judge(applied)
+        self.judge(applied)
         return self.report
 
     async def _drive(self) -> dict[int, dict[int, int]]:
@@ -336,7 +340,7 @@ class Round:
 
     # --- verdict ------------------------------------------------------------------------------------------------------
 
-    def _judge(self, applied: dict[int, dict[int, int]]) -> None:
+    def judge(self, applied: dict[int, dict[int, int]]) -> None:
         counts = self.report.counts
         history = self.outcomes.recorder.operations
         counts["operations"] = len(history)
@@ -352,12 +356,12 @@ class Round:
             if theirs != first:
                 raise Broken(f"node {number} applied other writes than node {next(iter(applied))}")
         counts["acknowledged writes"] = len(self.outcomes.acknowledged)
-        counts["leader changes"] = self._compare_logs()
+        counts["leader changes"] = self.compare_logs()
         for kind, step, initial in (("r", register_step, None), ("c", _count, 0)):
             theirs = [operation for operation in history if operation.arguments[0][0] == kind]
             check(theirs, step, initial, partition=_key)
 
-    def _compare_logs(self) -> int:
+    def compare_logs(self) -> int:
         """Compare; returns how many epochs began in what they share."""
         logs = {}
         with ExitStack() as stack:

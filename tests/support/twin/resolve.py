@@ -6,6 +6,8 @@ A name that does not resolve (a topic that was never made, a broker that never r
 that any part of a script is a script.
 """
 
+from conformance.codec import NULL
+
 
 class Resolver:
     def __init__(self, side):
@@ -26,6 +28,9 @@ class Resolver:
 
     def get_cluster_id(self):
         return self.side.cluster_id
+
+    def get_null(self):
+        return NULL
 
     def get_bytes(self, **of):
         return bytes.fromhex(of["hex"])

@@ -1,0 +1,192 @@
+"""How a program proves who it is where it connects to, with Kafka's ``sasl.*`` names."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from kraftcore.config.errors import ConfigError, suggestion
+from kraftcore.config.jaas import parse_single_jaas
+from kraftcore.config.oauth import read_token_request
+from kraftcore.config.properties import Properties
+from kraftcore.config.sasl_properties import JAAS_KEY, OAUTH_MODULE, PLAIN_MODULE, listener_prefix, mechanism_key
+from kraftcore.config.security import MECHANISMS
+from kraftcore.errors import LocalError
+from kraftcore.ports.login import ClientSession, Login
+from kraftcore.ports.transport import Address
+from kraftcore.security.sasl.client_session import SaslClientSession
+from kraftcore.security.sasl.mechanism import ClientMechanism
+from kraftcore.security.sasl.oauth_messages import OAUTHBEARER
+from kraftcore.security.sasl.oauth_settings import TokenRequest
+from kraftcore.security.sasl.plain_client import PLAIN, PlainClient
+from kraftcore.security.sasl.scram_client import Password, ScramClient
+
+NODE_MECHANISM_KEY: Final = "sasl.mechanism.controller.protocol"
+CLIENT_MECHANISM_KEY: Final = "sasl.mechanism"
+SCRAM_MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SaslLogin:
+    """Who logs in on connections that are made, and with what.
+
+    Attributes:
+        mechanism: ``PLAIN``, ``SCRAM-SHA-256``, ``SCRAM-SHA-512`` or ``OAUTHBEARER``.
+        username: of a delegation token its id; nothing for OAUTHBEARER.
+        password: of a delegation token its HMAC in base64; never printed.
+        is_token: name and password are a delegation token's (KIP-48); for the SCRAM mechanisms.
+        token_request: where OAUTHBEARER's tokens come from; for it alone.
+
+    Raises:
+        ConfigError: the mechanism is not known, or something is missing, contradicts it or cannot be sent.
+    """
+
+    mechanism: str
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    is_token: bool = False
+    token_request: TokenRequest | None = None
+
+    def __post_init__(self) -> None:
+        name = self.mechanism
+        if name not in MECHANISMS:
+            close = suggestion(str(name), MECHANISMS)
+            raise _error(f"the SASL mechanism {name!r} is not known: there are {', '.join(MECHANISMS)}{close}")
+        if (name == OAUTHBEARER) is (self.token_request is None):
+            raise _error(f"sasl.token_request belongs to {OAUTHBEARER}: give both")
+        if name == OAUTHBEARER:
+            if self.username is not None or self.password is not None:
+                raise _error(f"{OAUTHBEARER} takes no name and password, but tokens (sasl.token_request)")
+        elif not isinstance(self.username, str) or not isinstance(self.password, str):
+            raise _error(f"{name} needs sasl.username and sasl.password, both texts")
+        if self.is_token and name in (PLAIN, OAUTHBEARER):
+            raise _error(f"{name} takes no delegation tokens (tokenauth): the SCRAM mechanisms do")
+        try:
+            _mechanisms(self)
+        except ConfigError:
+            raise
+        except LocalError as error:
+            raise _error(str(error)) from None
+
+
+def make_login(settings: SaslLogin, client_id: str = "kraftcore") -> Login:
+    """What a transport logs in with on every connection that it makes.
+
+    Args:
+        settings: who, and with what.
+        client_id: stands in the frames of the login, for the other side's logs.
+    """
+    make = _mechanisms(settings)
+
+    def login(address: Address) -> ClientSession:
+        return SaslClientSession(make, str(address), client_id)
+
+    return login
+
+
+def _mechanisms(settings: SaslLogin) -> Callable[[], Awaitable[ClientMechanism]]:
+    if settings.token_request is not None:
+        # Brings HTTP: not for those who log in otherwise.
+        from kraftcore.transports.oauth import TokenLogin
+
+        return TokenLogin(settings.token_request, lambda: time.time_ns() // 1_000_000).mechanism
+    name, username, password = settings.mechanism, settings.username or "", settings.password or ""
+    make: Callable[[], ClientMechanism]
+    if name == PLAIN:
+
+        def make() -> ClientMechanism:
+            return PlainClient(username, password)
+    else:
+        if not password:
+            raise LocalError(f"{name}: the user's password must not be empty")
+        secret, is_token = Password(password), settings.is_token
+
+        def make() -> ClientMechanism:
+            return ScramClient(name, username, secret, is_token=is_token)
+
+    make()  # whether it can be sent is known now
+
+    async def make_later() -> ClientMechanism:
+        return make()
+
+    return make_later
+
+
+def read_node_login(properties: Properties, listener: str) -> SaslLogin | None:
+    """How a server logs in at other servers' listener of this name; None: the file does not say.
+
+    As in Kafka the mechanism is ``sasl.mechanism.controller.protocol``, and the login module stands in
+    ``listener.name.LISTENER.MECHANISM.sasl.jaas.config``. Where that is missing ``sasl.jaas.config`` is taken, for
+    which Kafka has a file of its own.
+
+    Raises:
+        ConfigError: the mechanism is not known, or its login module is missing or cannot be used.
+    """
+    mechanism = properties.get(NODE_MECHANISM_KEY)
+    if not mechanism:
+        return None
+    prefixes = (mechanism_key(listener, mechanism, ""), listener_prefix(listener), "")
+    return _read(properties, mechanism, NODE_MECHANISM_KEY, (prefixes[0] + JAAS_KEY, JAAS_KEY), prefixes)
+
+
+def read_client_login(properties: Properties) -> SaslLogin:
+    """How a client logs in: ``sasl.mechanism`` and ``sasl.jaas.config``.
+
+    Raises:
+        ConfigError: as ``read_node_login``; or the mechanism is missing.
+    """
+    mechanism = properties.get(CLIENT_MECHANISM_KEY)
+    if not mechanism:
+        raise properties.error(
+            f"{CLIENT_MECHANISM_KEY} is missing: Kafka's default, GSSAPI, is not known here; there are "
+            f"{', '.join(MECHANISMS)}",
+            CLIENT_MECHANISM_KEY,
+        )
+    return _read(properties, mechanism, CLIENT_MECHANISM_KEY, (JAAS_KEY,), ("",))
+
+
+def _read(
+    properties: Properties, mechanism: str, mechanism_place: str, jaas_keys: Sequence[str], prefixes: Sequence[str]
+) -> SaslLogin:
+    if mechanism not in MECHANISMS:
+        raise properties.error(
+            f"{mechanism_place} is {mechanism!r}: it may be {', '.join(MECHANISMS)}{suggestion(mechanism, MECHANISMS)}",
+            mechanism_place,
+        )
+    key = next((key for key in jaas_keys if key in properties), None)
+    module = {PLAIN: PLAIN_MODULE, OAUTHBEARER: OAUTH_MODULE}.get(mechanism, SCRAM_MODULE)
+    if key is None:
+        example = "" if mechanism == OAUTHBEARER else ' username="..." password="..."'
+        raise properties.error(
+            f"{jaas_keys[0]} is missing: {mechanism} logs in with {module} required{example};", *jaas_keys
+        )
+    try:
+        entry = parse_single_jaas(properties.get(key) or "", key)
+    except ConfigError as error:
+        raise properties.error(error.reason, key) from None
+    if entry.module != module:
+        raise properties.error(f"{key} names {entry.module}: {mechanism} has {module}", key)
+    if mechanism == OAUTHBEARER:
+        return SaslLogin(mechanism=mechanism, token_request=read_token_request(properties, prefixes, entry.options))
+    try:
+        return SaslLogin(
+            mechanism=mechanism,
+            username=_option(entry.options, "username"),
+            password=_option(entry.options, "password"),
+            is_token=mechanism != PLAIN and entry.options.get("tokenauth", "").lower() == "true",
+        )
+    except ConfigError as error:
+        raise properties.error(f"{key}: {error.reason}", key) from None
+
+
+def _option(options: Mapping[str, str], name: str) -> str:
+    found = options.get(name)
+    if not found:
+        raise ConfigError(f"the login module needs the option {name}, and not empty")
+    return found
+
+
+def _error(reason: str) -> ConfigError:
+    return ConfigError(reason, ["sasl"])

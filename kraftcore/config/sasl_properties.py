@@ -1,0 +1,121 @@
+"""SASL of a listener, from the properties of a server's file as Kafka 4.3.1 reads them (KIP-103, KIP-85, KIP-368)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from kraftcore.config.errors import ConfigError
+from kraftcore.config.jaas import parse_single_jaas
+from kraftcore.config.oauth import OAUTH_READ, read_validation
+from kraftcore.config.properties import Properties, read_integer
+from kraftcore.config.security import MAX_RECEIVE_BYTES, PLAIN, SaslConfig, check_mechanism
+from kraftcore.config.settings import INT32_MAX, INT64_MAX
+from kraftcore.security.sasl.oauth_messages import OAUTHBEARER
+from kraftcore.security.sasl.oauth_settings import TokenValidation
+
+ENABLED_KEY: Final = "sasl.enabled.mechanisms"
+JAAS_KEY: Final = "sasl.jaas.config"
+REAUTH_KEY: Final = "connections.max.reauth.ms"
+RECEIVE_KEY: Final = "sasl.server.max.receive.size"
+PLAIN_MODULE: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
+OAUTH_MODULE: Final = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+SASL_READ: Final = frozenset({ENABLED_KEY, JAAS_KEY, REAUTH_KEY, RECEIVE_KEY}) | OAUTH_READ
+"""Read here; each also of one listener, all but the first and fourth also of one listener's mechanism."""
+_USER_PREFIX: Final = "user_"
+
+
+def listener_prefix(listener: str) -> str:
+    """What stands before the properties of one listener."""
+    return f"listener.name.{listener.lower()}."
+
+
+def mechanism_key(listener: str, mechanism: str, key: str) -> str:
+    """A property of one listener's mechanism."""
+    return f"{listener_prefix(listener)}{mechanism.lower()}.{key}"
+
+
+def read_listener_sasl(properties: Properties, listener: str) -> SaslConfig:
+    """How those who connect to a listener log in.
+
+    Args:
+        properties: of a server's file.
+        listener: its name.
+
+    Raises:
+        ConfigError: no mechanism is enabled, or one that is not known; PLAIN without users; a login module that cannot
+            be read, or is another one.
+    """
+    enabled = _key(properties, listener, ENABLED_KEY)
+    mechanisms = tuple(properties.list(enabled))
+    if not mechanisms:
+        raise properties.error(
+            f"{ENABLED_KEY} is missing: listener {listener} wants SASL, and Kafka's default, GSSAPI, is not known here",
+            enabled,
+            "listener.security.protocol.map",
+        )
+    try:
+        for mechanism in mechanisms:
+            check_mechanism(mechanism)
+    except ConfigError as error:
+        raise properties.error(f"{enabled}: {error.reason}", enabled) from None
+    receive = _key(properties, listener, RECEIVE_KEY)
+    return SaslConfig(
+        mechanisms=mechanisms,
+        users=_users(properties, listener) if PLAIN in mechanisms else {},
+        max_reauth_ms={
+            mechanism: read_integer(properties, key, 0, INT64_MAX)
+            for mechanism in mechanisms
+            if (key := _reauth_key(properties, listener, mechanism)) in properties
+        },
+        tokens=_tokens(properties, listener) if OAUTHBEARER in mechanisms else None,
+        max_receive_bytes=read_integer(properties, receive, 1, INT32_MAX)
+        if receive in properties
+        else MAX_RECEIVE_BYTES,
+    )
+
+
+def _key(properties: Properties, listener: str, key: str) -> str:
+    # What stands for one listener goes before what stands for all.
+    specific = listener_prefix(listener) + key
+    return specific if specific in properties else key
+
+
+def _reauth_key(properties: Properties, listener: str, mechanism: str) -> str:
+    specific = mechanism_key(listener, mechanism, REAUTH_KEY)
+    return specific if specific in properties else _key(properties, listener, REAUTH_KEY)
+
+
+def _users(properties: Properties, listener: str) -> dict[str, str]:
+    key = mechanism_key(listener, PLAIN, JAAS_KEY)
+    options = _login_options(properties, key, PLAIN, PLAIN_MODULE)
+    if options is None:
+        raise properties.error(
+            f'{key} is missing: PLAIN needs users, for example {PLAIN_MODULE} required user_alice="...";', key
+        )
+    return {
+        name.removeprefix(_USER_PREFIX): password
+        for name, password in options.items()
+        if name.startswith(_USER_PREFIX) and name != _USER_PREFIX and password
+    }
+
+
+def _tokens(properties: Properties, listener: str) -> TokenValidation:
+    key = mechanism_key(listener, OAUTHBEARER, JAAS_KEY)
+    options = _login_options(properties, key, OAUTHBEARER, OAUTH_MODULE)
+    prefixes = (mechanism_key(listener, OAUTHBEARER, ""), listener_prefix(listener), "")
+    return read_validation(properties, prefixes, options or {})
+
+
+def _login_options(properties: Properties, key: str, mechanism: str, module: str) -> Mapping[str, str] | None:
+    """The options of a mechanism's login module; None without a module."""
+    text = properties.get(key)
+    if text is None:
+        return None
+    try:
+        entry = parse_single_jaas(text, key)
+    except ConfigError as error:
+        raise properties.error(error.reason, key) from None
+    if entry.module != module:
+        raise properties.error(f"{key} names {entry.module}: {mechanism} has {module}", key)
+    return entry.options

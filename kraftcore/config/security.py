@@ -1,0 +1,88 @@
+"""How those who connect to a listener prove who they are, with Kafka's ``sasl.*`` names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Final
+
+from kraftcore.config.errors import ConfigError, suggestion
+from kraftcore.security.sasl.oauth_messages import OAUTHBEARER
+from kraftcore.security.sasl.oauth_settings import TokenValidation
+
+
+class SecurityProtocol(IntEnum):
+    """How a listener is spoken to; the numbers are Kafka's."""
+
+    PLAINTEXT = 0
+    SSL = 1
+    SASL_PLAINTEXT = 2
+    SASL_SSL = 3
+
+
+PLAIN: Final = "PLAIN"
+MECHANISMS: Final = (PLAIN, "SCRAM-SHA-256", "SCRAM-SHA-512", OAUTHBEARER)
+"""Those that a listener of a node can offer. Kafka has GSSAPI as well, and offers nothing else by default."""
+MAX_RECEIVE_BYTES: Final = 512 * 1024
+_FIELD: Final = "listener_sasl"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SaslConfig:
+    """SASL on one listener, as those see it who accept connections there.
+
+    Users of SCRAM are those of the metadata log where the node is a controller; where it is none, ``users`` may log in
+    with SCRAM as well.
+
+    Attributes:
+        mechanisms: ``sasl.enabled.mechanisms``: which may be chosen.
+        users: passwords by name: the ``user_NAME="PASSWORD"`` of the PlainLoginModule in ``sasl.jaas.config``; never
+            printed.
+        max_reauth_ms: ``connections.max.reauth.ms`` by mechanism: how long a session lasts before it has to be proven
+            anew; 0, or no entry: as long as the connection, or as what it was proven with.
+        tokens: whose tokens OAUTHBEARER takes: ``sasl.oauthbearer.*``; needed for it.
+        max_receive_bytes: ``sasl.server.max.receive.size``: longest request before somebody is known.
+
+    Raises:
+        ConfigError: there is no mechanism, one that is not known, or a value out of range.
+    """
+
+    mechanisms: tuple[str, ...]
+    users: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
+    max_reauth_ms: Mapping[str, int] = field(default_factory=dict, hash=False)
+    tokens: TokenValidation | None = None
+    max_receive_bytes: int = MAX_RECEIVE_BYTES
+
+    def __post_init__(self) -> None:
+        if isinstance(self.mechanisms, str):  # type: ignore[unreachable]  # a program may be mistaken
+            raise self._error(f"sasl.mechanisms is one text, {self.mechanisms!r}: give a tuple of them")
+        object.__setattr__(self, "mechanisms", tuple(dict.fromkeys(self.mechanisms)))
+        if not self.mechanisms:
+            raise self._error("sasl.mechanisms (sasl.enabled.mechanisms) is empty: nobody could log in")
+        for mechanism in self.mechanisms:
+            check_mechanism(mechanism)
+        object.__setattr__(self, "users", dict(self.users))
+        if not all(isinstance(each, str) and each for pair in self.users.items() for each in pair):
+            raise self._error("sasl.users: a name and a password are texts, and not empty")
+        object.__setattr__(self, "max_reauth_ms", dict(self.max_reauth_ms))
+        for mechanism, lifetime_ms in self.max_reauth_ms.items():
+            if mechanism not in self.mechanisms:
+                raise self._error(f"sasl.max_reauth_ms is about {mechanism}, which is not among sasl.mechanisms")
+            if not isinstance(lifetime_ms, int) or isinstance(lifetime_ms, bool) or lifetime_ms < 0:
+                raise self._error(f"sasl.max_reauth_ms of {mechanism} is {lifetime_ms!r}: it must be 0 or more")
+        if (self.tokens is not None) is not (OAUTHBEARER in self.mechanisms):
+            raise self._error(f"sasl.tokens (sasl.oauthbearer.jwks.endpoint.url) belongs to {OAUTHBEARER}: give both")
+        if not isinstance(self.max_receive_bytes, int) or self.max_receive_bytes < 1:
+            raise self._error(f"sasl.max_receive_bytes is {self.max_receive_bytes!r}: it must be 1 or more")
+
+    @staticmethod
+    def _error(reason: str) -> ConfigError:
+        return ConfigError(reason, [_FIELD])
+
+
+def check_mechanism(name: str) -> None:
+    """Raise `ConfigError` for what is none of ``MECHANISMS``."""
+    if name not in MECHANISMS:
+        close = suggestion(name, MECHANISMS)
+        raise ConfigError(f"the SASL mechanism {name!r} is not one of {', '.join(MECHANISMS)}{close}", [_FIELD])

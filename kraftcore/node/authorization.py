@@ -1,0 +1,93 @@
+"""Asks the authorizer, counts what it says, and writes the authorizer log.
+
+The logger ``kraftcore.authorizer`` gets Kafka's lines: denials at INFO, the rest at DEBUG.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import Final, Protocol, runtime_checkable
+
+from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.security.acl import CLUSTER_NAME, Operation, ResourceType
+from kraftcore.security.audit import Action, Requester, audit_line
+from kraftcore.security.authorizer import Authorizer, Verdict
+
+_logger = logging.getLogger("kraftcore.authorizer")
+_DENIED: Final = {
+    ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    ResourceType.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    ResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    ResourceType.DELEGATION_TOKEN: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
+    ResourceType.USER: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
+}
+
+
+@runtime_checkable
+class Explains(Protocol):
+    """An authorizer that can say what it decided by; the log names the class of others."""
+
+    def rule(self, principal: str, host: str, operation: int, resource_type: int, resource_name: str) -> str:
+        """For the log; the arguments are those of ``authorize``."""
+        ...
+
+
+class Authorization:
+    """See the module text.
+
+    Args:
+        authorizer: decides.
+
+    Attributes:
+        authorizer: as given.
+        allowed: how often it said yes, since the node started.
+        denied: how often no.
+    """
+
+    def __init__(self, authorizer: Authorizer) -> None:
+        self.authorizer = authorizer
+        self.allowed = 0
+        self.denied = 0
+
+    def decide(self, who: Requester, action: Action) -> Verdict:
+        """Whether somebody may do something."""
+        question = (who.principal, who.host, action.operation, action.resource_type, action.resource_name)
+        verdict = self.authorizer.authorize(*question)
+        if verdict is Verdict.ALLOWED:
+            self.allowed += 1
+            level = logging.DEBUG
+        elif verdict is Verdict.DENIED:
+            self.denied += 1
+            level = logging.INFO
+        else:
+            return verdict
+        is_said = action.log_if_allowed if verdict is Verdict.ALLOWED else action.log_if_denied
+        if is_said and _logger.isEnabledFor(level):
+            explains = self.authorizer
+            rule = explains.rule(*question) if isinstance(explains, Explains) else type(explains).__name__
+            _logger.log(level, "%s", audit_line(who, action, verdict, rule))
+        return verdict
+
+    def error(self, who: Requester, operation: str, resource: str, names: Iterable[str] = ()) -> ErrorCode:
+        """Why somebody may not do something to all of some resources.
+
+        Args:
+            who: asks.
+            operation: its name, such as ``ALTER``.
+            resource: name of the resources' type, such as ``TOPIC``.
+            names: of the resources, if they are others than the cluster.
+
+        Returns:
+            NONE if he may; the error of the type, such as CLUSTER_AUTHORIZATION_FAILED; UNKNOWN_SERVER_ERROR while the
+            authorizer is not ready.
+        """
+        kind = ResourceType[resource]
+        for name in (CLUSTER_NAME,) if kind is ResourceType.CLUSTER else names:
+            verdict = self.decide(who, Action(Operation[operation], kind, name))
+            if verdict is Verdict.NOT_READY:
+                return ErrorCode.UNKNOWN_SERVER_ERROR
+            if verdict is not Verdict.ALLOWED:
+                return _DENIED[kind]
+        return ErrorCode.NONE

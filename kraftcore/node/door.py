@@ -1,0 +1,289 @@
+"""Where those who connect prove who they are, before any request of theirs is served.
+
+Listeners on which nothing is to be proven have no door: their requests go straight to the inbox.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
+from typing import Final
+
+import trio
+
+from kraftcore.config.node import NodeConfig
+from kraftcore.config.security import PLAIN, SaslConfig
+from kraftcore.errors import AuthenticationError
+from kraftcore.node.inbox import Inbox
+from kraftcore.node.refusals import refusal_of
+from kraftcore.node.registry import Asker, Priority, Registry, RequestContext, RequestHandler
+from kraftcore.node.shell import Ticket
+from kraftcore.ports.complaints import Complaints
+from kraftcore.ports.transport import Admission, Origin, Reply
+from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kraftcore.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from kraftcore.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from kraftcore.protocol.registry import ApiKey
+from kraftcore.protocol.schema import Request, Response
+from kraftcore.raft.quorum import Endpoint
+from kraftcore.security.principals import (
+    AuthenticationContext,
+    Principal,
+    PrincipalBuilder,
+    StandardPrincipalBuilder,
+)
+from kraftcore.security.sasl.credentials import HASHES, Credentials, Passwords
+from kraftcore.security.sasl.mechanism import Identity, ServerMechanism
+from kraftcore.security.sasl.oauth_messages import OAUTHBEARER
+from kraftcore.security.sasl.oauth_server import OAuthBearerServer, TokenCheck
+from kraftcore.security.sasl.oauth_token import AccessToken
+from kraftcore.security.sasl.plain_server import PlainServer
+from kraftcore.security.sasl.scram_server import ScramServer
+from kraftcore.security.sasl.server_session import Answer, ServerSession, Step, TellVersions, TurnAway
+from kraftcore.transports.oauth import open_keys
+
+_logger = logging.getLogger("kraftcore.node")
+
+_HANDSHAKE: Final = ApiKey.SASL_HANDSHAKE.to_bytes(2)  # what its frames begin with
+_SECRET_BYTES: Final = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What mechanisms know of those who may come.
+
+    Attributes:
+        sasl: of the listener.
+        credentials: for SCRAM.
+        secret: nobody else knows it; another one at each start.
+        check_token: for OAUTHBEARER: the token, if it is valid; else None.
+    """
+
+    sasl: SaslConfig
+    credentials: Credentials
+    secret: bytes
+    check_token: Callable[[str], AccessToken | None]
+
+
+MECHANISMS: Final[Mapping[str, Callable[[Known], ServerMechanism]]] = MappingProxyType(
+    {
+        PLAIN: lambda known: PlainServer(known.sasl.users, known.secret),
+        **{
+            mechanism: lambda known, name=mechanism: ScramServer(name, known.credentials, known.secret)  # type: ignore[misc]
+            for mechanism in HASHES
+        },
+        OAUTHBEARER: lambda known: OAuthBearerServer(known.check_token),
+    }
+)
+"""What accepts a login, by the name of the mechanism; one is made for each."""
+
+
+def has_door(config: NodeConfig, listener: str) -> bool:
+    """Whether who connects to a listener has to prove, or may show, who it is; an application's builder says of all."""
+    tls = config.listener_tls.get(listener, config.tls)
+    has_certificate = tls is not None and tls.client_auth != "none"
+    return listener in config.listener_sasl or has_certificate or config.principal_builder is not None
+
+
+def principal_builder(config: NodeConfig) -> PrincipalBuilder:
+    """Who says who somebody is: what the application brought, or as Kafka does it."""
+    if config.principal_builder is not None:
+        return config.principal_builder
+    rules = {}
+    for endpoint in config.listeners:
+        tls = config.listener_tls.get(endpoint.name, config.tls)
+        if tls is not None and tls.principal_mapping_rules is not None:
+            rules[endpoint.name] = tls.principal_mapping_rules
+    return StandardPrincipalBuilder(rules)
+
+
+def open_to_strangers(config: NodeConfig, bound: Iterable[Endpoint]) -> list[Endpoint]:
+    """Listeners that others than this machine can reach, and on which nobody has to prove who they are.
+
+    Args:
+        config: of the node.
+        bound: its listeners.
+    """
+    if config.principal_builder is not None:
+        return []
+    found = []
+    for endpoint in bound:
+        tls = config.listener_tls.get(endpoint.name, config.tls)
+        wants_proof = endpoint.name in config.listener_sasl or (tls is not None and tls.client_auth == "required")
+        if not wants_proof and not _is_loopback(endpoint.host):
+            found.append(endpoint)
+    return found
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def admission(config: NodeConfig, listener: str) -> Admission | None:
+    """The bounds of connections to a listener that nobody logged in on yet; None where nobody has to."""
+    sasl = config.listener_sasl.get(listener)
+    return None if sasl is None else Admission(sasl.max_receive_bytes, config.handshake_timeout_ms)
+
+
+def sasl_handlers() -> tuple[RequestHandler, ...]:
+    """What is said to those who want to log in where nothing is to be proven, or has been."""
+    return (
+        RequestHandler(SaslHandshakeRequest, _no_handshake, None, Priority.CONTROL),
+        RequestHandler(SaslAuthenticateRequest, _no_authentication, None, Priority.CONTROL),
+    )
+
+
+def _no_handshake(request: SaslHandshakeRequest, context: RequestContext) -> SaslHandshakeResponse:
+    return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
+
+
+def _no_authentication(request: SaslAuthenticateRequest, context: RequestContext) -> SaslAuthenticateResponse:
+    text = "SaslAuthenticate request received after successful authentication"
+    return SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=text)
+
+
+class Door:
+    """See the module text.
+
+    Args:
+        config: of the node.
+        credentials: for SCRAM; None: the users of each listener have passwords, see `SaslConfig`.
+        principals: says who somebody is here.
+        registry: who answers which request.
+        inbox: gets the requests of those who have proven who they are.
+        nursery: for those who wait to be turned away, and for what asks for keys of tokens.
+        note: gets a line for people about each that is turned away, unless there were many just before.
+        now_ms: the time.
+    """
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        credentials: Credentials | None,
+        principals: PrincipalBuilder,
+        registry: Registry,
+        inbox: Inbox,
+        nursery: trio.Nursery,
+        note: Callable[[str], None],
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._config = config
+        self._principals = principals
+        self._registry = registry
+        self._inbox = inbox
+        self._nursery = nursery
+        self._complain = Complaints(note, trio.current_time)
+        self._now_ms = now_ms
+        self._mechanisms = self._open(credentials, os.urandom(_SECRET_BYTES), note)
+
+    def serve(self, frame: bytes, origin: Origin, reply: Reply) -> None:
+        """Take what came in on a listener with a door."""
+        asker: Asker | None = origin.session
+        if asker is None:
+            asker = self._meet(origin)
+            if asker is None:
+                reply(None)
+                return
+        login = asker.login
+        if login is None or (login.is_done and login.ends_ms is None):
+            self._inbox.serve(frame, origin, reply)
+            return
+        now_ms = self._now_ms()
+        if not login.is_done:
+            step = login.take(frame, now_ms)
+        elif frame.startswith(_HANDSHAKE) and login.may_renew(now_ms):
+            step = login.renew(frame, now_ms)
+        elif login.is_over(now_ms):
+            self._complain("session", f"{origin.peer} did not prove anew who it is, and its session is over")
+            reply(None)
+            return
+        else:
+            self._inbox.serve(frame, origin, reply)
+            return
+        if step is None:
+            reply(None)
+        else:
+            self._do(step, login, asker, origin, reply)
+
+    def _do(self, step: Step, login: ServerSession[Principal], asker: Asker, origin: Origin, reply: Reply) -> None:
+        match step:
+            case Answer(frame):
+                if login.is_done and login.principal is not None and login.identity is not None:
+                    asker.principal, asker.is_by_token = login.principal, login.identity.is_by_token
+                    origin.is_admitted = True
+                reply([frame])
+            case TellVersions(header, request):
+                ticket = Ticket(reply, header.request_api_version, header.correlation_id, origin.listener)
+                if self._inbox.answer_api_versions(request, ticket):
+                    login.told_versions()
+            case TurnAway(answer, reason):
+                self._complain("login", f"{origin.peer} did not log in to {origin.listener}: {reason}")
+                self._nursery.start_soon(self._turn_away, answer, origin, reply)
+
+    async def _turn_away(self, frame: bytes | None, origin: Origin, reply: Reply) -> None:
+        await trio.sleep(self._config.failed_authentication_delay_ms / 1000)
+        reply(None if frame is None else [frame])
+        origin.close()
+
+    def _open(
+        self, credentials: Credentials | None, secret: bytes, note: Callable[[str], None]
+    ) -> dict[str, dict[str, Callable[[], ServerMechanism]]]:
+        """What each listener offers."""
+        found: dict[str, dict[str, Callable[[], ServerMechanism]]] = {}
+        for listener, sasl in self._config.listener_sasl.items():
+            tokens = sasl.tokens
+            check: Callable[[str], AccessToken | None] = _no_token
+            if tokens is not None:
+                keys = open_keys(tokens, note)
+                self._nursery.start_soon(keys.run)
+                check = TokenCheck(keys, tokens.rules, partial(self._complain, "token"))
+            known = Passwords.of(sasl.users, sasl.mechanisms, secret) if credentials is None else credentials
+            everything = Known(sasl, known, secret, check)
+            found[listener] = {name: partial(MECHANISMS[name], everything) for name in sasl.mechanisms}
+        return found
+
+    # --- who it is ----------------------------------------------------------------------------------------------------
+
+    def _meet(self, origin: Origin) -> Asker | None:
+        """Who comes on a new connection; None: somebody who is nobody here."""
+        asker = origin.session = Asker(security_protocol=self._config.security_protocol(origin.listener))
+        mechanisms = self._mechanisms.get(origin.listener)
+        if mechanisms is not None:
+            sasl = self._config.listener_sasl[origin.listener]
+            of, refusal = partial(self._principal, origin), partial(self._refusal, origin.listener)
+            asker.login = ServerSession(mechanisms, sasl.max_reauth_ms, of, refusal)
+            return asker
+        try:
+            asker.principal = self._principal(origin, None)
+        except AuthenticationError as error:
+            self._complain("login", f"{origin.peer} is nobody on {origin.listener}: {error}")
+        except Exception:  # of an application's
+            _logger.exception("the principal builder raised")
+        else:
+            return asker
+        return None
+
+    def _principal(self, origin: Origin, identity: Identity | None) -> Principal:
+        return self._principals.build(AuthenticationContext(origin.listener, origin.peer, origin.subject, identity))
+
+    def _refusal(self, listener: str, request: Request, version: int, error: ErrorCode, text: str) -> Response | None:
+        """See `kraftcore.security.sasl.server_session.Refuse`."""
+        if isinstance(request, ApiVersionsRequest):
+            return ApiVersionsResponse(error_code=error)
+        handler = self._registry.find(type(request))
+        if handler is None or not handler.serves(listener, version):
+            return None
+        return refusal_of(handler, request, version, error, text)
+
+
+def _no_token(text: str) -> None:
+    """Where OAUTHBEARER is not offered."""

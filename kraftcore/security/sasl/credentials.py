@@ -1,0 +1,105 @@
+"""What the accepting side knows of those who may come."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from kraftcore.errors import KraftError
+from kraftcore.metadata.scram import ScramCredential
+from kraftcore.storage.scram import DIGESTS, ITERATIONS_MIN, NUMBERS, derive_keys, random_salt
+
+HASHES: Final = {name: DIGESTS[number] for name, number in NUMBERS.items()}
+"""Hash function by name of the mechanism: SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 7677)."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenCredential:
+    """What a delegation token comes to (KIP-48).
+
+    Attributes:
+        credential: as if its secret were a password.
+        owner: whom it stands for, ``User:alice``.
+        expires_ms: when it expires, milliseconds since 1970.
+    """
+
+    credential: ScramCredential
+    owner: str
+    expires_ms: int
+
+
+class NotReadyError(KraftError):
+    """What is known of those who may come is not loaded yet: the connection is closed, and may be made again."""
+
+
+class Credentials(Protocol):
+    """Who may log in with SCRAM; asked at each login, so that what changed counts at once.
+
+    Either call raises `NotReadyError` while the answer is not known.
+    """
+
+    def scram(self, mechanism: str, user: str) -> ScramCredential | None:
+        """A user's credential for ``SCRAM-SHA-256`` or ``SCRAM-SHA-512``; None without one."""
+        ...
+
+    def token(self, mechanism: str, token_id: str) -> TokenCredential | None:
+        """A delegation token, unless it is unknown or has expired."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Passwords:
+    """`Credentials` of users whose passwords are at hand; there are no tokens among them.
+
+    Args:
+        found: by mechanism and user.
+    """
+
+    found: Mapping[tuple[str, str], ScramCredential] = field(repr=False)
+
+    @classmethod
+    def of(cls, users: Mapping[str, str], mechanisms: tuple[str, ...], secret: bytes) -> Passwords:
+        """Hash each user's password for each mechanism of SCRAM: about 2 ms of a core each.
+
+        Args:
+            users: passwords by name.
+            mechanisms: others are passed over.
+            secret: the salts are made from it.
+        """
+        return cls(
+            {
+                (mechanism, user): credential_of(password, salt_of(secret, mechanism, user), mechanism)
+                for mechanism in mechanisms
+                if mechanism in HASHES
+                for user, password in users.items()
+            }
+        )
+
+    def scram(self, mechanism: str, user: str) -> ScramCredential | None:
+        """See `Credentials`."""
+        return self.found.get((mechanism, user))
+
+    def token(self, mechanism: str, token_id: str) -> TokenCredential | None:
+        """See `Credentials`."""
+        return None
+
+
+def credential_of(password: str, salt: bytes, mechanism: str) -> ScramCredential:
+    """What a server keeps of a password, hashed as often as must be (RFC 5802, section 3)."""
+    salted = hashlib.pbkdf2_hmac(HASHES[mechanism], password.encode(), salt, ITERATIONS_MIN)
+    return ScramCredential(salt, *derive_keys(NUMBERS[mechanism], salted), ITERATIONS_MIN)
+
+
+def salt_of(secret: bytes, mechanism: str, user: str) -> bytes:
+    """A salt that is always the same for somebody, and looks like any other.
+
+    Args:
+        secret: nobody else knows it.
+        mechanism: it differs by this, and by
+        user: the name.
+    """
+    drawn = hmac.digest(secret, f"{mechanism}\0{user}".encode(), "sha256")
+    return random_salt(lambda count: drawn[:count])

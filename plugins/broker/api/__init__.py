@@ -1,0 +1,1 @@
+"""What clients and followers ask: a file for each request."""

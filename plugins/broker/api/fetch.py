@@ -1,0 +1,270 @@
+"""Fetch: records as they are on disk, at once or when there are enough of them.
+
+Consumers read up to the high watermark, from followers as well (KIP-392); followers read to the log's end, and what
+they ask for says what they have. A request with too little to read waits until there is more, its time is over, or
+something about a partition of it changes. Every request is answered in full: fetch sessions (KIP-227) are never
+granted. Source: Kafka 3.9.1, KafkaApis, ReplicaManager, DelayedFetch; KIP-516, KIP-595.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from kraftcore.core.uuid import ZERO_UUID
+from kraftcore.errors import KraftError
+from kraftcore.node.registry import RequestContext
+from kraftcore.plugins.broker.api.errors import code_of
+from kraftcore.plugins.broker.api.leaders import Leaders
+from kraftcore.plugins.broker.deadlines import Deadline, Deadlines
+from kraftcore.plugins.broker.metadata_cache import MetadataCache
+from kraftcore.plugins.broker.partition import Partition, TopicPartition
+from kraftcore.plugins.broker.partition.state import refused
+from kraftcore.plugins.broker.replicas import Replicas
+from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.messages.fetch import FetchRequest, FetchResponse
+
+_BY_ID = 13
+_REPLICA_STATE = 15
+_FROM_FOLLOWERS = 11  # consumers that say their rack may read from any replica
+_LEADER_SINCE = 16  # version from which refusals say who leads (KIP-951)
+_ASK_ELSEWHERE = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH}
+_READ_COMMITTED = 1
+_NEW_SESSION = 0  # session epochs up to here ask for everything
+_FetchPartition = FetchRequest.FetchTopic.FetchPartition
+_Topic = FetchResponse.FetchableTopicResponse
+_Data = _Topic.PartitionData
+
+
+@dataclass(slots=True)
+class _Asked:
+    """A partition of a request.
+
+    Attributes:
+        topic: its place in the request.
+        name: None when nobody knows the topic's id.
+        fields: as asked.
+    """
+
+    topic: int
+    name: TopicPartition | None
+    fields: _FetchPartition
+
+
+@dataclass(slots=True)
+class _Result:
+    """What reading gave.
+
+    Attributes:
+        data: an answer for each partition asked, in order.
+        size: bytes of records.
+        is_urgent: something is to be told at once: an error, or where logs diverge.
+    """
+
+    data: list[_Data]
+    size: int = 0
+    is_urgent: bool = False
+
+
+class _Waiting:
+    """A request that waits."""
+
+    __slots__ = ("asked", "context", "deadline", "names", "replica_id", "request")
+
+    def __init__(self, request: FetchRequest, context: RequestContext, replica_id: int, asked: list[_Asked]) -> None:
+        self.request = request
+        self.context = context
+        self.replica_id = replica_id
+        self.asked = asked
+        self.names = {each.name: each for each in asked if each.name is not None}
+        self.deadline: Deadline | None = None
+
+    @property
+    def is_replica(self) -> bool:
+        return self.replica_id >= 0
+
+
+class Fetch:
+    """Answers it.
+
+    Args:
+        replicas: our partitions.
+        cache: knows topics by id.
+        leaders: of partitions that are led elsewhere.
+        deadlines: for those that wait.
+        max_bytes: of records in an answer, whatever is asked (``fetch.max.bytes``).
+        now_ms: the time.
+    """
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        cache: MetadataCache,
+        leaders: Leaders,
+        deadlines: Deadlines,
+        max_bytes: int,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._replicas = replicas
+        self._cache = cache
+        self._leaders = leaders
+        self._deadlines = deadlines
+        self._max_bytes = max_bytes
+        self._now_ms = now_ms
+        self._waiting: dict[TopicPartition, set[_Waiting]] = {}
+
+    def respond(self, request: FetchRequest, context: RequestContext) -> FetchResponse | None:
+        """Read; answer at once, or let the request wait."""
+        if request.session_id != 0 and request.session_epoch > _NEW_SESSION:
+            return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        by_state = context.version >= _REPLICA_STATE
+        replica_id = request.replica_state.replica_id if by_state else request.replica_id
+        waiting = _Waiting(request, context, replica_id, list(self._asked(request, context.version)))
+        found = self._read(waiting)
+        if waiting.is_replica:
+            self._note_progress(waiting, found)
+        if found.is_urgent or found.size >= request.min_bytes or request.max_wait_ms <= 0 or not waiting.asked:
+            return self._answer(waiting, found)
+        waiting.deadline = self._deadlines.after(request.max_wait_ms, lambda: self._complete(waiting))
+        for name in waiting.names:
+            self._waiting.setdefault(name, set()).add(waiting)
+        return None
+
+    def _asked(self, request: FetchRequest, version: int) -> Iterable[_Asked]:
+        for place, topic in enumerate(request.topics):
+            known = self._cache.names.get(topic.topic_id) if version >= _BY_ID else topic.topic
+            for fields in topic.partitions:
+                name = None if known is None else TopicPartition(known, fields.partition)
+                yield _Asked(place, name, fields)
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    def _read(self, waiting: _Waiting) -> _Result:
+        result = _Result([])
+        left = min(waiting.request.max_bytes, self._max_bytes)
+        for asked in waiting.asked:
+            data = _Data(
+                partition_index=asked.fields.partition, high_watermark=-1, aborted_transactions=None, records=b""
+            )
+            result.data.append(data)
+            if asked.name is None:
+                data.error_code = ErrorCode.UNKNOWN_TOPIC_ID
+                result.is_urgent = True
+                continue
+            try:
+                size = self._read_partition(waiting, asked, asked.name, data, left, at_least_one=result.size == 0)
+                result.is_urgent = result.is_urgent or data.diverging_epoch.end_offset >= 0
+            except KraftError as error:
+                data.error_code = code_of(self._replicas, asked.name, error)
+                data.high_watermark = data.last_stable_offset = data.log_start_offset = -1
+                result.is_urgent = True
+            else:
+                left = max(left - size, 0)
+                result.size += size
+        return result
+
+    def _read_partition(
+        self, waiting: _Waiting, asked: _Asked, name: TopicPartition, data: _Data, left: int, *, at_least_one: bool
+    ) -> int:
+        fields = asked.fields
+        partition = self._find(waiting, name)
+        topic_id = waiting.request.topics[asked.topic].topic_id
+        log_id = self._replicas.topic_id(name)
+        if topic_id != ZERO_UUID and log_id is not None and log_id != topic_id:
+            raise refused(ErrorCode.INCONSISTENT_TOPIC_ID, f"{name} has topic id {log_id}")
+        may_follow = not waiting.is_replica and waiting.context.version >= _FROM_FOLLOWERS
+        partition.check(fields.current_leader_epoch, needs_leader=not may_follow)
+        if waiting.is_replica:
+            partition.check_replica(waiting.replica_id, has_epoch=fields.current_leader_epoch >= 0)
+        elif waiting.request.isolation_level == _READ_COMMITTED:
+            data.aborted_transactions = []
+            if partition.log.control_offsets():
+                raise refused(ErrorCode.UNSUPPORTED_VERSION, f"{name} holds transactions, which are not followed here")
+        data.high_watermark = partition.high_watermark
+        data.last_stable_offset = partition.high_watermark
+        data.log_start_offset = partition.log.log_start_offset
+        if fields.last_fetched_epoch >= 0:
+            diverging = partition.divergence(fields.last_fetched_epoch, fields.fetch_offset)
+            if diverging is not None:
+                data.diverging_epoch = _Data.EpochEndOffset(epoch=diverging.epoch, end_offset=diverging.offset)
+                return 0
+        records = partition.read(
+            fields.fetch_offset,
+            max(min(fields.partition_max_bytes, left), 0),
+            is_replica=waiting.is_replica,
+            at_least_one=at_least_one,
+        )
+        data.records = records
+        return len(records)
+
+    def _find(self, waiting: _Waiting, name: TopicPartition) -> Partition:
+        return self._replicas.find(name) if waiting.is_replica else self._replicas.announced(name)
+
+    def _note_progress(self, waiting: _Waiting, found: _Result) -> None:
+        """What a follower asks for, it has everything below of: after it was read, as in Kafka."""
+        now_ms = self._now_ms()
+        for asked, data in zip(waiting.asked, found.data, strict=True):
+            if asked.name is None or data.error_code != ErrorCode.NONE or data.diverging_epoch.end_offset >= 0:
+                continue
+            try:
+                partition = self._replicas.find(asked.name)
+                effects = partition.fetched(waiting.replica_id, asked.fields.fetch_offset, now_ms)
+            except KraftError as error:
+                data.error_code = code_of(self._replicas, asked.name, error)
+                found.is_urgent = True
+            else:
+                self._replicas.carry_out(asked.name, effects)
+
+    # --- waiting ------------------------------------------------------------------------------------------------------
+
+    def moved(self, name: TopicPartition) -> None:
+        """More of a partition can be read, or its role or epoch changed: see whether that is enough."""
+        for waiting in list(self._waiting.get(name, ())):
+            if waiting.request.min_bytes <= 1 and self._has_nothing_new(waiting, name):
+                continue
+            found = self._read(waiting)
+            if found.is_urgent or found.size >= waiting.request.min_bytes:
+                self._finish(waiting, found)
+
+    def _has_nothing_new(self, waiting: _Waiting, name: TopicPartition) -> bool:
+        replica = self._replicas.all.get(name)
+        if replica is None:
+            return False
+        partition, fields = replica.partition, waiting.names[name].fields
+        if fields.current_leader_epoch not in (-1, partition.leader_epoch):
+            return False
+        if waiting.is_replica and partition.leading is None:
+            return False
+        return fields.fetch_offset == partition.readable_end(is_replica=waiting.is_replica)
+
+    def _complete(self, waiting: _Waiting) -> None:
+        self._finish(waiting, self._read(waiting))
+
+    def _finish(self, waiting: _Waiting, found: _Result) -> None:
+        if waiting.deadline is not None:
+            waiting.deadline.cancel()
+        for name in waiting.names:
+            others = self._waiting.get(name)
+            if others is not None:
+                others.discard(waiting)
+                if not others:
+                    del self._waiting[name]
+        waiting.context.answer(self._answer(waiting, found))
+
+    def _answer(self, waiting: _Waiting, found: _Result) -> FetchResponse:
+        response = FetchResponse()
+        nodes: dict[int, FetchResponse.NodeEndpoint] = {}
+        for topic in waiting.request.topics:
+            response.responses.append(_Topic(topic=topic.topic, topic_id=topic.topic_id))
+        tells_leader = waiting.context.version >= _LEADER_SINCE
+        for asked, data in zip(waiting.asked, found.data, strict=True):
+            response.responses[asked.topic].partitions.append(data)
+            if tells_leader and data.error_code in _ASK_ELSEWHERE and asked.name is not None:
+                leader = self._leaders.of(asked.name, waiting.context.listener)
+                data.current_leader = _Data.LeaderIdAndEpoch(leader_id=leader.id, leader_epoch=leader.epoch)
+                if leader.address is not None:
+                    nodes[leader.id] = FetchResponse.NodeEndpoint(
+                        node_id=leader.id, host=leader.address.host, port=leader.address.port, rack=leader.rack
+                    )
+        response.node_endpoints = list(nodes.values())
+        return response

@@ -1,0 +1,102 @@
+"""ListOffsets: the first and last offsets, and those of times.
+
+Clients are told of what is committed, followers of all there is. Source: Kafka 3.9.1,
+Partition.fetchOffsetForTimestamp.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from kraftcore.errors import KraftError
+from kraftcore.node.registry import RequestContext
+from kraftcore.plugins.broker.api.errors import code_of
+from kraftcore.plugins.broker.partition import Partition, TopicPartition
+from kraftcore.plugins.broker.partition.state import refused
+from kraftcore.plugins.broker.replicas import Replicas
+from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+_CONSUMER = -1
+_DEBUGGING = -2  # reads as a replica, from any of them
+_SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+_OFFSET_NOT_AVAILABLE_SINCE = 5  # older clients are told LEADER_NOT_AVAILABLE, which they retry, too
+_Answer = ListOffsetsResponse.ListOffsetsTopicResponse.ListOffsetsPartitionResponse
+
+
+class ListOffsets:
+    """Answers it.
+
+    Args:
+        replicas: our partitions.
+    """
+
+    def __init__(self, replicas: Replicas) -> None:
+        self._replicas = replicas
+
+    def respond(self, request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
+        """Each partition's answer; offset -1 if nothing was found."""
+        response = ListOffsetsResponse()
+        is_replica = request.replica_id != _CONSUMER
+        counts = Counter(
+            TopicPartition(topic.name, each.partition_index) for topic in request.topics for each in topic.partitions
+        )
+        for topic in request.topics:
+            told = ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name)
+            for asked in topic.partitions:
+                name = TopicPartition(topic.name, asked.partition_index)
+                answer = _Answer(partition_index=asked.partition_index)
+                try:
+                    _check_timestamp(asked.timestamp, context.version)
+                    if counts[name] > 1:
+                        raise refused(ErrorCode.INVALID_REQUEST, f"{name} is in the request more than once")
+                    partition = self._replicas.find(name)
+                    partition.check(asked.current_leader_epoch, needs_leader=request.replica_id != _DEBUGGING)
+                    _find(partition, asked.timestamp, answer, is_replica=is_replica)
+                except KraftError as error:
+                    code = code_of(self._replicas, name, error)
+                    if code is ErrorCode.OFFSET_NOT_AVAILABLE and context.version < _OFFSET_NOT_AVAILABLE_SINCE:
+                        code = ErrorCode.LEADER_NOT_AVAILABLE
+                    answer.error_code = code
+                told.partitions.append(answer)
+            response.topics.append(told)
+        return response
+
+
+def _check_timestamp(timestamp: int, version: int) -> None:
+    if timestamp < 0 and version < _SINCE.get(timestamp, version + 1):
+        raise refused(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} in version {version}")
+
+
+def _find(partition: Partition, timestamp: int, answer: _Answer, *, is_replica: bool) -> None:
+    log = partition.log
+    leading = partition.leading
+    # The high watermark of a new leader may be behind what clients were told by the one before.
+    is_behind = not is_replica and leading is not None and leading.epoch_start_offset > partition.high_watermark
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        answer.offset = log.log_start_offset
+        epoch = log.epoch_at(log.log_start_offset)
+        answer.leader_epoch = -1 if epoch is None else epoch
+        return
+    if timestamp == LATEST:
+        if is_behind:
+            raise refused(ErrorCode.OFFSET_NOT_AVAILABLE)
+        answer.offset = partition.readable_end(is_replica=is_replica)
+        answer.leader_epoch = partition.leader_epoch
+        return
+    if timestamp == LATEST_TIERED:
+        return  # nothing is tiered
+    if timestamp == MAX_TIMESTAMP:
+        timestamp = max(segment.max_timestamp for segment in log.segment_list())
+    found = partition.find_timestamp(timestamp, is_replica=is_replica)
+    if found is not None:
+        answer.offset, answer.timestamp = found
+        epoch = log.epoch_at(answer.offset)
+        answer.leader_epoch = -1 if epoch is None else epoch
+    elif is_behind:
+        raise refused(ErrorCode.OFFSET_NOT_AVAILABLE)

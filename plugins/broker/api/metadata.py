@@ -1,0 +1,91 @@
+"""Metadata: brokers and partitions as the controller announced them.
+
+Source: Kafka 3.9.1, ZkMetadataCache, KafkaApis.
+"""
+
+from __future__ import annotations
+
+from kraftcore.core.uuid import ZERO_UUID, Uuid
+from kraftcore.node.registry import RequestContext
+from kraftcore.plugins.broker.metadata_cache import MetadataCache
+from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from kraftcore.protocol.messages.update_metadata import UpdateMetadataPartitionState
+
+_Topic = MetadataResponse.MetadataResponseTopic
+_Partition = _Topic.MetadataResponsePartition
+_LISTENER_NOT_FOUND_SINCE = 6
+_BY_ID = 12  # version from which topics may be named by id
+_INTERNAL = {"__consumer_offsets", "__transaction_state", "__share_group_state"}
+
+
+class Metadata:
+    """Answers it.
+
+    Args:
+        cache: what was announced.
+        cluster_id: the cluster's.
+    """
+
+    def __init__(self, cache: MetadataCache, cluster_id: str) -> None:
+        self._cache = cache
+        self._cluster_id = cluster_id
+
+    def respond(self, request: MetadataRequest, context: RequestContext) -> MetadataResponse:
+        """Brokers that have the listener the request came in on, and the topics asked for; topics are never created."""
+        cache = self._cache
+        response = MetadataResponse(
+            cluster_id=self._cluster_id, controller_id=-1 if cache.controller_id is None else cache.controller_id
+        )
+        for broker, address in cache.on(context.listener):
+            response.brokers.append(
+                MetadataResponse.MetadataResponseBroker(
+                    node_id=broker.id, host=address.host, port=address.port, rack=broker.rack
+                )
+            )
+        # No topics at all meant all of them in version 0.
+        if request.topics is None or (context.version == 0 and not request.topics):
+            response.topics = [self._topic(name, context) for name in cache.topics]
+        else:
+            response.topics = [self._asked(each.name, each.topic_id, context) for each in request.topics]
+        return response
+
+    def _asked(self, name: str | None, topic_id: Uuid, context: RequestContext) -> _Topic:
+        if name is None or topic_id != ZERO_UUID:
+            if context.version < _BY_ID:
+                return _Topic(error_code=ErrorCode.INVALID_REQUEST, name=name or "", topic_id=topic_id)
+            found = self._cache.names.get(topic_id)
+            if found is None:
+                return _Topic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
+            name = found
+        return self._topic(name, context)
+
+    def _topic(self, name: str, context: RequestContext) -> _Topic:
+        told = _Topic(name=name, topic_id=self._cache.ids.get(name, ZERO_UUID), is_internal=name in _INTERNAL)
+        partitions = self._cache.topics.get(name)
+        if partitions is None:
+            told.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            return told
+        told.partitions = [self._partition(state, context) for state in partitions.values()]
+        return told
+
+    def _partition(self, state: UpdateMetadataPartitionState, context: RequestContext) -> _Partition:
+        cache = self._cache
+        told = _Partition(
+            partition_index=state.partition_index,
+            leader_id=state.leader,
+            leader_epoch=state.leader_epoch,
+            replica_nodes=state.replicas,
+            isr_nodes=state.isr,
+            offline_replicas=state.offline_replicas,
+        )
+        if context.version == 0:  # which left out who cannot be reached
+            told.replica_nodes = [each for each in state.replicas if cache.address(each, context.listener)]
+            told.isr_nodes = [each for each in state.isr if cache.address(each, context.listener)]
+            if len(told.replica_nodes) < len(state.replicas) or len(told.isr_nodes) < len(state.isr):
+                told.error_code = ErrorCode.REPLICA_NOT_AVAILABLE
+        if cache.address(state.leader, context.listener) is None:
+            told.leader_id = -1
+            has_no_listener = cache.is_alive(state.leader) and context.version >= _LISTENER_NOT_FOUND_SINCE
+            told.error_code = ErrorCode.LISTENER_NOT_FOUND if has_no_listener else ErrorCode.LEADER_NOT_AVAILABLE
+        return told

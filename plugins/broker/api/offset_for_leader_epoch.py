@@ -1,0 +1,46 @@
+"""OffsetForLeaderEpoch: where leader epochs end (KIP-101, KIP-279, KIP-320)."""
+
+from __future__ import annotations
+
+from kraftcore.errors import KraftError
+from kraftcore.node.registry import RequestContext
+from kraftcore.plugins.broker.api.errors import code_of
+from kraftcore.plugins.broker.partition import TopicPartition
+from kraftcore.plugins.broker.replicas import Replicas
+from kraftcore.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+)
+
+_Result = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
+
+
+class OffsetForLeaderEpoch:
+    """Answers it.
+
+    Args:
+        replicas: our partitions.
+    """
+
+    def __init__(self, replicas: Replicas) -> None:
+        self._replicas = replicas
+
+    def respond(self, request: OffsetForLeaderEpochRequest, context: RequestContext) -> OffsetForLeaderEpochResponse:
+        """Each partition's answer; -1 and -1 for an epoch above the leader's."""
+        response = OffsetForLeaderEpochResponse()
+        for topic in request.topics:
+            told = _Result(topic=topic.topic)
+            for asked in topic.partitions:
+                name = TopicPartition(topic.topic, asked.partition)
+                answer = _Result.EpochEndOffset(partition=asked.partition)
+                try:
+                    partition = self._replicas.find(name)
+                    partition.check(asked.current_leader_epoch)
+                    found = partition.end_of_epoch(asked.leader_epoch)
+                    if found is not None:
+                        answer.leader_epoch, answer.end_offset = found.epoch, found.offset
+                except KraftError as error:
+                    answer.error_code = code_of(self._replicas, name, error)
+                told.partitions.append(answer)
+            response.topics.append(told)
+        return response

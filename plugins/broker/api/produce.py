@@ -1,0 +1,243 @@
+"""Produce: validated by compiled code, stamped in place, appended; answered when as many have it as the client wants.
+
+acks=0 is never answered: what goes wrong breaks the connection, as in Kafka. acks=1 is answered when the batch is in
+the leader's log, acks=all when everybody in sync has it. One batch a partition, as Kafka wants it since record batches
+are version 2. Batches of idempotent and transactional producers are refused: their sequences are not followed yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kraftcore.core.batch import RecordBatch, TimestampType, validate_batches
+from kraftcore.errors import CorruptBatchError, KraftError
+from kraftcore.node.registry import RequestContext
+from kraftcore.plugins.broker.api.errors import code_of
+from kraftcore.plugins.broker.api.leaders import Leaders
+from kraftcore.plugins.broker.deadlines import Deadline, Deadlines
+from kraftcore.plugins.broker.partition import TopicPartition
+from kraftcore.plugins.broker.partition.state import refused
+from kraftcore.plugins.broker.replicas import Replicas
+from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.messages.produce import ProduceRequest, ProduceResponse
+from kraftcore.protocol.schema import Records
+
+ACKS_NONE = 0
+ACKS_LEADER = 1
+ACKS_ALL = -1
+_NO_PRODUCER = -1
+_LEADER_SINCE = 10  # version from which refusals say who leads (KIP-951)
+_MAGIC_POSITION, _MAGIC = 16, 2
+_Topic = ProduceResponse.TopicProduceResponse
+_Answer = _Topic.PartitionProduceResponse
+
+
+@dataclass(frozen=True, slots=True)
+class BatchLimits:
+    """How large a client's batch may be, in bytes.
+
+    Attributes:
+        message_max_bytes: ``message.max.bytes``.
+        segment_bytes: ``log.segment.bytes``.
+    """
+
+    message_max_bytes: int
+    segment_bytes: int
+
+
+class _Pending:
+    """A request of which not every partition is done."""
+
+    __slots__ = ("_context", "_left", "_response", "deadline")
+
+    def __init__(self, response: ProduceResponse, context: RequestContext) -> None:
+        self._response = response
+        self._context = context
+        self._left = 1  # the request itself, until all of it was appended
+        self.deadline: Deadline | None = None
+
+    @property
+    def is_over(self) -> bool:
+        return self._left == 0
+
+    def wait(self) -> None:
+        self._left += 1
+
+    def done(self) -> None:
+        self._left -= 1
+        if self._left == 0:
+            if self.deadline is not None:
+                self.deadline.cancel()
+            self._context.answer(self._response)
+
+
+class _Part:
+    """One partition of it that waits to be committed."""
+
+    __slots__ = ("_answer", "_is_over", "_pending")
+
+    def __init__(self, pending: _Pending, answer: _Answer) -> None:
+        self._pending = pending
+        self._answer = answer
+        self._is_over = False
+        pending.wait()
+
+    def end(self, error: ErrorCode) -> None:
+        """See ``Waiter``; what comes after the first end goes nowhere."""
+        if self._is_over:
+            return
+        self._is_over = True
+        if error is not ErrorCode.NONE:
+            _fail(self._answer, error)
+        self._pending.done()
+
+    def time_out(self) -> None:
+        self.end(ErrorCode.REQUEST_TIMED_OUT)
+
+
+class Produce:
+    """Answers it.
+
+    Args:
+        replicas: our partitions.
+        leaders: of partitions that are led elsewhere.
+        deadlines: for those that wait too long.
+        limits: see ``BatchLimits``.
+        now_ms: the time.
+    """
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        leaders: Leaders,
+        deadlines: Deadlines,
+        limits: BatchLimits,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._replicas = replicas
+        self._leaders = leaders
+        self._deadlines = deadlines
+        self._limits = limits
+        self._now_ms = now_ms
+
+    def respond(self, request: ProduceRequest, context: RequestContext) -> None:
+        """Append, and answer now or later."""
+        response = ProduceResponse()
+        pending = _Pending(response, context)
+        parts: list[_Part] = []
+        has_failed = False
+        for topic in request.topic_data:
+            told = _Topic(name=topic.name)
+            response.responses.append(told)
+            for data in topic.partition_data:
+                answer = _Answer(index=data.index, base_offset=-1)
+                told.partition_responses.append(answer)
+                name = TopicPartition(topic.name, data.index)
+                try:
+                    self._append(name, data.records, request, answer, pending, parts)
+                except KraftError as error:
+                    _fail(answer, code_of(self._replicas, name, error))
+                    answer.error_message = str(error)
+                    has_failed = True
+                    if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER and context.version >= _LEADER_SINCE:
+                        self._tell_leader(name, answer, response, context)
+        if request.acks == ACKS_NONE:
+            if has_failed:
+                context.close()
+            else:
+                context.answer_nothing()
+            return
+        pending.done()
+        if not pending.is_over:
+            pending.deadline = self._deadlines.after(max(request.timeout_ms, 0), lambda: _time_out(parts))
+
+    def _tell_leader(
+        self, name: TopicPartition, answer: _Answer, response: ProduceResponse, context: RequestContext
+    ) -> None:
+        leader = self._leaders.of(name, context.listener)
+        answer.current_leader = _Answer.LeaderIdAndEpoch(leader_id=leader.id, leader_epoch=leader.epoch)
+        if leader.address is not None and all(each.node_id != leader.id for each in response.node_endpoints):
+            response.node_endpoints.append(
+                ProduceResponse.NodeEndpoint(
+                    node_id=leader.id, host=leader.address.host, port=leader.address.port, rack=leader.rack
+                )
+            )
+
+    def _append(
+        self,
+        name: TopicPartition,
+        records: Records | None,
+        request: ProduceRequest,
+        answer: _Answer,
+        pending: _Pending,
+        parts: list[_Part],
+    ) -> None:
+        self._replicas.check_announced(name)
+        if request.acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
+            raise refused(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {request.acks}: it must be -1, 0 or 1")
+        partition = self._replicas.find(name)
+        partition.check(-1)
+        check_batch(records, self._limits)
+        waits = request.acks == ACKS_ALL
+        part = _Part(pending, answer) if waits else None
+        try:
+            base, effects = partition.append(bytearray(records or b""), self._now_ms(), waiter=part, needs_isr=waits)
+        except KraftError:
+            if part is not None:
+                part.end(ErrorCode.NONE)  # nobody else will
+            raise
+        if part is not None:
+            parts.append(part)
+        answer.base_offset = base
+        answer.log_start_offset = partition.log.log_start_offset
+        self._replicas.carry_out(name, effects)
+
+
+def check_batch(records: Records | None, limits: BatchLimits) -> None:
+    """See that a client's records are exactly one batch that may be appended.
+
+    Raises:
+        RefusedError: CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE or RECORD_LIST_TOO_LARGE.
+    """
+    size = 0 if records is None else len(records)
+    if records is None or size == 0:
+        raise refused(ErrorCode.INVALID_RECORD, "a partition without a record batch")
+    if size > limits.message_max_bytes:
+        raise refused(
+            ErrorCode.MESSAGE_TOO_LARGE, f"a batch of {size} bytes: message.max.bytes is {limits.message_max_bytes}"
+        )
+    if size > limits.segment_bytes:
+        raise refused(
+            ErrorCode.RECORD_LIST_TOO_LARGE, f"a batch of {size} bytes: log.segment.bytes is {limits.segment_bytes}"
+        )
+    if size > _MAGIC_POSITION and records[_MAGIC_POSITION] != _MAGIC:
+        raise refused(
+            ErrorCode.INVALID_RECORD, f"record batches of version {records[_MAGIC_POSITION]}: only 2 is taken"
+        )
+    try:
+        totals = validate_batches(records)
+    except CorruptBatchError as error:
+        raise refused(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
+    batch = RecordBatch(records, verify=False)
+    if totals.batches != 1 or batch.count < 1 or batch.last_offset_delta != batch.count - 1:
+        raise refused(ErrorCode.INVALID_RECORD, "not exactly one batch of one or more records without gaps")
+    if batch.is_control:
+        raise refused(ErrorCode.INVALID_RECORD, "clients do not write control records")
+    if batch.timestamp_type is not TimestampType.CREATE_TIME:
+        raise refused(ErrorCode.INVALID_TIMESTAMP, "clients do not write append times")
+    if batch.producer_id != _NO_PRODUCER or batch.is_transactional:
+        raise refused(
+            ErrorCode.INVALID_RECORD,
+            "batches of idempotent and transactional producers are not taken: set enable.idempotence=false",
+        )
+
+
+def _fail(answer: _Answer, error: ErrorCode) -> None:
+    answer.error_code = error
+    answer.base_offset = answer.log_start_offset = -1
+
+
+def _time_out(parts: list[_Part]) -> None:
+    for part in parts:
+        part.time_out()

@@ -1,0 +1,269 @@
+"""A broker's settings: Kafka's names and defaults, from a server's properties file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kraftcore.config.addresses import ALL_INTERFACES, WILDCARDS, parse_endpoint
+from kraftcore.config.errors import ConfigError
+from kraftcore.config.kafka_properties import IGNORED_PREFIXES, KAFKA_PROPERTIES
+from kraftcore.config.properties import Properties, load_properties, read_integer
+from kraftcore.raft.quorum import Endpoint
+
+CONTROL = "partition.control"
+BY_REQUESTS = "requests"
+_INT_MAX = 2**31 - 1
+_LONG_MAX = 2**62
+
+# field -> (property, lowest, highest)
+_NUMBERS: Mapping[str, tuple[str, int, int]] = {
+    "segment_bytes": ("log.segment.bytes", 1024, _INT_MAX),
+    "segment_ms": ("log.roll.ms", 1, _LONG_MAX),
+    "index_interval_bytes": ("log.index.interval.bytes", 0, _INT_MAX),
+    "index_bytes_max": ("log.index.size.max.bytes", 36, _INT_MAX),
+    "message_max_bytes": ("message.max.bytes", 64, _INT_MAX),
+    "min_insync_replicas": ("min.insync.replicas", 1, _INT_MAX),
+    "replica_lag_time_max_ms": ("replica.lag.time.max.ms", 1, _LONG_MAX),
+    "replica_fetch_wait_max_ms": ("replica.fetch.wait.max.ms", 0, _INT_MAX),
+    "replica_fetch_min_bytes": ("replica.fetch.min.bytes", 0, _INT_MAX),
+    "replica_fetch_max_bytes": ("replica.fetch.max.bytes", 0, _INT_MAX),
+    "replica_fetch_response_max_bytes": ("replica.fetch.response.max.bytes", 0, _INT_MAX),
+    "replica_fetch_backoff_ms": ("replica.fetch.backoff.ms", 0, _INT_MAX),
+    "fetch_max_bytes": ("fetch.max.bytes", 1024, _INT_MAX),
+    "high_watermark_checkpoint_ms": ("replica.high.watermark.checkpoint.interval.ms", 1, _LONG_MAX),
+    "recovery_checkpoint_ms": ("log.flush.offset.checkpoint.interval.ms", 1, _LONG_MAX),
+    "log_start_checkpoint_ms": ("log.flush.start.offset.checkpoint.interval.ms", 1, _LONG_MAX),
+    "initial_task_delay_ms": ("log.initial.task.delay.ms", 0, _LONG_MAX),
+    "delete_delay_ms": ("log.segment.delete.delay.ms", 0, _LONG_MAX),
+    "request_max_bytes": ("socket.request.max.bytes", 1024, _INT_MAX),
+    "max_connections": ("max.connections", 1, _INT_MAX),
+}
+_TEXTS = {
+    CONTROL,
+    "broker.id",
+    "node.id",
+    "listeners",
+    "advertised.listeners",
+    "listener.security.protocol.map",
+    "inter.broker.listener.name",
+    "log.dirs",
+    "log.dir",
+}
+HONOURED = frozenset({*_TEXTS, *(key for key, _, _ in _NUMBERS.values())})
+"""Properties that a broker honours."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BrokerConfig:
+    """See the module text. Kafka's name in brackets; its defaults but where another one is given.
+
+    Attributes:
+        node_id: >= 0 (node.id, or broker.id).
+        listeners: where it listens, one address a name (listeners); port 0 means any free one.
+        advertised_listeners: where others reach it (advertised.listeners); empty: the listeners.
+        inter_broker_listener: the name by which other brokers and the controller are reached
+            (inter.broker.listener.name); empty: the first listener's.
+        directories: log directories (log.dirs, or log.dir); made if missing.
+        segment_bytes: of a log (log.segment.bytes).
+        segment_ms: age of a segment at which the next one begins (log.roll.ms).
+        index_interval_bytes: between index entries (log.index.interval.bytes).
+        index_bytes_max: of an index (log.index.size.max.bytes).
+        message_max_bytes: of a client's batch (message.max.bytes).
+        min_insync_replicas: fewer, and acks=all is refused (min.insync.replicas).
+        replica_lag_time_max_ms: how long a follower may be behind before it leaves the ISR (replica.lag.time.max.ms).
+        replica_fetch_wait_max_ms: how long a leader may wait before it answers us (replica.fetch.wait.max.ms).
+        replica_fetch_min_bytes: so much is worth an answer (replica.fetch.min.bytes).
+        replica_fetch_max_bytes: of one partition (replica.fetch.max.bytes).
+        replica_fetch_response_max_bytes: of a leader's answer (replica.fetch.response.max.bytes).
+        replica_fetch_backoff_ms: pause after an error (replica.fetch.backoff.ms).
+        fetch_max_bytes: of records in an answer of ours (fetch.max.bytes).
+        high_watermark_checkpoint_ms: how often high watermarks are stored
+            (replica.high.watermark.checkpoint.interval.ms).
+        recovery_checkpoint_ms: how often recovery points are, and sealed segments are synced
+            (log.flush.offset.checkpoint.interval.ms).
+        log_start_checkpoint_ms: how often log starts are (log.flush.start.offset.checkpoint.interval.ms).
+        initial_task_delay_ms: when these begin after the start (log.initial.task.delay.ms).
+        delete_delay_ms: how long deleted segments and partitions stay (log.segment.delete.delay.ms).
+        request_max_bytes: longest frame (socket.request.max.bytes).
+        max_connections: accepted at a time (max.connections).
+        ignored: properties that stood in the file and mean nothing here.
+
+    Raises:
+        ConfigError: a value is missing, or contradicts another one.
+    """
+
+    node_id: int
+    listeners: tuple[Endpoint, ...]
+    directories: tuple[str, ...]
+    advertised_listeners: tuple[Endpoint, ...] = ()
+    inter_broker_listener: str = ""
+    segment_bytes: int = 1024**3
+    segment_ms: int = 7 * 24 * 3600 * 1000
+    index_interval_bytes: int = 4096
+    index_bytes_max: int = 10 * 1024**2
+    message_max_bytes: int = 1024**2 + 12
+    min_insync_replicas: int = 1
+    replica_lag_time_max_ms: int = 30_000
+    replica_fetch_wait_max_ms: int = 500
+    replica_fetch_min_bytes: int = 1
+    replica_fetch_max_bytes: int = 1024**2
+    replica_fetch_response_max_bytes: int = 10 * 1024**2
+    replica_fetch_backoff_ms: int = 1000
+    fetch_max_bytes: int = 55 * 1024**2
+    high_watermark_checkpoint_ms: int = 5000
+    recovery_checkpoint_ms: int = 60_000
+    log_start_checkpoint_ms: int = 60_000
+    initial_task_delay_ms: int = 30_000
+    delete_delay_ms: int = 60_000
+    request_max_bytes: int = 100 * 1024**2
+    max_connections: int = 1000
+    ignored: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.node_id <= _INT_MAX:
+            raise ConfigError(f"node_id is {self.node_id}: it must be between 0 and {_INT_MAX}", ["node_id"])
+        if not self.listeners:
+            raise ConfigError("listeners is empty: name at least one, as PLAINTEXT://:9092", ["listeners"])
+        if not self.directories:
+            raise ConfigError("directories is empty: name at least one", ["directories"])
+        names = [each.name for each in self.listeners]
+        if len(set(names)) < len(names):
+            raise ConfigError(f"two listeners have one name: {', '.join(names)}", ["listeners"])
+        for each in self.advertised_listeners:
+            if each.name not in names or each.host in WILDCARDS:
+                raise ConfigError(
+                    f"advertised_listeners has {each}: give a listener's name and an address that others can "
+                    f"connect to",
+                    ["advertised_listeners"],
+                )
+        if self.broker_listener not in names:
+            raise ConfigError(
+                f"inter_broker_listener is {self.inter_broker_listener}: the listeners are {', '.join(names)}",
+                ["inter_broker_listener"],
+            )
+        for name, (key, low, high) in _NUMBERS.items():
+            value = getattr(self, name)
+            if not low <= value <= high:
+                raise ConfigError(f"{name} ({key}) is {value}: it must be between {low} and {high}", [name])
+
+    @property
+    def broker_listener(self) -> str:
+        """Name of the listener between brokers."""
+        return self.inter_broker_listener or self.listeners[0].name
+
+    @classmethod
+    def from_properties(cls, path: str, properties: Mapping[str, str] | None = None) -> BrokerConfig:
+        """Read a Kafka server's file with ``partition.control=requests``.
+
+        Args:
+            path: of the file.
+            properties: win over what is in it.
+
+        Raises:
+            ConfigError: something is missing, cannot be read, or is not supported; it says where it stands.
+            CorruptDataError: the file holds a broken escape.
+            StorageError: it cannot be read.
+        """
+        return _read(load_properties(path, properties or {}))
+
+
+def is_broker(properties: Properties) -> bool:
+    """Whether a server's properties describe a broker that obeys control requests."""
+    return CONTROL in properties
+
+
+def _read(properties: Properties) -> BrokerConfig:
+    control = properties.get(CONTROL)
+    if control != BY_REQUESTS:
+        raise properties.error(f"{CONTROL} is {control!r}: it must be {BY_REQUESTS}", CONTROL)
+    if properties.get("process.roles"):
+        raise properties.error(
+            f"process.roles does not go with {CONTROL}={BY_REQUESTS}: such a broker has no KRaft controller",
+            "process.roles",
+        )
+    _check_protocols(properties)
+    values: dict[str, Any] = {
+        "node_id": _node_id(properties),
+        "listeners": _endpoints(properties, "listeners"),
+        "advertised_listeners": _endpoints(properties, "advertised.listeners"),
+        "inter_broker_listener": (properties.get("inter.broker.listener.name") or "").upper(),
+        "directories": tuple(properties.list("log.dirs" if "log.dirs" in properties else "log.dir")),
+        "ignored": tuple(name for name in properties.names if name not in HONOURED),
+    }
+    for required, key in (("listeners", "listeners"), ("directories", "log.dirs")):
+        if not values[required]:
+            raise properties.error(f"{key} is missing", key)
+    for name, (key, low, high) in _NUMBERS.items():
+        if key in properties:
+            values[name] = read_integer(properties, key, low, high)
+    unknown = [name for name in values["ignored"] if not _is_of_kafka(name)]
+    if unknown:
+        raise properties.error(f"{unknown[0]} is no property of a broker", unknown[0])
+    _check_unsupported(properties)
+    try:
+        return BrokerConfig(**values)
+    except ConfigError as error:
+        raise properties.error(error.reason, *(_KEYS.get(name, name) for name in error.settings)) from None
+
+
+_KEYS = {
+    "advertised_listeners": "advertised.listeners",
+    "inter_broker_listener": "inter.broker.listener.name",
+    "directories": "log.dirs",
+}
+# Kafka 3.9.1 knows more than 4.3.1, from which the list of its properties comes.
+_OF_ZOOKEEPER = ("zookeeper.", "broker.id.generation.enable", "reserved.broker.max.id", "controlled.shutdown.")
+
+
+def _is_of_kafka(name: str) -> bool:
+    return name in KAFKA_PROPERTIES or name.startswith(
+        (*IGNORED_PREFIXES, *_OF_ZOOKEEPER, "listener.name.", "kraftcore.")
+    )
+
+
+def _check_unsupported(properties: Properties) -> None:
+    """What would change the meaning of stored records, and is not there, is refused rather than ignored."""
+    wanted: tuple[tuple[str, Callable[[str], bool], str], ...] = (
+        ("log.message.timestamp.type", lambda text: text == "CreateTime", "CreateTime"),
+        ("log.cleanup.policy", lambda text: text == "delete", "delete"),
+        ("compression.type", lambda text: text == "producer", "producer"),
+    )
+    for key, is_good, only in wanted:
+        text = properties.get(key)
+        if text is not None and not is_good(text):
+            raise properties.error(f"{key} is {text!r}: a broker of kraftcore has {only} alone", key)
+
+
+def _node_id(properties: Properties) -> int:
+    found = {key: read_integer(properties, key, 0, _INT_MAX) for key in ("node.id", "broker.id") if key in properties}
+    if not found:
+        raise properties.error("node.id is missing", "node.id")
+    if len(set(found.values())) > 1:
+        raise properties.error(
+            f"node.id is {found['node.id']}, broker.id {found['broker.id']}: one is wrong", "node.id"
+        )
+    return next(iter(found.values()))
+
+
+def _check_protocols(properties: Properties) -> None:
+    named = [endpoint.name for endpoint in _endpoints(properties, "listeners")]
+    protocols = dict(text.rpartition(":")[::2] for text in properties.list("listener.security.protocol.map"))
+    protocols = {name.strip().upper(): protocol.strip().upper() for name, protocol in protocols.items()}
+    for name in named:
+        protocol = protocols.get(name, name)
+        if protocol != "PLAINTEXT":
+            raise properties.error(
+                f"listener {name} has {protocol}: a broker of kraftcore speaks PLAINTEXT alone",
+                "listener.security.protocol.map",
+                "listeners",
+            )
+
+
+def _endpoints(properties: Properties, key: str) -> tuple[Endpoint, ...]:
+    try:
+        found = tuple(parse_endpoint(text) for text in properties.list(key))
+    except ConfigError as error:
+        raise properties.error(f"{key}: {error.reason}", key) from None
+    return tuple(Endpoint(each.name, "" if each.host == ALL_INTERFACES else each.host, each.port) for each in found)

@@ -1,0 +1,84 @@
+"""StopReplica: this broker replicates partitions no more, and perhaps deletes them.
+
+The known leader epoch, a newer one, -1 (no epoch: versions 0-2) and -2 (the topic is being deleted) are obeyed; an
+older one is FENCED_LEADER_EPOCH. Partitions that are not here are fine; those on disk alone are deleted, too. Source:
+KIP-570; Kafka 3.9.1, ReplicaManager.stopReplicas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from kraftcore.errors import StorageError
+from kraftcore.plugins.broker.control.authority import Authority
+from kraftcore.plugins.broker.partition import TopicPartition
+from kraftcore.plugins.broker.partition.state import NO_EPOCH
+from kraftcore.plugins.broker.replicas import Replicas
+from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+
+_BY_PARTITION = 3  # version from which epoch and deletion are told for each
+
+
+class StopReplica:
+    """See the module text.
+
+    Args:
+        authority: which controller is obeyed.
+        replicas: our partitions.
+        now_ms: the time.
+        on_change: told when fetchers may have other work.
+    """
+
+    def __init__(
+        self, authority: Authority, replicas: Replicas, now_ms: Callable[[], int], on_change: Callable[[], None]
+    ) -> None:
+        self._authority = authority
+        self._replicas = replicas
+        self._now_ms = now_ms
+        self._on_change = on_change
+
+    def handle(self, request: StopReplicaRequest, version: int) -> StopReplicaResponse:
+        """Obey it. No flush or removal may be under way in a log."""
+        error = self._authority.check(request.controller_epoch, request.broker_epoch)
+        response = StopReplicaResponse(error_code=error)
+        if error is not ErrorCode.NONE:
+            return response
+        kind = StopReplicaResponse.StopReplicaPartitionError
+        for name, leader_epoch, is_deleted in _stops(request, version):
+            found = self._stop(name, leader_epoch, is_deleted=is_deleted)
+            told = kind(topic_name=name.topic, partition_index=name.partition, error_code=found)
+            response.partition_errors.append(told)
+        self._on_change()
+        return response
+
+    def _stop(self, name: TopicPartition, leader_epoch: int, *, is_deleted: bool) -> ErrorCode:
+        replicas = self._replicas
+        if replicas.is_broken(name):
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        known = replicas.all.get(name)
+        if known is not None:
+            if 0 <= leader_epoch < known.partition.leader_epoch:
+                return ErrorCode.FENCED_LEADER_EPOCH
+            known.partition.pause()
+        if is_deleted:
+            try:
+                replicas.delete(name, self._now_ms())
+            except StorageError as error:
+                return replicas.failed(name, error)
+        return ErrorCode.NONE
+
+
+def _stops(request: StopReplicaRequest, version: int) -> Iterator[tuple[TopicPartition, int, bool]]:
+    if version == 0:
+        for each in request.ungrouped_partitions:
+            yield TopicPartition(each.topic_name, each.partition_index), NO_EPOCH, request.delete_partitions
+    elif version < _BY_PARTITION:
+        for topic in request.topics:
+            for partition in topic.partition_indexes:
+                yield TopicPartition(topic.name, partition), NO_EPOCH, request.delete_partitions
+    else:
+        for states in request.topic_states:
+            for state in states.partition_states:
+                name = TopicPartition(states.topic_name, state.partition_index)
+                yield name, state.leader_epoch, state.delete_partition

@@ -1,0 +1,33 @@
+"""UpdateMetadata: what clients are told from now on. Source: Kafka 3.9.1, ReplicaManager.maybeUpdateMetadataCache."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kraftcore.plugins.broker.control.authority import Authority
+from kraftcore.plugins.broker.metadata_cache import MetadataCache
+from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+
+
+class UpdateMetadata:
+    """See the module text.
+
+    Args:
+        authority: which controller is obeyed.
+        cache: takes it in.
+        on_change: told when addresses may have changed.
+    """
+
+    def __init__(self, authority: Authority, cache: MetadataCache, on_change: Callable[[], None]) -> None:
+        self._authority = authority
+        self._cache = cache
+        self._on_change = on_change
+
+    def handle(self, request: UpdateMetadataRequest, version: int) -> UpdateMetadataResponse:
+        """Obey it."""
+        error = self._authority.check(request.controller_epoch, request.broker_epoch)
+        if error is ErrorCode.NONE:
+            self._cache.update(request, version)
+            self._on_change()
+        return UpdateMetadataResponse(error_code=error)

@@ -1,0 +1,75 @@
+"""What is to happen at a time unless something else came first: answers to requests that wait."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from itertools import count
+
+import trio
+
+_SPARE = 1000  # cancelled entries that may stay beside as many live ones
+
+
+class Deadline:
+    """One of them. ``cancel`` it when it is not needed any more."""
+
+    __slots__ = ("_action", "_owner")
+
+    def __init__(self, owner: Deadlines, action: Callable[[], None]) -> None:
+        self._owner = owner
+        self._action: Callable[[], None] | None = action
+
+    @property
+    def is_live(self) -> bool:
+        """Whether it is still to come."""
+        return self._action is not None
+
+    def cancel(self) -> None:
+        """It is not needed any more."""
+        if self._action is not None:
+            self._action = None
+            self._owner._cancelled()
+
+    def _come(self) -> None:
+        action, self._action = self._action, None
+        if action is not None:
+            self._owner._live -= 1
+            action()
+
+
+class Deadlines:
+    """All of them; ``run`` is a task that acts on them."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, Deadline]] = []
+        self._number = count()
+        self._live = 0
+        self._earlier = trio.Event()
+
+    def after(self, delay_ms: int, action: Callable[[], None]) -> Deadline:
+        """Call ``action`` in so many milliseconds, once."""
+        deadline = Deadline(self, action)
+        due = trio.current_time() + delay_ms / 1000
+        heapq.heappush(self._heap, (due, next(self._number), deadline))
+        self._live += 1
+        if self._heap[0][2] is deadline:
+            self._earlier.set()
+        return deadline
+
+    def _cancelled(self) -> None:
+        self._live -= 1
+        if len(self._heap) > 2 * self._live + _SPARE:
+            self._heap = [entry for entry in self._heap if entry[2].is_live]
+            heapq.heapify(self._heap)
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            now = trio.current_time()
+            while self._heap and self._heap[0][0] <= now:
+                heapq.heappop(self._heap)[2]._come()
+            self._earlier = trio.Event()
+            due = self._heap[0][0] if self._heap else float("inf")
+            with trio.move_on_at(due):
+                await self._earlier.wait()

@@ -1,0 +1,288 @@
+"""One log directory: the logs in it, its checkpoints, what waits for deletion."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from kraftcore.core.disk.files import Files
+from kraftcore.core.log import Log
+from kraftcore.core.log.config import LogConfig
+from kraftcore.core.log.recovery import METADATA_NAME, decode_metadata, encode_metadata
+from kraftcore.core.uuid import Uuid
+from kraftcore.errors import CorruptDataError, KraftError, LocalError, StorageError
+from kraftcore.plugins.broker.logdirs.checkpoint import (
+    HIGH_WATERMARKS,
+    LOG_STARTS,
+    RECOVERY_POINTS,
+    decode_offsets,
+    encode_offsets,
+)
+from kraftcore.plugins.broker.logdirs.names import deleted_name, is_deleted, is_legal, partition_of
+from kraftcore.plugins.broker.partition import TopicPartition
+from kraftcore.storage.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
+
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+_CLEAN = b'{"version":0,"brokerEpoch":-1}'  # Kafka's CleanShutdownFileHandler; the epoch is for KRaft
+
+_logger = logging.getLogger("kraftcore.broker")
+
+
+@dataclass(slots=True)
+class HostedLog:
+    """A partition's log in its directory.
+
+    Attributes:
+        name: of the partition.
+        directory: where it is.
+        log: open.
+        topic_id: as its ``partition.metadata`` says; None: there is none.
+        high_watermark: as last known; stored by checkpoints.
+    """
+
+    name: TopicPartition
+    directory: Directory
+    log: Log
+    topic_id: Uuid | None
+    high_watermark: int
+
+
+class Directory:
+    """See the module text. The caller holds the directory's lock.
+
+    Args:
+        files: where it is.
+        path: its folder.
+        config: of all logs in it.
+        delete_delay_ms: how long a deleted partition's folder stays.
+
+    Attributes:
+        path: as given.
+        logs: the partitions' logs.
+        broken: partitions whose log cannot be opened, with the reason: nothing of them is touched.
+        failure: why the directory is not used any more, or None.
+    """
+
+    def __init__(self, files: Files, path: str, config: LogConfig, delete_delay_ms: int) -> None:
+        self.path = path
+        self.logs: dict[TopicPartition, HostedLog] = {}
+        self.broken: dict[TopicPartition, KraftError] = {}
+        self.failure: KraftError | None = None
+        self._files = files
+        self._config = config
+        self._delete_delay_ms = delete_delay_ms
+        self._expiring: list[tuple[int, str]] = []
+        self._written: dict[str, bytes] = {}
+
+    def _path(self, *names: str) -> str:
+        return os.path.join(self.path, *names)
+
+    # --- life ---------------------------------------------------------------------------------------------------------
+
+    def load(self, now_ms: int) -> None:
+        """Open everything in it.
+
+        A log that cannot be opened is left as it is, and noted in ``broken``.
+
+        Raises:
+            StorageError: the directory cannot be read or changed.
+        """
+        high_watermarks, log_starts = self._read(HIGH_WATERMARKS), self._read(LOG_STARTS)
+        if self._files.exists(self._path(CLEAN_SHUTDOWN)):
+            self._files.unlink(self._path(CLEAN_SHUTDOWN))
+            self._files.sync_folder(self.path)
+        for folder in self._files.list_folder(self.path):
+            name = partition_of(folder)
+            if not self._files.stat(self._path(folder)).is_folder:
+                continue
+            if is_deleted(folder):
+                self._expiring.append((now_ms + self._delete_delay_ms, self._path(folder)))
+            elif name is not None and is_legal(name):
+                try:
+                    self._open(name, now_ms, high_watermarks.get(name, 0), log_starts.get(name, 0))
+                except KraftError as error:
+                    _logger.error("%s is not served: %s", name, error)
+                    self.broken[name] = error
+
+    def _read(self, file: str) -> dict[TopicPartition, int]:
+        """A checkpoint's entries; one that cannot be read counts as empty, as in Kafka."""
+        path = self._path(file)
+        try:
+            return decode_offsets(self._files.read_file(path), path)
+        except CorruptDataError as error:
+            _logger.warning("%s: it is written anew", error)
+        except StorageError as error:
+            if error.errno != errno.ENOENT:
+                raise
+        return {}
+
+    def _open(self, name: TopicPartition, now_ms: int, high_watermark: int, log_start: int) -> HostedLog:
+        folder = self._path(str(name))
+        topic_id = self._read_topic_id(folder)
+        log = Log.open(self._files, folder, self._config, now_ms=now_ms)
+        for action in log.recovery_actions:
+            _logger.warning("%s: %s", name, action)
+        if log.log_start_offset < log_start <= log.log_end_offset:
+            log.flush()
+            log.delete_below(log_start, now_ms)
+        hosted = self.logs[name] = HostedLog(name, self, log, topic_id, high_watermark)
+        return hosted
+
+    def _read_topic_id(self, folder: str) -> Uuid | None:
+        path = os.path.join(folder, METADATA_NAME)
+        try:
+            return decode_metadata(self._files.read_file(path), path)
+        except StorageError as error:
+            if error.errno == errno.ENOENT:
+                return None
+            raise
+
+    def close(self) -> None:
+        """Flush and close all logs; remember that the stop was clean if all of them could be.
+
+        Raises:
+            StorageError: a checkpoint could not be written.
+        """
+        is_clean = self.failure is None
+        for hosted in self.logs.values():
+            try:
+                hosted.log.close()
+            except KraftError as error:
+                _logger.error("%s could not be closed in order: %s", hosted.name, error)
+                is_clean = False
+        if is_clean:
+            self.write_checkpoints()
+            self._files.replace_file(self._path(CLEAN_SHUTDOWN), _CLEAN)
+
+    # --- partitions ---------------------------------------------------------------------------------------------------
+
+    def create(self, name: TopicPartition, topic_id: Uuid | None, now_ms: int) -> HostedLog:
+        """Make the folder of a partition, with an empty log; its topic's id is written before the first record can be.
+
+        Raises:
+            StorageError: the disk failed.
+        """
+        self._files.make_folder(self._path(str(name)))
+        if topic_id is not None:
+            self._write_topic_id(name, topic_id)
+        return self._open(name, now_ms, 0, 0)
+
+    def assign_topic_id(self, hosted: HostedLog, topic_id: Uuid) -> None:
+        """Write the id of a topic that had none."""
+        self._write_topic_id(hosted.name, topic_id)
+        hosted.topic_id = topic_id
+
+    def _write_topic_id(self, name: TopicPartition, topic_id: Uuid) -> None:
+        self._files.replace_file(self._path(str(name), METADATA_NAME), encode_metadata(topic_id))
+
+    def delete(self, hosted: HostedLog, now_ms: int, randbytes: Callable[[int], bytes]) -> None:
+        """Close a log and rename its folder, durably; ``remove_expired`` removes it later.
+
+        Raises:
+            StorageError: the disk failed.
+        """
+        try:
+            hosted.log.close()
+        except KraftError as error:
+            _logger.warning("%s, which is deleted, could not be closed in order: %s", hosted.name, error)
+        target = self._path(deleted_name(hosted.name, randbytes))
+        self._files.rename(self._path(str(hosted.name)), target)
+        self._files.sync_folder(self.path)
+        self._expiring.append((now_ms + self._delete_delay_ms, target))
+        del self.logs[hosted.name]
+
+    def remove_expired(self, now_ms: int) -> None:
+        """Remove what was deleted, once its delay is over.
+
+        Raises:
+            StorageError: the disk failed; the folder is tried again next time.
+        """
+        while self._expiring and self._expiring[0][0] <= now_ms:
+            path = self._expiring[0][1]
+            if self._files.exists(path):
+                self._remove(path)
+            self._expiring.pop(0)
+        for hosted in list(self.logs.values()):
+            if not hosted.log.closed:
+                hosted.log.delete_expired(now_ms)
+
+    def _remove(self, folder: str) -> None:
+        for name in self._files.list_folder(folder):
+            path = os.path.join(folder, name)
+            if self._files.stat(path).is_folder:
+                self._remove(path)
+            else:
+                self._files.unlink(path)
+        self._files.remove_folder(folder)
+
+    # --- checkpoints --------------------------------------------------------------------------------------------------
+
+    def write_high_watermarks(self) -> None:
+        """Store the high watermarks; nothing is written while they stay."""
+        self._write(HIGH_WATERMARKS, {name: hosted.high_watermark for name, hosted in list(self.logs.items())})
+
+    def write_recovery_points(self) -> None:
+        """Store up to where logs are durable."""
+        self._write(RECOVERY_POINTS, {name: hosted.log.flushed_offset for name, hosted in list(self.logs.items())})
+
+    def write_log_starts(self) -> None:
+        """Store where logs start that do not start at their first segment."""
+        logs = list(self.logs.items())
+        starts = {name: hosted.log.log_start_offset for name, hosted in logs if _is_raised(hosted.log)}
+        self._write(LOG_STARTS, starts)
+
+    def write_checkpoints(self) -> None:
+        """Store everything that is known to have changed."""
+        self.write_high_watermarks()
+        self.write_recovery_points()
+        self.write_log_starts()
+
+    def _write(self, file: str, offsets: dict[TopicPartition, int]) -> None:
+        data = encode_offsets(offsets)
+        if self._written.get(file) != data:
+            self._files.replace_file(self._path(file), data)
+            self._written[file] = data
+
+    # --- whose it is --------------------------------------------------------------------------------------------------
+
+    def claim(self, node_id: int, cluster_id: str | None, randbytes: Callable[[int], bytes]) -> str:
+        """See that it belongs to this broker; an empty directory becomes its own.
+
+        Args:
+            node_id: ours.
+            cluster_id: what other directories say; None: nothing yet, a new one is made up.
+            randbytes: for ids.
+
+        Returns:
+            The cluster's id.
+
+        Raises:
+            LocalError: it is another broker's, or of another cluster.
+            CorruptDataError, StorageError: its file cannot be read.
+        """
+        found = read_meta_properties(self._files, self.path)
+        if found is None:
+            cluster_id = cluster_id or str(Uuid.random(randbytes))
+            made = MetaProperties(cluster_id, node_id, Uuid.random(randbytes), version=0)
+            write_meta_properties(self._files, self.path, made, datetime.now(UTC))
+            return cluster_id
+        if found.node_id not in (None, node_id):
+            raise LocalError(
+                f"{self.path} belongs to broker {found.node_id}, not {node_id}: set node.id to that, or log.dirs to "
+                f"another directory"
+            )
+        if cluster_id is not None and found.cluster_id not in (None, cluster_id):
+            raise LocalError(
+                f"{self.path} belongs to cluster {found.cluster_id}, another of log.dirs to {cluster_id}: name only "
+                f"directories of one cluster"
+            )
+        return found.cluster_id or cluster_id or str(Uuid.random(randbytes))
+
+
+def _is_raised(log: Log) -> bool:
+    """Whether it starts behind the beginning of its first segment."""
+    return log.log_start_offset > log.segment_list()[0].base_offset

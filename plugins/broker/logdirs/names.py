@@ -1,0 +1,43 @@
+"""The folders in a log directory: ``topic-partition``, and what they are renamed to when they are to be deleted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from kraftcore.plugins.broker.partition import TopicPartition
+
+_PARTITION = re.compile(r"([a-zA-Z0-9._-]{1,249})-([0-9]{1,10})", re.ASCII)
+_DELETED = re.compile(r"\S+\.[0-9a-f]{32}-delete", re.ASCII)
+_NAME_MAX = 255
+METADATA_TOPIC = "__cluster_metadata"
+
+
+def partition_of(folder: str) -> TopicPartition | None:
+    """The partition whose folder has this name; None for any other folder."""
+    match = _PARTITION.fullmatch(folder)
+    if match is None or int(match[2]) > 2**31 - 1 or match[2] != str(int(match[2])):
+        return None
+    return TopicPartition(match[1], int(match[2]))
+
+
+def is_legal(name: TopicPartition) -> bool:
+    """Whether a partition can have a folder: its topic's name is a legal one, its number not negative.
+
+    The metadata log's folder is not a broker's.
+    """
+    return partition_of(str(name)) == name and name.topic not in (".", "..", METADATA_TOPIC)
+
+
+def is_deleted(folder: str) -> bool:
+    """Whether a folder has the name of one that waits for its deletion."""
+    return _DELETED.fullmatch(folder) is not None
+
+
+def deleted_name(name: TopicPartition, randbytes: Callable[[int], bytes]) -> str:
+    """What the folder of a partition is called from its deletion on: ``topic-partition.<32 hex digits>-delete``.
+
+    The topic's name is cut where the whole would be longer than a file system takes.
+    """
+    suffix = f"-{name.partition}.{randbytes(16).hex()}-delete"
+    return name.topic[: _NAME_MAX - len(suffix)] + suffix

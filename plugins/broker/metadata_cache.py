@@ -1,0 +1,116 @@
+"""What the controller announced to this broker (UpdateMetadata): who is alive, which partitions there are.
+
+Clients are told from here; what the broker does with its own partitions is LeaderAndIsr's affair. Source: Kafka 3.9.1,
+ZkMetadataCache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from kraftcore.core.uuid import ZERO_UUID, Uuid
+from kraftcore.ports.transport import Address
+from kraftcore.protocol.messages.update_metadata import UpdateMetadataPartitionState, UpdateMetadataRequest
+
+LEADER_DURING_DELETE = -2
+"""Leader of a partition that is being deleted."""
+_PLAINTEXT = "PLAINTEXT"
+
+
+@dataclass(frozen=True, slots=True)
+class LiveBroker:
+    """A broker that is alive.
+
+    Attributes:
+        id: its number.
+        rack: where it stands, or None.
+        endpoints: address by the listener's name.
+    """
+
+    id: int
+    rack: str | None
+    endpoints: Mapping[str, Address]
+
+
+class MetadataCache:
+    """See the module text.
+
+    Attributes:
+        brokers: by id; those that are alive.
+        controller_id: who announced it, or None.
+        topics: partitions by number, by topic; the values are the controller's.
+        ids: topic id by name, of topics that have one.
+        names: the reverse.
+    """
+
+    def __init__(self) -> None:
+        self.brokers: dict[int, LiveBroker] = {}
+        self.controller_id: int | None = None
+        self.topics: dict[str, dict[int, UpdateMetadataPartitionState]] = {}
+        self.ids: dict[str, Uuid] = {}
+        self.names: dict[Uuid, str] = {}
+
+    def update(self, request: UpdateMetadataRequest, version: int) -> None:
+        """Take over what a request says. Brokers it does not name are not alive; topics it does not name stay."""
+        self.controller_id = None if request.controller_id < 0 else request.controller_id
+        self.brokers = {each.id: _live_broker(each, version) for each in request.live_brokers}
+        for topic in request.topic_states:
+            self._name(topic.topic_name, topic.topic_id)
+            for state in topic.partition_states:
+                self._put(topic.topic_name, state)
+        for state in request.ungrouped_partition_states:
+            self._put(state.topic_name, state)
+
+    def _name(self, topic: str, topic_id: Uuid) -> None:
+        before = self.ids.get(topic)
+        if before is not None:
+            self.names.pop(before, None)
+        if topic_id == ZERO_UUID:
+            self.ids.pop(topic, None)
+        else:
+            self.ids[topic] = topic_id
+            self.names[topic_id] = topic
+
+    def _put(self, topic: str, state: UpdateMetadataPartitionState) -> None:
+        if state.leader != LEADER_DURING_DELETE:
+            self.topics.setdefault(topic, {})[state.partition_index] = state
+            return
+        partitions = self.topics.get(topic, {})
+        partitions.pop(state.partition_index, None)
+        if not partitions:
+            self.topics.pop(topic, None)
+            self.names.pop(self.ids.pop(topic, ZERO_UUID), None)
+
+    def partition(self, topic: str, partition: int) -> UpdateMetadataPartitionState | None:
+        """A partition as announced, or None."""
+        return self.topics.get(topic, {}).get(partition)
+
+    def is_alive(self, broker_id: int) -> bool:
+        """Whether a broker is."""
+        return broker_id in self.brokers
+
+    def address(self, broker_id: int, listener: str) -> Address | None:
+        """Where a broker that is alive listens, or None."""
+        broker = self.brokers.get(broker_id)
+        return None if broker is None else broker.endpoints.get(listener)
+
+    def on(self, listener: str) -> Iterable[tuple[LiveBroker, Address]]:
+        """The brokers that have a listener of this name, and where."""
+        for broker in self.brokers.values():
+            address = broker.endpoints.get(listener)
+            if address is not None:
+                yield broker, address
+
+
+def _live_broker(told: UpdateMetadataRequest.UpdateMetadataBroker, version: int) -> LiveBroker:
+    if version == 0:
+        return LiveBroker(told.id, None, {_PLAINTEXT: Address(told.v0_host, told.v0_port)})
+    # Before there were listener names, a listener was called as its security protocol; 0 is PLAINTEXT.
+    names = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+    endpoints = {}
+    for endpoint in told.endpoints:
+        protocol = endpoint.security_protocol
+        name = endpoint.listener if version >= 3 else names[protocol] if 0 <= protocol < len(names) else ""
+        endpoints[name] = Address(endpoint.host, endpoint.port)
+    return LiveBroker(told.id, told.rack, endpoints)

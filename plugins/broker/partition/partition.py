@@ -1,0 +1,392 @@
+"""A replica of a partition: its log, its role, its high watermark.
+
+Every event is one call, with the time where it matters; it changes the log at once and returns ``Effects``. Whoever
+calls carries those out. A call that is refused raises ``RefusedError`` with Kafka's name of the error, and has changed
+nothing.
+
+    controller ──> become_leader / become_follower / isr_answered
+    clients ─────> append, read, end_of_epoch, find_timestamp
+    followers ───> read, fetched            leader ──> replicate, truncate, restart_at
+    time ────────> check_lag
+
+The high watermark is exclusive, never falls but by truncation of a follower, and is kept from role to role.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kraftcore.core.batch import iter_batches
+from kraftcore.core.log import Log
+from kraftcore.core.log.epochs import OffsetAndEpoch
+from kraftcore.errors import InvariantError
+from kraftcore.plugins.broker.partition.leading import Leading
+from kraftcore.plugins.broker.partition.state import (
+    NO_EPOCH,
+    Assignment,
+    Effects,
+    IsrAnswer,
+    IsrProposal,
+    TopicPartition,
+    Waiter,
+    refused,
+)
+from kraftcore.protocol.error_codes import ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSettings:
+    """What is set for every partition.
+
+    Attributes:
+        min_insync_replicas: fewer in-sync replicas, and acks=all is refused.
+        lag_time_max_ms: how long a follower may be behind before it leaves the ISR.
+    """
+
+    min_insync_replicas: int = 1
+    lag_time_max_ms: int = 30_000
+
+
+class Partition:
+    """See the module text.
+
+    Args:
+        name: topic and number.
+        broker_id: ours.
+        log: the partition's, open; nobody else changes it.
+        settings: see ``PartitionSettings``.
+        high_watermark: as last stored; bounded by what the log holds.
+        is_eligible: whether a broker may be proposed for the ISR: it is alive.
+
+    Attributes:
+        leader_id: broker id; None before the first assignment.
+        leader_epoch: -1 before the first assignment.
+        partition_epoch: likewise.
+        high_watermark: exclusive end of what is committed, as far as known here.
+        leading: what a leader knows; None for others.
+        is_following: whether it replicates from ``leader_id``.
+    """
+
+    def __init__(
+        self,
+        name: TopicPartition,
+        broker_id: int,
+        log: Log,
+        settings: PartitionSettings,
+        high_watermark: int = 0,
+        is_eligible: Callable[[int], bool] = lambda broker_id: True,
+    ) -> None:
+        self.name = name
+        self.log = log
+        self.leader_id: int | None = None
+        self.leader_epoch = NO_EPOCH
+        self.partition_epoch = NO_EPOCH
+        self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
+        self.leading: Leading | None = None
+        self.is_following = False
+        self._broker_id = broker_id
+        self._settings = settings
+        self._is_eligible = is_eligible
+        self._replicas: tuple[int, ...] = ()
+
+    # --- roles --------------------------------------------------------------------------------------------------------
+
+    def become_leader(self, assignment: Assignment, now_ms: int) -> Effects:
+        """Lead in a newer epoch; or in this one, with other replicas or another ISR (KRaft controllers tell so)."""
+        effects = Effects(has_moved=True)
+        end = self.log.log_end_offset
+        # A follower may have later epochs than our log: it learns from this entry where to cut (KIP-101).
+        if self.log.last_epoch is None or self.log.last_epoch < assignment.leader_epoch:
+            self.log.assign_epoch_start_offset(assignment.leader_epoch, end)
+        if self.leading is not None and assignment.leader_epoch == self.leader_epoch:
+            self.leading.reassign(self._broker_id, assignment)
+        else:
+            self.leading = Leading(self._broker_id, assignment, end, now_ms, self.leading)
+        self._take_over(assignment, is_following=False)
+        self._commit(effects, now_ms)
+        return effects
+
+    def become_follower(self, assignment: Assignment) -> Effects:
+        """Follow the leader of a newer epoch."""
+        effects = Effects(has_moved=True)
+        self._end_leading(effects)
+        self._take_over(assignment, is_following=assignment.leader >= 0)
+        return effects
+
+    def stop(self) -> Effects:
+        """Replicate no more, and serve nobody: the replica goes."""
+        effects = Effects(has_moved=True)
+        self._end_leading(effects)
+        self.is_following = False
+        return effects
+
+    def pause(self) -> None:
+        """Replicate no more; everything else stays as it is."""
+        self.is_following = False
+
+    def _take_over(self, assignment: Assignment, *, is_following: bool) -> None:
+        self.leader_id = assignment.leader
+        self.leader_epoch = assignment.leader_epoch
+        self.partition_epoch = assignment.partition_epoch
+        self._replicas = assignment.replicas
+        self.is_following = is_following
+
+    def _end_leading(self, effects: Effects) -> None:
+        if self.leading is not None:
+            effects.ended += [(waiter, ErrorCode.NOT_LEADER_OR_FOLLOWER) for _, waiter in self.leading.waiting]
+            self.leading = None
+
+    # --- checks -------------------------------------------------------------------------------------------------------
+
+    def check(self, current_leader_epoch: int, *, needs_leader: bool = True) -> None:
+        """Compare the leader epoch that somebody believes in (-1: he does not say), and our role.
+
+        Raises:
+            RefusedError: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER.
+        """
+        if current_leader_epoch != NO_EPOCH:
+            if current_leader_epoch < self.leader_epoch:
+                raise refused(ErrorCode.FENCED_LEADER_EPOCH, f"{self.name} is at leader epoch {self.leader_epoch}")
+            if current_leader_epoch > self.leader_epoch:
+                raise refused(ErrorCode.UNKNOWN_LEADER_EPOCH, f"{self.name} is at leader epoch {self.leader_epoch}")
+        if needs_leader and self.leading is None:
+            raise refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.name} is not led here")
+
+    def _lead(self) -> Leading:
+        if self.leading is None:
+            raise refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.name} is not led here")
+        return self.leading
+
+    @property
+    def min_insync_replicas(self) -> int:
+        """How many must be in sync: no more than there are replicas."""
+        return min(self._settings.min_insync_replicas, len(self._replicas))
+
+    # --- leader -------------------------------------------------------------------------------------------------------
+
+    def append(
+        self, batch: bytearray, now_ms: int, *, waiter: Waiter | None = None, needs_isr: bool = False
+    ) -> tuple[int, Effects]:
+        """Append one batch of a client, which was validated; its offsets and epoch are stamped in place.
+
+        Args:
+            batch: exactly one batch. The log keeps it: never change it again.
+            now_ms: the time.
+            waiter: told when the batch is committed, or can no more be by us.
+            needs_isr: refuse it when too few replicas are in sync (acks=all).
+
+        Returns:
+            The offset of its first record, and what is to be done.
+
+        Raises:
+            RefusedError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS.
+            StorageError: the disk failed; the log takes nothing more.
+        """
+        leading = self._lead()
+        if needs_isr and len(leading.isr.committed) < self.min_insync_replicas:
+            raise refused(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{self.name} has {len(leading.isr.committed)} in-sync replicas, needs {self.min_insync_replicas}",
+            )
+        base = self.log.append_as_leader(batch, self.leader_epoch, now_ms)
+        if waiter is not None:
+            leading.waiting.append((self.log.log_end_offset, waiter))
+        effects = Effects(has_moved=True)
+        self._commit(effects, now_ms)
+        return base, effects
+
+    def fetched(self, replica_id: int, offset: int, now_ms: int) -> Effects:
+        """A follower asked for ``offset``, so it has everything below.
+
+        Raises:
+            RefusedError: NOT_LEADER_OR_FOLLOWER, or UNKNOWN_LEADER_EPOCH from somebody who is no replica.
+        """
+        leading = self._lead()
+        self.check_replica(replica_id)
+        effects = Effects()
+        leading.followers[replica_id].fetched(offset, now_ms, self.log.log_end_offset)
+        self._commit(effects, now_ms)
+        if (
+            leading.isr.is_settled
+            and replica_id not in leading.isr.committed
+            and offset >= max(self.high_watermark, leading.epoch_start_offset)
+            and self._is_eligible(replica_id)
+        ):
+            self._propose(effects, leading, (*leading.isr.committed, replica_id))
+        return effects
+
+    def check_replica(self, replica_id: int, *, has_epoch: bool = True) -> None:
+        """Refuse a follower that is none of the assigned replicas: it may know of it before us.
+
+        Raises:
+            RefusedError: UNKNOWN_LEADER_EPOCH if it said in which epoch it believes, else NOT_LEADER_OR_FOLLOWER.
+        """
+        if replica_id not in self._lead().followers:
+            error = ErrorCode.UNKNOWN_LEADER_EPOCH if has_epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER
+            raise refused(error, f"broker {replica_id} is no replica of {self.name}")
+
+    def check_lag(self, now_ms: int) -> Effects:
+        """Time went by: propose to take those out of the ISR that have not kept up."""
+        effects = Effects()
+        leading = self.leading
+        if leading is None:
+            return effects
+        self._commit(effects, now_ms)
+        if leading.isr.is_settled:
+            lagging = leading.lagging(self._broker_id, self.log.log_end_offset, now_ms, self._settings.lag_time_max_ms)
+            if lagging:
+                kept = tuple(each for each in leading.isr.committed if each not in lagging)
+                self._propose(effects, leading, kept)
+        return effects
+
+    def isr_answered(self, proposal: IsrProposal, answer: IsrAnswer, now_ms: int) -> Effects:
+        """The controller answered a proposal of ours."""
+        effects = Effects()
+        leading = self.leading
+        if leading is None or leading.isr.proposal is not proposal:
+            return effects
+        if leading.isr.answered(answer, self.leader_epoch, self.partition_epoch):
+            effects.proposal = proposal
+        if answer.error is ErrorCode.NONE and leading.isr.is_settled:
+            self.partition_epoch = max(self.partition_epoch, answer.partition_epoch)
+        self._commit(effects, now_ms)
+        return effects
+
+    def _propose(self, effects: Effects, leading: Leading, members: tuple[int, ...]) -> None:
+        effects.proposal = leading.isr.propose(members, self.leader_epoch, self.partition_epoch)
+
+    def _commit(self, effects: Effects, now_ms: int) -> None:
+        """Raise the high watermark as far as it may go, and end the produces that waited for it."""
+        leading = self._lead()
+        if len(leading.isr.committed) >= self.min_insync_replicas:
+            end = leading.committed(self.log.log_end_offset, now_ms, self._settings.lag_time_max_ms, self._is_eligible)
+            if end > self.high_watermark:
+                self.high_watermark = end
+                effects.has_moved = True
+        waiting = leading.waiting
+        if waiting and waiting[0][0] <= self.high_watermark:
+            has_enough = len(leading.isr.maximal) >= self.min_insync_replicas
+            error = ErrorCode.NONE if has_enough else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+            while waiting and waiting[0][0] <= self.high_watermark:
+                effects.ended.append((waiting.popleft()[1], error))
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    def readable_end(self, *, is_replica: bool) -> int:
+        """Exclusive end of what may be read: for replicas the log's, for others the high watermark."""
+        return self.log.log_end_offset if is_replica else self.high_watermark
+
+    def read(self, offset: int, max_bytes: int, *, is_replica: bool, at_least_one: bool) -> bytes:
+        """Whole batches from ``offset`` on; ``b""`` when there are none yet.
+
+        Raises:
+            RefusedError: OFFSET_OUT_OF_RANGE.
+            CorruptDataError, StorageError: see ``Log.read``.
+        """
+        log = self.log
+        if not log.log_start_offset <= offset <= log.log_end_offset:
+            raise refused(
+                ErrorCode.OFFSET_OUT_OF_RANGE, f"{self.name} holds {log.log_start_offset} to {log.log_end_offset - 1}"
+            )
+        end = self.readable_end(is_replica=is_replica)
+        return log.read(offset, max_bytes, up_to=end, at_least_one=at_least_one)
+
+    def end_of_epoch(self, epoch: int) -> OffsetAndEpoch | None:
+        """Where the largest epoch at or below ``epoch`` ends; None: it is above ours (KIP-101, KIP-279)."""
+        last = self.log.last_epoch
+        if epoch < 0 or last is None or epoch > max(last, self.leader_epoch if self.leading else NO_EPOCH):
+            return None
+        return self.log.end_offset_for_epoch(epoch)
+
+    def divergence(self, last_fetched_epoch: int, offset: int) -> OffsetAndEpoch | None:
+        """Where to cut, for a follower whose log is not a prefix of ours; None if it is (KIP-595).
+
+        Raises:
+            RefusedError: OFFSET_OUT_OF_RANGE: it has an epoch of which nothing is known here.
+        """
+        found = self.end_of_epoch(last_fetched_epoch)
+        if found is None:
+            raise refused(ErrorCode.OFFSET_OUT_OF_RANGE, f"{self.name} knows no leader epoch {last_fetched_epoch}")
+        return found if found.epoch < last_fetched_epoch or found.offset < offset else None
+
+    def find_timestamp(self, timestamp_ms: int, *, is_replica: bool) -> tuple[int, int] | None:
+        """(offset, timestamp) of the first record at or after a time that may be read, or None."""
+        base = self.log.offset_for_timestamp(timestamp_ms)
+        end = self.readable_end(is_replica=is_replica)
+        while base is not None and base < end:
+            data = self.log.read(base, 1, up_to=end, at_least_one=True)
+            if not data:
+                return None
+            for batch in iter_batches(data):
+                for record in batch:
+                    if record.timestamp_ms >= timestamp_ms and record.offset >= self.log.log_start_offset:
+                        return record.offset, record.timestamp_ms
+                base = batch.next_offset
+        return None
+
+    # --- follower -----------------------------------------------------------------------------------------------------
+
+    def check_following(self, leader_epoch: int) -> bool:
+        """Whether what was asked of the leader in this epoch still matters."""
+        return self.is_following and leader_epoch == self.leader_epoch
+
+    def replicate(self, records: bytes | memoryview, high_watermark: int, now_ms: int) -> Effects:
+        """Append what the leader sent, byte for byte, and follow its high watermark.
+
+        Raises:
+            CorruptBatchError: it does not continue the log, or is damaged; nothing was appended.
+            StorageError: the disk failed; the log takes nothing more.
+        """
+        effects = Effects()
+        if len(records):
+            # A leader of an older epoch that does not know it yet may have later ones (KAFKA-18723).
+            info = self.log.append_as_follower(records, now_ms, max_epoch=self.leader_epoch)
+            effects.has_moved = info.batches > 0
+        moved = min(max(high_watermark, self.log.log_start_offset), self.log.log_end_offset)
+        if moved > self.high_watermark:
+            self.high_watermark = moved
+            effects.has_moved = True
+        return effects
+
+    def truncate(self, diverging: OffsetAndEpoch) -> Effects:
+        """The leader says where our last epoch ended: cut there, or where we left an epoch that it does not have."""
+        log = self.log
+        end = diverging.offset
+        if diverging.epoch >= 0 and log.last_epoch is not None:
+            own = log.end_offset_for_epoch(diverging.epoch)
+            end = min(own.offset, diverging.offset) if own.epoch == diverging.epoch else own.offset
+        end = log.truncate_to(max(min(end, log.log_end_offset), log.log_start_offset))
+        self.high_watermark = min(self.high_watermark, end)
+        return Effects(has_moved=True)
+
+    def restart_at(self, offset: int) -> Effects:
+        """The leader's log begins behind ours: start anew where it begins."""
+        self.log.truncate_fully_to(offset)
+        self.high_watermark = offset
+        return Effects(has_moved=True)
+
+    def raise_log_start(self, leader_log_start: int, now_ms: int) -> None:
+        """Follow the leader's log start, as far as the high watermark."""
+        start = min(leader_log_start, self.high_watermark)
+        if start > self.log.log_start_offset:
+            self.log.flush()
+            self.log.delete_below(start, now_ms)
+
+    # --- look inside --------------------------------------------------------------------------------------------------
+
+    def check_invariants(self) -> None:
+        """Raise InvariantError if something does not hold that always must. For tests."""
+        log, problems = self.log, []
+        if not log.log_start_offset <= self.high_watermark <= log.log_end_offset:
+            problems.append(f"high watermark {self.high_watermark} outside the log")
+        if self.leading is not None:
+            isr = self.leading.isr
+            if self.is_following:
+                problems.append("it leads and follows")
+            if not isr.maximal >= set(isr.committed):
+                problems.append(f"in sync {isr.committed}, but counted on {sorted(isr.maximal)}")
+            if any(offset <= self.high_watermark for offset, _ in self.leading.waiting):
+                problems.append("a produce waits for what is committed")
+        if problems:
+            raise InvariantError(f"{self.name}: {'; '.join(problems)}")

@@ -1,0 +1,105 @@
+"""What a partition is told, and what it wants done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from kraftcore.errors import RefusedError
+from kraftcore.protocol.error_codes import ErrorCode
+
+NO_EPOCH = -1
+"""A leader epoch that nobody told."""
+
+
+class TopicPartition(NamedTuple):
+    """A partition's name.
+
+    Attributes:
+        topic: its topic's name.
+        partition: its number, >= 0.
+    """
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """What the controller says of a partition.
+
+    Attributes:
+        leader: broker id, or -1.
+        leader_epoch: grows with every election.
+        partition_epoch: grows with every change of leader, ISR or replicas.
+        replicas: broker ids, the preferred leader first.
+        isr: broker ids that are in sync.
+    """
+
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class IsrProposal:
+    """A change of the ISR for the controller to decide about (AlterPartition).
+
+    Attributes:
+        isr: broker ids that shall be in sync.
+        leader_epoch: of the leader that proposes.
+        partition_epoch: of the state that it changes.
+    """
+
+    isr: tuple[int, ...]
+    leader_epoch: int
+    partition_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class IsrAnswer:
+    """What the controller answers to a proposal.
+
+    Attributes:
+        error: NONE, or why it refused.
+        leader_epoch: with NONE, the partition's.
+        partition_epoch: with NONE, the new one.
+        isr: with NONE, the ISR as it is now.
+    """
+
+    error: ErrorCode
+    leader_epoch: int = NO_EPOCH
+    partition_epoch: int = NO_EPOCH
+    isr: tuple[int, ...] = ()
+
+
+class Waiter(Protocol):
+    """Somebody who waits until records are committed."""
+
+    def end(self, error: ErrorCode) -> None:
+        """It is over: NONE, they are committed."""
+
+
+@dataclass(slots=True)
+class Effects:
+    """What is to be done after an event, in any order.
+
+    Attributes:
+        ended: produces that are over, each with its error or NONE.
+        proposal: to send to the controller.
+        has_moved: the log's end, the high watermark, the role or the epoch changed: waiting fetches look again.
+    """
+
+    ended: list[tuple[Waiter, ErrorCode]] = field(default_factory=list)
+    proposal: IsrProposal | None = None
+    has_moved: bool = False
+
+
+def refused(error: ErrorCode, message: str = "") -> RefusedError:
+    """The error to raise for what a client is told by this code."""
+    return RefusedError(error.name, message)

@@ -1,0 +1,178 @@
+"""The partitions that this broker has a replica of, and the way to them for whoever asks.
+
+A partition is here from its first assignment until it is deleted. Its log may be on disk before: after a restart
+nothing is served until the controller says what to do with it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kraftcore.core.uuid import Uuid
+from kraftcore.errors import CorruptDataError, KraftError, StorageError
+from kraftcore.plugins.broker.logdirs import HostedLog, LogDirs
+from kraftcore.plugins.broker.metadata_cache import MetadataCache
+from kraftcore.plugins.broker.partition import Effects, IsrProposal, Partition, TopicPartition
+from kraftcore.plugins.broker.partition.partition import PartitionSettings
+from kraftcore.plugins.broker.partition.state import refused
+from kraftcore.protocol.error_codes import ErrorCode
+
+_logger = logging.getLogger("kraftcore.broker")
+
+
+@dataclass(slots=True)
+class Replica:
+    """A partition and where its log lives.
+
+    Attributes:
+        hosted: its log.
+        partition: itself.
+        has_id: whether the controller named its topic by id when it last assigned it: so is it asked for at its leader.
+    """
+
+    hosted: HostedLog
+    partition: Partition
+    has_id: bool = True
+
+
+class Replicas:
+    """See the module text.
+
+    Args:
+        broker_id: ours.
+        dirs: the log directories.
+        cache: what was announced.
+        settings: of every partition.
+
+    Attributes:
+        all: by name.
+        on_moved: told when more of a partition can be read, or its role changed.
+        on_proposal: told when a change of the ISR is to be sent to the controller.
+    """
+
+    def __init__(self, broker_id: int, dirs: LogDirs, cache: MetadataCache, settings: PartitionSettings) -> None:
+        self.all: dict[TopicPartition, Replica] = {}
+        self.on_moved: Callable[[TopicPartition], None] = lambda name: None
+        self.on_proposal: Callable[[TopicPartition, IsrProposal], None] = lambda name, proposal: None
+        self._broker_id = broker_id
+        self._dirs = dirs
+        self._cache = cache
+        self._settings = settings
+
+    # --- finding ------------------------------------------------------------------------------------------------------
+
+    def find(self, name: TopicPartition) -> Partition:
+        """A partition for a client or a follower.
+
+        Raises:
+            RefusedError: KAFKA_STORAGE_ERROR; NOT_LEADER_OR_FOLLOWER for one that others have; else
+                UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        if self._dirs.is_broken(name):
+            raise refused(ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {name} cannot be used")
+        found = self.all.get(name)
+        if found is not None:
+            return found.partition
+        if self._cache.partition(*name) is not None:
+            raise refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker has no replica of {name}")
+        raise refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name} is not known here")
+
+    def announced(self, name: TopicPartition) -> Partition:
+        """A partition for a client: only what was announced is served.
+
+        Raises:
+            RefusedError: UNKNOWN_TOPIC_OR_PARTITION, and as ``find``.
+        """
+        self.check_announced(name)
+        return self.find(name)
+
+    def check_announced(self, name: TopicPartition) -> None:
+        """Raise UNKNOWN_TOPIC_OR_PARTITION (`RefusedError`) for a partition that was not announced."""
+        if self._cache.partition(*name) is None:
+            raise refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name} is not known here")
+
+    def topic_id(self, name: TopicPartition) -> Uuid | None:
+        """The id that a partition's log belongs to, assigned or not; None: it has none."""
+        hosted = self._dirs.find(name)
+        return None if hosted is None else hosted.topic_id
+
+    def is_broken(self, name: TopicPartition) -> bool:
+        """Whether its log is there and cannot be used."""
+        return self._dirs.is_broken(name)
+
+    # --- changing -----------------------------------------------------------------------------------------------------
+
+    def add(self, name: TopicPartition, topic_id: Uuid | None, now_ms: int) -> Replica:
+        """A partition of which we have a replica from now on; its log is made if there is none.
+
+        Raises:
+            StorageError: the disk failed.
+        """
+        found = self.all.get(name)
+        if found is None:
+            hosted = self._dirs.find(name) or self._dirs.create(name, topic_id, now_ms)
+            is_eligible = self._cache.is_alive
+            partition = Partition(name, self._broker_id, hosted.log, self._settings, hosted.high_watermark, is_eligible)
+            found = self.all[name] = Replica(hosted, partition)
+        found.has_id = topic_id is not None
+        self.assign_topic_id(found, topic_id)
+        return found
+
+    def assign_topic_id(self, replica: Replica, topic_id: Uuid | None) -> None:
+        """Give a partition the id that it lacks."""
+        hosted = replica.hosted
+        if topic_id is not None and hosted.topic_id is None:
+            hosted.directory.assign_topic_id(hosted, topic_id)
+
+    def delete(self, name: TopicPartition, now_ms: int) -> None:
+        """Delete a partition, whether it was assigned or is on disk alone; fine if there is none.
+
+        Raises:
+            StorageError: the disk failed.
+        """
+        found = self.all.pop(name, None)
+        if found is not None:
+            self.carry_out(name, found.partition.stop())
+        hosted = self._dirs.find(name)
+        if hosted is not None:
+            self._dirs.delete(hosted, now_ms)
+
+    # --- effects ------------------------------------------------------------------------------------------------------
+
+    def carry_out(self, name: TopicPartition, effects: Effects) -> None:
+        """Do what a partition wants done."""
+        for waiter, error in effects.ended:
+            waiter.end(error)
+        if effects.proposal is not None:
+            self.on_proposal(name, effects.proposal)
+        if effects.has_moved:
+            self.on_moved(name)
+
+    def store_high_watermarks(self) -> None:
+        """Hand the high watermarks to the directories, which write them."""
+        for replica in self.all.values():
+            replica.hosted.high_watermark = replica.partition.high_watermark
+
+    def failed(self, name: TopicPartition, error: KraftError) -> ErrorCode:
+        """The log of a partition failed: what its clients are told.
+
+        After a failed write the whole directory is used no more (``StorageError``); damage is the partition's alone.
+        """
+        replica = self.all.get(name)
+        if replica is None:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        directory = replica.hosted.directory
+        if isinstance(error, StorageError):
+            if directory.failure is None:
+                _logger.critical("log directory %s failed, its partitions are offline: %s", directory.path, error)
+                directory.failure = error
+            lost = [each for each in directory.logs if each in self.all]
+        else:
+            _logger.error("%s is offline: %s", name, error)
+            directory.broken[name] = error
+            lost = [name]
+        for each in lost:
+            self.carry_out(each, self.all[each].partition.stop())
+        return ErrorCode.CORRUPT_MESSAGE if isinstance(error, CorruptDataError) else ErrorCode.KAFKA_STORAGE_ERROR

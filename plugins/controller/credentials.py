@@ -1,0 +1,113 @@
+"""Who may log in with SCRAM, from the metadata log (KIP-554, KIP-900), and with delegation tokens (KIP-48)."""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from typing import Final
+
+from kraftcore.errors import RemoteProtocolError
+from kraftcore.metadata import DelegationToken, MetadataMachine, ScramCredential, ScramUser
+from kraftcore.node import Node
+from kraftcore.plugins.controller.tokens import has_expired, token_hmac
+from kraftcore.protocol.metadata import MetadataRecordType, decode_metadata_record
+from kraftcore.protocol.records.remove_user_scram_credential_record import RemoveUserScramCredentialRecord
+from kraftcore.protocol.records.user_scram_credential_record import UserScramCredentialRecord
+from kraftcore.security.sasl.credentials import HASHES, NotReadyError, TokenCredential, credential_of, salt_of
+from kraftcore.storage.scram import NUMBERS
+
+_TOKENS_KEPT: Final = 4096
+_KIND_AT: Final = 1  # behind the version of the frame; both kinds are one byte
+_KIND_BYTES: Final = {
+    MetadataRecordType.USER_SCRAM_CREDENTIAL_RECORD.to_bytes(),
+    MetadataRecordType.REMOVE_USER_SCRAM_CREDENTIAL_RECORD.to_bytes(),
+}
+
+
+class LogCredentials:
+    """See `kraftcore.security.sasl.credentials.Credentials`.
+
+    What is applied counts. A node that has just started has applied nothing: what is committed it learns from a leader,
+    which it may have to log in to. Until it has applied what its own log holds at the start, those count that are
+    found there, or, if the log is empty, among the records that formatting left.
+
+    Args:
+        secret_key: ``delegation.token.secret.key``; empty: there are no tokens.
+    """
+
+    def __init__(self, secret_key: str) -> None:
+        self._secret_key = secret_key
+        self._machine: MetadataMachine | None = None
+        self._now_ms: Callable[[], int]
+        self._early: dict[ScramUser, ScramCredential] = {}
+        self._early_until = 0
+        self._salts = os.urandom(32)
+        self._of_token = lru_cache(_TOKENS_KEPT)(self._hash_token)
+
+    def begin(self, node: Node, machine: MetadataMachine) -> None:
+        """The node has started: read what its log holds beyond what is applied."""
+        if any(set(sasl.mechanisms) & set(HASHES) for sasl in node.config.listener_sasl.values()):
+            early = machine.image.scram.snapshot()
+            until = machine.offset
+            for batch in node.local_batches(until):
+                if not batch.is_control:
+                    _take(early, batch.values())
+                until = batch.next_offset
+            if not until:
+                _take(early, node.read_bootstrap())
+                until = 1
+            self._early, self._early_until = early, until
+        self._now_ms = node.now_ms
+        self._machine = machine
+
+    def scram(self, mechanism: str, user: str) -> ScramCredential | None:
+        """See `Credentials`."""
+        machine = self._known_machine()
+        wanted = ScramUser(user, NUMBERS[mechanism])
+        if machine.offset >= self._early_until:
+            self._early.clear()
+            known: ScramCredential | None = machine.image.scram.get(wanted)
+            return known
+        found = self._early.get(wanted)
+        if found is None:
+            raise NotReadyError("the metadata log is not loaded yet, and nothing is known of this user")
+        return found
+
+    def token(self, mechanism: str, token_id: str) -> TokenCredential | None:
+        """See `Credentials`."""
+        machine = self._known_machine()
+        if machine.offset < self._early_until:
+            raise NotReadyError("the metadata log is not loaded yet, and no token is known")
+        token: DelegationToken | None = machine.image.tokens.get(token_id)
+        if token is None or not self._secret_key or has_expired(token, self._now_ms()):
+            return None
+        return TokenCredential(self._of_token(mechanism, token_id), token.owner, token.expiration_timestamp_ms)
+
+    def _known_machine(self) -> MetadataMachine:
+        if self._machine is None:
+            raise NotReadyError("the controller has not started yet")
+        return self._machine
+
+    def _hash_token(self, mechanism: str, token_id: str) -> ScramCredential:
+        password = base64.b64encode(token_hmac(self._secret_key, token_id)).decode()
+        return credential_of(password, salt_of(self._salts, mechanism, token_id), mechanism)
+
+
+def _take(found: dict[ScramUser, ScramCredential], values: Iterable[bytes | None]) -> None:
+    """Apply the records of credentials among ``values``; what cannot be read is said when the log is applied."""
+    for value in values:
+        if value is None or value[_KIND_AT : _KIND_AT + 1] not in _KIND_BYTES:
+            continue
+        try:
+            record, _ = decode_metadata_record(value)
+        except RemoteProtocolError:
+            continue
+        match record:
+            case UserScramCredentialRecord():
+                found[ScramUser(record.name, record.mechanism)] = ScramCredential(
+                    record.salt, record.stored_key, record.server_key, record.iterations
+                )
+            case RemoveUserScramCredentialRecord():
+                found.pop(ScramUser(record.name, record.mechanism), None)

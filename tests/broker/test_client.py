@@ -1,0 +1,195 @@
+"""What one broker answers: to an unmodified client, and to bad input of all kinds."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+import trio
+from broker_rig import open_rig, until
+from kafka import KafkaConsumer, KafkaProducer
+from kafka import TopicPartition as Assigned
+
+from kraftcore.core.batch import build_batch, iter_batches
+from kraftcore.core.crc32c import crc32c
+from kraftcore.core.uuid import Uuid
+from kraftcore.plugins.broker import BrokerConfig, open_broker
+from kraftcore.plugins.broker.metadata_cache import LiveBroker
+from kraftcore.plugins.broker.partition import Assignment, TopicPartition
+from kraftcore.ports.transport import Address
+from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.messages.fetch import FetchRequest
+from kraftcore.protocol.messages.update_metadata import UpdateMetadataPartitionState
+from kraftcore.raft.quorum import Endpoint
+
+
+def with_crc(batch, change):
+    """A batch with header bytes changed, its checksum in order."""
+    data = bytearray(batch)
+    change(data)
+    data[17:21] = struct.pack(">I", crc32c(bytes(data[21:])))
+    return bytes(data)
+
+
+def flag(number):
+    def change(data):
+        data[22] |= number
+
+    return change
+
+
+def producer_id(data):
+    data[43:51] = (7).to_bytes(8)
+
+
+GOOD = bytes(build_batch([b"v"], timestamp_ms=1))
+BAD = {
+    "nothing": (b"", ErrorCode.INVALID_RECORD),
+    "null": (None, ErrorCode.INVALID_RECORD),
+    "half": (GOOD[:40], ErrorCode.CORRUPT_MESSAGE),
+    "checksum": (GOOD[:-1] + b"x", ErrorCode.CORRUPT_MESSAGE),
+    "two": (GOOD + GOOD, ErrorCode.INVALID_RECORD),
+    "control": (with_crc(GOOD, flag(0x20)), ErrorCode.INVALID_RECORD),
+    "append time": (with_crc(GOOD, flag(0x08)), ErrorCode.INVALID_TIMESTAMP),
+    "producer id": (with_crc(GOOD, producer_id), ErrorCode.INVALID_RECORD),
+    "too large": (bytes(build_batch([b"v" * 3000], timestamp_ms=1)), ErrorCode.MESSAGE_TOO_LARGE),
+}
+
+
+def test_bad_batches_are_refused_and_the_next_good_one_is_taken(tmp_path):
+    async def main():
+        async with open_rig(tmp_path) as rig:
+            await rig.start(1, message_max_bytes=2000)
+            await rig.assign(1, 0, [1])
+            for what, (records, error) in BAD.items():
+                answer = await rig.produce(1, records=records)
+                assert (answer.error_code, answer.base_offset) == (error, -1), what
+            assert (await rig.produce(1, b"a", acks=2)).error_code == ErrorCode.INVALID_REQUIRED_ACKS
+            answer = await rig.produce(1, b"good")
+            assert (answer.error_code, answer.base_offset) == (0, 0)
+            assert await rig.values(1) == [b"good"]
+
+    trio.run(main)
+
+
+def test_a_fetch_waits_ends_with_its_partition_and_sessions_are_not_granted(tmp_path):
+    async def main():
+        async with open_rig(tmp_path) as rig:
+            await rig.start(1)
+            await rig.assign(1, 0, [1])
+            found = []
+
+            async def fetch():
+                found.append(await rig.fetch(1, wait_ms=60_000))
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(fetch)
+                waiting = rig.brokers[1]._registry.find(FetchRequest).respond.__self__._waiting
+                await until(lambda: waiting)
+                assert not found
+                assert await rig.delete(1) == 0
+            assert found[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            assert not waiting
+            answer = await rig.fetch(1, session_id=5, session_epoch=1)
+            assert answer.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+    trio.run(main)
+
+
+def test_offsets_out_of_range_and_many_partitions_within_bounds(tmp_path):
+    async def main():
+        async with open_rig(tmp_path) as rig:
+            await rig.start(1)
+            await rig.assign(1, 0, [1])
+            for number in range(4):
+                await rig.produce(1, b"%d" % number * 500)
+            assert (await rig.fetch(1, 5)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+            assert (await rig.fetch(1, -1)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+            whole = await rig.fetch(1, max_bytes=1)
+            assert [batch.base_offset for batch in iter_batches(bytes(whole.records))] == [0]
+
+    trio.run(main)
+
+
+def test_what_a_directory_holds_is_there_after_a_stop_and_a_wrong_owner_is_refused(tmp_path):
+    async def main():
+        async with open_rig(tmp_path) as rig:
+            await rig.start(1)
+            await rig.assign(1, 3, [1])
+            assert (await rig.produce(1, b"a", b"b")).error_code == 0
+            folder = tmp_path / "d1"
+            assert not (folder / ".kafka_cleanshutdown").exists()
+            await rig.stop(1)
+            assert (folder / ".kafka_cleanshutdown").read_text() == '{"version":0,"brokerEpoch":-1}'
+            assert (folder / "replication-offset-checkpoint").read_text() == "0\n1\nt 0 2\n"
+            assert (folder / "recovery-point-offset-checkpoint").read_text() == "0\n1\nt 0 2\n"
+            assert not list((folder / "t-0").glob("*.snapshot"))
+            await rig.start(1)
+            await rig.assign(1, 4, [1])
+            assert await rig.values(1) == [b"a", b"b"]
+
+    trio.run(main)
+
+
+def test_a_log_that_cannot_be_opened_is_left_alone_and_the_others_are_served(tmp_path):
+    async def main():
+        async with open_rig(tmp_path) as rig:
+            await rig.start(1)
+            await rig.assign(1, 0, [1])
+            await rig.assign(1, 0, [1], topic="u")
+            assert (await rig.produce(1, b"a")).error_code == 0
+            await rig.stop(1)
+            (tmp_path / "d1" / "u-0" / "partition.metadata").write_text("rubbish")
+            await rig.start(1)
+            assert (await rig.produce(1, b"a", topic="u")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            assert (tmp_path / "d1" / "u-0" / "partition.metadata").read_text() == "rubbish"
+            await rig.assign(1, 1, [1])
+            assert await rig.values(1) == [b"a"]
+
+    trio.run(main)
+
+
+@pytest.mark.parametrize("compression", [None, "gzip"])
+def test_kafka_python_produces_and_consumes(tmp_path, compression):
+    """Over TCP, unmodified; keys, headers and times come back."""
+    config = BrokerConfig(
+        node_id=1, listeners=(Endpoint("PLAINTEXT", "127.0.0.1", 0),), directories=(str(tmp_path / "d"),)
+    )
+
+    def use(port):
+        servers = f"127.0.0.1:{port}"
+        producer = KafkaProducer(
+            bootstrap_servers=servers, acks="all", enable_idempotence=False, compression_type=compression, linger_ms=5
+        )
+        sent = [
+            producer.send("t", b"value %d" % n, key=b"key", headers=[("h", b"x")], timestamp_ms=1000 + n)
+            for n in range(500)
+        ]
+        assert [future.get(60).offset for future in sent] == list(range(500))
+        producer.close()
+        consumer = KafkaConsumer(bootstrap_servers=servers, auto_offset_reset="earliest")
+        part = Assigned("t", 0)
+        consumer.assign([part])
+        found = []
+        while len(found) < 500:
+            for records in consumer.poll(1000).values():
+                found += records
+        assert [(each.offset, each.value, each.timestamp) for each in found] == [
+            (n, b"value %d" % n, 1000 + n) for n in range(500)
+        ]
+        assert (found[7].key, found[7].headers) == (b"key", [("h", b"x")])
+        assert consumer.offsets_for_times({part: 1250})[part].offset == 250
+        assert (consumer.beginning_offsets([part])[part], consumer.end_offsets([part])[part]) == (0, 500)
+        consumer.close()
+
+    async def main():
+        async with open_broker(config) as broker:
+            name, port = TopicPartition("t", 0), broker.endpoints[0].port
+            assignment = Assignment(1, 0, 0, (1,), (1,))
+            broker.replicas.add(name, Uuid.random(), 0).partition.become_leader(assignment, 0)
+            state = UpdateMetadataPartitionState(partition_index=0, leader=1, leader_epoch=0, isr=[1], replicas=[1])
+            broker.cache.topics["t"] = {0: state}
+            broker.cache.brokers = {1: LiveBroker(1, None, {"PLAINTEXT": Address("127.0.0.1", port)})}
+            await trio.to_thread.run_sync(use, port)
+
+    trio.run(main)

@@ -1,0 +1,69 @@
+"""A broker's properties: Kafka's names, and what is refused with its place."""
+
+from __future__ import annotations
+
+import pytest
+
+from kraftcore.config.errors import ConfigError
+from kraftcore.plugins.broker import BrokerConfig
+from kraftcore.raft.quorum import Endpoint
+
+FILE = """\
+partition.control=requests
+broker.id=7
+listeners=BROKER://127.0.0.1:9092,CLIENT://:9192
+listener.security.protocol.map=BROKER:PLAINTEXT,CLIENT:PLAINTEXT
+inter.broker.listener.name=BROKER
+log.dirs=/a, /b
+min.insync.replicas=2
+num.io.threads=4
+"""
+
+
+@pytest.fixture
+def read(tmp_path):
+    def read(text=FILE, **properties):
+        path = tmp_path / "b.properties"
+        path.write_text(text)
+        return BrokerConfig.from_properties(str(path), {k.replace("_", "."): v for k, v in properties.items()})
+
+    return read
+
+
+def test_what_a_file_says(read):
+    config = read(message_max_bytes="1000")
+    assert (config.node_id, config.directories, config.broker_listener) == (7, ("/a", "/b"), "BROKER")
+    assert config.listeners == (Endpoint("BROKER", "127.0.0.1", 9092), Endpoint("CLIENT", "", 9192))
+    assert (config.min_insync_replicas, config.message_max_bytes, config.ignored) == (2, 1000, ("num.io.threads",))
+    assert config.replica_lag_time_max_ms == 30_000
+
+
+@pytest.mark.parametrize(
+    ("properties", "words"),
+    [
+        ({"partition.control": "zookeeper"}, "partition.control is 'zookeeper': it must be requests"),
+        ({"process.roles": "broker"}, "process.roles does not go with"),
+        ({"node.id": "8"}, "node.id is 8, broker.id 7"),
+        ({"broker.id": "x"}, "must be a whole number"),
+        ({"listeners": "BROKER://h:1,BROKER://h:2"}, "two listeners have one name"),
+        ({"listeners": "PLAINTEXT://h"}, "is no address"),
+        ({"listeners": ""}, "listeners is missing"),
+        ({"log.dirs": ""}, "log.dirs is missing"),
+        ({"listener.security.protocol.map": "BROKER:SSL,CLIENT:PLAINTEXT"}, "listener BROKER has SSL"),
+        ({"inter.broker.listener.name": "OTHER"}, "inter_broker_listener is OTHER"),
+        ({"advertised.listeners": "CLIENT://0.0.0.0:1"}, "give a listener's name and an address"),
+        ({"min.insync.replicas": "0"}, "must be between 1 and"),
+        ({"log.message.timestamp.type": "LogAppendTime"}, "has CreateTime alone"),
+        ({"log.cleanup.policy": "compact"}, "has delete alone"),
+        ({"compression.type": "zstd"}, "has producer alone"),
+        ({"min.insync.replica": "2"}, "is no property of a broker"),
+    ],
+)
+def test_what_is_refused(read, properties, words):
+    with pytest.raises(ConfigError, match=words):
+        read(**properties)
+
+
+def test_the_place_is_named(read):
+    with pytest.raises(ConfigError, match=r"b\.properties:7: min\.insync\.replicas"):
+        read(FILE.replace("replicas=2", "replicas=two"))

@@ -1,0 +1,152 @@
+"""Log directories: Kafka's file formats, hostile files, whose a directory is."""
+
+from __future__ import annotations
+
+import contextlib
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kraftcore.core.batch import build_batch
+from kraftcore.core.disk.files import OsFiles
+from kraftcore.core.disk.simulated import SimulatedDisk
+from kraftcore.core.log.config import LogConfig
+from kraftcore.core.uuid import Uuid
+from kraftcore.errors import CorruptDataError, LocalError, LockedError
+from kraftcore.plugins.broker.logdirs import LogDirs
+from kraftcore.plugins.broker.logdirs.checkpoint import decode_offsets, encode_offsets
+from kraftcore.plugins.broker.logdirs.names import deleted_name, is_deleted, partition_of
+from kraftcore.plugins.broker.partition import TopicPartition
+
+TOPICS = st.text("abcXYZ019._-", min_size=1, max_size=30)
+NAMES = st.builds(TopicPartition, TOPICS, st.integers(0, 2**31 - 1))
+T = TopicPartition("t", 0)
+
+
+def open_dirs(disk, *paths, node_id=1, now_ms=0, delay_ms=100):
+    config = LogConfig(topic_id=None, producer_snapshots=False, tail_bytes=1000)
+    return LogDirs(disk, paths or ("/d1",), node_id, config, delay_ms, now_ms, Random(1).randbytes)
+
+
+@given(st.dictionaries(NAMES, st.integers(0, 2**63 - 1), max_size=5))
+def test_checkpoints_come_back(offsets):
+    assert decode_offsets(encode_offsets(offsets)) == offsets
+
+
+@given(st.dictionaries(NAMES, st.integers(0, 99), max_size=3), st.data())
+def test_a_checkpoint_that_lost_its_end_is_never_taken_for_a_whole_one(offsets, data):
+    whole = encode_offsets(offsets)
+    cut = whole[: data.draw(st.integers(0, len(whole) - 1))]
+    with pytest.raises(CorruptDataError):
+        decode_offsets(cut)
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_are_a_checkpoint_or_refused(data):
+    with contextlib.suppress(CorruptDataError):
+        decode_offsets(data)
+
+
+@given(NAMES)
+def test_folder_names(name):
+    assert partition_of(str(name)) == name
+    gone = deleted_name(name, Random(1).randbytes)
+    assert is_deleted(gone) and partition_of(gone) is None
+    assert len(deleted_name(TopicPartition("t" * 249, 7), Random(1).randbytes)) == 255
+
+
+@pytest.mark.parametrize("folder", ["t", "t-", "-1", "t-01", "t-1x", "t-99999999999", "t-0.0123-delete", "a b-1"])
+def test_other_folders_are_no_partitions(folder):
+    assert partition_of(folder) is None
+
+
+def test_a_deleted_partition_stays_for_its_delay_even_over_a_restart():
+    disk = SimulatedDisk(Random(1))
+    dirs = open_dirs(disk)
+    hosted = dirs.create(T, Uuid.random(), 0)
+    hosted.log.append_as_leader(build_batch([b"v"], timestamp_ms=1), 0, 0)
+    dirs.delete(hosted, 1000)
+    assert dirs.find(T) is None
+    (gone,) = [name for name in disk.list_folder("/d1") if name.startswith("t-0.")]
+    dirs.close()
+    dirs = open_dirs(disk, now_ms=2000)
+    dirs.directories[0].remove_expired(2099)
+    assert disk.exists(f"/d1/{gone}")
+    dirs.directories[0].remove_expired(2100)
+    assert not disk.exists(f"/d1/{gone}")
+    dirs.close()
+
+
+def test_what_was_stored_is_found_again():
+    disk = SimulatedDisk(Random(1))
+    dirs = open_dirs(disk, "/d1", "/d2")
+    topic_id = Uuid.random()
+    first, second = dirs.create(T, topic_id, 0), dirs.create(TopicPartition("t", 1), None, 0)
+    assert {first.directory.path, second.directory.path} == {"/d1", "/d2"}
+    for number in range(4):
+        first.log.append_as_leader(build_batch([b"v"], timestamp_ms=number), 0, 0)
+    first.log.flush()
+    first.log.delete_below(2, 0)
+    first.high_watermark = 3
+    dirs.close()
+    assert disk.exists("/d1/.kafka_cleanshutdown")
+    dirs = open_dirs(disk, "/d2", "/d1")
+    assert not disk.exists("/d1/.kafka_cleanshutdown")
+    again = dirs.find(T)
+    assert (again.topic_id, again.high_watermark) == (topic_id, 3)
+    assert (again.log.log_start_offset, again.log.log_end_offset) == (2, 4)
+    assert dirs.find(TopicPartition("t", 1)).topic_id is None
+    dirs.close()
+
+
+def test_damaged_checkpoints_count_as_empty():
+    disk = SimulatedDisk(Random(1))
+    dirs = open_dirs(disk)
+    dirs.create(T, None, 0).high_watermark = 0
+    dirs.close()
+    for name in ("replication-offset-checkpoint", "log-start-offset-checkpoint"):
+        disk.replace_file(f"/d1/{name}", b"rubbish")
+    dirs = open_dirs(disk)
+    assert dirs.find(T).high_watermark == 0
+    dirs.close()
+
+
+def test_another_brokers_directory_is_refused_and_nothing_in_it_changes():
+    disk = SimulatedDisk(Random(1))
+    open_dirs(disk).close()
+    before = disk.read_file("/d1/meta.properties")
+    with pytest.raises(LocalError, match="belongs to broker 1, not 2"):
+        open_dirs(disk, node_id=2)
+    assert disk.read_file("/d1/meta.properties") == before
+    open_dirs(disk).close()
+
+
+def test_directories_of_two_clusters_do_not_go_together():
+    disk = SimulatedDisk(Random(1))
+    open_dirs(disk, "/d1").close()
+    other = LogDirs(disk, ("/d2",), 1, LogConfig(topic_id=None), 0, 0, Random(2).randbytes)
+    other.close()
+    with pytest.raises(LocalError, match="belongs to cluster"):
+        open_dirs(disk, "/d1", "/d2")
+
+
+def test_a_partition_in_two_directories_is_refused():
+    disk = SimulatedDisk(Random(1))
+    dirs = open_dirs(disk, "/d1", "/d2")
+    dirs.create(T, None, 0)
+    dirs.close()
+    disk.make_folder("/d2/t-0")
+    with pytest.raises(LocalError, match="is in /d1 and in /d2"):
+        open_dirs(disk, "/d1", "/d2")
+    disk.remove_folder("/d2/t-0") if not disk.list_folder("/d2/t-0") else None
+
+
+def test_one_process_at_a_time(tmp_path):
+    path = str(tmp_path / "d")
+    dirs = open_dirs(OsFiles(), path)
+    with pytest.raises(LockedError):
+        open_dirs(OsFiles(), path)
+    dirs.close()
+    open_dirs(OsFiles(), path).close()

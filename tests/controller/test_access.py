@@ -1,0 +1,146 @@
+"""What the authorizer is asked, and by which entries it decides: those of the image as it is."""
+
+from __future__ import annotations
+
+import logging
+import random
+
+import pytest
+from plain_access import SUPER_USERS, is_allowed, random_acls, random_questions
+
+from kraftcore.core.uuid import Uuid
+from kraftcore.metadata import Image
+from kraftcore.metadata.acls import Acl, acl_record
+from kraftcore.node.authorization import Authorization
+from kraftcore.plugins.controller.access import ImageAuthorizer
+from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.features import METADATA_VERSION
+from kraftcore.protocol.records.feature_level_record import FeatureLevelRecord
+from kraftcore.protocol.records.remove_access_control_entry_record import RemoveAccessControlEntryRecord
+from kraftcore.security.acl import Operation, PatternType, Permission, ResourceType
+from kraftcore.security.audit import Action, Requester
+from kraftcore.security.authorizer import StandardAuthorizer, Verdict
+
+ALICE = Requester("User:alice", "10.0.0.7", "CreateTopics")
+ORDERS = Acl(ResourceType.TOPIC, "orders", PatternType.PREFIXED, "User:alice", "*", Operation.WRITE, Permission.ALLOW)
+
+
+def image_of_a_cluster() -> Image:
+    image = Image(ahead=True)
+    image.apply(FeatureLevelRecord(name=METADATA_VERSION, feature_level=7))
+    return image
+
+
+def test_entries_follow_the_image_one_by_one(monkeypatch):
+    """Records come, are taken back and come again; the index is made anew only for another image."""
+    draw = random.Random(20261122)
+    loads = []
+    standard = StandardAuthorizer(SUPER_USERS)
+    load = standard.load
+    monkeypatch.setattr(standard, "load", lambda acls: (loads.append(1), load(acls)))
+    images = [image_of_a_cluster()]
+    authorizer = ImageAuthorizer(standard, lambda: images[0])
+
+    def compare() -> None:
+        acls = list(images[0].acls.values())
+        for question in random_questions(draw, 20):
+            wanted = Verdict.ALLOWED if is_allowed(acls, question, open_without=False) else Verdict.DENIED
+            assert authorizer.authorize(*question) is wanted
+        assert len(standard.acls) == len(acls)
+
+    for number in range(300):
+        image = images[0]
+        ids = list(image.acls)
+        what = draw.randrange(6)
+        if what == 0:
+            image.mark(number)
+            for acl in random_acls(draw, 4):
+                image.apply(acl_record(Uuid.random(draw.randbytes), acl))
+            for acl_id in ids[:3]:
+                image.apply(RemoveAccessControlEntryRecord(id=acl_id))
+            compare()
+            image.roll_back(number)
+            image.forget_marks()
+        elif what == 1 and ids:
+            image.apply(RemoveAccessControlEntryRecord(id=draw.choice(ids)))
+        elif what == 2 and draw.random() < 0.1:
+            images[0] = image_of_a_cluster()
+        else:
+            image.apply(acl_record(Uuid.random(draw.randbytes), random_acls(draw, 1)[0]))
+        compare()
+    assert 1 <= len(loads) < 20
+
+
+def test_until_there_is_a_log_only_super_users_are_known():
+    images: list[Image | None] = [None]
+    authorizer = ImageAuthorizer(StandardAuthorizer(["User:root"]), lambda: images[0])
+
+    def ask(who: str) -> Verdict:
+        return authorizer.authorize(who, "h", Operation.ALTER, ResourceType.CLUSTER, "kafka-cluster")
+
+    for images[0] in (None, Image(), image_of_a_cluster(), None):
+        is_there = images[0] is not None and bool(images[0].features)
+        assert ask("User:root") is Verdict.ALLOWED
+        assert ask("User:alice") is (Verdict.DENIED if is_there else Verdict.NOT_READY)
+
+
+@pytest.fixture
+def authorization() -> Authorization:
+    standard = StandardAuthorizer(["User:root"])
+    standard.load([ORDERS])
+    return Authorization(standard)
+
+
+def test_the_log_is_kafkas(authorization, caplog):
+    caplog.set_level(logging.DEBUG, "kraftcore.authorizer")
+    for action in (
+        Action(Operation.CREATE, ResourceType.CLUSTER, "kafka-cluster", log_if_denied=False),
+        Action(Operation.DESCRIBE, ResourceType.TOPIC, "orders.eu", references=2),
+        Action(Operation.READ, ResourceType.TOPIC, "orders.eu"),
+        Action(Operation.WRITE, ResourceType.TOPIC, "orders.eu", log_if_allowed=False),
+    ):
+        authorization.decide(ALICE, action)
+    authorization.decide(ALICE._replace(principal="User:root"), Action(Operation.READ, ResourceType.GROUP, "g"))
+    rule = (
+        "MatchingAcl(acl=StandardAcl[resourceType=TOPIC, resourceName=orders, patternType=PREFIXED, "
+        "principal=User:alice, host=*, operation=WRITE, permissionType=ALLOW])"
+    )
+    assert [(each.levelname, each.getMessage()) for each in caplog.records] == [
+        (
+            "DEBUG",
+            "Principal = User:alice is Allowed operation = DESCRIBE from host = 10.0.0.7 on resource = "
+            "Topic:LITERAL:orders.eu for request = CreateTopics with resourceRefCount = 2 based on rule " + rule,
+        ),
+        (
+            "INFO",
+            "Principal = User:alice is Denied operation = READ from host = 10.0.0.7 on resource = "
+            "Topic:LITERAL:orders.eu for request = CreateTopics with resourceRefCount = 1 based on rule DefaultDeny",
+        ),
+        (
+            "DEBUG",
+            "Principal = User:root is Allowed operation = READ from host = 10.0.0.7 on resource = "
+            "Group:LITERAL:g for request = CreateTopics with resourceRefCount = 1 based on rule SuperUser",
+        ),
+    ]
+    assert (authorization.allowed, authorization.denied) == (3, 2)
+
+
+def test_errors_by_the_type_of_the_resource(authorization):
+    error = authorization.error
+    assert error(ALICE, "WRITE", "TOPIC", ["orders", "orders.eu"]) is ErrorCode.NONE
+    assert error(ALICE, "WRITE", "TOPIC", ["orders", "other"]) is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert error(ALICE, "READ", "GROUP", ["g"]) is ErrorCode.GROUP_AUTHORIZATION_FAILED
+    assert error(ALICE, "ALTER", "CLUSTER") is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    assert error(ALICE, "CREATE_TOKENS", "USER", ["x"]) is ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
+    authorization.authorizer.is_ready = False  # type: ignore[attr-defined]
+    assert error(ALICE, "WRITE", "TOPIC", ["orders"]) is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def test_an_authorizer_of_an_applications_own_is_named_in_the_log(caplog):
+    class Nobody:
+        def authorize(self, *question: object) -> Verdict:
+            return Verdict.DENIED
+
+    caplog.set_level(logging.INFO, "kraftcore.authorizer")
+    Authorization(Nobody()).decide(ALICE, Action(Operation.READ, ResourceType.TOPIC, "t"))
+    assert caplog.messages[0].endswith("based on rule Nobody")
