@@ -54,8 +54,8 @@ async def open_node(
     Raises:
         LocalError: this is not trio; the state machine lacks a method (``check_state_machine``); the directory is not
             formatted, or belongs to another node or cluster; it would begin a quorum where there is one of another
-            cluster, or whose ``cluster_id`` is not given, or though its other directories are formatted; there is no plugin of a configured name, or it does not
-            know its settings.
+            cluster, or whose ``cluster_id`` is not given, or though its other directories are formatted; there is no
+            plugin of a configured name, or it does not know its settings.
         LockedError: another process owns the directory.
         CorruptDataError, StorageError: the directory cannot be read.
         TransportError: a listener cannot be opened.

@@ -249,7 +249,12 @@ class Rig:
         """The answer for the partition."""
         kind = FetchRequest.FetchTopic
         asked = kind.FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
-        request = FetchRequest(max_wait_ms=wait_ms, min_bytes=1, topics=[kind(topic=topic, partitions=[asked])], **more)
+        request = FetchRequest(
+            max_wait_ms=wait_ms,
+            min_bytes=more.pop("min_bytes", 1),
+            topics=[kind(topic=topic, partitions=[asked])],
+            **more,
+        )
         answer = await self.ask(broker_id, request, 12)
         return answer.responses[0].partitions[0] if answer.responses else answer
 
