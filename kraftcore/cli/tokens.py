@@ -1,8 +1,8 @@
 """``kraftcore tokens``: Kafka's kafka-delegation-tokens. Text output is that of 4.3.1's DelegationTokenCommand.
 
 Differences, all deliberate: tokens are printed by id (Kafka's order is that of a hash table); wrong usage is one line
-and a hint; no stack traces; the last line ends; without --owner-principal --describe asks for all tokens that the
-asker may see; ``--output json``.
+and a hint, also where a period is no number (Kafka's tool fails); no stack traces; the last line ends; without
+--owner-principal --describe asks for all tokens that the asker may see; ``--output json``.
 """
 
 from __future__ import annotations

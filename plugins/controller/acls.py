@@ -148,6 +148,11 @@ def delete(context: Context, request: DeleteAclsRequest, version: int) -> Contro
     answer = DeleteAclsResponse()
     gone: dict[Uuid, Acl] = {}
     for each in filters:
+        unknown = _what_is_unknown(each)
+        if unknown is not None:
+            result = DeleteAclsResponse.DeleteAclsFilterResult
+            answer.filter_results.append(result(error_code=ErrorCode.INVALID_REQUEST, error_message=unknown))
+            continue
         found = {acl_id: acl for acl_id, acl in context.image.acls.items() if each.matches(acl)}
         gone.update(found)
         if len(gone) > MAX_REMOVALS:
@@ -159,6 +164,15 @@ def delete(context: Context, request: DeleteAclsRequest, version: int) -> Contro
             )
         )
     return ControllerResult(answer, [(RemoveAccessControlEntryRecord(id=acl_id), 0) for acl_id in gone])
+
+
+def _what_is_unknown(wanted: AclFilter) -> str | None:
+    """Numbers that Kafka 4.3.1 does not know; 0, which says unknown, is refused before."""
+    if wanted.resource_type not in _KNOWN["resource_type"] or wanted.pattern_type not in _KNOWN["pattern_type"]:
+        return "Unknown patternFilter."
+    if wanted.operation not in _KNOWN["operation"] or wanted.permission not in _KNOWN["permission_type"]:
+        return "Unknown entryFilter."
+    return None
 
 
 def _matching(acl: Acl) -> DeleteAclsResponse.DeleteAclsFilterResult.DeleteAclsMatchingAcl:

@@ -42,6 +42,8 @@ def register(context: Context, request: ControllerRegistrationRequest, version: 
             # Kafka answers UNKNOWN_SERVER_ERROR.
             text = f"Unknown security protocol {listener.security_protocol}"
             raise Refusal(ErrorCode.INVALID_REQUEST, text)
+        if not listener.host or listener.port == 0:  # likewise
+            raise Refusal(ErrorCode.INVALID_REQUEST, f"Listener {listener.name} names no host, or port 0")
     return ControllerResult(ControllerRegistrationResponse(), [(registration_record(request), 0)])
 
 
@@ -125,7 +127,8 @@ def _not_described(version: int, error: ErrorCode, text: str) -> DescribeCluster
 def _refuse(
     request: ControllerRegistrationRequest, version: int, error: ErrorCode, message: str | None
 ) -> ControllerRegistrationResponse:
-    return ControllerRegistrationResponse(error_code=error, error_message=message)
+    """Kafka tells the general text of the error, whatever was said."""
+    return ControllerRegistrationResponse(error_code=error, error_message=error.message)
 
 
 APIS: dict[type[Request], Api] = {ControllerRegistrationRequest: Api(register, _refuse)}

@@ -117,7 +117,7 @@ def compare(options):
 
         for name, script in scripts(options):
             found, pair = twins.run(script, counts if options.first else None, progress)
-            found = [d for d in found if counts(d)]
+            found = [d for d in found if counts(d) and not fields.is_better(script, d)]
             codes += pair.codes
             record_types += pair.record_types
             steps = len(script["steps"])

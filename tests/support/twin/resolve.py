@@ -6,7 +6,6 @@ A name that does not resolve (a topic that was never made, a broker that never r
 that any part of a script is a script.
 """
 
-
 from conformance.codec import NULL
 
 
