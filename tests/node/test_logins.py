@@ -15,6 +15,7 @@ from kraftcore import NodeConfig, open_node
 from kraftcore.config import SaslLogin, TlsConfig
 from kraftcore.config.security import SaslConfig
 from kraftcore.security.sasl.client_session import SaslClientSession
+from kraftcore.transports.tcp import client
 
 HOST = "127.0.0.1"
 PASSWORD = "hunter2"
@@ -124,9 +125,11 @@ def test_logins_are_renewed_under_load_and_nothing_is_lost(tmp_path, tls, monkey
         return renew(session)
 
     monkeypatch.setattr(SaslClientSession, "renew", counted)
+    # Long before the login ends: no pause of the machine may come between.
+    monkeypatch.setattr(client, "_RENEWED_AFTER", (0.1, 0.15))
 
     async def main():
-        async with quorum(tmp_path, tls, "SCRAM-SHA-256", lifetime_ms=1500) as three:
+        async with quorum(tmp_path, tls, "SCRAM-SHA-256", lifetime_ms=10_000) as three:
             leader_id = await three.nodes[1].wait_leader()
             leader, epoch = three.nodes[leader_id], three.nodes[leader_id].status().epoch
             others = [node for number, node in three.nodes.items() if number != leader_id]
