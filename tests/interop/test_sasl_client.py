@@ -203,7 +203,7 @@ def test_observers_and_nodes_log_in(controller: Kafka, tmp_path, mechanism):
                 create="join",
                 can_become_voter=False,
                 bootstrap_servers=[place],
-                tls=None if files is None else TlsConfig(certificate=controller.stores.node, ca=controller.stores.ca),
+                tls=None if files is None else TlsConfig(ca=controller.stores.ca),
                 sasl=login_of(mechanism),
             )
             machine = MetadataMachine()
