@@ -77,8 +77,7 @@ async def open_node(
         stack.callback(home.close)
         if endpoints is None:
             endpoints = await _listen(transport, config, gates)
-        if isinstance(transport, TcpTransport):
-            _warn_of_strangers(config, endpoints)
+        _warn_of_strangers(config, endpoints, transport)
         raised: BaseException | None = None
         engine: Engine | None = None
         async with trio.open_nursery() as nursery:
@@ -119,9 +118,9 @@ def tcp_transport(config: NodeConfig) -> TcpTransport:
     )
 
 
-def _warn_of_strangers(config: NodeConfig, endpoints: Sequence[Endpoint]) -> None:
+def _warn_of_strangers(config: NodeConfig, endpoints: Sequence[Endpoint], transport: Transport) -> None:
     found = open_to_strangers(config, endpoints)
-    if found:
+    if found and isinstance(transport, TcpTransport):  # others name hosts as they like
         _logger.warning(
             "node %d: nobody has to prove who they are on %s, which other machines can reach: set SASL_SSL for it in "
             "listener.security.protocol.map (listener_sasl), or ssl.client.auth=required (tls.client_auth)",
