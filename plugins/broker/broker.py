@@ -40,6 +40,7 @@ from kraftcore.plugins.broker.logdirs import LogDirs
 from kraftcore.plugins.broker.logdirs.directory import Directory
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
 from kraftcore.plugins.broker.partition.partition import PartitionSettings
+from kraftcore.plugins.broker.partition.retention import Retention
 from kraftcore.plugins.broker.replicas import Replicas
 from kraftcore.ports.transport import Address, Transport
 from kraftcore.protocol.messages.fetch import FetchRequest
@@ -173,6 +174,7 @@ class Broker:
             (config.recovery_checkpoint_ms, self._store_recovery_points),
             (config.log_start_checkpoint_ms, partial(self._in_directories, Directory.write_log_starts)),
             (min(_DELETING_MS, max(config.delete_delay_ms, 1)), self._remove_expired),
+            (config.retention_check_ms, self._retain),
             (max(config.replica_lag_time_max_ms // 2, 1), self._check_lag),
         ):
             start(self._run, partial(self._periodically, interval_ms, duty))
@@ -239,6 +241,21 @@ class Broker:
     async def _remove_expired(self) -> None:
         now_ms = self._now_ms()
         await self._in_directories(lambda directory: directory.remove_expired(now_ms))
+
+    async def _retain(self) -> None:
+        retention = Retention(self.config.retention_ms, self.config.retention_bytes)
+        for name, replica in list(self.replicas.all.items()):
+            if replica.partition.expired(self._now_ms(), retention) is None:
+                continue
+            async with self._disk:
+                # It may have been deleted, or cut, meanwhile.
+                start = None if replica.hosted.log.closed else replica.partition.expired(self._now_ms(), retention)
+                if start is None:
+                    continue
+                try:
+                    replica.partition.delete_below(start, self._now_ms())
+                except (StorageError, LocalError) as error:
+                    self.replicas.failed(name, error)
 
     async def _check_lag(self) -> None:
         now_ms = self._now_ms()

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from kraftcore.core.batch import iter_batches
 from kraftcore.core.uuid import ZERO_UUID
 from kraftcore.errors import KraftError
 from kraftcore.node.registry import RequestContext
@@ -123,7 +124,7 @@ class Fetch:
         found = self._read(waiting)
         if waiting.is_replica:
             self._note_progress(waiting, found)
-        if found.is_urgent or found.size >= request.min_bytes or request.max_wait_ms <= 0 or not waiting.asked:
+        if request.max_wait_ms <= 0 or not waiting.asked or self._is_enough(waiting, found):
             return self._answer(waiting, found)
         waiting.deadline = self._deadlines.after(request.max_wait_ms, lambda: self._complete(waiting))
         for name in waiting.names:
@@ -223,8 +224,20 @@ class Fetch:
             if waiting.request.min_bytes <= 1 and self._has_nothing_new(waiting, name):
                 continue
             found = self._read(waiting)
-            if found.is_urgent or found.size >= waiting.request.min_bytes:
+            if self._is_enough(waiting, found):
                 self._finish(waiting, found)
+
+    def _is_enough(self, waiting: _Waiting, found: _Result) -> bool:
+        if found.is_urgent or found.size >= waiting.request.min_bytes:
+            return True
+        # One read ends where a segment does: what lies behind it is no reason to wait.
+        for asked, data in zip(waiting.asked, found.data, strict=True):
+            if data.records and asked.name is not None:
+                end = self._replicas.find(asked.name).readable_end(is_replica=waiting.is_replica)
+                *_, last = iter_batches(data.records, verify=False)
+                if last.next_offset < end:
+                    return True
+        return False
 
     def _has_nothing_new(self, waiting: _Waiting, name: TopicPartition) -> bool:
         replica = self._replicas.all.get(name)

@@ -7,7 +7,7 @@ nothing.
     controller ──> become_leader / become_follower / isr_answered
     clients ─────> append, read, end_of_epoch, find_timestamp
     followers ───> read, fetched            leader ──> replicate, truncate, restart_at
-    time ────────> check_lag
+    time ────────> check_lag, expired, delete_below
 
 The high watermark is exclusive, never falls but by truncation of a follower, and is kept from role to role.
 """
@@ -22,6 +22,7 @@ from kraftcore.core.log import Log
 from kraftcore.core.log.epochs import OffsetAndEpoch
 from kraftcore.errors import InvariantError
 from kraftcore.plugins.broker.partition.leading import Leading
+from kraftcore.plugins.broker.partition.retention import Retention, retained_start
 from kraftcore.plugins.broker.partition.state import (
     NO_EPOCH,
     Assignment,
@@ -366,9 +367,15 @@ class Partition:
         self.high_watermark = offset
         return Effects(has_moved=True)
 
-    def raise_log_start(self, leader_log_start: int, now_ms: int) -> None:
-        """Follow the leader's log start, as far as the high watermark."""
-        start = min(leader_log_start, self.high_watermark)
+    # --- time and space -----------------------------------------------------------------------------------------------
+
+    def expired(self, now_ms: int, retention: Retention) -> int | None:
+        """Where the log shall start by now, or None; ``delete_below`` does it."""
+        return retained_start(self.log.segment_list(), self.high_watermark, now_ms, retention)
+
+    def delete_below(self, offset: int, now_ms: int) -> None:
+        """Raise the log's start, no further than the high watermark; segments below go. No flush may be under way."""
+        start = min(offset, self.high_watermark)
         if start > self.log.log_start_offset:
             self.log.flush()
             self.log.delete_below(start, now_ms)
