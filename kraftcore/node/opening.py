@@ -77,7 +77,6 @@ async def open_node(
         stack.callback(home.close)
         if endpoints is None:
             endpoints = await _listen(transport, config, gates)
-        _warn_of_strangers(config, endpoints, transport)
         raised: BaseException | None = None
         engine: Engine | None = None
         async with trio.open_nursery() as nursery:
@@ -214,4 +213,5 @@ async def _listen(transport: Transport, config: NodeConfig, gates: _Gates) -> tu
         serve, bounds = gates.of(endpoint.name).serve, admission(config, endpoint.name)
         address = await transport.listen(endpoint.name, Address(endpoint.host, endpoint.port), serve, bounds)
         bound.append(Endpoint(endpoint.name, endpoint.host, address.port))
+    _warn_of_strangers(config, bound, transport)
     return tuple(bound)
