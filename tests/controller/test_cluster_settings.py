@@ -156,6 +156,14 @@ def test_the_last_producer_ids():
 # --- controllers
 
 
+@pytest.mark.parametrize("change", [{"host": ""}, {"port": 0}])
+def test_a_registration_that_names_no_place_is_refused(change):
+    request = registration(2, "CONTROLLER")
+    request.listeners = [request.listeners[0].replace(**change)]
+    step = ControllerStage().ask(request)
+    assert (step.error, step.records) == (ErrorCode.INVALID_REQUEST, [])
+
+
 def test_a_registration_with_an_unknown_security_protocol_is_refused():
     stage = ControllerStage()
     step = stage.ask(registration(2, "CONTROLLER", security_protocol=7))
