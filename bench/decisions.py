@@ -24,6 +24,8 @@ measure_the_installed_package()
 
 from kraftcore.core.uuid import Uuid
 from kraftcore.metadata import Image
+from kraftcore.metadata.acls import Acl
+from kraftcore.node.authorization import Authorization
 from kraftcore.plugins.controller.brokers import fencing, heartbeat
 from kraftcore.plugins.controller.decision import Context, ControllerSettings
 from kraftcore.plugins.controller.elections import elect_leaders
@@ -41,6 +43,8 @@ from kraftcore.protocol.records.feature_level_record import FeatureLevelRecord
 from kraftcore.protocol.records.partition_record import PartitionRecord
 from kraftcore.protocol.records.register_broker_record import RegisterBrokerRecord
 from kraftcore.protocol.records.topic_record import TopicRecord
+from kraftcore.security.audit import Action, Requester
+from kraftcore.security.authorizer import StandardAuthorizer
 
 Row = tuple[str, float, str]
 IDS = (1001, 1002, 1003)
@@ -160,6 +164,55 @@ def decision_rows(partitions: int, rounds: int) -> Iterator[Row]:
     yield row("heartbeat", beats, 1000, rounds)
 
 
+def access_rows(entries: int, rounds: int) -> Iterator[Row]:
+    """The authorizer among so many entries: microseconds a question, and an entry that comes and goes.
+
+    Six of ten entries are about a topic, two about topics by prefix, one about a group, one about all topics; each of
+    2,000 users has about as many.
+    """
+    draw = random.Random(1)
+    known = [_entry(draw, number) for number in range(entries)]
+    authorizer = StandardAuthorizer(["User:root"])
+    authorizer.load(known)
+    authorization = Authorization(authorizer)
+    asked = [
+        (
+            Requester(f"User:u{draw.randrange(2000)}", "10.0.0.1", "Fetch"),
+            Action(draw.choice((3, 4, 8)), 2, f"team{draw.randrange(500)}.topic{draw.randrange(40)}"),
+        )
+        for _ in range(10_000)
+    ]
+
+    def ask() -> int:
+        for who, action in asked:
+            authorization.decide(who, action)
+        return len(asked)
+
+    yield row("authorize", ask, len(asked), rounds)
+    changed = known[:: max(len(known) // 1000, 1)]
+
+    def change() -> int:
+        for entry in changed:
+            authorizer.acls.remove(entry)
+            authorizer.acls.add(entry)
+        return len(changed)
+
+    yield row("entry removed and added", change, len(changed), rounds)
+
+
+def _entry(draw: random.Random, number: int) -> Acl:
+    user, kind = f"User:u{draw.randrange(2000)}", number % 10
+    team = f"team{draw.randrange(500)}."
+    if kind < 6:
+        return Acl(2, f"{team}topic{draw.randrange(40)}", 3, user, "*", draw.choice((3, 4, 8, 10)), 3)
+    if kind < 8:
+        return Acl(2, team[: draw.randrange(4, 9)], 4, user, "*", draw.choice((3, 4, 8)), 3)
+    if kind < 9:
+        host = draw.choice(("*", "10.0.0.1"))
+        return Acl(3, f"group{draw.randrange(2000)}", 3, user, host, 3, draw.choice((2, 3, 3)))
+    return Acl(2, "*", 3, user, "*", 8, 3)
+
+
 def row(name: str, work: Callable[[], int], count: int, rounds: int) -> Row:
     """A case; the work must have been done as often as it is counted."""
     done = work()
@@ -193,12 +246,17 @@ def main(arguments: list[str] | None = None) -> None:
     """Print the rows."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--partitions", type=int, default=10_000, help="at least 1 (10,000)")
+    parser.add_argument("--acls", type=int, default=100_000, help="entries of the authorizer, at least 1 (100,000)")
     parser.add_argument("--rounds", type=int, default=7, help="at least 1 (7)")
     parser.add_argument("--json", action="store_true", help="an object a line")
     asked = parser.parse_args(arguments)
-    if asked.partitions < 1 or asked.rounds < 1:
-        parser.error("--partitions and --rounds are at least 1")
-    for rows in (decision_rows(min(asked.partitions, 9_000), asked.rounds), size_rows(asked.partitions)):
+    if asked.partitions < 1 or asked.rounds < 1 or asked.acls < 1:
+        parser.error("--partitions, --acls and --rounds are at least 1")
+    for rows in (
+        decision_rows(min(asked.partitions, 9_000), asked.rounds),
+        access_rows(asked.acls, asked.rounds),
+        size_rows(asked.partitions),
+    ):
         for case, value, unit in rows:
             if asked.json:
                 print(json.dumps({"case": case, "value": round(value, 3), "unit": unit}), flush=True)

@@ -62,10 +62,10 @@ class Reporter:
 
 
 class ReportedLog(logging.Handler):
-    """Warnings of the node and its transport as events."""
+    """What loggers say as events: warnings of the node and its transport, what the authorizer denies."""
 
-    def __init__(self, reporter: Reporter) -> None:
-        super().__init__(logging.WARNING)
+    def __init__(self, reporter: Reporter, level: int = logging.WARNING) -> None:
+        super().__init__(level)
         self._reporter = reporter
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -90,9 +90,11 @@ def run_server(config: NodeConfig, properties: Mapping[str, str], *, offers_log:
     """
     gc.set_threshold(*COLLECTOR_THRESHOLDS)
     reporter = Reporter(as_json=as_json)
-    logger = logging.getLogger("kraftcore")
-    handler = ReportedLog(reporter)
+    logger, audit = logging.getLogger("kraftcore"), logging.getLogger("kraftcore.authorizer")
+    handler, denials = ReportedLog(reporter), ReportedLog(reporter, logging.INFO)
     logger.addHandler(handler)
+    audit.addHandler(denials)
+    audit.setLevel(logging.INFO)
     error = None
     try:
         ignored = [key for key in config.ignored if not (config.can_become_voter and key in HONOURED)]
@@ -104,6 +106,7 @@ def run_server(config: NodeConfig, properties: Mapping[str, str], *, offers_log:
         error = str(found)
     finally:
         logger.removeHandler(handler)
+        audit.removeHandler(denials)
     reporter.event("stopped", error=error)
     return error
 

@@ -5,9 +5,10 @@ Listeners on which nothing is to be proven have no door: their requests go strai
 
 from __future__ import annotations
 
+import ipaddress
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
@@ -30,6 +31,7 @@ from kraftcore.protocol.messages.sasl_authenticate import SaslAuthenticateReques
 from kraftcore.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from kraftcore.protocol.registry import ApiKey
 from kraftcore.protocol.schema import Request, Response
+from kraftcore.raft.quorum import Endpoint
 from kraftcore.security.principals import (
     AuthenticationContext,
     Principal,
@@ -40,7 +42,7 @@ from kraftcore.security.sasl.credentials import HASHES, Credentials, Passwords
 from kraftcore.security.sasl.mechanism import Identity, ServerMechanism
 from kraftcore.security.sasl.oauth_messages import OAUTHBEARER
 from kraftcore.security.sasl.oauth_server import OAuthBearerServer, TokenCheck
-from kraftcore.security.sasl.oauth_token import AccessToken
+from kraftcore.security.sasl.oauth_token import AccessToken, TokenRules
 from kraftcore.security.sasl.plain_server import PlainServer
 from kraftcore.security.sasl.scram_server import ScramServer
 from kraftcore.security.sasl.server_session import Answer, ServerSession, Step, TellVersions, TurnAway
@@ -99,6 +101,31 @@ def principal_builder(config: NodeConfig) -> PrincipalBuilder:
         if tls is not None and tls.principal_mapping_rules is not None:
             rules[endpoint.name] = tls.principal_mapping_rules
     return StandardPrincipalBuilder(rules)
+
+
+def open_to_strangers(config: NodeConfig, bound: Iterable[Endpoint]) -> list[Endpoint]:
+    """Listeners that others than this machine can reach, and on which nobody has to prove who they are.
+
+    Args:
+        config: of the node.
+        bound: its listeners.
+    """
+    if config.principal_builder is not None:
+        return []
+    found = []
+    for endpoint in bound:
+        tls = config.listener_tls.get(endpoint.name, config.tls)
+        wants_proof = endpoint.name in config.listener_sasl or (tls is not None and tls.client_auth == "required")
+        if not wants_proof and not _is_loopback(endpoint.host):
+            found.append(endpoint)
+    return found
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def admission(config: NodeConfig, listener: str) -> Admission | None:
@@ -182,7 +209,9 @@ class Door:
         else:
             self._inbox.serve(frame, origin, reply)
             return
-        if step is not None:
+        if step is None:
+            reply(None)
+        else:
             self._do(step, login, asker, origin, reply)
 
     def _do(self, step: Step, login: ServerSession[Principal], asker: Asker, origin: Origin, reply: Reply) -> None:
@@ -209,11 +238,13 @@ class Door:
         self, credentials: Credentials | None, secret: bytes, note: Callable[[str], None]
     ) -> dict[str, dict[str, Callable[[], ServerMechanism]]]:
         """What each listener offers."""
-        found = {}
+        found: dict[str, dict[str, Callable[[], ServerMechanism]]] = {}
         for listener, sasl in self._config.listener_sasl.items():
             tokens = sasl.tokens
             check: Callable[[str], AccessToken | None] = _no_token
             if tokens is not None:
+                for what, key in _unchecked(tokens.rules):
+                    note(f"listener {listener} takes tokens {what}: set {key}")
                 keys = open_keys(tokens, note)
                 self._nursery.start_soon(keys.run)
                 check = TokenCheck(keys, tokens.rules, partial(self._complain, "token"))
@@ -254,6 +285,12 @@ class Door:
         if handler is None or not handler.serves(listener, version):
             return None
         return refusal_of(handler, request, version, error, text)
+
+
+def _unchecked(rules: TokenRules) -> list[tuple[str, str]]:
+    """Which tokens are taken because a rule is missing that Kafka strongly advises to have, and its property."""
+    found = [] if rules.audiences else [("that are for no audience", "sasl.oauthbearer.expected.audience")]
+    return found if rules.issuer else [*found, ("of any issuer", "sasl.oauthbearer.expected.issuer")]
 
 
 def _no_token(text: str) -> None:

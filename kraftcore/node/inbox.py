@@ -41,6 +41,9 @@ _SOFTWARE_SINCE = 3  # version of ApiVersions in which clients say what they are
 _FEATURES_AT_0_SINCE = 4  # KIP-1022: older clients cannot read a feature whose minimum is 0
 
 
+_STRANGER = Asker()
+
+
 class Inbox:
     """Decodes requests and hands them on.
 
@@ -52,7 +55,8 @@ class Inbox:
         note: gets a line for people when a request cannot be read, unless there were many just before.
         fail: told what a vital handler raised.
         now_ms: the time.
-        protocols: what each listener speaks: those who come on one without a door are anonymous.
+        protocols: what each listener speaks, PLAINTEXT where nothing is said. Those who come without a door are
+            anonymous.
     """
 
     def __init__(
@@ -64,9 +68,11 @@ class Inbox:
         note: Callable[[str], None],
         fail: Callable[[BaseException], None],
         now_ms: Callable[[], int],
-        protocols: Mapping[str, SecurityProtocol],
+        protocols: Mapping[str, SecurityProtocol] | None = None,
     ) -> None:
-        self._strangers = {listener: Asker(security_protocol=protocol) for listener, protocol in protocols.items()}
+        self._strangers = {
+            listener: Asker(security_protocol=protocol) for listener, protocol in (protocols or {}).items()
+        }
         self._feed = feed
         self._registry = registry
         self._nursery = nursery
@@ -124,7 +130,7 @@ class Inbox:
         return False
 
     def _context(self, header: RequestHeader, origin: Origin, ticket: Ticket) -> RequestContext:
-        asker: Asker = origin.session or self._strangers[origin.listener]
+        asker: Asker = origin.session or self._strangers.get(origin.listener, _STRANGER)
         return RequestContext(
             header.request_api_version,
             origin.listener,

@@ -12,7 +12,7 @@ from kraftcore.config import NodeConfig
 from kraftcore.config.login import make_login
 from kraftcore.core.disk.files import Files, OsFiles
 from kraftcore.errors import NodeStoppedError
-from kraftcore.node.door import admission, has_door
+from kraftcore.node.door import admission, has_door, open_to_strangers
 from kraftcore.node.engine import Engine
 from kraftcore.node.forming import join_or_begin, must_ask
 from kraftcore.node.home import open_home
@@ -77,6 +77,8 @@ async def open_node(
         stack.callback(home.close)
         if endpoints is None:
             endpoints = await _listen(transport, config, gates)
+        if isinstance(transport, TcpTransport):
+            _warn_of_strangers(config, endpoints)
         raised: BaseException | None = None
         engine: Engine | None = None
         async with trio.open_nursery() as nursery:
@@ -115,6 +117,17 @@ def tcp_transport(config: NodeConfig) -> TcpTransport:
         login=None if config.sasl is None else make_login(config.sasl),
         **config.settings_of(Limits),
     )
+
+
+def _warn_of_strangers(config: NodeConfig, endpoints: Sequence[Endpoint]) -> None:
+    found = open_to_strangers(config, endpoints)
+    if found:
+        _logger.warning(
+            "node %d: nobody has to prove who they are on %s, which other machines can reach: set SASL_SSL for it in "
+            "listener.security.protocol.map (listener_sasl), or ssl.client.auth=required (tls.client_auth)",
+            config.node_id,
+            " and ".join(map(str, found)),
+        )
 
 
 def _begin(engine: Engine, node: Node, plugins: Sequence[Plugin], nursery: trio.Nursery) -> None:

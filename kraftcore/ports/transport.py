@@ -65,7 +65,7 @@ class Origin:
         subject: of the verified client certificate; None without one.
         is_admitted: whether the bounds of `Admission` are over. Set by whoever serves, before the reply that says so.
         session: kept here by whoever serves; a transport leaves it alone.
-        close: breaks the connection once the replies that were given have left; no more is read.
+        close: breaks the connection once all requests that were handed over are answered; no more are.
     """
 
     listener: str

@@ -47,7 +47,7 @@ class DescribeQuorum:
         nodes: list[Any] = []
         if isinstance(role, Leader):
             value = role.watermark.value
-            observers = role.observers(state.voters, state.now_ms - OBSERVER_TIMEOUT_MS)
+            observers = role.observer_keys(state.voters, state.now_ms - OBSERVER_TIMEOUT_MS)
             described = topic_type.PartitionData(
                 partition_index=partition.PARTITION,
                 leader_id=state.config.key.id,

@@ -368,7 +368,7 @@ def fetch_records(state: RaftState, asked: ParkedFetch, role: Leader, data: byte
     )
 
 
-def fetch_elsewhere(state: RaftState, received: Received, role: Leader, where: Elsewhere) -> FetchResponse:
+def fetch_elsewhere(state: RaftState, asked: Received | ParkedFetch, role: Leader, where: Elsewhere) -> FetchResponse:
     """A diverging epoch, or a snapshot to fetch."""
     fields: dict[str, Any] = {}
     if where.diverging is not None:
@@ -379,8 +379,8 @@ def fetch_elsewhere(state: RaftState, received: Received, role: Leader, where: E
         fields["snapshot_id"] = _FetchedPartition.SnapshotId(end_offset=end_offset, epoch=epoch)
     return _fetched(
         state,
-        received.version,
-        received.listener,
+        asked.version,
+        asked.listener,
         high_watermark=_watermark(role),
         log_start_offset=state.log.log_start_offset,
         records=b"",

@@ -26,10 +26,15 @@ cdef int _BITS = 63
 @cython.final
 @cython.auto_pickle(False)
 cdef class Section:
-    """What one principal has on one resource name: by host how many of each entry, and what they come to."""
+    """What one principal has on one resource name: by host how many of each entry, and what they come to.
+
+    Entries for every host, which most are, are summed up beside the others: they are found without a look-up.
+    """
 
     cdef dict entries
     cdef dict masks
+    cdef long denied
+    cdef long allowed
 
     def __init__(self):
         self.entries = {}
@@ -46,11 +51,10 @@ cdef class Section:
         entries[acl] -= 1
         if not entries[acl]:
             del entries[acl]
-        if entries:
-            self.sum_up(acl.host, entries)
-        else:
+        self.sum_up(acl.host, entries)
+        if not entries:
             del self.entries[acl.host]
-            del self.masks[acl.host]
+            self.masks.pop(acl.host, None)
         return 0
 
     cdef int sum_up(self, host, dict entries) except -1:
@@ -68,7 +72,10 @@ cdef class Section:
                 allowed |= bits | <long>_IMPLIED.get(operation, 0)
             else:
                 denied |= bits
-        self.masks[host] = denied, allowed
+        if host == _WILDCARD:
+            self.denied, self.allowed = denied, allowed
+        else:
+            self.masks[host] = denied, allowed
         return 0
 
 
@@ -263,14 +270,16 @@ cdef class AclIndex:
         cdef long denied = 0, allowed = 0
         cdef Holding holding
         cdef Section section
-        cdef str who, where
+        cdef str who
         for who in (principal, _EVERYBODY):
             holding = self.holdings.get((resource_type, who))
             if holding is None:
                 continue
             for section in holding.sections(name):
-                for where in (host, _WILDCARD):
-                    masks = section.masks.get(where)
+                denied |= section.denied
+                allowed |= section.allowed
+                if section.masks:
+                    masks = section.masks.get(host)
                     if masks is not None:
                         denied |= <long>(<tuple>masks)[0]
                         allowed |= <long>(<tuple>masks)[1]

@@ -13,6 +13,7 @@ from typing import Any
 import trio
 
 from kraftcore import __version__
+from kraftcore.config.security import SecurityProtocol
 from kraftcore.core.disk.files import Files, OsFiles
 from kraftcore.core.log.config import LogConfig
 from kraftcore.errors import KraftError, LocalError, NodeStoppedError, StorageError
@@ -22,6 +23,7 @@ from kraftcore.node.outbox import Outbox
 from kraftcore.node.registry import Priority, Registry, RequestContext, RequestHandler
 from kraftcore.node.worlds import of_trio
 from kraftcore.plugins.broker.api.fetch import Fetch
+from kraftcore.plugins.broker.api.leaders import Leaders
 from kraftcore.plugins.broker.api.list_offsets import ListOffsets
 from kraftcore.plugins.broker.api.metadata import Metadata
 from kraftcore.plugins.broker.api.offset_for_leader_epoch import OffsetForLeaderEpoch
@@ -38,6 +40,7 @@ from kraftcore.plugins.broker.logdirs import LogDirs
 from kraftcore.plugins.broker.logdirs.directory import Directory
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
 from kraftcore.plugins.broker.partition.partition import PartitionSettings
+from kraftcore.plugins.broker.partition.retention import Retention
 from kraftcore.plugins.broker.replicas import Replicas
 from kraftcore.ports.transport import Address, Transport
 from kraftcore.protocol.messages.fetch import FetchRequest
@@ -101,15 +104,23 @@ class Broker:
         self._fetchers = Fetchers(*common, fetch_settings, self._disk, now_ms, nursery)
         self._isr_changes = IsrChanges(*common, now_ms)
         self._deadlines = Deadlines()
-        fetch = Fetch(replicas, cache, self._deadlines, config.fetch_max_bytes, now_ms)
+        leaders = Leaders(replicas, cache)
+        fetch = Fetch(replicas, cache, leaders, self._deadlines, config.fetch_max_bytes, now_ms)
         replicas.on_moved = fetch.moved
         replicas.on_proposal = self._isr_changes.propose
         self._registry = Registry()
         self._inbox = Inbox(
-            _no_consensus, self._registry, nursery, lambda response: None, _logger.warning, self._fail, now_ms
+            _no_consensus,
+            self._registry,
+            nursery,
+            lambda response: None,
+            _logger.warning,
+            self._fail,
+            now_ms,
+            {endpoint.name: SecurityProtocol.PLAINTEXT for endpoint in config.listeners},
         )
         refresh = self._fetchers.refresh
-        self._serve_clients(fetch)
+        self._serve_clients(fetch, leaders)
         self._obey(
             LeaderAndIsrRequest, (0, 7), LeaderAndIsr(config.node_id, authority, replicas, cache, now_ms, refresh)
         )
@@ -118,10 +129,10 @@ class Broker:
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
-    def _serve_clients(self, fetch: Fetch) -> None:
+    def _serve_clients(self, fetch: Fetch, leaders: Leaders) -> None:
         config, replicas = self.config, self.replicas
         limits = BatchLimits(config.message_max_bytes, config.segment_bytes)
-        produce = Produce(replicas, self._deadlines, limits, self._now_ms)
+        produce = Produce(replicas, leaders, self._deadlines, limits, self._now_ms)
         # The versions of Kafka 3.9.1, but for those that Kafka 4 dropped.
         handlers: tuple[tuple[Any, tuple[int, int], Any], ...] = (
             (ProduceRequest, (3, 11), produce),
@@ -163,6 +174,7 @@ class Broker:
             (config.recovery_checkpoint_ms, self._store_recovery_points),
             (config.log_start_checkpoint_ms, partial(self._in_directories, Directory.write_log_starts)),
             (min(_DELETING_MS, max(config.delete_delay_ms, 1)), self._remove_expired),
+            (config.retention_check_ms, self._retain),
             (max(config.replica_lag_time_max_ms // 2, 1), self._check_lag),
         ):
             start(self._run, partial(self._periodically, interval_ms, duty))
@@ -229,6 +241,21 @@ class Broker:
     async def _remove_expired(self) -> None:
         now_ms = self._now_ms()
         await self._in_directories(lambda directory: directory.remove_expired(now_ms))
+
+    async def _retain(self) -> None:
+        retention = Retention(self.config.retention_ms, self.config.retention_bytes)
+        for name, replica in list(self.replicas.all.items()):
+            if replica.partition.expired(self._now_ms(), retention) is None:
+                continue
+            async with self._disk:
+                # It may have been deleted, or cut, meanwhile.
+                start = None if replica.hosted.log.closed else replica.partition.expired(self._now_ms(), retention)
+                if start is None:
+                    continue
+                try:
+                    replica.partition.delete_below(start, self._now_ms())
+                except (StorageError, LocalError) as error:
+                    self.replicas.failed(name, error)
 
     async def _check_lag(self) -> None:
         now_ms = self._now_ms()

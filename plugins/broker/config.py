@@ -36,11 +36,16 @@ _NUMBERS: Mapping[str, tuple[str, int, int]] = {
     "recovery_checkpoint_ms": ("log.flush.offset.checkpoint.interval.ms", 1, _LONG_MAX),
     "log_start_checkpoint_ms": ("log.flush.start.offset.checkpoint.interval.ms", 1, _LONG_MAX),
     "initial_task_delay_ms": ("log.initial.task.delay.ms", 0, _LONG_MAX),
+    "retention_bytes": ("log.retention.bytes", -1, _LONG_MAX),
+    "retention_check_ms": ("log.retention.check.interval.ms", 1, _LONG_MAX),
     "delete_delay_ms": ("log.segment.delete.delay.ms", 0, _LONG_MAX),
     "request_max_bytes": ("socket.request.max.bytes", 1024, _INT_MAX),
     "max_connections": ("max.connections", 1, _INT_MAX),
 }
+# property -> milliseconds in its unit; the first that is there counts
+_RETENTION = {"log.retention.ms": 1, "log.retention.minutes": 60_000, "log.retention.hours": 3_600_000}
 _TEXTS = {
+    *_RETENTION,
     CONTROL,
     "broker.id",
     "node.id",
@@ -85,6 +90,9 @@ class BrokerConfig:
             (log.flush.offset.checkpoint.interval.ms).
         log_start_checkpoint_ms: how often log starts are (log.flush.start.offset.checkpoint.interval.ms).
         initial_task_delay_ms: when these begin after the start (log.initial.task.delay.ms).
+        retention_ms: a segment goes when its newest record is older; -1: never (log.retention.ms, minutes or hours).
+        retention_bytes: the oldest segments go while the others have as much; -1: never (log.retention.bytes).
+        retention_check_ms: how often that is looked at (log.retention.check.interval.ms).
         delete_delay_ms: how long deleted segments and partitions stay (log.segment.delete.delay.ms).
         request_max_bytes: longest frame (socket.request.max.bytes).
         max_connections: accepted at a time (max.connections).
@@ -116,6 +124,9 @@ class BrokerConfig:
     recovery_checkpoint_ms: int = 60_000
     log_start_checkpoint_ms: int = 60_000
     initial_task_delay_ms: int = 30_000
+    retention_ms: int = 7 * 24 * 3600 * 1000
+    retention_bytes: int = -1
+    retention_check_ms: int = 300_000
     delete_delay_ms: int = 60_000
     request_max_bytes: int = 100 * 1024**2
     max_connections: int = 1000
@@ -198,6 +209,10 @@ def _read(properties: Properties) -> BrokerConfig:
     for name, (key, low, high) in _NUMBERS.items():
         if key in properties:
             values[name] = read_integer(properties, key, low, high)
+    retention = next((key for key in _RETENTION if key in properties), None)
+    if retention is not None:
+        found = read_integer(properties, retention, -1, _INT_MAX if _RETENTION[retention] > 1 else _LONG_MAX)
+        values["retention_ms"] = -1 if found < 0 else found * _RETENTION[retention]
     unknown = [name for name in values["ignored"] if not _is_of_kafka(name)]
     if unknown:
         raise properties.error(f"{unknown[0]} is no property of a broker", unknown[0])

@@ -174,7 +174,7 @@ class Fetchers:
         return found
 
     async def _fetch(self, fetcher: _Fetcher, address: Address, asked: dict[TopicPartition, _Asked]) -> None:
-        by_id = all(self._replicas.topic_id(name) is not None for name in asked)
+        by_id = all(self._replicas.all[name].has_id for name in asked)
         request = self._request(asked, by_id=by_id)
         answer = await self._ask(address, request, by_id=by_id)
         if not isinstance(answer, FetchResponse) or answer.error_code != ErrorCode.NONE:
@@ -287,7 +287,7 @@ class Fetchers:
     async def _raise_log_start(self, asked: _Asked, log_start: int) -> None:
         async with self._disk:
             if asked.partition.check_following(asked.leader_epoch):
-                asked.partition.raise_log_start(log_start, self._now_ms())
+                asked.partition.delete_below(log_start, self._now_ms())
 
     async def _find_place(self, address: Address, asked: _Asked) -> bool:
         """Our log's end is not in the leader's log: cut what is beyond its end, or start anew where it begins."""

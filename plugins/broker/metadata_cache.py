@@ -56,8 +56,7 @@ class MetadataCache:
         self.controller_id = None if request.controller_id < 0 else request.controller_id
         self.brokers = {each.id: _live_broker(each, version) for each in request.live_brokers}
         for topic in request.topic_states:
-            if topic.topic_id != ZERO_UUID:
-                self._name(topic.topic_name, topic.topic_id)
+            self._name(topic.topic_name, topic.topic_id)
             for state in topic.partition_states:
                 self._put(topic.topic_name, state)
         for state in request.ungrouped_partition_states:
@@ -67,8 +66,11 @@ class MetadataCache:
         before = self.ids.get(topic)
         if before is not None:
             self.names.pop(before, None)
-        self.ids[topic] = topic_id
-        self.names[topic_id] = topic
+        if topic_id == ZERO_UUID:
+            self.ids.pop(topic, None)
+        else:
+            self.ids[topic] = topic_id
+            self.names[topic_id] = topic
 
     def _put(self, topic: str, state: UpdateMetadataPartitionState) -> None:
         if state.leader != LEADER_DURING_DELETE:

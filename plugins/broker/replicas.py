@@ -24,10 +24,17 @@ _logger = logging.getLogger("kraftcore.broker")
 
 @dataclass(slots=True)
 class Replica:
-    """A partition and where its log lives."""
+    """A partition and where its log lives.
+
+    Attributes:
+        hosted: its log.
+        partition: itself.
+        has_id: whether the controller named its topic by id when it last assigned it: so is it asked for at its leader.
+    """
 
     hosted: HostedLog
     partition: Partition
+    has_id: bool = True
 
 
 class Replicas:
@@ -78,9 +85,13 @@ class Replicas:
         Raises:
             RefusedError: UNKNOWN_TOPIC_OR_PARTITION, and as ``find``.
         """
+        self.check_announced(name)
+        return self.find(name)
+
+    def check_announced(self, name: TopicPartition) -> None:
+        """Raise UNKNOWN_TOPIC_OR_PARTITION (`RefusedError`) for a partition that was not announced."""
         if self._cache.partition(*name) is None:
             raise refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name} is not known here")
-        return self.find(name)
 
     def topic_id(self, name: TopicPartition) -> Uuid | None:
         """The id that a partition's log belongs to, assigned or not; None: it has none."""
@@ -105,6 +116,7 @@ class Replicas:
             is_eligible = self._cache.is_alive
             partition = Partition(name, self._broker_id, hosted.log, self._settings, hosted.high_watermark, is_eligible)
             found = self.all[name] = Replica(hosted, partition)
+        found.has_id = topic_id is not None
         self.assign_topic_id(found, topic_id)
         return found
 

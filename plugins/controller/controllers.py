@@ -127,7 +127,8 @@ def _not_described(version: int, error: ErrorCode, text: str) -> DescribeCluster
 def _refuse(
     request: ControllerRegistrationRequest, version: int, error: ErrorCode, message: str | None
 ) -> ControllerRegistrationResponse:
-    return ControllerRegistrationResponse(error_code=error, error_message=message)
+    """Kafka tells the general text of the error, whatever was said."""
+    return ControllerRegistrationResponse(error_code=error, error_message=error.message)
 
 
 APIS: dict[type[Request], Api] = {ControllerRegistrationRequest: Api(register, _refuse)}

@@ -135,6 +135,12 @@ def _events(reading: Reading) -> Iterator[Any]:
         yield HistogramMetricFamily(OWN + name, help_text, buckets=list(latency.buckets), sum_value=latency.sum_s)
     for name, help_text in COUNTED.items():
         yield CounterMetricFamily(OWN + name, help_text, value=float(reading.counts[name]))
+    if reading.authorizations is not None:
+        text = "Decisions of the authorizer, one for each resource asked about."
+        decisions = CounterMetricFamily(OWN + "authorizations", text, labels=["verdict"])
+        for verdict, count in zip(("allowed", "denied"), reading.authorizations, strict=True):
+            decisions.add_metric([verdict], float(count))
+        yield decisions
 
 
 COUNTED = {

@@ -45,6 +45,7 @@ class Reading:
         snapshot_bytes: size of the latest snapshot; 0 without one.
         sessions: clients remembered for their retries.
         connections: (accepted, made); None if the transport does not count.
+        authorizations: how often the authorizer said yes and no; None without one.
         bytes_in_flight_max: bound of ``status.bytes_in_flight``.
         now_ms: the node's time.
         commits: latency of what was appended here.
@@ -66,6 +67,7 @@ class Reading:
     snapshot_bytes: int
     sessions: int
     connections: tuple[int, int] | None
+    authorizations: tuple[int, int] | None
     bytes_in_flight_max: int
     now_ms: int
     commits: LatencyReading
@@ -93,6 +95,7 @@ def read_node(
     status = node.status()
     leads = status.role is Role.LEADER
     voted = status.voted_key
+    asked = node.authorization
     return Reading(
         status=status,
         state=_state(status),
@@ -107,6 +110,7 @@ def read_node(
         snapshot_bytes=status.snapshot_bytes,
         sessions=status.sessions,
         connections=status.connections,
+        authorizations=None if asked is None else (asked.allowed, asked.denied),
         bytes_in_flight_max=node.config.max_bytes_in_flight,
         now_ms=node.now_ms(),
         commits=commits,

@@ -15,7 +15,7 @@ def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_every_case_has_a_figure():
-    done = bench("--partitions", "1200", "--rounds", "1", "--json")
+    done = bench("--partitions", "1200", "--acls", "500", "--rounds", "1", "--json")
     assert done.returncode == 0, done.stderr
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert [each["case"] for each in rows] == [
@@ -24,6 +24,8 @@ def test_every_case_has_a_figure():
         "elect-preferred",
         "create-topic",
         "heartbeat",
+        "authorize",
+        "entry removed and added",
         "load",
         "table",
         "find a broker's partitions",

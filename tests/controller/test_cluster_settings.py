@@ -167,17 +167,15 @@ def test_a_registration_that_names_no_place_is_refused(change):
 def test_a_registration_with_an_unknown_security_protocol_is_refused():
     stage = ControllerStage()
     step = stage.ask(registration(2, "CONTROLLER", security_protocol=7))
-    assert (step.answer.error_code, step.answer.error_message) == (
-        ErrorCode.INVALID_REQUEST,
-        "Unknown security protocol 7",
-    )
+    error = ErrorCode.INVALID_REQUEST
+    assert (step.answer.error_code, step.answer.error_message) == (error, error.message)
     assert step.records == []
 
 
 def test_registering_needs_a_metadata_version_that_knows_it():
     step = ControllerStage(MetadataVersion.V3_6_IV2, elr=0).ask(registration(2))
-    text = "The current MetadataVersion is too old to support controller registrations."
-    assert (step.answer.error_code, step.answer.error_message) == (ErrorCode.UNSUPPORTED_VERSION, text)
+    error = ErrorCode.UNSUPPORTED_VERSION
+    assert (step.answer.error_code, step.answer.error_message) == (error, error.message)
 
 
 def test_controllers_are_listed_with_the_listener_that_was_asked():

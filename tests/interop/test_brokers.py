@@ -12,14 +12,6 @@ RECORDS = 20_000
 PATIENCE_S = 240
 
 
-def tool(lab: KafkaLab, *arguments: object) -> str:
-    """A tool of Kafka's that ends by itself; what it printed besides its data."""
-    command = [*lab.java(), *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
-    assert done.returncode == 0, done
-    return done.stderr
-
-
 def test_brokers_clients_and_a_group_while_the_active_controller_is_killed(kafka: KafkaTools, tmp_path: Path) -> None:
     with KafkaLab(kafka, tmp_path) as lab:
         plain = {"kraftcore_offers_log": None}
@@ -63,7 +55,7 @@ def test_brokers_clients_and_a_group_while_the_active_controller_is_killed(kafka
         assert f"{RECORDS} records sent" in (tmp_path / "perf.out").read_text()
         consumer = ("org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", at, "--topic", "work")
         group = ("--group", "readers", "--from-beginning", "--max-messages", RECORDS, "--timeout-ms", 60_000)
-        assert f"Processed a total of {RECORDS} messages" in tool(lab, *consumer, *group)
+        assert f"Processed a total of {RECORDS} messages" in lab.run_class(*consumer, *group, timeout_s=PATIENCE_S)
         wait_for("full ISRs", lambda: not topics("--describe", "--under-replicated-partitions").strip())
         topics("--delete", "--topic", "work")
         wait_for("the topic to go", lambda: "work" not in topics("--list").split())

@@ -83,6 +83,13 @@ def _cases(now: int) -> list[Case]:
         ),
         *(case(f"scope {text!r}", signed(scope=text)) for text in ([""], {}, {"a": 1}, True)),
         case("jti 5", signed(jti=5)),
+        case(
+            "sub 5, which is not asked for",
+            signed(sub=5, email="bob"),
+            expected_audience="kraftcore",
+            sub_claim_name="email",
+        ),
+        case("aud '', none expected", signed(aud=""), clock_skew_seconds="30"),
         case("another claim", signed(email="bob"), expected_audience="kraftcore", sub_claim_name="email"),
         case("another claim that is not there", signed(), expected_audience="kraftcore", sub_claim_name="email"),
         case("another scope", signed(roles=["a", "a"]), expected_audience="kraftcore", scope_claim_name="roles"),
@@ -116,7 +123,6 @@ def _cases(now: int) -> list[Case]:
         Case(f"message {place}", [message], STRICT, stricter)
         for place, (message, stricter) in enumerate(
             [
-                (b"", ""),
                 (b"\x01", ""),
                 (b"n,,\x01\x01", ""),
                 (b"y,,\x01auth=Bearer a\x01\x01", ""),
@@ -124,7 +130,7 @@ def _cases(now: int) -> list[Case]:
                 (b"n,,\x01auth=Basic a\x01\x01", "Kafka ends with an IllegalArgumentException"),
                 (kit.client_message(good, user="alice"), ""),
                 (kit.client_message(good, user="bob"), ""),
-                (kit.client_message(good, user="al=3Dice"), ""),
+                (kit.client_message(good, user="al=3Dice"), "told as the name it stands for"),
                 (kit.client_message(good, extensions="k=v\x01traceId=a b\x01"), ""),
                 (kit.client_message(good, extensions="k1=v\x01"), ""),
                 (kit.client_message(good, extensions="k=\x01"), ""),
@@ -140,7 +146,7 @@ def _cases(now: int) -> list[Case]:
     ]
     bad = kit.client_message("a.b.c")
     cases.append(Case("a second try", [bad, kit.client_message(good)], stricter="after an error only %x01 may come"))
-    cases.append(Case("it goes on", [kit.client_message(good), b"\x01"], stricter="Kafka's authenticator asks no more"))
+    cases.append(Case("it goes on", [kit.client_message(good), b"\x01"]))
     draw = random.Random(20260401)
     alphabet = [b"n", b",", b"a=", b"\x01", b"auth=", b"Bearer ", good.encode(), b"k=v", b"=2C", b" ", b"\x7f", b"\xc3"]
     for place in range(RANDOM):

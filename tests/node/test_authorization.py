@@ -12,6 +12,7 @@ from nodes import Values
 
 from kraftcore import NodeConfig, open_node
 from kraftcore.config.errors import ConfigError
+from kraftcore.config.security import SaslConfig
 from kraftcore.config.tls import TlsConfig
 from kraftcore.errors import AuthenticationError
 from kraftcore.node.plugin import Plugin
@@ -175,6 +176,43 @@ def test_the_name_in_a_certificate(tmp_path):
                 assert await ask(DescribeQuorumRequest(), other) is Failure.RESET
 
     trio.run(main)
+
+
+def test_a_listener_that_strangers_reach_is_named_at_the_start(tmp_path, caplog):
+    authority = trustme.CA()
+    made = authority.issue_cert("localhost").private_key_and_cert_chain_pem
+    made.write_to_path(str(tmp_path / "node.pem"))
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+
+    def tls(client_auth):
+        return TlsConfig(certificate=str(tmp_path / "node.pem"), ca=str(tmp_path / "ca.pem"), client_auth=client_auth)
+
+    logins = SaslConfig(mechanisms=("PLAIN",), users={"a": "b"})
+    told = "node 1: nobody has to prove who they are on {}, which other machines can reach: set SASL_SSL"
+
+    async def start(number, settings):
+        listeners = ["L://127.0.0.1:0", "A://0.0.0.0:0", "B://localhost:0"]
+        given = {"listeners": listeners, **settings}
+        config = NodeConfig(node_id=1, directory=tmp_path / str(number), create="standalone", **given)
+        caplog.clear()
+        async with open_node(config, Values()) as node:
+            return node.endpoints, [text for text in caplog.messages if "prove" in text]
+
+    everywhere = {"listeners": ["L://0.0.0.0:0"]}
+    for number, (settings, open_ones) in enumerate(
+        [
+            ({}, [1]),
+            ({"listeners": ["L://127.0.0.1:0"]}, []),
+            ({**everywhere, "tls": tls("none")}, [0]),
+            ({**everywhere, "tls": tls("requested")}, [0]),
+            ({**everywhere, "tls": tls("required")}, []),
+            ({"listener_sasl": {"A": logins}}, []),
+            ({"listeners": ["L://127.0.0.1:0", "A://0.0.0.0:0", "B://0.0.0.0:0"]}, [1, 2]),
+        ]
+    ):
+        endpoints, lines = trio.run(start, number, settings)
+        names = " and ".join(str(endpoints[at]) for at in open_ones)
+        assert [line[: len(told.format(names))] for line in lines] == ([told.format(names)] if names else [])
 
 
 @pytest.mark.parametrize(("setting", "method"), [("authorizer", "authorize"), ("principal_builder", "build")])

@@ -197,19 +197,22 @@ async def test_who_does_not(tmp_path):
 @in_trio
 async def test_a_failure_is_held_back_without_holding_up_others(tmp_path):
     """For an hour: those who fail hear nothing, others log in meanwhile."""
-    async with serving(tmp_path, failed_authentication_delay_ms=LONG_MS) as (endpoints, _):
-        async with connected(endpoints[1]) as failing, connected(endpoints[1]) as other:
-            await failing.shake()
-            await failing.send(encode_request(SaslAuthenticateRequest(auth_bytes=BAD), 2, 1))
-            await failing.send(encode_request(SaslAuthenticateRequest(auth_bytes=GOOD), 2, 2))
-            for _ in range(20):
-                async with connected(endpoints[1]) as again:
-                    await again.log_in()
-            await other.log_in()
-            assert await other.who() == "User:alice"
-            with trio.move_on_after(0.05) as scope:
-                await failing.receive()
-            assert scope.cancelled_caught
+    async with (
+        serving(tmp_path, failed_authentication_delay_ms=LONG_MS) as (endpoints, _),
+        connected(endpoints[1]) as failing,
+        connected(endpoints[1]) as other,
+    ):
+        await failing.shake()
+        await failing.send(encode_request(SaslAuthenticateRequest(auth_bytes=BAD), 2, 1))
+        await failing.send(encode_request(SaslAuthenticateRequest(auth_bytes=GOOD), 2, 2))
+        for _ in range(20):
+            async with connected(endpoints[1]) as again:
+                await again.log_in()
+        await other.log_in()
+        assert await other.who() == "User:alice"
+        with trio.move_on_after(0.05) as scope:
+            await failing.receive()
+        assert scope.cancelled_caught
 
 
 @in_trio
@@ -241,7 +244,7 @@ async def test_bare_tokens_after_the_old_handshake(tmp_path):
 
 @in_trio
 async def test_a_session_that_is_not_begun_anew_ends(tmp_path):
-    async with serving(tmp_path, max_reauth_ms={"PLAIN": 1}) as (endpoints, plugin), connected(endpoints[1]) as wire:
+    async with serving(tmp_path, max_reauth_ms={"PLAIN": 1}) as (endpoints, _), connected(endpoints[1]) as wire:
         assert (await wire.log_in()).session_lifetime_ms == 1
         while await wire.who() is not None:
             await trio.sleep(0.002)
@@ -290,12 +293,15 @@ async def test_half_open_connections_give_way(tmp_path):
 
 @in_trio
 async def test_who_does_not_prove_it_in_time_is_cut_off(tmp_path):
-    async with serving(tmp_path, handshake_timeout_ms=200) as (endpoints, _):
-        async with connected(endpoints[1]) as wire, connected(endpoints[1]) as known:
-            await known.log_in()
-            await wire.shake()
-            assert await wire.receive() is None
-            assert await known.who() == "User:alice"
+    async with (
+        serving(tmp_path, handshake_timeout_ms=200) as (endpoints, _),
+        connected(endpoints[1]) as wire,
+        connected(endpoints[1]) as known,
+    ):
+        await known.log_in()
+        await wire.shake()
+        assert await wire.receive() is None
+        assert await known.who() == "User:alice"
 
 
 class Loading:

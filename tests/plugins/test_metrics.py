@@ -18,12 +18,16 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from trio.testing import MockClock
 
+from kraftcore import open_node
 from kraftcore.config import NodeConfig
 from kraftcore.config.errors import ConfigError
 from kraftcore.errors import KraftError, LocalError, TransportError
 from kraftcore.node.plugin import load_plugins
 from kraftcore.plugins.metrics import Metrics
 from kraftcore.plugins.metrics.latency import WINDOW_S, Latency
+from kraftcore.security.acl import Operation, ResourceType
+from kraftcore.security.audit import Action, Requester
+from kraftcore.security.authorizer import Verdict
 from kraftcore.testing import Cluster
 
 RAFT = "kafka_server_raftmetrics_"
@@ -348,6 +352,39 @@ def test_latencies_are_counted_like_kafkas():
     assert later.average_ms == later.maximum_ms == 1000, "the first window is over"
     assert isnan(latency.read(3 * WINDOW_S + 1).maximum_ms)
     assert latency.read(3 * WINDOW_S + 1).buckets == reading.buckets
+
+
+def test_what_the_authorizer_said_is_counted(tmp_path):
+    class EverySecond:
+        asked = 0
+
+        def authorize(self, *question):
+            self.asked += 1
+            return Verdict.ALLOWED if self.asked % 2 else Verdict.DENIED
+
+    async def main():
+        for authorizer, wanted in ((EverySecond(), {"allowed": 2.0, "denied": 1.0}), (None, None)):
+            metrics = Metrics(listen=None)
+            config = NodeConfig(
+                node_id=1,
+                directory=tmp_path / str(wanted is None),
+                listeners=["127.0.0.1:0"],
+                create="standalone",
+                authorizer=authorizer,
+            )
+            async with open_node(config, Values(), plugins=[metrics]) as node:
+                await node.wait_leader()
+                await metrics.ready.wait()
+                for _ in range(3 if authorizer else 0):
+                    node.authorization.decide(ROBOT, Action(Operation.READ, ResourceType.TOPIC, "t"))
+                page = Page(generate_latest(metrics.registry).decode())
+                found = page.samples.get("kraftcore_authorizations_total")
+                assert (found and {each.labels["verdict"]: each.value for each in found}) == wanted
+
+    trio.run(main)
+
+
+ROBOT = Requester("Robot:r2", "10.0.0.1", "Fetch")
 
 
 def test_it_is_loaded_by_name_with_its_settings():

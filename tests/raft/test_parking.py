@@ -105,6 +105,18 @@ def test_an_observer_that_comes_back_late_finds_what_it_missed(replies):
     assert replies[-1].responses[0].partitions[0].high_watermark == LATEST + 2
 
 
+def test_who_waits_while_its_place_is_deleted_is_sent_to_the_snapshot(replies):
+    stage = leading(10)
+    stage.run(f"fetch 1 from=9 epoch=1 at={LATEST}@1 wait=400 hw={LATEST}")
+    stage.run("append 1 a")
+    stage.run("stabilize")
+    stage.run("snapshot 1")
+    assert stage.nodes[1].log.log_start_offset == LATEST + 1
+    stage.run("tick 1")
+    (told,) = replies[-1].responses[0].partitions
+    assert (told.snapshot_id.end_offset, told.snapshot_id.epoch) == (LATEST + 1, 1)
+
+
 @pytest.mark.parametrize(
     ("mistake", "text"),
     [

@@ -82,9 +82,10 @@ class Line:
     def say(self, what: str) -> None:
         """One message of `ALPHABET`."""
         if self.is_open:
-            self.send(self._frame(what))
+            self.send(self.frame(what))
 
-    def _frame(self, what: str) -> bytes:
+    def frame(self, what: str) -> bytes:
+        """One message of `ALPHABET`, as it is said now."""
         kind, _, rest = what.partition(" ")
         if kind in ("versions", "request", "handshake"):
             return frame_of(kind, rest)
@@ -266,10 +267,10 @@ def test_a_right_proof_of_something_else_is_none(first, binding, change):
 
 
 def renewed(line: Line, *messages: str, later_ms: int = 2000) -> None:
-    line.send(line._frame(messages[0]), NOW_MS + later_ms)
+    line.send(line.frame(messages[0]), NOW_MS + later_ms)
     for message in messages[1:]:
         if line.is_open:
-            line.send(line._frame(message), NOW_MS + later_ms)
+            line.send(line.frame(message), NOW_MS + later_ms)
 
 
 def test_a_session_goes_on_as_who_it_was_or_not_at_all():
@@ -333,7 +334,7 @@ def test_changed_messages_do_no_harm(seed, login):
     for place, message in enumerate(login):
         if not line.is_open:
             break
-        frame = line._frame(message)
+        frame = line.frame(message)
         line.send(changed(rng, frame) if place == spoilt else frame)
     assert line.session.principal in (None, Principal("User", "alice"))
 

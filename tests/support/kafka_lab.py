@@ -307,6 +307,13 @@ class KafkaLab:
         """What runs a class of Kafka's that stays, up to the class."""
         return [*JVM, f"-Xmx{heap}", f"-Dlog4j2.configurationFile={self.log4j}", "-cp", self.class_path]
 
+    def run_class(self, *arguments: object, timeout_s: float = 240) -> str:
+        """Run a class of Kafka's that ends by itself; what it printed to stderr."""
+        command = [*self.java(), *map(str, arguments)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=timeout_s)
+        assert done.returncode == 0, done
+        return done.stderr
+
     @property
     def controllers(self) -> str:
         """What --bootstrap-controller takes."""

@@ -1,6 +1,9 @@
 """The twin's own parts, without a controller."""
 
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 from conformance import codec
@@ -61,6 +64,20 @@ def batch(*records, base=10):
 def test_a_seed_is_a_script_and_says_so_twice():
     assert json.dumps(generate(5, 200)) == json.dumps(generate(5, 200)) != json.dumps(generate(6, 200))
     assert len(generate(5, 200)["steps"]) == 200
+
+
+def test_a_seed_is_the_same_script_in_every_process():
+    code = "import json, twin.generate as g; print(json.dumps([g.generate(seed, 120) for seed in range(12)]))"
+    made = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONHASHSEED": number},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for number in ("1", "2")
+    }
+    assert len(made) == 1
 
 
 def test_every_step_of_many_seeds_resolves_and_encodes():

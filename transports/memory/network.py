@@ -262,7 +262,6 @@ class _Link:
         self._waiting: dict[int, Answer] = {}
         self._responses = Responses(self._respond, self._refuse)
         self._request_due = self._response_due = 0.0
-        self._is_finishing = False
         admission = None if self._listener is None else self._listener.admission
         name = "" if self._listener is None else self._listener.name
         self._origin = Origin(name, source.name, None, admission is None, None, self._hang_up)
@@ -294,9 +293,11 @@ class _Link:
         if not self.is_open or not self._network.passes(self._source.name, self.target) or self._responses.is_ending:
             return
         admission = None if self._origin.is_admitted else listener.admission
-        if not self._is_alive() or (admission is not None and len(frame) > admission.max_frame_bytes):
+        if not self._is_alive():
             self.break_(Failure.RESET)
-        elif not self._is_finishing:
+        elif admission is not None and len(frame) > admission.max_frame_bytes:
+            self._hang_up()
+        else:
             listener.serve(frame, self._origin, self._responses.ticket())
 
     def _admitted_or_broken(self) -> None:
@@ -305,8 +306,8 @@ class _Link:
 
     def _hang_up(self) -> None:
         """See ``Origin.close``."""
-        self._is_finishing = True
-        self._source.at(max(self._response_due, trio.current_time()), self.end, Failure.RESET)
+        if self._responses.is_open and not self._responses.is_ending:
+            self._responses.ticket()(None)
 
     def _respond(self, parts: Parts) -> None:
         if not parts:

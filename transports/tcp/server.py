@@ -12,7 +12,7 @@ import trio
 
 from kraftcore.errors import LocalError, TransportError
 from kraftcore.ports.exchange import Responses
-from kraftcore.ports.transport import Address, Admission, Origin, Parts, Reply, Serve
+from kraftcore.ports.transport import Address, Admission, Origin, Parts, Serve
 from kraftcore.protocol.failure import Failure
 from kraftcore.transports.tcp.connection import Connection, Shared
 from kraftcore.transports.tcp.dial import NOT_FROM_HERE, tune
@@ -112,12 +112,16 @@ class ServerConnection(Connection):
 
     def _finish(self) -> None:
         """See ``Origin.close``."""
-        self._serve = _leave_unanswered
-        self.end(Failure.OTHER, "it was told why")
+        if self._responses.is_open and not self._responses.is_ending:
+            self.refuse("it was told why", "")
 
     def refuse(self, why: str, kind: str) -> None:
-        """Break the connection when the requests before are answered: Kafka answers each before it reads the next."""
-        self._first_due = inf
+        """Break the connection when the requests before are answered: Kafka answers each before it reads the next.
+
+        One that is not admitted is broken at its deadline at the latest.
+        """
+        if self._origin.is_admitted:
+            self._first_due = inf
         self._refusal = (why, kind)
         self._responses.ticket()(None)
 
@@ -162,10 +166,6 @@ class ServerConnection(Connection):
         if self._pause is not None:
             self._pause.set()
         self._server.gone(self)
-
-
-def _leave_unanswered(frame: bytes, origin: Origin, reply: Reply) -> None:
-    """For what comes after the end."""
 
 
 class Listener:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hmac
+import secrets
 from collections.abc import Mapping
 
 from kraftcore.security.sasl.mechanism import AuthenticationError, Identity
 
 _PARTS = 3
+_NOBODYS = secrets.token_urlsafe()  # what an unknown user's password is compared with
 _WRONG = "Authentication failed: Invalid username or password"
 
 
@@ -43,10 +45,9 @@ class PlainServer:
             raise AuthenticationError("Authentication failed: username not specified")
         if not password:
             raise AuthenticationError("Authentication failed: password not specified")
-        known = self._users.get(user)
-        wanted = hmac.digest(self._secret, (known or "").encode(), "sha256")
+        wanted = hmac.digest(self._secret, self._users.get(user, _NOBODYS).encode(), "sha256")
         given = hmac.digest(self._secret, password.encode(), "sha256")
-        if not hmac.compare_digest(wanted, given):  # an empty password is never asked for: `given` is of another
+        if not hmac.compare_digest(wanted, given):
             raise AuthenticationError(_WRONG)
         if acting_for and acting_for != user:
             raise AuthenticationError(

@@ -87,24 +87,24 @@ class ScramServer:
     def _challenge_for(self, first: ClientFirst) -> bytes:
         if first.authorization_id and first.authorization_id != first.name:
             raise AuthenticationError(ACTING_FOR_ANOTHER)
-        found = self._find(first)
-        self._credential, self._claimed = self._nobody(first.name), None  # always: it takes its time
-        if found is not None and found[0].iterations >= ITERATIONS_MIN:
-            self._credential, self._claimed = found
+        nobody = self._nobody(first.name)  # always made: it takes its time
+        found, identity = self._find(first)
+        is_known = found is not None and found.iterations >= ITERATIONS_MIN
+        self._credential = found if found is not None and is_known else nobody
+        self._claimed = identity if is_known else None
         self._first = first
         self._nonce = first.nonce + self._draw_nonce()
         self._challenge = server_first(self._nonce, self._credential.salt, self._credential.iterations)
         return self._challenge.encode()
 
-    def _find(self, first: ClientFirst) -> tuple[ScramCredential, Identity] | None:
+    def _find(self, first: ClientFirst) -> tuple[ScramCredential | None, Identity]:
         if first.is_by_token:
             token = self._credentials.token(self._mechanism, first.name)
-            if token is None:
-                return None
-            kind, _, name = token.owner.partition(":")
-            return token.credential, Identity(name, token.expires_ms, is_by_token=True, kind=kind)
-        credential = self._credentials.scram(self._mechanism, first.name)
-        return None if credential is None else (credential, Identity(first.name))
+            if token is not None:
+                kind, _, name = token.owner.partition(":")
+                return token.credential, Identity(name, token.expires_ms, is_by_token=True, kind=kind)
+            return None, Identity(first.name)
+        return self._credentials.scram(self._mechanism, first.name), Identity(first.name)
 
     def _nobody(self, name: str) -> ScramCredential:
         """A credential that no proof fits."""

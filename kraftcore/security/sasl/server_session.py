@@ -129,7 +129,7 @@ class ServerSession(Generic[PrincipalT]):
     # --- calls --------------------------------------------------------------------------------------------------------
 
     def take(self, frame: bytes, now_ms: int) -> Step | None:
-        """Take what came in; None: it is left unanswered, as the connection is about to end.
+        """Take what came in; None: the connection ends, after what was refused before is answered.
 
         Args:
             frame: a request, or a bare token after SaslHandshake v0.

@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from kraftcore.core.batch import iter_batches
 from kraftcore.core.uuid import ZERO_UUID
 from kraftcore.errors import KraftError
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.errors import code_of
+from kraftcore.plugins.broker.api.leaders import Leaders
 from kraftcore.plugins.broker.deadlines import Deadline, Deadlines
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
 from kraftcore.plugins.broker.partition import Partition, TopicPartition
@@ -26,6 +28,8 @@ from kraftcore.protocol.messages.fetch import FetchRequest, FetchResponse
 _BY_ID = 13
 _REPLICA_STATE = 15
 _FROM_FOLLOWERS = 11  # consumers that say their rack may read from any replica
+_LEADER_SINCE = 16  # version from which refusals say who leads (KIP-951)
+_ASK_ELSEWHERE = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH}
 _READ_COMMITTED = 1
 _NEW_SESSION = 0  # session epochs up to here ask for everything
 _FetchPartition = FetchRequest.FetchTopic.FetchPartition
@@ -87,6 +91,7 @@ class Fetch:
     Args:
         replicas: our partitions.
         cache: knows topics by id.
+        leaders: of partitions that are led elsewhere.
         deadlines: for those that wait.
         max_bytes: of records in an answer, whatever is asked (``fetch.max.bytes``).
         now_ms: the time.
@@ -96,12 +101,14 @@ class Fetch:
         self,
         replicas: Replicas,
         cache: MetadataCache,
+        leaders: Leaders,
         deadlines: Deadlines,
         max_bytes: int,
         now_ms: Callable[[], int],
     ) -> None:
         self._replicas = replicas
         self._cache = cache
+        self._leaders = leaders
         self._deadlines = deadlines
         self._max_bytes = max_bytes
         self._now_ms = now_ms
@@ -117,7 +124,7 @@ class Fetch:
         found = self._read(waiting)
         if waiting.is_replica:
             self._note_progress(waiting, found)
-        if found.is_urgent or found.size >= request.min_bytes or request.max_wait_ms <= 0 or not waiting.asked:
+        if request.max_wait_ms <= 0 or not waiting.asked or self._is_enough(waiting, found):
             return self._answer(waiting, found)
         waiting.deadline = self._deadlines.after(request.max_wait_ms, lambda: self._complete(waiting))
         for name in waiting.names:
@@ -169,7 +176,7 @@ class Fetch:
         may_follow = not waiting.is_replica and waiting.context.version >= _FROM_FOLLOWERS
         partition.check(fields.current_leader_epoch, needs_leader=not may_follow)
         if waiting.is_replica:
-            partition.check_replica(waiting.replica_id)
+            partition.check_replica(waiting.replica_id, has_epoch=fields.current_leader_epoch >= 0)
         elif waiting.request.isolation_level == _READ_COMMITTED:
             data.aborted_transactions = []
             if partition.log.control_offsets():
@@ -217,8 +224,20 @@ class Fetch:
             if waiting.request.min_bytes <= 1 and self._has_nothing_new(waiting, name):
                 continue
             found = self._read(waiting)
-            if found.is_urgent or found.size >= waiting.request.min_bytes:
+            if self._is_enough(waiting, found):
                 self._finish(waiting, found)
+
+    def _is_enough(self, waiting: _Waiting, found: _Result) -> bool:
+        if found.is_urgent or found.size >= waiting.request.min_bytes:
+            return True
+        # One read ends where a segment does: what lies behind it is no reason to wait.
+        for asked, data in zip(waiting.asked, found.data, strict=True):
+            if data.records and asked.name is not None:
+                end = self._replicas.find(asked.name).readable_end(is_replica=waiting.is_replica)
+                *_, last = iter_batches(data.records, verify=False)
+                if last.next_offset < end:
+                    return True
+        return False
 
     def _has_nothing_new(self, waiting: _Waiting, name: TopicPartition) -> bool:
         replica = self._replicas.all.get(name)
@@ -247,8 +266,18 @@ class Fetch:
 
     def _answer(self, waiting: _Waiting, found: _Result) -> FetchResponse:
         response = FetchResponse()
+        nodes: dict[int, FetchResponse.NodeEndpoint] = {}
         for topic in waiting.request.topics:
             response.responses.append(_Topic(topic=topic.topic, topic_id=topic.topic_id))
+        tells_leader = waiting.context.version >= _LEADER_SINCE
         for asked, data in zip(waiting.asked, found.data, strict=True):
             response.responses[asked.topic].partitions.append(data)
+            if tells_leader and data.error_code in _ASK_ELSEWHERE and asked.name is not None:
+                leader = self._leaders.of(asked.name, waiting.context.listener)
+                data.current_leader = _Data.LeaderIdAndEpoch(leader_id=leader.id, leader_epoch=leader.epoch)
+                if leader.address is not None:
+                    nodes[leader.id] = FetchResponse.NodeEndpoint(
+                        node_id=leader.id, host=leader.address.host, port=leader.address.port, rack=leader.rack
+                    )
+        response.node_endpoints = list(nodes.values())
         return response

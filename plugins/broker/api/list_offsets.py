@@ -6,6 +6,8 @@ Partition.fetchOffsetForTimestamp.
 
 from __future__ import annotations
 
+from collections import Counter
+
 from kraftcore.errors import KraftError
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.errors import code_of
@@ -21,6 +23,8 @@ MAX_TIMESTAMP = -3
 EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
 _CONSUMER = -1
+_DEBUGGING = -2  # reads as a replica, from any of them
+_SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 _OFFSET_NOT_AVAILABLE_SINCE = 5  # older clients are told LEADER_NOT_AVAILABLE, which they retry, too
 _Answer = ListOffsetsResponse.ListOffsetsTopicResponse.ListOffsetsPartitionResponse
 
@@ -39,14 +43,20 @@ class ListOffsets:
         """Each partition's answer; offset -1 if nothing was found."""
         response = ListOffsetsResponse()
         is_replica = request.replica_id != _CONSUMER
+        counts = Counter(
+            TopicPartition(topic.name, each.partition_index) for topic in request.topics for each in topic.partitions
+        )
         for topic in request.topics:
             told = ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name)
             for asked in topic.partitions:
                 name = TopicPartition(topic.name, asked.partition_index)
                 answer = _Answer(partition_index=asked.partition_index)
                 try:
-                    partition = self._replicas.find(name) if is_replica else self._replicas.announced(name)
-                    partition.check(asked.current_leader_epoch)
+                    _check_timestamp(asked.timestamp, context.version)
+                    if counts[name] > 1:
+                        raise refused(ErrorCode.INVALID_REQUEST, f"{name} is in the request more than once")
+                    partition = self._replicas.find(name)
+                    partition.check(asked.current_leader_epoch, needs_leader=request.replica_id != _DEBUGGING)
                     _find(partition, asked.timestamp, answer, is_replica=is_replica)
                 except KraftError as error:
                     code = code_of(self._replicas, name, error)
@@ -56,6 +66,11 @@ class ListOffsets:
                 told.partitions.append(answer)
             response.topics.append(told)
         return response
+
+
+def _check_timestamp(timestamp: int, version: int) -> None:
+    if timestamp < 0 and version < _SINCE.get(timestamp, version + 1):
+        raise refused(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} in version {version}")
 
 
 def _find(partition: Partition, timestamp: int, answer: _Answer, *, is_replica: bool) -> None:
@@ -78,8 +93,6 @@ def _find(partition: Partition, timestamp: int, answer: _Answer, *, is_replica: 
         return  # nothing is tiered
     if timestamp == MAX_TIMESTAMP:
         timestamp = max(segment.max_timestamp for segment in log.segment_list())
-    if timestamp < 0:
-        return
     found = partition.find_timestamp(timestamp, is_replica=is_replica)
     if found is not None:
         answer.offset, answer.timestamp = found

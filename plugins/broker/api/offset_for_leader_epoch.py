@@ -34,7 +34,7 @@ class OffsetForLeaderEpoch:
                 name = TopicPartition(topic.topic, asked.partition)
                 answer = _Result.EpochEndOffset(partition=asked.partition)
                 try:
-                    partition = self._replicas.announced(name)
+                    partition = self._replicas.find(name)
                     partition.check(asked.current_leader_epoch)
                     found = partition.end_of_epoch(asked.leader_epoch)
                     if found is not None:

@@ -14,6 +14,7 @@ from kraftcore.core.batch import RecordBatch, TimestampType, validate_batches
 from kraftcore.errors import CorruptBatchError, KraftError
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.errors import code_of
+from kraftcore.plugins.broker.api.leaders import Leaders
 from kraftcore.plugins.broker.deadlines import Deadline, Deadlines
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.broker.partition.state import refused
@@ -26,6 +27,8 @@ ACKS_NONE = 0
 ACKS_LEADER = 1
 ACKS_ALL = -1
 _NO_PRODUCER = -1
+_LEADER_SINCE = 10  # version from which refusals say who leads (KIP-951)
+_MAGIC_POSITION, _MAGIC = 16, 2
 _Topic = ProduceResponse.TopicProduceResponse
 _Answer = _Topic.PartitionProduceResponse
 
@@ -98,15 +101,22 @@ class Produce:
 
     Args:
         replicas: our partitions.
+        leaders: of partitions that are led elsewhere.
         deadlines: for those that wait too long.
         limits: see ``BatchLimits``.
         now_ms: the time.
     """
 
     def __init__(
-        self, replicas: Replicas, deadlines: Deadlines, limits: BatchLimits, now_ms: Callable[[], int]
+        self,
+        replicas: Replicas,
+        leaders: Leaders,
+        deadlines: Deadlines,
+        limits: BatchLimits,
+        now_ms: Callable[[], int],
     ) -> None:
         self._replicas = replicas
+        self._leaders = leaders
         self._deadlines = deadlines
         self._limits = limits
         self._now_ms = now_ms
@@ -130,6 +140,8 @@ class Produce:
                     _fail(answer, code_of(self._replicas, name, error))
                     answer.error_message = str(error)
                     has_failed = True
+                    if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER and context.version >= _LEADER_SINCE:
+                        self._tell_leader(name, answer, response, context)
         if request.acks == ACKS_NONE:
             if has_failed:
                 context.close()
@@ -140,6 +152,18 @@ class Produce:
         if not pending.is_over:
             pending.deadline = self._deadlines.after(max(request.timeout_ms, 0), lambda: _time_out(parts))
 
+    def _tell_leader(
+        self, name: TopicPartition, answer: _Answer, response: ProduceResponse, context: RequestContext
+    ) -> None:
+        leader = self._leaders.of(name, context.listener)
+        answer.current_leader = _Answer.LeaderIdAndEpoch(leader_id=leader.id, leader_epoch=leader.epoch)
+        if leader.address is not None and all(each.node_id != leader.id for each in response.node_endpoints):
+            response.node_endpoints.append(
+                ProduceResponse.NodeEndpoint(
+                    node_id=leader.id, host=leader.address.host, port=leader.address.port, rack=leader.rack
+                )
+            )
+
     def _append(
         self,
         name: TopicPartition,
@@ -149,9 +173,10 @@ class Produce:
         pending: _Pending,
         parts: list[_Part],
     ) -> None:
+        self._replicas.check_announced(name)
         if request.acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
             raise refused(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {request.acks}: it must be -1, 0 or 1")
-        partition = self._replicas.announced(name)
+        partition = self._replicas.find(name)
         partition.check(-1)
         check_batch(records, self._limits)
         waits = request.acks == ACKS_ALL
@@ -185,6 +210,10 @@ def check_batch(records: Records | None, limits: BatchLimits) -> None:
     if size > limits.segment_bytes:
         raise refused(
             ErrorCode.RECORD_LIST_TOO_LARGE, f"a batch of {size} bytes: log.segment.bytes is {limits.segment_bytes}"
+        )
+    if size > _MAGIC_POSITION and records[_MAGIC_POSITION] != _MAGIC:
+        raise refused(
+            ErrorCode.INVALID_RECORD, f"record batches of version {records[_MAGIC_POSITION]}: only 2 is taken"
         )
     try:
         totals = validate_batches(records)

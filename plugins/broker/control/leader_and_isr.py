@@ -2,11 +2,13 @@
 
 Per partition, in this order (Kafka 3.9.1, ReplicaManager.becomeLeaderOrFollower):
 
+    a name that makes no folder                 INVALID_TOPIC_EXCEPTION
     the log cannot be used                      KAFKA_STORAGE_ERROR
     another topic id than the log's             INCONSISTENT_TOPIC_ID, whatever the epoch; the log stays
     an older leader epoch                       STALE_CONTROLLER_EPOCH
     the same one, with an id for a log without one  NONE: the id is taken over
-    the same one                                STALE_CONTROLLER_EPOCH
+    the same one, without the id, as a follower  NONE: the leader is asked by name from now on
+    the same one                                STALE_CONTROLLER_EPOCH, but for KRaft controllers
     this broker is no replica                   UNKNOWN_TOPIC_OR_PARTITION
     else                                        NONE: lead, or follow
 """
@@ -19,10 +21,11 @@ from collections.abc import Callable, Iterator
 from kraftcore.core.uuid import ZERO_UUID, Uuid
 from kraftcore.errors import CorruptDataError, StorageError
 from kraftcore.plugins.broker.control.authority import Authority
+from kraftcore.plugins.broker.logdirs.names import is_legal
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
 from kraftcore.plugins.broker.partition import Assignment, TopicPartition
 from kraftcore.plugins.broker.partition.state import NO_EPOCH
-from kraftcore.plugins.broker.replicas import Replicas
+from kraftcore.plugins.broker.replicas import Replica, Replicas
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.leader_and_isr import (
     LeaderAndIsrPartitionError,
@@ -70,7 +73,7 @@ class LeaderAndIsr:
         response = LeaderAndIsrResponse(error_code=error)
         topics: dict[Uuid, LeaderAndIsrResponse.LeaderAndIsrTopicError] = {}
         for name, topic_id, state in _states(request, version):
-            found = self._apply(name, topic_id, state) if error is ErrorCode.NONE else error
+            found = self._apply(name, topic_id, state, request) if error is ErrorCode.NONE else error
             told = LeaderAndIsrPartitionError(partition_index=name.partition, error_code=found)
             if version < _BY_ID:
                 told.topic_name = name.topic
@@ -83,8 +86,12 @@ class LeaderAndIsr:
         self._on_change()
         return response
 
-    def _apply(self, name: TopicPartition, told_id: Uuid, state: LeaderAndIsrPartitionState) -> ErrorCode:
+    def _apply(
+        self, name: TopicPartition, told_id: Uuid, state: LeaderAndIsrPartitionState, request: LeaderAndIsrRequest
+    ) -> ErrorCode:
         replicas = self._replicas
+        if not is_legal(name):
+            return ErrorCode.INVALID_TOPIC_EXCEPTION
         if replicas.is_broken(name):
             return ErrorCode.KAFKA_STORAGE_ERROR
         topic_id = None if told_id == ZERO_UUID else told_id
@@ -95,21 +102,30 @@ class LeaderAndIsr:
         known = replicas.all.get(name)
         epoch = NO_EPOCH if known is None else known.partition.leader_epoch
         try:
-            if state.leader_epoch > epoch:
+            if state.leader_epoch > epoch or (request.is_kraft_controller and state.leader_epoch == epoch):
                 if self._broker_id not in state.replicas:
                     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 self._assign(name, topic_id, state)
                 return ErrorCode.NONE
-            if state.leader_epoch == epoch and known is not None and topic_id is not None and log_id is None:
-                replicas.assign_topic_id(known, topic_id)
-                return ErrorCode.NONE
+            if state.leader_epoch == epoch and known is not None and (topic_id is None) != (log_id is None):
+                return self._change_id(known, topic_id, state)
         except (StorageError, CorruptDataError) as error:
             return replicas.failed(name, error)
         return ErrorCode.STALE_CONTROLLER_EPOCH
 
+    def _change_id(self, known: Replica, topic_id: Uuid | None, state: LeaderAndIsrPartitionState) -> ErrorCode:
+        if topic_id is None and state.leader == self._broker_id:
+            return ErrorCode.STALE_CONTROLLER_EPOCH
+        known.has_id = topic_id is not None
+        self._replicas.assign_topic_id(known, topic_id)
+        return ErrorCode.NONE
+
     def _assign(self, name: TopicPartition, topic_id: Uuid | None, state: LeaderAndIsrPartitionState) -> None:
         now_ms = self._now_ms()
         partition = self._replicas.add(name, topic_id, now_ms).partition
+        if state.partition_epoch < partition.partition_epoch:
+            _logger.warning("%s is at partition epoch %d already", name, partition.partition_epoch)
+            return
         assignment = Assignment(
             state.leader, state.leader_epoch, state.partition_epoch, tuple(state.replicas), tuple(state.isr)
         )

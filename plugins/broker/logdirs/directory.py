@@ -22,7 +22,7 @@ from kraftcore.plugins.broker.logdirs.checkpoint import (
     decode_offsets,
     encode_offsets,
 )
-from kraftcore.plugins.broker.logdirs.names import deleted_name, is_deleted, partition_of
+from kraftcore.plugins.broker.logdirs.names import deleted_name, is_deleted, is_legal, partition_of
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.storage.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
 
@@ -101,7 +101,7 @@ class Directory:
                 continue
             if is_deleted(folder):
                 self._expiring.append((now_ms + self._delete_delay_ms, self._path(folder)))
-            elif name is not None and name.topic != "__cluster_metadata":
+            elif name is not None and is_legal(name):
                 try:
                     self._open(name, now_ms, high_watermarks.get(name, 0), log_starts.get(name, 0))
                 except KraftError as error:

@@ -10,6 +10,7 @@ from kraftcore.plugins.broker.partition import TopicPartition
 _PARTITION = re.compile(r"([a-zA-Z0-9._-]{1,249})-([0-9]{1,10})", re.ASCII)
 _DELETED = re.compile(r"\S+\.[0-9a-f]{32}-delete", re.ASCII)
 _NAME_MAX = 255
+METADATA_TOPIC = "__cluster_metadata"
 
 
 def partition_of(folder: str) -> TopicPartition | None:
@@ -18,6 +19,14 @@ def partition_of(folder: str) -> TopicPartition | None:
     if match is None or int(match[2]) > 2**31 - 1 or match[2] != str(int(match[2])):
         return None
     return TopicPartition(match[1], int(match[2]))
+
+
+def is_legal(name: TopicPartition) -> bool:
+    """Whether a partition can have a folder: its topic's name is a legal one, its number not negative.
+
+    The metadata log's folder is not a broker's.
+    """
+    return partition_of(str(name)) == name and name.topic not in (".", "..", METADATA_TOPIC)
 
 
 def is_deleted(folder: str) -> bool:

@@ -77,6 +77,12 @@ class Leading:
             progress.begin_epoch(now_ms, epoch_start_offset, is_in_sync=each in assignment.isr)
         self.waiting: deque[tuple[int, Waiter]] = deque() if before is None else before.waiting
 
+    def reassign(self, broker_id: int, assignment: Assignment) -> None:
+        """The same leadership with other replicas, or another ISR."""
+        self.isr.commit(assignment.isr)
+        others = [each for each in assignment.replicas if each != broker_id]
+        self.followers = {each: self.followers.get(each) or Progress() for each in others}
+
     def committed(self, log_end_offset: int, now_ms: int, max_lag_ms: int, is_eligible: Callable[[int], bool]) -> int:
         """Up to where everybody who counts has the log: the ISR, and who is about to join it.
 

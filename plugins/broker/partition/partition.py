@@ -7,7 +7,7 @@ nothing.
     controller ──> become_leader / become_follower / isr_answered
     clients ─────> append, read, end_of_epoch, find_timestamp
     followers ───> read, fetched            leader ──> replicate, truncate, restart_at
-    time ────────> check_lag
+    time ────────> check_lag, expired, delete_below
 
 The high watermark is exclusive, never falls but by truncation of a follower, and is kept from role to role.
 """
@@ -22,6 +22,7 @@ from kraftcore.core.log import Log
 from kraftcore.core.log.epochs import OffsetAndEpoch
 from kraftcore.errors import InvariantError
 from kraftcore.plugins.broker.partition.leading import Leading
+from kraftcore.plugins.broker.partition.retention import Retention, retained_start
 from kraftcore.plugins.broker.partition.state import (
     NO_EPOCH,
     Assignment,
@@ -93,13 +94,16 @@ class Partition:
     # --- roles --------------------------------------------------------------------------------------------------------
 
     def become_leader(self, assignment: Assignment, now_ms: int) -> Effects:
-        """Lead in a newer epoch."""
+        """Lead in a newer epoch; or in this one, with other replicas or another ISR (KRaft controllers tell so)."""
         effects = Effects(has_moved=True)
         end = self.log.log_end_offset
         # A follower may have later epochs than our log: it learns from this entry where to cut (KIP-101).
         if self.log.last_epoch is None or self.log.last_epoch < assignment.leader_epoch:
             self.log.assign_epoch_start_offset(assignment.leader_epoch, end)
-        self.leading = Leading(self._broker_id, assignment, end, now_ms, self.leading)
+        if self.leading is not None and assignment.leader_epoch == self.leader_epoch:
+            self.leading.reassign(self._broker_id, assignment)
+        else:
+            self.leading = Leading(self._broker_id, assignment, end, now_ms, self.leading)
         self._take_over(assignment, is_following=False)
         self._commit(effects, now_ms)
         return effects
@@ -213,10 +217,15 @@ class Partition:
             self._propose(effects, leading, (*leading.isr.committed, replica_id))
         return effects
 
-    def check_replica(self, replica_id: int) -> None:
-        """Raise UNKNOWN_LEADER_EPOCH for a follower that is none of the assigned replicas: it may know of it first."""
+    def check_replica(self, replica_id: int, *, has_epoch: bool = True) -> None:
+        """Refuse a follower that is none of the assigned replicas: it may know of it before us.
+
+        Raises:
+            RefusedError: UNKNOWN_LEADER_EPOCH if it said in which epoch it believes, else NOT_LEADER_OR_FOLLOWER.
+        """
         if replica_id not in self._lead().followers:
-            raise refused(ErrorCode.UNKNOWN_LEADER_EPOCH, f"broker {replica_id} is no replica of {self.name}")
+            error = ErrorCode.UNKNOWN_LEADER_EPOCH if has_epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER
+            raise refused(error, f"broker {replica_id} is no replica of {self.name}")
 
     def check_lag(self, now_ms: int) -> Effects:
         """Time went by: propose to take those out of the ISR that have not kept up."""
@@ -358,9 +367,15 @@ class Partition:
         self.high_watermark = offset
         return Effects(has_moved=True)
 
-    def raise_log_start(self, leader_log_start: int, now_ms: int) -> None:
-        """Follow the leader's log start, as far as the high watermark."""
-        start = min(leader_log_start, self.high_watermark)
+    # --- time and space -----------------------------------------------------------------------------------------------
+
+    def expired(self, now_ms: int, retention: Retention) -> int | None:
+        """Where the log shall start by now, or None; ``delete_below`` does it."""
+        return retained_start(self.log.segment_list(), self.high_watermark, now_ms, retention)
+
+    def delete_below(self, offset: int, now_ms: int) -> None:
+        """Raise the log's start, no further than the high watermark; segments below go. No flush may be under way."""
+        start = min(offset, self.high_watermark)
         if start > self.log.log_start_offset:
             self.log.flush()
             self.log.delete_below(start, now_ms)

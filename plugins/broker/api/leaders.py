@@ -1,0 +1,56 @@
+"""Who leads a partition, for clients that asked the wrong broker (KIP-951)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kraftcore.plugins.broker.metadata_cache import MetadataCache
+from kraftcore.plugins.broker.partition import TopicPartition
+from kraftcore.plugins.broker.replicas import Replicas
+from kraftcore.ports.transport import Address
+
+
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """A partition's leader.
+
+    Attributes:
+        id: broker id; -1: not known.
+        epoch: leader epoch; -1: not known.
+        address: where it listens, on the client's listener; None: it is not alive there.
+        rack: where it stands, or None.
+    """
+
+    id: int
+    epoch: int
+    address: Address | None
+    rack: str | None
+
+
+class Leaders:
+    """Finds them: our own replica knows best, then what was announced.
+
+    Args:
+        replicas: our partitions.
+        cache: what was announced.
+    """
+
+    def __init__(self, replicas: Replicas, cache: MetadataCache) -> None:
+        self._replicas = replicas
+        self._cache = cache
+
+    def of(self, name: TopicPartition, listener: str) -> Leader:
+        """The leader of a partition, for a client that came in on this listener."""
+        leader_id, epoch = self._known(name)
+        broker = self._cache.brokers.get(leader_id)
+        return Leader(
+            leader_id, epoch, self._cache.address(leader_id, listener), None if broker is None else broker.rack
+        )
+
+    def _known(self, name: TopicPartition) -> tuple[int, int]:
+        replica = self._replicas.all.get(name)
+        if replica is not None:
+            leader_id = replica.partition.leader_id
+            return -1 if leader_id is None else leader_id, replica.partition.leader_epoch
+        state = self._cache.partition(*name)
+        return (-1, -1) if state is None else (state.leader, state.leader_epoch)

@@ -1,0 +1,64 @@
+"""Which segments have served their time. Source: Kafka 3.9.1, UnifiedLog.deleteOldSegments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+UNLIMITED = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How much of a log is kept.
+
+    Attributes:
+        ms: a segment goes when its newest record is older (``log.retention.ms``); -1: never.
+        bytes: the oldest segments go as long as the rest has at least so many (``log.retention.bytes``); -1: never.
+    """
+
+    ms: int = UNLIMITED
+    bytes: int = UNLIMITED
+
+
+class SegmentFacts(Protocol):
+    """What is asked of a segment: see ``kraftcore.core.log.segment.Segment``."""
+
+    @property
+    def next_offset(self) -> int:
+        """One past its last record."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of its batches."""
+
+    @property
+    def max_timestamp(self) -> int:
+        """Of its records, ms; -1: they have none."""
+
+
+def retained_start(
+    segments: Sequence[SegmentFacts], high_watermark: int, now_ms: int, retention: Retention
+) -> int | None:
+    """Where the log shall start, or None if nothing is to go.
+
+    Whole segments go, oldest first, up to the first that is to stay. What is not committed stays, and what has no
+    timestamps stays as long as there is room.
+
+    Args:
+        segments: of the log, oldest first.
+        high_watermark: of the partition.
+        now_ms: the time.
+        retention: see there.
+    """
+    start = None
+    spare = sum(segment.size for segment in segments) - retention.bytes if retention.bytes != UNLIMITED else -1
+    for segment in segments:
+        is_old = retention.ms != UNLIMITED and 0 <= segment.max_timestamp < now_ms - retention.ms
+        is_spare = spare - segment.size >= 0
+        if not segment.size or segment.next_offset > high_watermark or not (is_old or is_spare):
+            break
+        spare -= segment.size
+        start = segment.next_offset
+    return start

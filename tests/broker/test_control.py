@@ -1,0 +1,169 @@
+"""Control requests beyond the replica suite: all versions, hostile names, what KRaft controllers do otherwise."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+from broker_rig import CONTROLLER, open_rig, until
+
+from kraftcore.core.uuid import ZERO_UUID, Uuid
+from kraftcore.plugins.broker.partition import TopicPartition
+from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.messages.fetch import FetchRequest
+from kraftcore.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest
+from kraftcore.protocol.messages.list_offsets import ListOffsetsRequest
+from kraftcore.protocol.messages.produce import ProduceRequest
+
+T = TopicPartition("t", 0)
+
+
+def told(leader=1, epoch=0, replicas=(1,), isr=None, topic="t", topic_id=None, version=7, partition_epoch=0, **more):
+    """A LeaderAndIsr for one partition."""
+    state = LeaderAndIsrPartitionState(
+        partition_index=more.pop("partition", 0),
+        leader=leader,
+        leader_epoch=epoch,
+        isr=list(replicas if isr is None else isr),
+        replicas=list(replicas),
+        partition_epoch=partition_epoch,
+    )
+    request = LeaderAndIsrRequest(controller_id=CONTROLLER, controller_epoch=1, **more)
+    if version < 2:
+        state.topic_name = topic
+        request.ungrouped_partition_states = [state]
+    else:
+        kind = LeaderAndIsrRequest.LeaderAndIsrTopicState
+        request.topic_states = [kind(topic_name=topic, topic_id=topic_id or ZERO_UUID, partition_states=[state])]
+    return request
+
+
+async def error_of(rig, request, version=7, broker_id=1):
+    answer = await rig.ask(broker_id, request, version)
+    assert answer.error_code == 0
+    (one,) = answer.partition_errors if version < 5 else answer.topics[0].partition_errors
+    return ErrorCode(one.error_code)
+
+
+def test_every_version_of_leader_and_isr(tmp_path):
+    async def main():
+        async with open_rig(tmp_path) as rig:
+            broker = await rig.start(1)
+            for version in range(8):
+                topic = f"v{version}"
+                request = told(
+                    topic=topic, epoch=version, topic_id=Uuid.random() if version >= 5 else None, version=version
+                )
+                assert await error_of(rig, request, version) is ErrorCode.NONE
+                partition = broker.replicas.all[TopicPartition(topic, 0)].partition
+                assert (partition.leading is not None, partition.leader_epoch) == (True, version)
+                assert await error_of(rig, request, version) is ErrorCode.STALE_CONTROLLER_EPOCH
+
+    trio.run(main)
+
+
+@pytest.mark.parametrize("topic", ["../../out", "a/b", "", ".", "..", "a b", "t" * 250, "__cluster_metadata"])
+def test_names_that_make_no_folder_are_refused(tmp_path, topic):
+    async def main():
+        async with open_rig(tmp_path) as rig:
+            await rig.start(1)
+            before = sorted(tmp_path.rglob("*-0"))
+            assert await error_of(rig, told(topic=topic)) is ErrorCode.INVALID_TOPIC_EXCEPTION
+            assert await error_of(rig, told(partition=-1)) is ErrorCode.INVALID_TOPIC_EXCEPTION
+            assert sorted(tmp_path.rglob("*-0")) == before
+            assert not (tmp_path.parent / "out-0").exists()
+
+    trio.run(main)
+
+
+def test_a_kraft_controller_changes_the_isr_within_an_epoch(tmp_path):
+    async def main():
+        async with open_rig(tmp_path) as rig:
+            broker = await rig.start(1)
+            topic_id = Uuid.random()
+            first = told(replicas=(1, 2), isr=(1,), topic_id=topic_id)
+            assert await error_of(rig, first) is ErrorCode.NONE
+            again = told(replicas=(1, 2, 3), isr=(1, 2), topic_id=topic_id, partition_epoch=1)
+            assert await error_of(rig, again) is ErrorCode.STALE_CONTROLLER_EPOCH
+            again.is_kraft_controller = True
+            assert await error_of(rig, again) is ErrorCode.NONE
+            leading = broker.replicas.all[T].partition.leading
+            assert (leading.isr.committed, set(leading.followers)) == ((1, 2), {2, 3})
+            # What comes late, at an older partition epoch, changes nothing.
+            first.is_kraft_controller = True
+            assert await error_of(rig, first) is ErrorCode.NONE
+            assert broker.replicas.all[T].partition.leading.isr.committed == (1, 2)
+
+    trio.run(main)
+
+
+def test_a_follower_whose_controller_forgot_the_id_asks_by_name(tmp_path):
+    async def main():
+        async with open_rig(tmp_path) as rig:
+            for broker_id in (1, 2):
+                await rig.start(broker_id)
+            await rig.assign(1, 0, [1, 2])
+            assert (await rig.produce(1, b"a")).error_code == 0
+            assert await error_of(rig, told(replicas=(1, 2), version=4), 4, broker_id=2) is ErrorCode.NONE
+            assert not rig.brokers[2].replicas.all[T].has_id
+            assert (await rig.produce(1, b"b")).error_code == 0
+            await until(lambda: rig.log_bytes(1) == rig.log_bytes(2))
+            assert (tmp_path / "d2" / "t-0" / "partition.metadata").exists()
+            # The leader keeps its id: nothing is to be changed there.
+            assert await error_of(rig, told(replicas=(1, 2), version=4), 4) is ErrorCode.STALE_CONTROLLER_EPOCH
+
+    trio.run(main)
+
+
+def test_who_asks_the_wrong_broker_is_told_who_leads(tmp_path):
+    async def main():
+        async with open_rig(tmp_path) as rig:
+            for broker_id in (1, 2):
+                await rig.start(broker_id)
+            await rig.assign(1, 4, [1, 2])
+            kind = ProduceRequest.TopicProduceData
+            data = kind(name="t", partition_data=[kind.PartitionProduceData(index=0, records=b"")])
+            for version in (9, 10):
+                answer = await rig.ask(2, ProduceRequest(acks=1, topic_data=[data]), version)
+                one = answer.responses[0].partition_responses[0]
+                assert one.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+                found = (one.current_leader.leader_id, one.current_leader.leader_epoch)
+                nodes = [(each.node_id, each.host, each.port) for each in answer.node_endpoints]
+                assert (found, nodes) == (((1, 4), [(1, "broker1", 9092)]) if version == 10 else ((-1, -1), []))
+            for version, epoch, known in ((15, 3, False), (16, 3, True), (16, 9, False)):
+                topic = FetchRequest.FetchTopic(topic_id=rig.topic_ids["t"])
+                topic.partitions = [topic.FetchPartition(partition=0, current_leader_epoch=epoch)]
+                answer = await rig.ask(2, FetchRequest(topics=[topic]), version)
+                one = answer.responses[0].partitions[0]
+                wanted = ErrorCode.FENCED_LEADER_EPOCH if epoch == 3 else ErrorCode.UNKNOWN_LEADER_EPOCH
+                assert one.error_code == wanted
+                assert one.current_leader.leader_id == (1 if known else -1)
+                assert [each.node_id for each in answer.node_endpoints] == ([1] if known else [])
+
+    trio.run(main)
+
+
+def test_times_that_list_offsets_does_not_know(tmp_path):
+    async def main():
+        async with open_rig(tmp_path) as rig:
+            await rig.start(1)
+            await rig.assign(1, 0, [1])
+            for number in (5, 9, 7):
+                await rig.produce(1, b"%d" % number)
+
+            async def ask(version, *timestamps, replica_id=-1):
+                kind = ListOffsetsRequest.ListOffsetsTopic
+                asked = [kind.ListOffsetsPartition(partition_index=0, timestamp=each) for each in timestamps]
+                request = ListOffsetsRequest(replica_id=replica_id, topics=[kind(name="t", partitions=asked)])
+                found = (await rig.ask(1, request, version)).topics[0].partitions
+                return [(ErrorCode(each.error_code), each.offset) for each in found]
+
+            bad = (ErrorCode.UNSUPPORTED_VERSION, -1)
+            assert await ask(6, -3) == [bad]
+            assert await ask(7, -3) == [(ErrorCode.NONE, 0)]
+            assert await ask(8, -5) == [bad]
+            assert await ask(9, -5) == [(ErrorCode.NONE, -1)]
+            assert await ask(9, -6) == [bad]
+            assert await ask(9, -1, -2) == [(ErrorCode.INVALID_REQUEST, -1)] * 2
+            assert await ask(9, -1, replica_id=-2) == [(ErrorCode.NONE, 3)]
+
+    trio.run(main)

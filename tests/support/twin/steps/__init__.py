@@ -1,0 +1,1 @@
+"""The steps of scripts, a file a topic; ``twin.generate`` puts them together."""
