@@ -32,6 +32,7 @@ BETTER = {
 # what comes later would differ. tests/controller has ours. Of a registration, another id would take the directories.
 LEFT_OUT = {
     ("BrokerRegistration", "BrokerId"),
+    ("BrokerRegistration", "Listeners.Name"),  # an empty one ends Kafka's process
     *((f"{kind}Registration", f"Listeners.{name}") for kind in ("Broker", "Controller") for name in ("Host", "Port")),
     *((f"{kind}Registration", "Listeners.SecurityProtocol") for kind in ("Broker", "Controller")),
     ("IncrementalAlterConfigs", "Resources.Configs.ConfigOperation"),
