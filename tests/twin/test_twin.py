@@ -1,11 +1,13 @@
 """Kafka's controller and ours play the same scripts, from seeds that are other ones with every commit."""
 
 import json
+from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from fresh_seeds import first_fresh_seed
+from twin import fields
 from twin.generate import generate
 from twin.image import Image
 from twin.known import CONFIGS, ELR, ELR_FEATURE, SCRAM, fault_of_kafka
@@ -40,6 +42,17 @@ def test_fresh_seeds(twins, seed):
         text += f"\nthe smallest script (--replay FILE with this in it):\n{json.dumps(small)}"
         text += f"\n{twins.explain(small, again)}"
     pytest.fail(text, pytrace=False)
+
+
+def test_bad_values_in_every_field(twins):
+    """Null, ends of types, unknown numbers, odd texts: the same answers as Kafka's, and no record that it has not."""
+    script = fields.script(43, 250, every_version=False)
+    walked = Counter(step["api"] for step in script["steps"] if "field" in step)
+    assert len(walked) == 26 and sum(walked.values()) > 700
+    found, pair = twins.run(script)
+    assert len(pair.codes) > 70  # pairs of a request and an error
+    wrong = [each for each in found if not fields.is_better(script, each)]
+    assert not wrong, "\n".join(twins.explain(script, each) for each in wrong[:5])
 
 
 @pytest.mark.parametrize("file", sorted((Path(__file__).parent / "scripts").glob("*.json")), ids=lambda file: file.stem)
