@@ -97,9 +97,9 @@ def config_from_properties(
         if aside or (listener and not name.startswith("ssl.")):
             ignored.append(key)
         elif name not in read and not key.startswith(SETTINGS["plugin_settings"].key):
-            own = SETTINGS.get(key.replace(".", "_"))
+            setting = SETTINGS.get(key.replace(".", "_"))
             known = (listener + each for each in (*read, *KAFKA_PROPERTIES))
-            close = f"; did you mean {own.key}?" if own else suggestion(key, known)
+            close = f"; did you mean {setting.key}?" if setting else suggestion(key, known)
             raise properties.error(f"there is no property {key}{close}", key)
     return _make(make, properties, ignored, overrides)
 

@@ -42,7 +42,7 @@ from kraftcore.security.sasl.credentials import HASHES, Credentials, Passwords
 from kraftcore.security.sasl.mechanism import Identity, ServerMechanism
 from kraftcore.security.sasl.oauth_messages import OAUTHBEARER
 from kraftcore.security.sasl.oauth_server import OAuthBearerServer, TokenCheck
-from kraftcore.security.sasl.oauth_token import AccessToken
+from kraftcore.security.sasl.oauth_token import AccessToken, TokenRules
 from kraftcore.security.sasl.plain_server import PlainServer
 from kraftcore.security.sasl.scram_server import ScramServer
 from kraftcore.security.sasl.server_session import Answer, ServerSession, Step, TellVersions, TurnAway
@@ -243,6 +243,8 @@ class Door:
             tokens = sasl.tokens
             check: Callable[[str], AccessToken | None] = _no_token
             if tokens is not None:
+                for what, key in _unchecked(tokens.rules):
+                    note(f"listener {listener} takes tokens {what}: set {key}")
                 keys = open_keys(tokens, note)
                 self._nursery.start_soon(keys.run)
                 check = TokenCheck(keys, tokens.rules, partial(self._complain, "token"))
@@ -283,6 +285,12 @@ class Door:
         if handler is None or not handler.serves(listener, version):
             return None
         return refusal_of(handler, request, version, error, text)
+
+
+def _unchecked(rules: TokenRules) -> list[tuple[str, str]]:
+    """Which tokens are taken because a rule is missing that Kafka strongly advises to have, and its property."""
+    found = [] if rules.audiences else [("that are for no audience", "sasl.oauthbearer.expected.audience")]
+    return found if rules.issuer else [*found, ("of any issuer", "sasl.oauthbearer.expected.issuer")]
 
 
 def _no_token(text: str) -> None:

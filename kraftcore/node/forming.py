@@ -19,7 +19,7 @@ import trio
 from kraftcore import __version__
 from kraftcore.config import NodeConfig
 from kraftcore.core.disk.files import Files
-from kraftcore.errors import LocalError
+from kraftcore.errors import CorruptDataError, LocalError
 from kraftcore.node.outbox import Outbox
 from kraftcore.ports.transport import Address, Transport
 from kraftcore.raft.inquiry import Found, Inquiry
@@ -46,10 +46,9 @@ def must_ask(files: Files, config: NodeConfig) -> bool:
 
     Raises:
         LocalError: nobody is to be asked, and another directory of the node is formatted.
-        CorruptDataError, StorageError: the directory cannot be read.
+        StorageError: the directory cannot be read.
     """
-    is_empty = not files.exists(config.directory) or read_meta_properties(files, config.directory) is None
-    if config.create != "standalone" or not is_empty:
+    if config.create != "standalone" or not _is_empty(files, config.directory):
         return False
     if others_to_ask(config):
         return True
@@ -69,6 +68,13 @@ def must_ask(files: Files, config: NodeConfig) -> bool:
             *(config.node_id, config.directory, config.cluster_id, PAGE),
         )
     return False
+
+
+def _is_empty(files: Files, directory: str) -> bool:
+    try:
+        return not files.exists(directory) or read_meta_properties(files, directory) is None
+    except CorruptDataError:
+        return False  # opening it says what is damaged, and the way out
 
 
 async def join_or_begin(config: NodeConfig, transport: Transport) -> NodeConfig:

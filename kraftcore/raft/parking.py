@@ -1,15 +1,15 @@
-"""Fetches that a leader holds until there are news, and when which of them are answered.
+"""Parked Fetches: those that a leader does not answer at once, and when it does.
 
-Voters are answered as soon as records are appended, so that their disks work while the leader's own does; a Fetch that
-lacks nothing but the latest high watermark waits ``high_watermark_linger_ms`` for records to come along.
+Voters are answered as soon as records are appended, so that they flush while the leader does; a Fetch that would be
+answered with a new high watermark and no records waits ``high_watermark_linger_ms`` for records.
 
-Nobody waits for an observer to acknowledge, and it applies only what is committed. With ``observer_linger_ms`` all
-observers that wait are therefore answered together, in rounds: when the high watermark has moved, a millisecond later
-at the soonest, and no sooner than the linger time after the round before. So a commit costs an observer one Fetch, not
-one for its records and one for its high watermark, and many commits that follow each other share it. An observer that
-is behind what the last round told is answered at once: catching up waits for nobody. Records that are not committed
-within the linger time, as happens while voters cannot be reached, are told in a round, too: whatever is at hand is an
-answer in the end. Without ``observer_linger_ms`` observers are answered as voters are.
+No commit waits for an observer, and an observer applies only committed records. So with ``observer_linger_ms`` all
+parked Fetches of observers are answered together, in rounds: after the high watermark has risen, a millisecond later
+at the soonest, and no sooner than the linger time after the round before. A commit then costs an observer one Fetch,
+not one for its records and one for its high watermark, and commits that follow each other share it. An observer that is
+behind the high watermark of the last round is answered at once. Records that are not committed within the linger time,
+as while voters cannot be reached, are sent in a round, too. Without ``observer_linger_ms`` observers are answered as
+voters are.
 
 Sources: KIP-595, KIP-1166 (the high watermark in a Fetch); Kafka 4.3.1 KafkaRaftClient.handleFetchRequest. The rounds
 are ours.
@@ -23,9 +23,9 @@ from kraftcore.protocol.messages.fetch import FetchRequest, FetchResponse
 from kraftcore.raft import partition
 from kraftcore.raft.duties import Duties, soonest
 from kraftcore.raft.events import Received
-from kraftcore.raft.roles import Leader, ParkedFetch
+from kraftcore.raft.roles import Leader, Parked, ParkedFetch
 
-CALLERS_FIRST_MS = 1  # whoever waits for a commit hears of it before the observers
+CALLERS_FIRST_MS = 1  # between a commit and the round of it, so that the leader answers its callers first
 
 
 class Parking:
@@ -36,7 +36,7 @@ class Parking:
         self._state = replica.state
 
     def take(self, role: Leader, fetch: ParkedFetch, told: int) -> None:
-        """Answer a Fetch if there is anything its replica lacks, or hold it.
+        """Answer a Fetch if there is anything its replica lacks, or park it.
 
         Args:
             role: the role in which it was found to be valid.
@@ -54,46 +54,46 @@ class Parking:
             if fetch.fetch_offset < role.round_told or told < role.round_told:
                 self._answer(role, (fetch,))
             else:
-                role.parked_observers.add(fetch)
+                self._park(role, role.parked_observers, fetch)
                 if state.log.log_end_offset > fetch.fetch_offset:
                     self._round_by(role, state.now_ms + state.config.observer_linger_ms)
         else:
             behind = known is not None and told < known
             linger_ms = state.config.high_watermark_linger_ms
-            # Whatever is at hand is an answer: MinBytes is ignored, as in Kafka 4.3.1.
+            # Any record is enough for an answer: MinBytes is ignored, as in Kafka 4.3.1.
             if state.log.log_end_offset > fetch.fetch_offset or (behind and not linger_ms):
                 self._answer(role, (fetch,))
                 return
-            role.parked.add(fetch)
+            self._park(role, role.parked, fetch)
             if behind and role.news_due_ms is None:
                 role.news_due_ms = state.now_ms + linger_ms
 
     def appended(self, role: Leader, *, is_control: bool) -> None:
         """There are new records; control records may make voters of observers."""
         self._answer(role, role.parked.take())
-        role.news_due_ms = None  # they know; whoever fetches next gets these records, and the news with them
+        role.news_due_ms = None  # those answers told the high watermark, and later ones carry it with these records
         if is_control:
             self._answer(role, role.parked_observers.take())
         elif role.parked_observers.fetches:
             self._round_by(role, self._state.now_ms + self._state.config.observer_linger_ms)
 
     def committed(self, role: Leader) -> None:
-        """The high watermark moved: everyone who waits learns of it, as their state machines wait for it too."""
+        """The high watermark rose: parked Fetches are answered, for their replicas' state machines wait for it."""
         state = self._state
-        # If records follow within the linger time, as they do under load, they bring it along. Also if nobody waits:
-        # before version 18 a Fetch does not say what it knows.
+        # After the linger time, within which records may follow and carry it. Even if none is parked: a Fetch below
+        # version 18 does not name the high watermark its replica knows.
         if role.news_due_ms is None:
             role.news_due_ms = state.now_ms + state.config.high_watermark_linger_ms
         if state.config.observer_linger_ms:
             next_ms = role.round_ended_ms + state.config.observer_linger_ms
             if role.parked_observers.fetches or next_ms > state.now_ms:
                 self._round_by(role, max(state.now_ms + CALLERS_FIRST_MS, next_ms))
-            else:  # nobody is there: a round would tell nobody, and whoever comes is behind it
+            else:  # no Fetch is parked, and the next one is compared with this high watermark
                 role.round_told = role.watermark.value or 0
         self.expire(role)
 
     def expire(self, role: Leader) -> int | None:
-        """Answer what has waited long enough; when the next one will have."""
+        """Answer parked Fetches whose time is over; returns when the next one's is, ms, or None."""
         now = self._state.now_ms
         if role.news_due_ms is not None and role.news_due_ms <= now:
             role.news_due_ms = None
@@ -112,16 +112,21 @@ class Parking:
         )
 
     def fail(self, role: Leader) -> None:
-        """A leader that leads no more answers the Fetches it held, with the epoch and the leader known now."""
+        """Leadership has ended: answer parked Fetches with the error, epoch and leader known now."""
         for fetch in (*role.parked.take(), *role.parked_observers.take()):
             self._refuse(fetch)
+
+    def _park(self, role: Leader, parked: Parked, fetch: ParkedFetch) -> None:
+        if parked.is_full:
+            self._answer(role, parked.take())
+        parked.add(fetch)
 
     def _round_by(self, role: Leader, due_ms: int) -> None:
         if role.round_due_ms is None or due_ms < role.round_due_ms:
             role.round_due_ms = due_ms
 
     def _answer(self, role: Leader, fetches: Sequence[ParkedFetch]) -> None:
-        # Most of those that wait for the same news get the same answer: it is made once.
+        # Fetches with the same offset, size, version and listener get one response object.
         state = self._state
         end = state.log.log_end_offset
         made: dict[tuple[int, int, int, str], FetchResponse] = {}

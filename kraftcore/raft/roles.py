@@ -28,6 +28,7 @@ from kraftcore.raft.quorum import Endpoint, Tally, VoterSet
 from kraftcore.raft.watermark import Watermark
 
 REPLICAS_MAX = 1000  # whose progress a leader remembers
+PARKED_MAX = 10_000  # Fetches that wait; several for each of those replicas, as others' Fetches are parked, too
 NEVER = -(1 << 62)  # a time long ago
 
 
@@ -281,7 +282,7 @@ class ParkedFetch:
 
 @dataclass(slots=True)
 class Parked:
-    """Fetches that wait for the same news.
+    """Parked Fetches that are answered together, `PARKED_MAX` of them at most.
 
     Attributes:
         fetches: in the order in which they came.
@@ -291,19 +292,30 @@ class Parked:
     fetches: list[ParkedFetch] = field(default_factory=list)
     due_ms: int | None = None
 
+    @property
+    def is_full(self) -> bool:
+        """Whether all are to be answered before another one is added: their replicas fetch again."""
+        return len(self.fetches) >= PARKED_MAX
+
     def add(self, fetch: ParkedFetch) -> None:
-        """One more."""
+        """Park one more; there is room, see ``is_full``.
+
+        Raises:
+            InvariantError: there is none.
+        """
+        if self.is_full:
+            raise InvariantError(f"{len(self.fetches)} Fetches are parked: answer them first")
         self.fetches.append(fetch)
         if self.due_ms is None or fetch.deadline_ms < self.due_ms:
             self.due_ms = fetch.deadline_ms
 
     def take(self) -> list[ParkedFetch]:
-        """All of them: they wait no longer."""
+        """Remove and return all of them."""
         taken, self.fetches, self.due_ms = self.fetches, [], None
         return taken
 
     def take_due(self, now_ms: int) -> list[ParkedFetch]:
-        """Those whose deadline has come."""
+        """Remove and return those whose deadline has come."""
         due = [fetch for fetch in self.fetches if fetch.deadline_ms <= now_ms]
         self.fetches = [fetch for fetch in self.fetches if fetch.deadline_ms > now_ms]
         self.due_ms = min((fetch.deadline_ms for fetch in self.fetches), default=None)

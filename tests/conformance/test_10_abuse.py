@@ -6,7 +6,7 @@ import struct
 import pytest
 from conformance import codec
 from conformance.codec import API_VERSIONS, BEGIN, DESCRIBE_QUORUM, FETCH, VOTE
-from conformance.peers import Client, begin, call, describe, fetch, quorum_info
+from conformance.peers import Client, begin, call, describe, fetch, leo_of, quorum_info, settled
 from conformance.scenes import standalone
 from conformance.target import HOST
 
@@ -28,6 +28,10 @@ def unharmed(node):
     assert node.alive
     assert call(node.port, API_VERSIONS, 3, SOFTWARE)["ErrorCode"] == 0
     assert (node.log_bytes(), node.quorum_state(), quorum_info(node.port)["LeaderEpoch"]) == before
+
+
+def framed(frame):
+    return struct.pack(">i", len(frame)) + frame
 
 
 def connect(node):
@@ -68,6 +72,27 @@ def test_unknown_api_key(node, key):
     """An API key nobody knows, or one of another time, closes the connection."""
     with Client(node.port) as c:
         c.raw(struct.pack(">hhih", key, 0, 7, -1) + b"\0" * 8)
+        assert c.closed()
+
+
+@pytest.mark.parametrize("fault", ["size", "unknown", "cut"])
+def test_requests_before_a_malformed_one_are_answered(node, fault):
+    """Pipelined requests that came whole are answered, a Fetch when its wait is over; then the connection is closed."""
+    quorum = settled(node)
+    epoch = quorum["LeaderEpoch"]
+    asked = [
+        codec.request_frame(API_VERSIONS, 3, 1, SOFTWARE),
+        codec.request_frame(FETCH, 17, 2, fetch(epoch, leo_of(quorum, node.node), epoch, wait=200)),
+        codec.request_frame(DESCRIBE_QUORUM, 2, 3, describe()),
+    ]
+    malformed = {
+        "size": struct.pack(">i", -1),
+        "unknown": framed(struct.pack(">hhih", 999, 0, 7, -1) + b"\0" * 8),
+        "cut": framed(asked[2][:-1]),
+    }[fault]
+    with Client(node.port) as c:
+        c.sock.sendall(b"".join(map(framed, asked)) + malformed)
+        assert [struct.unpack(">i", c.recv()[:4])[0] for _ in asked] == [1, 2, 3]
         assert c.closed()
 
 

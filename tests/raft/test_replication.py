@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from scenario import Stage
 
 from kraftcore.protocol.failure import Failure
@@ -25,6 +26,23 @@ def test_made_up_observers_do_not_fill_the_memory(monkeypatch):
     assert len(ids) == 20
     assert {2, 3, 89} <= ids
     assert 10 not in ids
+
+
+@pytest.mark.parametrize("observer_linger_ms", [0, 50])
+def test_fetches_that_wait_are_bounded(monkeypatch, observer_linger_ms):
+    """Beyond the bound those that wait are answered, and their replicas fetch again."""
+    monkeypatch.setattr(roles, "PARKED_MAX", 20)
+    stage = Stage()
+    for command in (f"add-nodes 3 observer_linger={observer_linger_ms}", "campaign 1", "pass 600"):
+        stage.run(command)
+    replica = stage.nodes[1].replica
+    answered = []
+    for number in range(10, 90):
+        answered.append(stage.run(f"fetch 1 from={number} epoch=1 at=3@1 wait=500").count("outside FetchResponse"))
+        role = replica.state.role
+        assert max(len(role.parked.fetches), len(role.parked_observers.fetches)) <= 20
+        replica.check_invariants()
+    assert 60 <= sum(answered) < 80 and max(answered) <= 20
 
 
 def test_a_leader_that_speaks_no_fetch_we_could_use_is_asked_again_later():

@@ -227,7 +227,7 @@ class Rig:
             came.set()
 
         parts = encode_request_parts(request, version, number, "test")
-        self._transport.request(Address(f"broker{broker_id}", 9092, number), parts, 60_000, done)
+        self.transport.request(Address(f"broker{broker_id}", 9092, number), parts, 60_000, done)
         with trio.fail_after(60):
             await came.wait()
         if isinstance(answers[0], Failure):
@@ -272,8 +272,8 @@ async def open_rig(folder: Path) -> AsyncIterator[Rig]:
         nursery = await stack.enter_async_context(trio.open_nursery())
         stack.callback(nursery.cancel_scope.cancel)
         rig = Rig(folder, nursery)
-        rig._transport = await stack.enter_async_context(rig.network.transport("test"))
-        await rig._transport.listen(LISTENER, Address(f"broker{CONTROLLER}", 9092), rig.serve)
+        rig.transport = await stack.enter_async_context(rig.network.transport("test"))
+        await rig.transport.listen(LISTENER, Address(f"broker{CONTROLLER}", 9092), rig.serve)
         yield rig
         for broker_id in list(rig.brokers):
             await rig.stop(broker_id)

@@ -397,3 +397,36 @@ async def test_certificates_of_several_listeners_are_read_again_all_or_none(cert
         copies[1].write_bytes(second)
         server.reload_tls()
         assert [await shown(at) for at in places] == [der(second)] * 2
+
+
+@in_trio
+async def test_a_peer_that_says_goodbye_before_it_leaves_holds_up_nobody(certificates):
+    """With TLS's close_notify, as Java's clients and servers do."""
+    files = certificates.files("server")
+    context = ssl.create_default_context(cafile=certificates.ca)
+    async with serving(files) as (_, at, _lines, _principals):
+        stream = await trio.open_ssl_over_tcp_stream("localhost", at.port, ssl_context=context)
+        frame = request_frame(7, b"x")
+        await stream.send_all(len(frame).to_bytes(4) + frame)
+        assert await stream.receive_some() == (5).to_bytes(4) + frame[4:8] + b"x"
+        await stream.aclose()
+        assert await ask_with(TlsFiles(ca=certificates.ca), at, b"y") == b"y"
+
+
+@in_trio
+async def test_a_server_that_says_goodbye_behind_its_answer_is_heard(certificates):
+    files = certificates.files("server")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(files.certificate)
+
+    async def answer_once(stream):
+        request = await stream.receive_some()
+        await stream.send_all((5).to_bytes(4) + request[8:12] + b"z")
+        await stream.aclose()
+
+    async with trio.open_nursery() as nursery:
+        listeners = await trio.open_ssl_over_tcp_listeners(0, context, host="127.0.0.1")
+        nursery.start_soon(trio.serve_listeners, answer_once, listeners)
+        port = listeners[0].transport_listener.socket.getsockname()[1]
+        assert await ask_with(TlsFiles(ca=certificates.ca), Address("127.0.0.1", port)) == b"z"
+        nursery.cancel_scope.cancel()

@@ -118,14 +118,12 @@ class ServerConnection(Connection):
     def refuse(self, why: str, kind: str) -> None:
         """Break the connection when the requests before are answered: Kafka answers each before it reads the next.
 
-        One that is not admitted is broken at once.
+        One that is not admitted is broken at its deadline at the latest.
         """
         if self._origin.is_admitted:
             self._first_due = inf
-            self._refusal = (why, kind)
-            self._responses.ticket()(None)
-        else:
-            super().refuse(why, kind)
+        self._refusal = (why, kind)
+        self._responses.ticket()(None)
 
     def _refused(self) -> None:
         self.end(Failure.OTHER, *self._refusal)

@@ -223,7 +223,10 @@ class TlsPipe:
         got, size = 0, len(space)
         while got < size:
             try:
-                got += self._read(size - got, space[got:])
+                read = self._read(size - got, space[got:])
+                if not read:  # the other side said that it sends no more
+                    break
+                got += read
             except ssl.SSLWantReadError:
                 if got:
                     break
