@@ -77,10 +77,6 @@ async def open_node(
         stack.callback(home.close)
         if endpoints is None:
             endpoints = await _listen(transport, config, gates)
-<<<<<<< HEAD
-=======
-        _warn_of_strangers(config, endpoints, transport)
->>>>>>> w/words
         raised: BaseException | None = None
         engine: Engine | None = None
         async with trio.open_nursery() as nursery:
@@ -122,13 +118,8 @@ def tcp_transport(config: NodeConfig) -> TcpTransport:
 
 
 def _warn_of_strangers(config: NodeConfig, endpoints: Sequence[Endpoint], transport: Transport) -> None:
-<<<<<<< HEAD
     found = open_to_strangers(config, endpoints)
     if found and isinstance(transport, TcpTransport):  # others name hosts as they like
-=======
-    found = open_to_strangers(config, endpoints) if isinstance(transport, TcpTransport) else None
-    if found:
->>>>>>> w/words
         _logger.warning(
             "node %d: nobody has to prove who they are on %s, which other machines can reach: set SASL_SSL for it in "
             "listener.security.protocol.map (listener_sasl), or ssl.client.auth=required (tls.client_auth)",
