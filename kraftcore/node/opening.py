@@ -15,7 +15,7 @@ from kraftcore.core.disk.files import Files, OsFiles
 from kraftcore.errors import NodeStoppedError
 from kraftcore.node.door import admission, has_door, open_to_strangers
 from kraftcore.node.engine import Engine
-from kraftcore.node.forming import join_or_begin, must_ask
+from kraftcore.node.forming import ask_before_beginning
 from kraftcore.node.home import open_home
 from kraftcore.node.node import Node
 from kraftcore.node.plugin import Plugin, load_plugins, register
@@ -55,8 +55,8 @@ async def open_node(
     Raises:
         LocalError: this is not trio; the state machine lacks a method (``check_state_machine``); the directory is not
             formatted, or belongs to another node or cluster; it would begin a quorum where there is one of another
-            cluster, or one whose ``cluster_id`` is not given; there is no plugin of a configured name, or it does not
-            know its settings.
+            cluster, or whose ``cluster_id`` is not given, or though its other directories are formatted; there is no
+            plugin of a configured name, or it does not know its settings.
         LockedError: another process owns the directory.
         CorruptDataError, StorageError: the directory cannot be read.
         TransportError: a listener cannot be opened.
@@ -72,8 +72,7 @@ async def open_node(
         endpoints: tuple[Endpoint, ...] | None = None
         if config.create == "standalone" and any(endpoint.port == 0 for endpoint in config.listeners):
             endpoints = await _listen(transport, config, gates)  # its own entry among the voters names the ports
-        if await trio.to_thread.run_sync(must_ask, disk, config):
-            config = await join_or_begin(config, transport)
+        config = await ask_before_beginning(disk, config, transport)
         home = await trio.to_thread.run_sync(open_home, disk, config, endpoints)
         stack.callback(home.close)
         if endpoints is None:
