@@ -11,7 +11,9 @@ from kraftcore.core.batch import build_batch
 from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.errors import NodeStoppedError
 from kraftcore.plugins.broker import BrokerConfig, open_broker
-from kraftcore.plugins.broker.api.produce import Produce
+from kraftcore.plugins.broker.api.leaders import Leaders
+from kraftcore.plugins.broker.api.produce import BatchLimits, Produce
+from kraftcore.plugins.broker.deadlines import Deadlines
 from kraftcore.plugins.broker.partition import Assignment, TopicPartition
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.produce import ProduceRequest
@@ -35,7 +37,7 @@ def lead(broker, name):
 
 
 def produce(broker, name):
-    """The error code of an append, as the broker's own handler answers it."""
+    """The error code of an append, as a handler of the broker's kind answers it."""
     answers = []
 
     class Context:
@@ -45,8 +47,9 @@ def produce(broker, name):
     kind = ProduceRequest.TopicProduceData
     part = kind.PartitionProduceData(index=0, records=bytes(build_batch([b"v"], timestamp_ms=1)))
     request = ProduceRequest(acks=1, topic_data=[kind(name=name.topic, partition_data=[part])])
-    handler = broker._registry.find(ProduceRequest).respond.__self__
-    assert isinstance(handler, Produce)
+    replicas = broker.replicas
+    leaders = Leaders(replicas, broker.cache)
+    handler = Produce(replicas, leaders, Deadlines(), BatchLimits(10_000, 10_000), lambda: 0)
     handler.respond(request, Context)
     return ErrorCode(answers[0].responses[0].partition_responses[0].error_code)
 
