@@ -1,0 +1,91 @@
+"""A disk that fails: its partitions go offline, the others are served, and without any directory the broker stops."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+import trio
+
+from kraftcore.core.batch import build_batch
+from kraftcore.core.disk.simulated import SimulatedDisk
+from kraftcore.errors import NodeStoppedError
+from kraftcore.plugins.broker import BrokerConfig, open_broker
+from kraftcore.plugins.broker.api.leaders import Leaders
+from kraftcore.plugins.broker.api.produce import BatchLimits, Produce
+from kraftcore.plugins.broker.deadlines import Deadlines
+from kraftcore.plugins.broker.partition import Assignment, TopicPartition
+from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.messages.produce import ProduceRequest
+from kraftcore.protocol.messages.update_metadata import UpdateMetadataPartitionState
+from kraftcore.raft.quorum import Endpoint
+from kraftcore.transports.memory import MemoryNetwork
+
+T, U = TopicPartition("t", 0), TopicPartition("u", 0)
+QUICK = {"high_watermark_checkpoint_ms": 20, "initial_task_delay_ms": 0}
+
+
+def config(*directories):
+    return BrokerConfig(node_id=1, listeners=(Endpoint("BROKER", "b", 9092),), directories=directories, **QUICK)
+
+
+def lead(broker, name):
+    broker.cache.topics[name.topic] = {0: UpdateMetadataPartitionState(partition_index=0, leader=1)}
+    replica = broker.replicas.add(name, None, 0)
+    replica.partition.become_leader(Assignment(1, 0, 0, (1,), (1,)), 0)
+    return replica
+
+
+def produce(broker, name):
+    """The error code of an append, as a handler of the broker's kind answers it."""
+    answers = []
+
+    class Context:
+        version, listener = 9, "BROKER"
+        answer = staticmethod(answers.append)
+
+    kind = ProduceRequest.TopicProduceData
+    part = kind.PartitionProduceData(index=0, records=bytes(build_batch([b"v"], timestamp_ms=1)))
+    request = ProduceRequest(acks=1, topic_data=[kind(name=name.topic, partition_data=[part])])
+    replicas = broker.replicas
+    leaders = Leaders(replicas, broker.cache)
+    handler = Produce(replicas, leaders, Deadlines(), BatchLimits(10_000, 10_000), lambda: 0)
+    handler.respond(request, Context)
+    return ErrorCode(answers[0].responses[0].partition_responses[0].error_code)
+
+
+def test_the_other_directory_goes_on(caplog):
+    async def main():
+        disk = SimulatedDisk(Random(1))
+        async with (
+            MemoryNetwork().transport("1") as transport,
+            open_broker(config("/d1", "/d2"), transport=transport, files=disk) as broker,
+        ):
+            first, second = lead(broker, T), lead(broker, U)
+            assert first.hosted.directory is not second.hosted.directory
+            assert produce(broker, T) is ErrorCode.NONE
+            disk.inject("write", times=1, path=f"{first.hosted.directory.path}/t-0")
+            assert produce(broker, T) is ErrorCode.KAFKA_STORAGE_ERROR
+            assert produce(broker, T) is ErrorCode.KAFKA_STORAGE_ERROR
+            assert first.hosted.directory.failure is not None
+            assert produce(broker, U) is ErrorCode.NONE
+
+    trio.run(main)
+    assert "its partitions are offline" in caplog.text
+
+
+def test_without_any_directory_it_stops(caplog):
+    async def main():
+        disk = SimulatedDisk(Random(1))
+        async with (
+            MemoryNetwork().transport("1") as transport,
+            open_broker(config("/d1"), transport=transport, files=disk) as broker,
+        ):
+            lead(broker, T)
+            disk.inject("write", times=1, path="/d1/t-0")
+            assert produce(broker, T) is ErrorCode.KAFKA_STORAGE_ERROR
+            with trio.fail_after(60):
+                await broker.wait_failed()
+
+    with pytest.raises(NodeStoppedError, match="all log directories failed"):
+        trio.run(main)
