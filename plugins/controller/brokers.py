@@ -131,6 +131,8 @@ def _registration(context: Context, request: BrokerRegistrationRequest) -> Regis
         if each.security_protocol not in _SECURITY_PROTOCOLS:
             text = f"Unknown security protocol {each.security_protocol} in listener {each.name}"
             raise Refusal(ErrorCode.INVALID_REQUEST, text)
+        if not each.name:  # Kafka's controllers take it over, and end when they read it
+            raise Refusal(ErrorCode.INVALID_REQUEST, "A listener has no name")
         if each.port == 0:
             raise Refusal(ErrorCode.INVALID_REQUEST, f"Port 0 in listener {each.name}")
         listeners[each.name] = RegisterBrokerRecord.BrokerEndpoint(

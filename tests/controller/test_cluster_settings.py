@@ -16,6 +16,7 @@ from kraftcore.plugins.controller.decision import KRaftUpgrade
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.features import METADATA_VERSION, MetadataVersion
 from kraftcore.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from kraftcore.protocol.messages.broker_registration import BrokerRegistrationRequest
 from kraftcore.protocol.messages.controller_registration import ControllerRegistrationRequest
 from kraftcore.protocol.messages.describe_cluster import DescribeClusterRequest
 from kraftcore.protocol.messages.update_features import UpdateFeaturesRequest
@@ -154,6 +155,20 @@ def test_the_last_producer_ids():
 
 
 # --- controllers
+
+
+@pytest.mark.parametrize("change", [{"host": ""}, {"port": 0}])
+def test_a_registration_that_names_no_place_is_refused(change):
+    request = registration(2, "CONTROLLER")
+    request.listeners = [request.listeners[0].replace(**change)]
+    step = ControllerStage().ask(request)
+    assert (step.error, step.records) == (ErrorCode.INVALID_REQUEST, [])
+
+
+def test_a_broker_whose_listener_has_no_name_is_refused():
+    nameless = BrokerRegistrationRequest.Listener(host="b1", port=9092)
+    step = ControllerStage().register(FakeBroker(1), listeners=[nameless])
+    assert (step.error, step.records) == (ErrorCode.INVALID_REQUEST, [])
 
 
 def test_a_registration_with_an_unknown_security_protocol_is_refused():

@@ -64,6 +64,25 @@ def test_each_entry_gets_an_id_of_its_own_and_is_removed_by_it():
     assert not stage.image.acls
 
 
+@pytest.mark.parametrize(
+    ("field", "text"),
+    [
+        ("resource_type_filter", "Unknown patternFilter."),
+        ("pattern_type_filter", "Unknown patternFilter."),
+        ("operation", "Unknown entryFilter."),
+        ("permission_type", "Unknown entryFilter."),
+    ],
+)
+@pytest.mark.parametrize("number", [-1, 99])
+def test_a_filter_with_a_number_that_nobody_knows_removes_nothing_and_the_others_do(field, text, number):
+    stage = ControllerStage(static_configs=AUTHORIZER)
+    stage.ask(CreateAclsRequest(creations=[creation("t")]))
+    step = stage.ask(DeleteAclsRequest(filters=[EVERYTHING.replace(**{field: number}), EVERYTHING]))
+    first, second = step.answer.filter_results
+    assert (first.error_code, first.error_message, first.matching_acls) == (ErrorCode.INVALID_REQUEST, text, [])
+    assert (second.error_code, len(second.matching_acls), len(step.records)) == (ErrorCode.NONE, 1, 1)
+
+
 def test_an_id_in_use_is_not_drawn_again():
     stage = ControllerStage(static_configs=AUTHORIZER)
     stage.ask(CreateAclsRequest(creations=[creation("t")]))
