@@ -8,18 +8,18 @@ links: what lies between a prefix of a name and the name begins with that prefix
 
 cimport cython
 
-from bisect import bisect_left, insort
+import bisect
 
-from kraftcore.security.acl import EVERYBODY, IMPLIED, WILDCARD, Operation, PatternType, Permission
+from kraftcore.security import acl as _acl
 
-cdef str _EVERYBODY = EVERYBODY
-cdef str _WILDCARD = WILDCARD
-cdef int _PREFIXED = PatternType.PREFIXED
-cdef int _ALLOW = Permission.ALLOW
-cdef int _ALL = Operation.ALL
-cdef long _EVERY = (1 << len(Operation)) - 1
+cdef str _EVERYBODY = _acl.EVERYBODY
+cdef str _WILDCARD = _acl.WILDCARD
+cdef int _PREFIXED = _acl.PatternType.PREFIXED
+cdef int _ALLOW = _acl.Permission.ALLOW
+cdef int _ALL = _acl.Operation.ALL
+cdef long _EVERY = (1 << len(_acl.Operation)) - 1
 # By operation, the bit of what else it allows to be allowed that.
-cdef dict _IMPLIED = {operation: 1 << implied for operation, implied in IMPLIED.items()}
+cdef dict _IMPLIED = {operation: 1 << implied for operation, implied in _acl.IMPLIED.items()}
 cdef int _BITS = 63
 
 
@@ -36,7 +36,7 @@ cdef class Section:
     cdef long denied
     cdef long allowed
 
-    def __init__(self):
+    def __cinit__(self):
         self.entries = {}
         self.masks = {}
 
@@ -88,7 +88,7 @@ cdef class Prefixes:
     cdef dict values
     cdef dict longest_within
 
-    def __init__(self):
+    def __cinit__(self):
         self.names = []
         self.values = {}
         self.longest_within = {}
@@ -98,7 +98,7 @@ cdef class Prefixes:
         within = self.longest(prefix)
         self.values[prefix] = value
         self.longest_within[prefix] = within
-        insort(self.names, prefix)
+        bisect.insort(self.names, prefix)
         for longer in self.longer(prefix):
             if self.longest_within[longer] == within:
                 self.longest_within[longer] = prefix
@@ -111,7 +111,7 @@ cdef class Prefixes:
         for longer in self.longer(prefix):
             if self.longest_within[longer] == prefix:
                 self.longest_within[longer] = within
-        del self.names[bisect_left(self.names, prefix)]
+        del self.names[bisect.bisect_left(self.names, prefix)]
         return 0
 
     cdef list longer(self, str prefix):
@@ -150,7 +150,7 @@ cdef class Holding:
     cdef dict literal
     cdef Prefixes prefixed
 
-    def __init__(self):
+    def __cinit__(self):
         self.literal = {}
         self.prefixed = Prefixes()
 
@@ -183,7 +183,7 @@ cdef class AclIndex:
     cdef dict prefixed
     cdef Py_ssize_t count
 
-    def __init__(self):
+    def __cinit__(self):
         self.holdings = {}
         self.literal = {}
         self.prefixed = {}

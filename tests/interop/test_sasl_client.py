@@ -7,20 +7,13 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
-import trustme
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    load_pem_private_key,
-)
 from kafka_lab import HOST, KafkaLab, KafkaNode, wait_for
 from kafka_tools import KafkaTools
+from pem_stores import Stores, make_stores
 
 from kraftcore import NodeConfig, admin, observe, open_node
 from kraftcore.admin import QuorumDescription
@@ -46,34 +39,6 @@ MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 USER, PASSWORD, WRONG = "al=i,ce", "pass word,=1", "not that one"
 QUICK = admin.Timing(call_timeout_ms=20_000)
 LIFETIME_MS = 2500
-
-
-@dataclass(frozen=True)
-class Stores:
-    """PEM files that Kafka reads, too: its keys have to be PKCS #8."""
-
-    node: str
-    ca: str
-
-    @property
-    def properties(self) -> dict[str, object]:
-        return {
-            "ssl.keystore.type": "PEM",
-            "ssl.keystore.location": self.node,
-            "ssl.truststore.type": "PEM",
-            "ssl.truststore.location": self.ca,
-        }
-
-
-def make_stores(folder: Path) -> Stores:
-    authority = trustme.CA()
-    made = authority.issue_cert(HOST, "localhost")
-    key = load_pem_private_key(made.private_key_pem.bytes(), None)
-    text = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    chain = b"".join(blob.bytes() for blob in made.cert_chain_pems)
-    (folder / "node.pem").write_bytes(text + chain)
-    authority.cert_pem.write_to_path(str(folder / "ca.pem"))
-    return Stores(str(folder / "node.pem"), str(folder / "ca.pem"))
 
 
 def jaas(module: str, **options: str) -> str:

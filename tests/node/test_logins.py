@@ -7,8 +7,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 import trio
-import trustme
+from kafka_lab import HOST, free_port
 from nodes import Values, run
+from pem_stores import make_stores
 
 from kraftcore import NodeConfig, open_node
 from kraftcore.config import SaslLogin, TlsConfig
@@ -16,24 +17,13 @@ from kraftcore.config.security import SaslConfig
 from kraftcore.security.sasl.client_session import SaslClientSession
 from kraftcore.transports.tcp import client
 
-HOST = "127.0.0.1"
 PASSWORD = "hunter2"
 
 
 @pytest.fixture
 def tls(tmp_path) -> TlsConfig:
-    authority = trustme.CA()
-    authority.issue_cert(HOST).private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "node.pem"))
-    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
-    return TlsConfig(certificate=str(tmp_path / "node.pem"), ca=str(tmp_path / "ca.pem"))
-
-
-async def free_ports(count: int) -> list[int]:
-    listeners = [(await trio.open_tcp_listeners(0, host=HOST))[0] for _ in range(count)]
-    ports = [listener.socket.getsockname()[1] for listener in listeners]
-    for listener in listeners:
-        await listener.aclose()
-    return ports
+    stores = make_stores(tmp_path)
+    return TlsConfig(certificate=stores.node, ca=stores.ca)
 
 
 class Quorum:
@@ -84,7 +74,7 @@ class Quorum:
 
 @asynccontextmanager
 async def quorum(folder, tls, mechanism: str, lifetime_ms: int = 0):
-    made = Quorum(folder, tls, await free_ports(3), mechanism, lifetime_ms)
+    made = Quorum(folder, tls, [free_port() for _ in range(3)], mechanism, lifetime_ms)
     async with trio.open_nursery() as nursery:
         for number in made.configs:
             await nursery.start(made.live, number)

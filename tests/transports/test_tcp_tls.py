@@ -222,10 +222,12 @@ async def test_files_that_change_are_read_again_without_being_told(certificates,
     folder.mkdir()
     for name, text in pems.items():
         (folder / name).write_text(text)
+    ca = folder / "ca.pem"  # asking who serves writes the other one anew
+    ca.write_text(Path(certificates.ca).read_text())
     link = folder / "server.pem"
     link.symlink_to(folder / "first")
     lines = []
-    server = TcpTransport(tls=TlsFiles(str(link), None, certificates.ca), log=lines.append, tls_reload_ms=20)
+    server = TcpTransport(tls=TlsFiles(str(link), None, str(ca)), log=lines.append, tls_reload_ms=20)
 
     async def until(name):
         with trio.fail_after(60):
