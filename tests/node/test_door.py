@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 import trio
@@ -84,7 +84,8 @@ class Wire:
         self._data = b""
 
     async def send(self, frame):
-        await self._stream.send_all(len(frame).to_bytes(4) + frame)
+        with suppress(trio.BrokenResourceError):  # it has ended already: ``receive`` says so
+            await self._stream.send_all(len(frame).to_bytes(4) + frame)
 
     async def receive(self):
         while len(self._data) < 4 or len(self._data) < 4 + int.from_bytes(self._data[:4]):

@@ -277,6 +277,34 @@ def test_final_messages_that_prove_nothing(change):
     assert asks.identity is None
 
 
+@pytest.mark.parametrize(
+    ("unsigned", "is_good"),
+    [
+        ("c=biws,r=clientserver", True),
+        ("c=biws,r=clientother", False),  # not the nonce of this exchange
+        ("c=biws,r=client", False),
+        ("c=biws,r=xclientserver", False),
+        ("c=eSws,r=clientserver", False),  # another header than the first message had: a downgrade
+        ("c=,r=clientserver", False),
+        ("c=biws,r=clientserver,x=y", True),
+    ],
+)
+def test_a_right_proof_of_something_else(unsigned, is_good):
+    asks, bare = server(), "n=alice,r=client"
+    challenge = asks.respond(f"n,,{bare}".encode()).decode()
+    salted = hashlib.pbkdf2_hmac("sha256", b"wonderland", salt_of(SECRET, "SCRAM-SHA-256", "alice"), 4096)
+    key = hmac.digest(salted, b"Client Key", "sha256")
+    signature = hmac.digest(hashlib.sha256(key).digest(), f"{bare},{challenge},{unsigned}".encode(), "sha256")
+    proof = bytes(one ^ other for one, other in zip(key, signature, strict=True))
+    final = f"{unsigned},p={base64.b64encode(proof).decode()}".encode()
+    if is_good:
+        asks.respond(final)
+    else:
+        with pytest.raises(AuthenticationError):
+            asks.respond(final)
+    assert (asks.identity is not None) == is_good
+
+
 def test_replayed_messages():
     """What one connection heard is worth nothing on another: the server's part of the nonce is new each time."""
     first, _, final, _ = exchange(server(nonce="one"), client())
