@@ -66,6 +66,7 @@ class NodeConfig(NodeSettings):
         self._check_values()
         self._check_listeners()
         self._check_listener_tls()
+        self._check_certificates()
         self._check_listener_sasl()
         self._check_login()
         self._check_quorum()
@@ -249,6 +250,16 @@ class NodeConfig(NodeSettings):
                     f"listener_tls: {name} is the first listener, which encrypts as connections to other nodes do: say "
                     "with tls how",
                     ["listener_tls", "tls"],
+                )
+
+    def _check_certificates(self) -> None:
+        for endpoint in self.listeners:
+            tls = self.listener_tls.get(endpoint.name, self.tls)
+            if tls is not None and tls.certificate is None:
+                raise ConfigError(
+                    f"tls.certificate (ssl.keystore.location) is missing: listener {endpoint.name} encrypts, and has "
+                    "to show one: name a PEM file",
+                    ["tls"],
                 )
 
     def _check_listener_sasl(self) -> None:

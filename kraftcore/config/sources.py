@@ -277,9 +277,6 @@ def _tls_config(properties: Properties, listener: str, protocol: str) -> TlsConf
                 name,
                 f"ssl.{kind}.location",
             )
-    certificate = find("ssl.keystore.location")
-    if not certificate:
-        raise properties.error("ssl.keystore.location is missing: an SSL listener needs one", "ssl.keystore.location")
     # Kafka: on a listener with SASL certificates are asked for only where that very listener says so.
     is_meant = protocol == "SSL" or key_of("ssl.client.auth") != "ssl.client.auth"
     auth = (find("ssl.client.auth") if is_meant else None) or "none"
@@ -295,7 +292,7 @@ def _tls_config(properties: Properties, listener: str, protocol: str) -> TlsConf
     except LocalError as error:
         raise properties.error(str(error), key_of(RULES_KEY)) from None
     return TlsConfig(
-        certificate=certificate,
+        certificate=find("ssl.keystore.location") or None,  # an observer needs none; `NodeConfig` looks for the others
         key_password=find("ssl.key.password"),
         ca=find("ssl.truststore.location"),
         client_auth=auth,  # type: ignore[arg-type]  # checked above

@@ -18,7 +18,8 @@ class TlsConfig:
     """TLS settings. The files are PEM, read when the node starts, when they change, and when it is told to.
 
     Attributes:
-        certificate: the node's certificate and its chain: ``ssl.keystore.location`` with ``ssl.keystore.type=PEM``.
+        certificate: the node's certificate and its chain: ``ssl.keystore.location`` with ``ssl.keystore.type=PEM``;
+            None: it has none, which does for a node that only connects, as an observer, to who asks for none.
         key: its private key; None: in the same file as the certificate, as Kafka has it.
         key_password: of an encrypted key, ``ssl.key.password``; never printed.
         ca: certificates of the authorities that peers' certificates are checked against, ``ssl.truststore.location``
@@ -30,10 +31,11 @@ class TlsConfig:
             server's certificate must name the host that was connected to.
 
     Raises:
-        ConfigError: ``client_auth`` is something else, the certificate is missing, or a rule means nothing.
+        ConfigError: ``client_auth`` is something else, a path is empty or lacks its other half, a rule
+            means nothing.
     """
 
-    certificate: str
+    certificate: str | None = None
     key: str | None = None
     key_password: str | None = field(default=None, repr=False)
     ca: str | None = None
@@ -45,8 +47,10 @@ class TlsConfig:
         for name in ("certificate", "key", "ca"):
             value = getattr(self, name)
             object.__setattr__(self, name, None if value is None else os.fspath(value))
-        if not self.certificate:
-            raise ConfigError("tls.certificate (ssl.keystore.location) is missing: name a PEM file", ["tls"])
+        if self.certificate == "":
+            raise ConfigError("tls.certificate (ssl.keystore.location) is empty: name a PEM file", ["tls"])
+        if self.certificate is None and self.key is not None:
+            raise ConfigError("tls.key has no tls.certificate (ssl.keystore.location) beside it", ["tls"])
         if self.client_auth not in CLIENT_AUTH:
             close = suggestion(str(self.client_auth), CLIENT_AUTH)
             raise ConfigError(

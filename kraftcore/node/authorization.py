@@ -1,4 +1,4 @@
-"""Asks the authorizer, counts what it says, and writes the authorizer log.
+"""Authorization: asks the authorizer, counts its decisions, and writes the authorizer log.
 
 The logger ``kraftcore.authorizer`` gets Kafka's lines: denials at INFO, the rest at DEBUG.
 """
@@ -42,8 +42,8 @@ class Authorization:
 
     Attributes:
         authorizer: as given.
-        allowed: how often it said yes, since the node started.
-        denied: how often no.
+        allowed: how many requests it allowed since the node started.
+        denied: how many it denied.
     """
 
     def __init__(self, authorizer: Authorizer) -> None:

@@ -1,6 +1,6 @@
-"""Where those who connect prove who they are, before any request of theirs is served.
+"""Authentication: clients of a listener with a door log in, or show a certificate, before their requests are served.
 
-Listeners on which nothing is to be proven have no door: their requests go straight to the inbox.
+Listeners without authentication have no door: their requests go straight to the inbox.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _SECRET_BYTES: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What mechanisms know of those who may come.
+    """What the SASL mechanisms check logins against.
 
     Attributes:
         sasl: of the listener.
@@ -85,14 +85,14 @@ MECHANISMS: Final[Mapping[str, Callable[[Known], ServerMechanism]]] = MappingPro
 
 
 def has_door(config: NodeConfig, listener: str) -> bool:
-    """Whether who connects to a listener has to prove, or may show, who it is; an application's builder says of all."""
+    """Whether clients of a listener are authenticated: by SASL, by certificate, or by the application's builder."""
     tls = config.listener_tls.get(listener, config.tls)
     has_certificate = tls is not None and tls.client_auth != "none"
     return listener in config.listener_sasl or has_certificate or config.principal_builder is not None
 
 
 def principal_builder(config: NodeConfig) -> PrincipalBuilder:
-    """Who says who somebody is: what the application brought, or as Kafka does it."""
+    """What makes principals: the application's builder, or Kafka's rules."""
     if config.principal_builder is not None:
         return config.principal_builder
     rules = {}
@@ -129,13 +129,13 @@ def _is_loopback(host: str) -> bool:
 
 
 def admission(config: NodeConfig, listener: str) -> Admission | None:
-    """The bounds of connections to a listener that nobody logged in on yet; None where nobody has to."""
+    """The bounds of a connection to a listener until its client has logged in; None where it need not."""
     sasl = config.listener_sasl.get(listener)
     return None if sasl is None else Admission(sasl.max_receive_bytes, config.handshake_timeout_ms)
 
 
 def sasl_handlers() -> tuple[RequestHandler, ...]:
-    """What is said to those who want to log in where nothing is to be proven, or has been."""
+    """The answers to SASL requests on listeners without SASL, and after the login."""
     return (
         RequestHandler(SaslHandshakeRequest, _no_handshake, None, Priority.CONTROL),
         RequestHandler(SaslAuthenticateRequest, _no_authentication, None, Priority.CONTROL),
@@ -189,7 +189,7 @@ class Door:
         """Take what came in on a listener with a door."""
         asker: Asker | None = origin.session
         if asker is None:
-            asker = self._meet(origin)
+            asker = self._first_contact(origin)
             if asker is None:
                 reply(None)
                 return
@@ -255,8 +255,8 @@ class Door:
 
     # --- who it is ----------------------------------------------------------------------------------------------------
 
-    def _meet(self, origin: Origin) -> Asker | None:
-        """Who comes on a new connection; None: somebody who is nobody here."""
+    def _first_contact(self, origin: Origin) -> Asker | None:
+        """Begin a connection's session; None: its certificate names no principal here."""
         asker = origin.session = Asker(security_protocol=self._config.security_protocol(origin.listener))
         mechanisms = self._mechanisms.get(origin.listener)
         if mechanisms is not None:

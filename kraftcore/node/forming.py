@@ -77,6 +77,13 @@ def _is_empty(files: Files, directory: str) -> bool:
         return False  # opening it says what is damaged, and the way out
 
 
+async def ask_before_beginning(files: Files, config: NodeConfig, transport: Transport) -> NodeConfig:
+    """The configuration to go on with: see ``must_ask``, ``join_or_begin``, and what they raise."""
+    if await trio.to_thread.run_sync(must_ask, files, config):
+        return await join_or_begin(config, transport)
+    return config
+
+
 async def join_or_begin(config: NodeConfig, transport: Transport) -> NodeConfig:
     """Ask until it is known whether there is a quorum.
 

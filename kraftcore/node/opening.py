@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import trio
 
 from kraftcore.config import NodeConfig
+from kraftcore.config.errors import ConfigError
 from kraftcore.config.login import make_login
 from kraftcore.core.disk.files import Files, OsFiles
 from kraftcore.errors import NodeStoppedError
 from kraftcore.node.door import admission, has_door, open_to_strangers
 from kraftcore.node.engine import Engine
-from kraftcore.node.forming import join_or_begin, must_ask
+from kraftcore.node.forming import ask_before_beginning
 from kraftcore.node.home import open_home
 from kraftcore.node.node import Node
 from kraftcore.node.plugin import Plugin, load_plugins, register
@@ -54,8 +55,8 @@ async def open_node(
     Raises:
         LocalError: this is not trio; the state machine lacks a method (``check_state_machine``); the directory is not
             formatted, or belongs to another node or cluster; it would begin a quorum where there is one of another
-            cluster, or one whose ``cluster_id`` is not given; there is no plugin of a configured name, or it does not
-            know its settings.
+            cluster, or whose ``cluster_id`` is not given, or though its other directories are formatted; there is no
+            plugin of a configured name, or it does not know its settings.
         LockedError: another process owns the directory.
         CorruptDataError, StorageError: the directory cannot be read.
         TransportError: a listener cannot be opened.
@@ -65,20 +66,17 @@ async def open_node(
     chosen = [*plugins, *load_plugins(config.plugins, config.plugin_settings)]
     disk = OsFiles() if files is None else files
     async with AsyncExitStack() as stack:
-        gates = _Gates(config, closes_with_node=transport is None)
+        gates = _Gates(config, chosen, closes_with_node=transport is None)
         if transport is None:
             transport = await stack.enter_async_context(tcp_transport(config))
         endpoints: tuple[Endpoint, ...] | None = None
         if config.create == "standalone" and any(endpoint.port == 0 for endpoint in config.listeners):
             endpoints = await _listen(transport, config, gates)  # its own entry among the voters names the ports
-        if await trio.to_thread.run_sync(must_ask, disk, config):
-            config = await join_or_begin(config, transport)
+        config = await ask_before_beginning(disk, config, transport)
         home = await trio.to_thread.run_sync(open_home, disk, config, endpoints)
         stack.callback(home.close)
         if endpoints is None:
             endpoints = await _listen(transport, config, gates)
-        if isinstance(transport, TcpTransport):
-            _warn_of_strangers(config, endpoints)
         raised: BaseException | None = None
         engine: Engine | None = None
         async with trio.open_nursery() as nursery:
@@ -87,7 +85,7 @@ async def open_node(
                     engine = Engine(config, home, endpoints, state_machine, transport, chosen, nursery, body.cancel)
                     node = Node(engine, state_machine)
                     _begin(engine, node, chosen, nursery)
-                    gates.open(engine, chosen)
+                    gates.open(engine, nursery)
                     yield node
             except BaseException as error:
                 # Raised again outside the nursery, which would wrap it in a group.
@@ -119,9 +117,9 @@ def tcp_transport(config: NodeConfig) -> TcpTransport:
     )
 
 
-def _warn_of_strangers(config: NodeConfig, endpoints: Sequence[Endpoint]) -> None:
+def _warn_of_strangers(config: NodeConfig, endpoints: Sequence[Endpoint], transport: Transport) -> None:
     found = open_to_strangers(config, endpoints)
-    if found:
+    if found and isinstance(transport, TcpTransport):  # others name hosts as they like
         _logger.warning(
             "node %d: nobody has to prove who they are on %s, which other machines can reach: set SASL_SSL for it in "
             "listener.security.protocol.map (listener_sasl), or ssl.client.auth=required (tls.client_auth)",
@@ -188,25 +186,57 @@ class Gate:
 
 
 class _Gates:
-    """A gate for the listeners whose requests are served as they come, another for those with a door."""
+    """A gate for the listeners whose requests are served as they come, another for those with a door.
 
-    def __init__(self, config: NodeConfig, *, closes_with_node: bool) -> None:
+    Listeners that a plugin wants to wait for (``Plugin.early_listeners``) have one each.
+    """
+
+    def __init__(self, config: NodeConfig, plugins: Sequence[Plugin], *, closes_with_node: bool) -> None:
         self._config = config
+        self._plugins = plugins
         self._plain = Gate(closes_with_node=closes_with_node)
         self._guarded = Gate(closes_with_node=closes_with_node)
+        names = {endpoint.name for endpoint in config.listeners}
+        self._late: dict[str, tuple[Gate, Plugin]] = {}
+        for plugin in plugins:
+            early = plugin.early_listeners
+            if early is not None:
+                _check_early(early, names)
+                self._late |= {name: (Gate(closes_with_node=closes_with_node), plugin) for name in names - early}
 
     def of(self, listener: str) -> Gate:
+        if listener in self._late:
+            return self._late[listener][0]
         return self._guarded if has_door(self._config, listener) else self._plain
 
-    def open(self, engine: Engine, plugins: Sequence[Plugin]) -> None:
+    def open(self, engine: Engine, nursery: trio.Nursery) -> None:
+        guarded = engine.inbox.serve
         if any(has_door(self._config, endpoint.name) for endpoint in self._config.listeners):
-            found = (plugin.credentials for plugin in plugins)
-            self._guarded.open(engine.make_door(next((each for each in found if each is not None), None)).serve)
+            found = (plugin.credentials for plugin in self._plugins)
+            guarded = engine.make_door(next((each for each in found if each is not None), None)).serve
+        self._guarded.open(guarded)
         self._plain.open(engine.inbox.serve)
+        for name, (gate, plugin) in self._late.items():
+            serve = guarded if has_door(self._config, name) else engine.inbox.serve
+            nursery.start_soon(self._open_late, gate, plugin, serve)
+
+    async def _open_late(self, gate: Gate, plugin: Plugin, serve: Serve) -> None:
+        await plugin.loaded()
+        gate.open(serve)
 
     def close(self) -> None:
-        self._plain.close()
-        self._guarded.close()
+        for gate in (self._plain, self._guarded, *(gate for gate, _ in self._late.values())):
+            gate.close()
+
+
+def _check_early(early: Iterable[str], known: Collection[str]) -> None:
+    for name in early:
+        if name not in known:
+            raise ConfigError(
+                f"early.start.listeners contains listener {name}, but this is not contained in listeners, which has "
+                f"{', '.join(known) or 'none'}",
+                ["early.start.listeners"],
+            )
 
 
 async def _listen(transport: Transport, config: NodeConfig, gates: _Gates) -> tuple[Endpoint, ...]:
@@ -215,4 +245,5 @@ async def _listen(transport: Transport, config: NodeConfig, gates: _Gates) -> tu
         serve, bounds = gates.of(endpoint.name).serve, admission(config, endpoint.name)
         address = await transport.listen(endpoint.name, Address(endpoint.host, endpoint.port), serve, bounds)
         bound.append(Endpoint(endpoint.name, endpoint.host, address.port))
+    _warn_of_strangers(config, bound, transport)
     return tuple(bound)

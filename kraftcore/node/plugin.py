@@ -75,6 +75,14 @@ class Plugin:
         """Who may log in with SCRAM; None: this plugin does not know. The first one that does is asked."""
         return None
 
+    @property
+    def early_listeners(self) -> frozenset[str] | None:
+        """Listeners that are served from the beginning; requests on the others wait for ``loaded``. None: all."""
+        return None
+
+    async def loaded(self) -> None:
+        """Wait until requests on all listeners may be served."""
+
 
 def register(plugin: Plugin, registry: Registry) -> None:
     """Have a plugin's requests answered by it.

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Self
 
 import trio
 
+from kraftcore.config.addresses import split_list
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import LocalError, RefusedError
 from kraftcore.metadata import Image, MetadataMachine
@@ -31,7 +32,7 @@ from kraftcore.plugins.controller.registration import keep_registered
 from kraftcore.plugins.controller.registry import APIS
 from kraftcore.plugins.controller.requests import not_controller_text
 from kraftcore.plugins.controller.service import Service
-from kraftcore.plugins.controller.settings import read_settings
+from kraftcore.plugins.controller.settings import EARLY_KEY, read_settings
 from kraftcore.plugins.controller.tokens import SECRET_KEY
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.api_versions import ApiVersionsResponse
@@ -45,6 +46,7 @@ from kraftcore.security.authorizer import StandardAuthorizer
 from kraftcore.security.sasl.credentials import Credentials
 
 _logger = logging.getLogger("kraftcore.controller")
+_LOOK_S = 0.05
 
 
 class Controller(Plugin):
@@ -111,6 +113,19 @@ class Controller(Plugin):
     def authorization(self) -> Authorization | None:
         """Who may do what by the entries in the log; None without an authorizer in the properties."""
         return self._authorization
+
+    @property
+    def early_listeners(self) -> frozenset[str] | None:
+        """``early.start.listeners``: the others wait for the entries of the log. None without it, or an authorizer."""
+        text = self._properties.get(EARLY_KEY)
+        if text is None or self._authorization is None:
+            return None
+        return frozenset(name.upper() for name in split_list(text) if name)
+
+    async def loaded(self) -> None:
+        """Wait until the entries of the log are known."""
+        while (image := self._image()) is None or image.features.metadata_version is None:
+            await trio.sleep(_LOOK_S)
 
     def _image(self) -> Image | None:
         return None if self._service is None else self._service.life.machine.image

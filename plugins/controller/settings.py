@@ -23,6 +23,7 @@ _UNCLEAN_MS: Final = "unclean.leader.election.interval.ms"
 _TOKENS_MS: Final = "delegation.token.expiry.check.interval.ms"
 _IDLE_MS: Final = "metadata.max.idle.interval.ms"
 _VOTERS: Final = "controller.quorum.voters"
+EARLY_KEY: Final = "early.start.listeners"
 
 HONOURED: Final = frozenset(
     {
@@ -41,6 +42,7 @@ HONOURED: Final = frozenset(
         CLASS_KEY,
         SUPER_USERS_KEY,
         ALLOW_EVERYONE_KEY,
+        EARLY_KEY,
         *(synonym.name for key in definitions("topic").values() for synonym in key.synonyms),
     }
 )

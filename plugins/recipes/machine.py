@@ -16,13 +16,12 @@ from kraftcore.core.batch import RecordBatch
 from kraftcore.errors import CorruptDataError
 from kraftcore.plugins.recipes.codec import pack, unpack
 from kraftcore.plugins.recipes.objects import ALONE, BAD, INT_MAX, KINDS, Moment, ObjectState, Refusal
-from kraftcore.plugins.recipes.sessions import WINDOW, ClientSessions, Reply
+from kraftcore.plugins.recipes.sessions import ClientSessions, Reply
 from kraftcore.state_machine import SnapshotSink, StateMachine
 
 FORMAT = 1
 OK = 0
 UNKNOWN_CLIENT = 3
-STALE = 4
 SESSION_EXPIRY_MS = 24 * 3_600_000
 _CHUNK_BYTES = 1 << 16
 _CHUNK_ROWS = 1024
@@ -106,16 +105,10 @@ class RecipeMachine(StateMachine):
         session = self._sessions.find(client, moment.now_ms)
         if session is None:
             return Reply(UNKNOWN_CLIENT, "the client has no session, or was silent for too long")
-        known = session.replies.get(number)
+        known = session.known(number, done_below)
         if known is not None:
             return known
-        if number < session.done_below:
-            return Reply(STALE, "the client has this command's reply, or gave it up")
-        session.forget_below(min(done_below, number))
-        if number >= session.done_below + WINDOW:
-            return Reply(BAD, f"a client may have {WINDOW} commands under way")
-        reply = session.replies[number] = self._perform(operations, moment)
-        return reply
+        return session.remember(number, self._perform(operations, moment))
 
     def _perform(self, operations: Any, moment: Moment) -> Reply:
         if type(operations) is not list or not operations:

@@ -13,6 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from kraftcore.plugins.recipes.objects import BAD
+
+STALE = 4
+"""The status of a command whose reply is forgotten."""
 WINDOW = 4096
 """Commands that a client may have under way."""
 
@@ -40,8 +44,29 @@ class Session:
         self.done_below = done_below
         self.replies: dict[int, Reply] = {}
 
-    def forget_below(self, number: int) -> None:
-        """The client has these replies."""
+    def known(self, number: int, done_below: int) -> Reply | None:
+        """What a command that is not to be applied is answered; None: apply it, then ``remember`` its reply.
+
+        Args:
+            number: the command's.
+            done_below: the client knows the outcome of every command below; their replies are forgotten.
+        """
+        reply = self.replies.get(number)
+        if reply is not None:
+            return reply
+        if number < self.done_below:
+            return Reply(STALE, "the client has this command's reply, or gave it up")
+        self._forget_below(min(done_below, number))
+        if number >= self.done_below + WINDOW:
+            return Reply(BAD, f"a client may have {WINDOW} commands under way")
+        return None
+
+    def remember(self, number: int, reply: Reply) -> Reply:
+        """Keep the reply of a command that ``known`` let pass, for its retries."""
+        self.replies[number] = reply
+        return reply
+
+    def _forget_below(self, number: int) -> None:
         if number > self.done_below:
             gap = range(self.done_below, number)
             # As many steps as it takes, however far a client that gave up much jumps.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 
-from kraftcore.config import ConfigError, NodeConfig, SaslLogin
+from kraftcore.config import ConfigError, NodeConfig, SaslLogin, TlsConfig
 from kraftcore.config.login import make_login, read_client_login
 from kraftcore.config.properties import Properties
 from kraftcore.config.security import SaslConfig
@@ -72,6 +72,16 @@ def test_an_observer_logs_in_as_the_first_listener_name_says(tmp_path):
     config = _node(tmp_path, text)
     assert config.sasl.username == "alice"
     assert not config.listener_sasl
+
+
+def test_an_observer_needs_no_certificate_of_its_own(tmp_path):
+    text = WITH.replace("process.roles=controller", "process.roles=broker").replace("SASL_PLAINTEXT", "SASL_SSL")
+    more = f"sasl.jaas.config={ALICE}\nssl.truststore.type=PEM\nssl.truststore.location=/ca.pem\n"
+    assert _node(tmp_path, text + more).tls == TlsConfig(ca="/ca.pem")
+    with pytest.raises(ConfigError, match="listener CONTROLLER encrypts, and has to show one"):
+        _node(tmp_path, WITH.replace("SASL_PLAINTEXT", "SASL_SSL") + more)
+    with pytest.raises(ConfigError, match=r"tls.key has no tls.certificate"):
+        TlsConfig(key="k")
 
 
 def test_keywords_go_before_the_file(tmp_path):

@@ -227,5 +227,5 @@ def test_tls_settings() -> None:
     assert "A is the first listener" in refused(listeners=two, listener_tls={"A": config})
     with pytest.raises(ConfigError, match="did you mean required"):
         TlsConfig(certificate="c.pem", client_auth="require")  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match=re.escape("tls.certificate (ssl.keystore.location) is missing")):
+    with pytest.raises(ConfigError, match=re.escape("tls.certificate (ssl.keystore.location) is empty")):
         TlsConfig(certificate="")

@@ -177,7 +177,7 @@ def test_little_is_needed(load: Any) -> None:
         (SASL + "sasl.enabled.mechanisms=PLAIN\n" + JAAS + "Module required", 9, "';' is missing"),
         (SCRAM + "listener.name.controller.connections.max.reauth.ms=x", 9, "it must be a whole number"),
         (SCRAM + "sasl.server.max.receive.size=0", 9, "it must be between 1 and"),
-        (SSL, None, "ssl.keystore.location is missing"),
+        (SSL, None, "tls.certificate (ssl.keystore.location) is missing: listener CONTROLLER encrypts"),
         (SSL + "ssl.keystore.location=/c.jks", 8, "ssl.keystore.type is JKS: a node reads PEM"),
         (PEM + "ssl.truststore.location=/t\nssl.truststore.type=JKS", 11, "ssl.truststore.type is JKS"),
         (SSL + "ssl.keystore.key=----", 8, "put the PEM text into a file and name it in ssl.keystore.location"),
@@ -299,7 +299,7 @@ def test_tls(load: Any) -> None:
     text = "ssl.keystore.type=PEM\nlistener.security.protocol.map=CONTROLLER:PLAINTEXT,B:SSL\n"
     other = load(two + text + "listener.name.b.ssl.keystore.location=/b.pem\n")
     assert (other.tls, other.listener_tls) == (None, {"B": TlsConfig(certificate="/b.pem")})
-    with pytest.raises(ConfigError, match="ssl.keystore.location is missing"):
+    with pytest.raises(ConfigError, match=r"\(ssl.keystore.location\) is missing: listener B encrypts"):
         load(two + text)
     both = load(
         two + PEM.replace("CONTROLLER:SSL", "CONTROLLER:SSL,B:SSL") + "listener.name.b.ssl.client.auth=required\n"

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import random
 
 import pytest
+import trio
 from plain_access import SUPER_USERS, is_allowed, random_acls, random_questions
 
+from kraftcore import NodeConfig, open_node
+from kraftcore.config.errors import ConfigError
 from kraftcore.core.uuid import Uuid
-from kraftcore.metadata import Image
+from kraftcore.metadata import Image, MetadataMachine
 from kraftcore.metadata.acls import Acl, acl_record
 from kraftcore.node.authorization import Authorization
+from kraftcore.plugins.controller import Controller
 from kraftcore.plugins.controller.access import ImageAuthorizer
+from kraftcore.plugins.controller.settings import EARLY_KEY
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.features import METADATA_VERSION
+from kraftcore.protocol.messages.describe_quorum import DescribeQuorumRequest
 from kraftcore.protocol.records.feature_level_record import FeatureLevelRecord
 from kraftcore.protocol.records.remove_access_control_entry_record import RemoveAccessControlEntryRecord
 from kraftcore.security.acl import Operation, PatternType, Permission, ResourceType
 from kraftcore.security.audit import Action, Requester
-from kraftcore.security.authorizer import StandardAuthorizer, Verdict
+from kraftcore.security.authorizer import CLASS_KEY, SUPER_USERS_KEY, StandardAuthorizer, Verdict
+from kraftcore.transports.memory import MemoryNetwork
 
 ALICE = Requester("User:alice", "10.0.0.7", "CreateTopics")
 ORDERS = Acl(ResourceType.TOPIC, "orders", PatternType.PREFIXED, "User:alice", "*", Operation.WRITE, Permission.ALLOW)
@@ -144,3 +152,49 @@ def test_an_authorizer_of_an_applications_own_is_named_in_the_log(caplog):
     caplog.set_level(logging.INFO, "kraftcore.authorizer")
     Authorization(Nobody()).decide(ALICE, Action(Operation.READ, ResourceType.TOPIC, "t"))
     assert caplog.messages[0].endswith("based on rule Nobody")
+
+
+def test_a_late_listener_waits_for_the_entries(tmp_path):
+    """KIP-801, early.start.listeners: what is not among them serves nobody before the log is there."""
+    standard = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+    properties = {CLASS_KEY: standard, SUPER_USERS_KEY: "User:ANONYMOUS", EARLY_KEY: " controller, "}
+    network = MemoryNetwork()
+
+    @contextlib.asynccontextmanager
+    async def controller(number, **more):
+        config = NodeConfig(
+            node_id=number,
+            directory=tmp_path / str(number),
+            cluster_id="AAAAAAAAAAAAAAAAAAAAAQ",
+            listeners=[f"CONTROLLER://n{number}:9001", f"ADMIN://n{number}:9002"],
+            voters="1@n1:9001,2@n2:9001",
+            create="join",
+        )
+        plugin = Controller({**properties, **more})
+        async with (
+            network.transport(f"n{number}") as transport,
+            open_node(config, MetadataMachine(), transport=transport, plugins=[plugin]) as node,
+        ):
+            yield node
+
+    async def main():
+        async with controller(1) as node, trio.open_nursery() as nursery:
+            answers = []
+
+            async def ask(port):
+                answers.append((port, await node.ask("n1", port, DescribeQuorumRequest(), 60_000)))
+
+            nursery.start_soon(ask, 9002)
+            with trio.fail_after(60):
+                await ask(9001)
+                assert [port for port, _ in answers] == [9001]
+                async with controller(2):
+                    while len(answers) < 2:
+                        await trio.sleep(0.01)
+            assert answers[1][0] == 9002
+            assert [answer.error_code for _, answer in answers] == [ErrorCode.NONE] * 2
+        with pytest.raises(ConfigError, match=r"early.start.listeners contains listener OTHER, but .* in listeners"):
+            async with controller(1, **{EARLY_KEY: "OTHER"}):
+                pass
+
+    trio.run(main)

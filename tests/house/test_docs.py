@@ -29,6 +29,10 @@ def run_tests(names: dict[str, object], *fixtures: object) -> int:
     return len(tests)
 
 
+def test_security():
+    examples("security.md", {})
+
+
 def test_metadata():
     examples("metadata.md", {})
 

@@ -24,7 +24,7 @@ NAMED_TUPLES = {"_asdict", "_fields", "_make", "_replace"}
 OURS = {
     "broker/test_client.py": (2, "requests that a broker holds, which nobody outside sees"),
     "config/test_login.py": (1, "which mechanism a login chose, before anything is sent"),
-    "node/test_logins.py": (1, "whose login is renewed"),
+    "node/test_logins.py": (1, "when a login is renewed, long before it ends: Kafka has no setting for it either"),
     "transports/test_readers.py": (7, "which connections wait in the common set: nothing outside shows it"),
     "transports/test_tcp_tls.py": (1, "that files were looked at again, though none of them works"),
 }

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from kraftcore.core.batch import build_batch, stamp_batch, validate_batch
 from kraftcore.errors import CorruptDataError, LocalError
 from kraftcore.plugins.recipes.codec import pack, unpack
-from kraftcore.plugins.recipes.machine import OK, STALE, UNKNOWN_CLIENT, RecipeMachine, encode_command
+from kraftcore.plugins.recipes.machine import OK, UNKNOWN_CLIENT, RecipeMachine, encode_command
 from kraftcore.plugins.recipes.objects import BAD, CONFLICT, Moment, SetState
-from kraftcore.plugins.recipes.sessions import WINDOW
+from kraftcore.plugins.recipes.sessions import STALE, WINDOW
 
 CLIENT = 7
 

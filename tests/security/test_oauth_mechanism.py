@@ -118,7 +118,7 @@ def test_who_the_client_wants_to_be():
         b"n,,\x01auth=Bearer good\x01k1=v\x01\x01",
         b"n,,\x01auth=Bearer good\x01k=\x00\x01\x01",
         b"n,,\x01key=value\x01\x01",
-        b"n,,\x01auth=Bearer " + b"x" * 65537 + b"\x01\x01",
+        b"n,,\x01auth=Bearer " + b"x" * 16385 + b"\x01\x01",
     ],
 )
 def test_messages_that_mean_nothing(message):
@@ -128,8 +128,8 @@ def test_messages_that_mean_nothing(message):
 
 
 def test_a_token_and_an_authzid_as_long_as_they_may_be():
-    message = b"n,a=" + b"u" * 100_000 + b",\x01auth=Bearer " + b"x" * 65536 + b"\x01" + b"k=v\x01" * 50_000 + b"\x01"
-    assert parse_client_message(message) == ClientMessage("x" * 65536, "u" * 100_000)
+    message = b"n,a=" + b"u" * 100_000 + b",\x01auth=Bearer " + b"x" * 16384 + b"\x01" + b"k=v\x01" * 50_000 + b"\x01"
+    assert parse_client_message(message) == ClientMessage("x" * 16384, "u" * 100_000)
 
 
 @settings(max_examples=500)

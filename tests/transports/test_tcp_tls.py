@@ -292,6 +292,36 @@ async def test_a_foreign_tls_client(certificates):
 
 
 @in_trio
+async def test_who_says_that_no_more_comes(certificates):
+    """As Java's clients do at their end, before they close: the server lets go of them, and serves others."""
+    context = ssl.create_default_context(cafile=certificates.ca)
+    async with serving(certificates.files("server")) as (server, at, _, _):
+        raw = await trio.open_tcp_stream("localhost", at.port)
+        sent, received = ssl.MemoryBIO(), ssl.MemoryBIO()
+        tls = context.wrap_bio(received, sent, server_hostname="localhost")
+
+        async def call(action, *arguments):
+            while True:
+                try:
+                    return action(*arguments)
+                except ssl.SSLWantReadError:
+                    await raw.send_all(sent.read())
+                    received.write(await raw.receive_some())
+
+        await call(tls.do_handshake)
+        frame = request_frame(1)
+        await call(tls.write, len(frame).to_bytes(4) + frame)
+        assert await call(tls.read, 100) == (4).to_bytes(4) + frame[4:8]
+        with contextlib.suppress(ssl.SSLWantReadError):
+            tls.unwrap()
+        await raw.send_all(sent.read())
+        assert await ask_with(TlsFiles(ca=certificates.ca), at, b"x") == b"x"
+        await eof(raw)
+        await raw.aclose()
+        await until(lambda: server.connections[0] == 0)
+
+
+@in_trio
 async def test_bytes_after_the_handshake_that_are_no_tls(certificates):
     context = ssl.create_default_context(cafile=certificates.ca)
     async with serving(certificates.files()) as (server, at, _lines, _):

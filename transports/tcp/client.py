@@ -152,7 +152,7 @@ class ClientConnection(Connection):
 
     def on_broken(self, failure: Failure, why: str) -> None:
         """Tell everybody who waits."""
-        if failure is Failure.RESET and self._login_due != inf:
+        if failure is Failure.RESET and self._login_due != inf and not self.answered:
             self._owner.interrupted(why)
         self._owner.broken(self, failure)
         pending, self.pending = self.pending, {}

@@ -1,10 +1,9 @@
-"""Waits for many connections at once, where the operating system has epoll.
+"""One task that waits for all accepted connections, where the operating system has epoll.
 
 A task that waits for its own socket costs a system call, trio's bookkeeping and two switches for each message. Accepted
 connections are entered in an epoll set of the transport's instead, once; one task waits for the set, and lets each
-connection that has something read it there and then. A connection's own task sleeps until there is more to do than
-that: it must pause, it has much more to read, or it is broken. Where there are few connections each waits by itself:
-the set would cost more than it saves.
+connection that is readable read at once. A connection's own task sleeps until it must pause, has much more to read, or
+is broken. With up to `FEW` connections each waits by itself: the set would cost more than it saves.
 """
 
 from __future__ import annotations

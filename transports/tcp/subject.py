@@ -43,7 +43,7 @@ def subject_of(certificate: bytes) -> str:
         certificate: X.509 in DER.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is no X.509 certificate.
     """
     try:
         body = _parts(_parts(certificate)[0][1])[0][1]  # the part that is signed

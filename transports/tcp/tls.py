@@ -181,6 +181,7 @@ class TlsPipe:
         self._in = ssl.MemoryBIO()
         self._out = ssl.MemoryBIO()
         self._head = b""
+        self._is_over = False
         self._subject: str | None = None
         self._context: ssl.SSLContext | None = context  # until it is known that the other side speaks TLS at all
         if server_host is not None:
@@ -223,10 +224,7 @@ class TlsPipe:
         got, size = 0, len(space)
         while got < size:
             try:
-                read = self._read(size - got, space[got:])
-                if not read:  # the other side said that it sends no more
-                    break
-                got += read
+                count = self._read(size - got, space[got:])
             except ssl.SSLWantReadError:
                 if got:
                     break
@@ -234,13 +232,18 @@ class TlsPipe:
                 if not data:
                     break
                 self._in.write(data)
+                continue
             except ssl.SSLZeroReturnError:
+                count = 0
+            if not count:  # the other side has said that no more comes
+                self._is_over = True
                 break
+            got += count
         return got
 
     def has_more(self) -> bool:
-        """Whether decrypted or received bytes wait here."""
-        return self._in.pending > 0 or self._object.pending() > 0
+        """Whether decrypted or received bytes wait here, or the news that no more come."""
+        return self._is_over or self._in.pending > 0 or self._object.pending() > 0
 
     def encrypt(self, data: bytes) -> bytes:
         """The ciphertext to send, with whatever else is due."""

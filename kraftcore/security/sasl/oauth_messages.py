@@ -15,8 +15,9 @@ KVSEP = "\x01"
 DUMMY_RESPONSE = KVSEP.encode()
 """What a client says when it was told an error, so that the server can end the exchange (RFC 7628, 3.2.3)."""
 
-TOKEN_CHARACTERS_MAX = 1 << 16
-"""Longer tokens are refused before they are decoded. Kafka's bound is the whole message's."""
+TOKEN_CHARACTERS_MAX = 1 << 14
+"""Longer tokens are refused before they are decoded, which costs more than to send them. HTTP servers take none that
+are longer either. Kafka's bound is the whole message's."""
 
 _NAME = "[A-Za-z]+"
 _VALUE = "[\\x21-\\x7E \t\r\n]+"

@@ -1,0 +1,104 @@
+"""Single rules of a partition that random events seldom meet."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from kraftcore.core.batch import build_batch
+from kraftcore.core.disk.simulated import SimulatedDisk
+from kraftcore.core.log import Log
+from kraftcore.core.log.config import LogConfig
+from kraftcore.core.log.epochs import OffsetAndEpoch
+from kraftcore.errors import RefusedError
+from kraftcore.plugins.broker.partition import Assignment, Partition, TopicPartition
+from kraftcore.plugins.broker.partition.partition import PartitionSettings
+
+LAG_MS = 100
+NOW = 1_000_000
+
+
+@pytest.fixture
+def partition():
+    log = Log.open(SimulatedDisk(Random(1)), "/d/t-0", LogConfig(topic_id=None), now_ms=0)
+    settings = PartitionSettings(1, LAG_MS)
+    return Partition(TopicPartition("t", 0), 1, log, settings)
+
+
+def lead(partition, isr=(1,), epoch=0, replicas=(1, 2, 3)):
+    return partition.become_leader(Assignment(1, epoch, epoch, replicas, isr), NOW)
+
+
+def produce(partition, count=1, now=NOW):
+    return partition.append(build_batch([b"v"] * count, timestamp_ms=1), now)[1]
+
+
+def test_who_is_proposed_counts_before_the_controller_has_answered(partition):
+    lead(partition)
+    proposal = partition.fetched(2, 0, NOW).proposal
+    assert proposal.isr == (1, 2)
+    late = NOW + 10 * LAG_MS
+    produce(partition, now=late)
+    assert partition.high_watermark == 0  # silent for long, but perhaps in sync by now
+    assert partition.fetched(3, 1, late).proposal is None  # one at a time
+    partition.fetched(2, 1, late)
+    assert partition.high_watermark == 1
+
+
+def test_only_who_has_what_is_committed_is_proposed(partition):
+    lead(partition)
+    produce(partition, 3)
+    assert partition.high_watermark == 3
+    assert partition.fetched(2, 2, NOW).proposal is None
+    assert partition.fetched(2, 3, NOW).proposal.isr == (1, 2)
+
+
+def test_only_who_has_the_epochs_beginning_is_proposed(partition):
+    lead(partition, isr=(1, 2))
+    produce(partition, 3)
+    lead(partition, isr=(1, 2), epoch=1)
+    assert partition.high_watermark == 0
+    assert partition.fetched(3, 2, NOW).proposal is None
+    assert partition.fetched(3, 3, NOW).proposal.isr == (1, 2, 3)
+
+
+@pytest.mark.parametrize("alive", [True, False])
+def test_who_keeps_up_outside_the_isr_is_waited_for_unless_he_is_not_alive(partition, alive):
+    lead(partition)
+    partition.fetched(2, 0, NOW)
+    partition.leading.isr.commit((1,))  # the controller refused it
+    partition._is_eligible = lambda each: alive
+    produce(partition)
+    assert partition.high_watermark == int(not alive)
+
+
+def test_an_epoch_begins_when_its_leader_does(partition):
+    lead(partition, epoch=2)
+    produce(partition)
+    lead(partition, epoch=5)
+    assert [tuple(entry) for entry in partition.log.epoch_entries()] == [(2, 0), (5, 1)]
+    # A follower that has records of epoch 4, which this log never had, learns where to cut.
+    assert partition.divergence(4, 3) == OffsetAndEpoch(1, 2)
+    assert partition.divergence(5, 1) is None
+    with pytest.raises(RefusedError, match="OFFSET_OUT_OF_RANGE"):
+        partition.divergence(6, 1)
+
+
+def test_a_log_that_only_this_one_has_is_cut_where_the_leader_left_it(partition):
+    lead(partition, epoch=1)
+    produce(partition)
+    lead(partition, epoch=3)
+    produce(partition)
+    partition.become_follower(Assignment(2, 4, 4, (1, 2, 3), ()))
+    # The leader's epoch 2 is not known here: what came before it is where both may agree.
+    partition.truncate(OffsetAndEpoch(7, 2))
+    assert (partition.log.log_end_offset, partition.high_watermark) == (1, 1)
+
+
+def test_the_leader_of_an_earlier_epoch_sends_nothing_new(partition):
+    partition.become_follower(Assignment(2, 4, 4, (1, 2), ()))
+    batch = build_batch([b"v"], timestamp_ms=1)
+    batch[12:16] = (5).to_bytes(4)
+    partition.replicate(bytes(batch), 9, NOW)
+    assert (partition.log.log_end_offset, partition.high_watermark) == (0, 0)
