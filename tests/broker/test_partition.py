@@ -68,7 +68,7 @@ def test_who_keeps_up_outside_the_isr_is_waited_for_unless_he_is_not_alive(parti
     lead(partition)
     partition.fetched(2, 0, NOW)
     partition.leading.isr.commit((1,))  # the controller refused it
-    partition._is_eligible = lambda each: alive
+    partition.is_eligible = lambda each: alive
     produce(partition)
     assert partition.high_watermark == int(not alive)
 

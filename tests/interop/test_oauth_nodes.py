@@ -23,7 +23,7 @@ PACKAGE = "org.apache.kafka.common.security.oauthbearer."
 MODULE = f"{PACKAGE}OAuthBearerLoginModule required;"
 HANDLER = {"sasl.login.callback.handler.class": PACKAGE + "OAuthBearerLoginCallbackHandler"}
 QUICK = admin.Timing(call_timeout_ms=20_000)
-LIFE_S = 4
+LIFE_S = 8
 
 
 class World:

@@ -88,7 +88,7 @@ class Partition:
         self.is_following = False
         self._broker_id = broker_id
         self._settings = settings
-        self._is_eligible = is_eligible
+        self.is_eligible = is_eligible
         self._replicas: tuple[int, ...] = ()
 
     # --- roles --------------------------------------------------------------------------------------------------------
@@ -212,7 +212,7 @@ class Partition:
             leading.isr.is_settled
             and replica_id not in leading.isr.committed
             and offset >= max(self.high_watermark, leading.epoch_start_offset)
-            and self._is_eligible(replica_id)
+            and self.is_eligible(replica_id)
         ):
             self._propose(effects, leading, (*leading.isr.committed, replica_id))
         return effects
@@ -261,7 +261,7 @@ class Partition:
         """Raise the high watermark as far as it may go, and end the produces that waited for it."""
         leading = self._lead()
         if len(leading.isr.committed) >= self.min_insync_replicas:
-            end = leading.committed(self.log.log_end_offset, now_ms, self._settings.lag_time_max_ms, self._is_eligible)
+            end = leading.committed(self.log.log_end_offset, now_ms, self._settings.lag_time_max_ms, self.is_eligible)
             if end > self.high_watermark:
                 self.high_watermark = end
                 effects.has_moved = True

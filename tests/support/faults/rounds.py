@@ -122,8 +122,9 @@ class Round:
         }
 
     def _plain_config(self, member: Member) -> dict[str, object]:
-        """Without logins, of which directories know nothing."""
-        return {name: value for name, value in self._config(member).items() if "sasl" not in name}
+        """Without TLS and logins, of which directories know nothing."""
+        apart = ("tls", "sasl", "listener_sasl")
+        return {name: value for name, value in self._config(member).items() if name not in apart}
 
     def format(self) -> None:
         """Directories for the quorum's first voters."""
