@@ -48,6 +48,12 @@ def seen(lab: KafkaLab) -> list[str]:
     return [tool(lab, "topics", "--describe"), *asked]
 
 
+def settled(lab: KafkaLab) -> list[str] | None:
+    """What the broker tells, once it tells the same twice and knows of the deletion."""
+    told = seen(lab)
+    return told if "passing" not in told[0] and told == seen(lab) else None
+
+
 def keep_only_the_snapshot(node: KafkaNode) -> Path:
     """What cleaning leaves: the newest snapshot, and the segments that it does not cover."""
     folder = log_folder(node)
@@ -90,7 +96,7 @@ def test_a_directory_with_a_snapshot_changes_hands(kafka: KafkaTools, tmp_path: 
                     break
                 tool(lab, "topics", "--create", "--topic", f"more-{turn}-{number}", "--partitions", 9)
             wait_for("a snapshot", is_written)
-            before = seen(lab)
+            before = wait_for("the broker to have heard of everything", lambda: settled(lab))
             node.stop()
             newest = keep_only_the_snapshot(node)
             assert newest != begun_from

@@ -31,6 +31,7 @@ from kraftcore.raft.control_records import voter_entries
 from kraftcore.raft.quorum import Endpoint, VersionRange, Voter, VoterSet
 from kraftcore.storage.bootstrap import write_initial_voters
 from kraftcore.storage.meta_properties import MetaProperties, write_meta_properties
+from kraftcore.storage.probation_mark import PROBATION_MARK
 from kraftcore.storage.snapshots import SnapshotStore
 
 TOPIC = "__raft_performance_test"
@@ -183,6 +184,11 @@ class Quorum:
         wanted = self.high_watermark()
         wait_for(f"{node.name} to catch up", lambda: node.status.get("applied", 0) >= wanted)
 
+    def wait_counted(self) -> None:
+        """Static voters that formatted themselves do not count before they heard of all others."""
+        marks = [node.folder / PROBATION_MARK for node in self.ours]
+        wait_for("our voters to count", lambda: not any(mark.exists() for mark in marks))
+
 
 @pytest.mark.parametrize(("kafkas", "kraft_version"), [(1, 0), (2, 1)], ids=["two-ours-static", "two-kafkas-dynamic"])
 def test_load(kafka: KafkaTools, tmp_path: Path, kafkas: int, kraft_version: int) -> None:
@@ -195,6 +201,7 @@ def test_load(kafka: KafkaTools, tmp_path: Path, kafkas: int, kraft_version: int
             node.wait_listening()
 
         theirs = quorum.wait_leader(quorum.kafkas)  # ours follow; one dies under the load and comes back
+        quorum.wait_counted()
         follower.kill()
         quorum.commit_some()
         follower.start()
