@@ -65,7 +65,7 @@ class Observer:
         if p["ErrorCode"]:
             raise LookupError(f"Fetch answered error {p['ErrorCode']}")
         if p["SnapshotId"]["EndOffset"] >= 0:
-            raise LookupError(f"the log starts above offset {self.offset}: {p['SnapshotId']}")
+            p = self.fetch_below(p["SnapshotId"])
         if p["DivergingEpoch"]["EndOffset"] >= 0:
             raise Truncated(
                 f"offset {self.offset} of epoch {self.last_epoch} is not in the log any more: {p['DivergingEpoch']}"
@@ -74,6 +74,15 @@ class Observer:
         if new:
             self.offset, self.last_epoch = new[-1].last + 1, new[-1].epoch
         return new
+
+    def fetch_below(self, snapshot):
+        """Who is in an epoch before a snapshot's is sent to it, also while the log still holds what comes next."""
+        before, self.last_epoch = self.last_epoch, snapshot["Epoch"]
+        p = self.fetch()
+        if p["ErrorCode"] or p["SnapshotId"]["EndOffset"] >= 0 or p["DivergingEpoch"]["EndOffset"] >= 0:
+            self.last_epoch = before
+            raise LookupError(f"the log starts above offset {self.offset}: {snapshot}")
+        return p
 
     def fetch(self):
         part = {
