@@ -13,7 +13,8 @@ what is there and what is not yet.
 ``replicas``        the partitions of which this broker has a replica
 ``metadata_cache``  what the controller announced
 ``control``         LeaderAndIsr, StopReplica, UpdateMetadata
-``fetchers``        the follower's side of replication; ``isr_changes``: AlterPartition
+``following``       the follower's side of replication; ``fetchers`` runs it on trio
+``isr_requests``    changes of the ISR (AlterPartition); ``isr_changes`` sends them on trio
 ``api``             what clients and followers ask; ``deadlines``: for answers that wait
 ``broker``          all of it together, on trio
 ==================  ==================================================================================================

@@ -34,7 +34,8 @@ from kraftcore.plugins.broker.control.leader_and_isr import LeaderAndIsr
 from kraftcore.plugins.broker.control.stop_replica import StopReplica
 from kraftcore.plugins.broker.control.update_metadata import UpdateMetadata
 from kraftcore.plugins.broker.deadlines import Deadlines
-from kraftcore.plugins.broker.fetchers import Fetchers, FetchSettings
+from kraftcore.plugins.broker.fetchers import Fetchers
+from kraftcore.plugins.broker.following import FetchSettings
 from kraftcore.plugins.broker.isr_changes import IsrChanges
 from kraftcore.plugins.broker.logdirs import LogDirs
 from kraftcore.plugins.broker.logdirs.directory import Directory
