@@ -34,7 +34,7 @@ class Fetchers:
 
     Args:
         broker_id: ours.
-        broker_epoch: ours.
+        broker_epoch: ours at the moment.
         replicas: our partitions.
         cache: knows where leaders listen.
         listener: name of the listener between brokers.
@@ -48,7 +48,7 @@ class Fetchers:
     def __init__(
         self,
         broker_id: int,
-        broker_epoch: int,
+        broker_epoch: Callable[[], int],
         replicas: Replicas,
         cache: MetadataCache,
         listener: str,

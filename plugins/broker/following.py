@@ -130,7 +130,7 @@ class Following:
 
     Args:
         broker_id: ours.
-        broker_epoch: ours.
+        broker_epoch: ours at the moment.
         replicas: our partitions.
         settings: see ``FetchSettings``.
         complain: called with what a line is about, and the line.
@@ -140,7 +140,7 @@ class Following:
     def __init__(
         self,
         broker_id: int,
-        broker_epoch: int,
+        broker_epoch: Callable[[], int],
         replicas: Replicas,
         settings: FetchSettings,
         complain: Callable[[str, str], object],
@@ -208,7 +208,7 @@ class Following:
         )
         if by_id:
             request.replica_state = FetchRequest.ReplicaState(
-                replica_id=self._broker_id, replica_epoch=self._broker_epoch
+                replica_id=self._broker_id, replica_epoch=self._broker_epoch()
             )
         else:
             request.replica_id = self._broker_id

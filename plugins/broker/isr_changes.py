@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any
 
 import trio
 
-from kraftcore.node.outbox import OTHERS, Outbox
-from kraftcore.plugins.broker.isr_requests import ISR_WITH_EPOCHS, IsrRequest, IsrRequests
-from kraftcore.plugins.broker.metadata_cache import MetadataCache
+from kraftcore.plugins.broker.controller_channel import ControllerChannel
+from kraftcore.plugins.broker.isr_requests import ISR_WITH_EPOCHS, IsrRequests
 from kraftcore.plugins.broker.partition import IsrProposal, TopicPartition
 from kraftcore.plugins.broker.replicas import Replicas
 from kraftcore.ports.complaints import Complaints
@@ -25,29 +23,28 @@ class IsrChanges:
 
     Args:
         broker_id: ours.
-        broker_epoch: ours.
+        broker_epoch: ours at the moment.
         replicas: our partitions.
-        cache: knows the controller.
-        listener: name of the listener between brokers.
-        outbox: sends.
+        controllers: the way to the controller.
         now_ms: the time.
+        names_incarnations: see `IsrRequests`.
     """
 
     def __init__(
         self,
         broker_id: int,
-        broker_epoch: int,
+        broker_epoch: Callable[[], int],
         replicas: Replicas,
-        cache: MetadataCache,
-        listener: str,
-        outbox: Outbox,
+        controllers: ControllerChannel,
         now_ms: Callable[[], int],
+        *,
+        names_incarnations: bool = True,
     ) -> None:
-        self._cache = cache
-        self._listener = listener
-        self._outbox = outbox
+        self._controllers = controllers
         complain = Complaints(_logger.warning, trio.current_time)
-        self._requests = IsrRequests(broker_id, broker_epoch, replicas, complain, now_ms)
+        self._requests = IsrRequests(
+            broker_id, broker_epoch, replicas, complain, now_ms, names_incarnations=names_incarnations
+        )
         self._wake = trio.Event()
 
     def propose(self, name: TopicPartition, proposal: IsrProposal) -> None:
@@ -62,26 +59,8 @@ class IsrChanges:
             self._wake = trio.Event()
             request = self._requests.take()
             if request is not None:
-                await self._send(request)
+                answer = await self._controllers.ask(request.message, _TIMEOUT_MS, min_version=ISR_WITH_EPOCHS)
+                self._requests.answered(request, answer)
             if self._requests.has_more:
                 self._wake.set()
                 await trio.sleep(_RETRY_S)
-
-    async def _send(self, request: IsrRequest) -> None:
-        controller = self._cache.controller_id
-        address = None if controller is None else self._cache.address(controller, self._listener)
-        if address is None:
-            self._requests.again(request)
-            return
-        answers: list[Any] = []
-        came = trio.Event()
-
-        def done(answer: Any) -> None:
-            answers.append(answer)
-            came.set()
-
-        self._outbox.send(
-            address.host, address.port, request.message, _TIMEOUT_MS, done, min_version=ISR_WITH_EPOCHS, lane=OTHERS
-        )
-        await came.wait()
-        self._requests.answered(request, answers[0])

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kraftcore.core.uuid import Uuid
+from kraftcore.plugins.broker.metadata_cache import UNKNOWN_EPOCH
 from kraftcore.plugins.broker.partition import IsrAnswer, IsrProposal, TopicPartition
 from kraftcore.plugins.broker.replicas import Replicas
 from kraftcore.protocol.error_codes import ErrorCode
@@ -42,20 +43,24 @@ class IsrRequests:
 
     Args:
         broker_id: ours.
-        broker_epoch: ours.
+        broker_epoch: ours at the moment.
         replicas: our partitions.
         complain: called with what a line is about, and the line.
         now_ms: the time.
+        names_incarnations: tell the broker epoch of each member (KIP-903); controllers of the ZooKeeper era know none.
     """
 
     def __init__(
         self,
         broker_id: int,
-        broker_epoch: int,
+        broker_epoch: Callable[[], int],
         replicas: Replicas,
         complain: Callable[[str, str], object],
         now_ms: Callable[[], int],
+        *,
+        names_incarnations: bool = True,
     ) -> None:
+        self._names_incarnations = names_incarnations
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._replicas = replicas
@@ -96,7 +101,7 @@ class IsrRequests:
     def _request(
         self, proposals: dict[TopicPartition, IsrProposal], ids: dict[TopicPartition, Uuid | None]
     ) -> AlterPartitionRequest:
-        request = AlterPartitionRequest(broker_id=self._broker_id, broker_epoch=self._broker_epoch)
+        request = AlterPartitionRequest(broker_id=self._broker_id, broker_epoch=self._broker_epoch())
         topics: dict[Uuid, AlterPartitionRequest.TopicData] = {}
         kind = _Topic.PartitionData
         for name, proposal in proposals.items():
@@ -110,11 +115,22 @@ class IsrRequests:
                 kind(
                     partition_index=name.partition,
                     leader_epoch=proposal.leader_epoch,
-                    new_isr_with_epochs=[kind.BrokerState(broker_id=each) for each in proposal.isr],
+                    new_isr_with_epochs=[
+                        kind.BrokerState(broker_id=each, broker_epoch=self._epoch_of(name, each))
+                        for each in proposal.isr
+                    ],
                     partition_epoch=proposal.partition_epoch,
                 )
             )
         return request
+
+    def _epoch_of(self, name: TopicPartition, broker_id: int) -> int:
+        """Of the incarnation that is proposed: the controller refuses any other (KIP-903)."""
+        if not self._names_incarnations:
+            return UNKNOWN_EPOCH
+        if broker_id == self._broker_id:
+            return self._broker_epoch()
+        return self._replicas.all[name].partition.broker_epoch_of(broker_id)
 
     # --- answers ------------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from kraftcore.core.log.config import LogConfig
 from kraftcore.core.uuid import Uuid
 from kraftcore.plugins.broker.following import EXCLUSIVE, Ask, FetchSettings, Following, Source
 from kraftcore.plugins.broker.logdirs import LogDirs
-from kraftcore.plugins.broker.metadata_cache import MetadataCache
+from kraftcore.plugins.broker.metadata_cache import RequestCache
 from kraftcore.plugins.broker.partition import Assignment, TopicPartition
 from kraftcore.plugins.broker.partition.partition import PartitionSettings
 from kraftcore.plugins.broker.replicas import Replicas
@@ -33,10 +33,10 @@ class Rig:
         rng = random.Random(1)
         config = LogConfig(topic_id=None, producer_snapshots=False)
         dirs = LogDirs(SimulatedDisk(rng), ["/d"], US, config, 0, 0, rng.randbytes)
-        self.replicas = Replicas(US, dirs, MetadataCache(), PartitionSettings())
+        self.replicas = Replicas(US, dirs, RequestCache(), PartitionSettings())
         self.complaints = []
         complain = lambda kind, text: self.complaints.append(text)  # noqa: E731
-        self.following = Following(US, 7, self.replicas, FetchSettings(), complain, lambda: 0)
+        self.following = Following(US, lambda: 7, self.replicas, FetchSettings(), complain, lambda: 0)
         self.partition = self.replicas.add(T, TOPIC_ID, 0).partition
         self.partition.become_leader(self.assignment(US, 2), 0)
         self.partition.append(build_batch([b"a", b"b"], timestamp_ms=1), 0)
