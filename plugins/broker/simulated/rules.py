@@ -174,7 +174,7 @@ class PartitionRules:
                 raise Violation("logs agree", f"{whose}: {seen} follows {before}")
         for seen in new:
             if key not in self._written.get(seen.crc, ()):
-                raise Violation("own records", f"{whose}: nobody wrote {seen} to that topic")
+                raise Violation("own records", f"{whose}: nobody wrote {seen} to {key}")
         epochs = [entry.epoch for entry in partition.log.epoch_entries()]
         if epochs != sorted(set(epochs)):
             raise Violation("logs agree", f"{whose}: leader epochs {epochs}")
@@ -281,7 +281,7 @@ class PartitionRules:
         for topic in image.topics.values():
             for number, each in image.partitions.of_topic(topic.id):
                 expected = living & set(each.replicas)
-                if expected and set(each.isr) != expected:
+                if each.leader != NO_LEADER and set(each.isr) != expected:
                     yield f"{topic.name}-{number} is in sync on {each.isr}, alive are {sorted(expected)}: {each}"
 
     def check_end(self) -> None:

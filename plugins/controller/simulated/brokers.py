@@ -101,9 +101,13 @@ class Broker(Client):
     def die(self) -> None:
         """The process ends without a word; another begins later, which may not know the epoch of this one."""
         if self.is_up:
-            self.is_up = False
-            self._last_epoch = -1
-            self.world.agenda.after_ms(200 + self.rng.random() * 12_000, self.start)
+            self.ended()
+
+    def ended(self) -> None:
+        """The process is gone, and has told nobody."""
+        self.is_up = False
+        self._last_epoch = -1
+        self.world.agenda.after_ms(200 + self.rng.random() * 12_000, self.start)
 
     def pause(self) -> None:
         """The process hangs for a while; its session may end meanwhile."""

@@ -164,7 +164,14 @@ class Controllers(Workload):
 
     Attributes:
         rules: what must hold.
+        session_ms: ``broker.session.timeout.ms``.
+        static_configs: the properties of the controllers' files.
+        brokers: the cluster's.
+        admins: its administrators.
     """
+
+    brokers: Sequence[Broker]
+    admins: Sequence[Admin]
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -177,7 +184,8 @@ class Controllers(Workload):
             for name, level in ((METADATA_VERSION, version), (ELIGIBLE_LEADER_REPLICAS_VERSION.name, is_elr_on))
             if level
         ]
-        self._session_ms = rng.choice((2_000, 4_000, 9_000))
+        self.session_ms = rng.choice((2_000, 4_000, 9_000))
+        self.static_configs: dict[str, str] = {}
         self._periods = Periods(
             rebalance_ms=rng.choice((0, 5_000)), unclean_ms=rng.choice((0, 5_000)), idle_ms=rng.choice((500, 2_000))
         )
@@ -201,14 +209,14 @@ class Controllers(Workload):
     def schedule(self) -> None:
         """See `Workload`."""
         world, rng = self.world, self._rng
-        heartbeat_ms = self._session_ms * rng.choice((0.15, 0.3))
+        heartbeat_ms = self.session_ms * rng.choice((0.15, 0.3))
         numbers = range(FIRST_BROKER, FIRST_BROKER + rng.choice((2, 3, 4, 5)))
-        self._brokers = [Broker(world, number, self.rules, heartbeat_ms) for number in numbers]
-        self._admins = [Admin(world, FIRST_ADMIN - at, self.rules, numbers) for at in range(2)]
-        world.network.peers.update({client.number: client for client in (*self._brokers, *self._admins)})
-        for broker in self._brokers:
+        self.brokers = [Broker(world, number, self.rules, heartbeat_ms) for number in numbers]
+        self.admins = [Admin(world, FIRST_ADMIN - at, self.rules, numbers) for at in range(2)]
+        world.network.peers.update({client.number: client for client in (*self.brokers, *self.admins)})
+        for broker in self.brokers:
             world.agenda.after_ms(rng.random() * 3000, broker.start)
-        for admin in self._admins:
+        for admin in self.admins:
             world.every(world.options.append_every * 2, admin.act)
             world.every(_DOUBT_MS, admin.doubt)
         for mean_ms, action in (
@@ -221,7 +229,7 @@ class Controllers(Workload):
 
     def _happens(self, action: Any) -> None:
         if not self.world.calm:
-            action(self._rng.choice(self._brokers))
+            action(self._rng.choice(self.brokers))
 
     # --- hosts --------------------------------------------------------------------------------------------------------
 
@@ -233,7 +241,7 @@ class Controllers(Workload):
         """See `Workload`."""
         life = Life(
             _machine_of(host),
-            ControllerSettings("simulated", host.number, self._session_ms),
+            ControllerSettings("simulated", host.number, self.session_ms, static_configs=self.static_configs),
             self._periods,
             Random(f"controller-{self.world.seed}-{host.number}-{host.incarnation}"),
             lambda: self._bootstrap,
@@ -325,20 +333,20 @@ class Controllers(Workload):
 
     def healed(self) -> None:
         """See `Workload`."""
-        silent = self._rng.choice(self._brokers) if self._rng.random() < 0.5 else None
-        for broker in self._brokers:
+        silent = self._rng.choice(self.brokers) if self._rng.random() < 0.5 else None
+        for broker in self.brokers:
             broker.heal(stays_down=broker is silent)
 
     def ask(self) -> None:
         """See `Workload`."""
-        request = self._admins[0].set_register()
+        request = self.admins[0].set_register()
         if request is not None:
-            self._admins[0].send(request, heard)
+            self.admins[0].send(request, heard)
 
     def lacks(self) -> str | None:
         """See `Workload`: whoever lives is unfenced, whoever does not is fenced, and whoever can lead does."""
         image = self.rules.reference
-        for broker in self._brokers:
+        for broker in self.brokers:
             known = image.brokers.get(broker.number)
             if broker.stays_down:
                 if known is not None and not known.is_fenced:
