@@ -27,7 +27,7 @@ from kraftcore.plugins.controller.simulated.rules import Rules
 from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.frames import decode_request, decode_response, encode_request, encode_response
 from kraftcore.protocol.messages.alter_partition import AlterPartitionRequest
-from kraftcore.protocol.messages.fetch import FetchRequest, FetchResponse
+from kraftcore.protocol.messages.fetch import FetchResponse
 from kraftcore.protocol.messages.list_offsets import ListOffsetsRequest
 from kraftcore.protocol.messages.produce import ProduceRequest, ProduceResponse
 from kraftcore.protocol.registry import api_of
@@ -106,37 +106,37 @@ class PartitionBroker(Broker):
             return
         self._run += 1
         self._asked.clear()
-        try:
-            self.process = Process(
-                self.number,
-                self._disk,
-                [FOLDER],
-                self._settings,
-                self._fetching,
-                self,
-                self.rng.randbytes,
-            )
-        except StorageError as error:
-            self.world.note(None, "broker", f"{self.number} cannot start: {error}")
+        process = self._open()
+        if process is None:
             self._disk = self._disk.crash("kept")
             self.world.agenda.after_ms(500, self.start)
             return
-        except CorruptDataError as error:
-            raise Violation("disk", f"broker {self.number} cannot start: {error}") from error
+        self.process = process
         self._watch.started(self.number)
-        broken = [error for directory in self.process.dirs.directories for error in directory.broken.values()]
-        if broken:
-            raise Violation("disk", f"broker {self.number} cannot open a log: {broken[0]}")
         if self._has_lost_power:
             self._has_lost_power = False
             ends: dict[PartitionKey, int] = {}
-            for hosted in self.process.dirs.logs:
+            for hosted in process.dirs.logs:
                 if hosted.topic_id is not None:
                     ends[PartitionKey(hosted.topic_id, hosted.name.partition)] = hosted.log.log_end_offset
             self._watch.lost_power(self.number, ends)
         self._read_to = 0
         super().start()
         self.later(self.rng.random() * 50, self._read_on)
+
+    def _open(self) -> Process | None:
+        """A process; None: the disk fails."""
+        settings, fetching = self._settings, self._fetching
+        try:
+            process = Process(self.number, self._disk, [FOLDER], settings, fetching, self, self.rng.randbytes)
+            for error in process.dirs.directories[0].broken.values():
+                raise error
+        except StorageError as error:
+            self.world.note(None, "broker", f"{self.number} cannot start: {error}")
+            return None
+        except CorruptDataError as error:
+            raise Violation("disk", f"broker {self.number} cannot start: {error}") from error
+        return process
 
     def die(self) -> None:
         """The process ends without a word, or the machine loses its power."""
@@ -149,6 +149,7 @@ class PartitionBroker(Broker):
 
     def _stop(self, *, has_power: bool) -> None:
         self.is_up = False
+        self.refuses = has_power
         self.process = None
         self._run += 1
         self._disk = self._disk.crash("kept" if has_power else "mixed")
@@ -341,25 +342,37 @@ class PartitionBroker(Broker):
         return written
 
     def _judge(self, request: Any, response: Any, written: Mapping[Any, tuple[PartitionKey, int, bytes]]) -> None:
+        process = self.process
         self._watch.check(self)
+        if process is None:
+            return
         if isinstance(response, ProduceResponse) and request.acks == _ACKS_ALL:
             for topic in response.responses:
                 for told in topic.partition_responses:
                     found = written.get((topic.name, told.index))
                     if not told.error_code and found is not None:
-                        key, epoch, records = found
-                        self._watch.told_committed(self.number, key, epoch, told.base_offset, records)
-        elif isinstance(response, FetchResponse) and isinstance(request, FetchRequest):
-            if request.replica_state.replica_id < 0 and self.process is not None:
-                for sent in response.responses:
-                    name = self.process.cache.names.get(sent.topic_id, sent.topic)
-                    for data in sent.partitions:
-                        replica = self.hosted.get(TopicPartition(name, data.partition_index))
-                        if replica is not None and replica.hosted.topic_id is not None and data.records:
-                            key = PartitionKey(replica.hosted.topic_id, data.partition_index)
-                            self._watch.read(self.number, key, replica.partition, bytes(data.records))
+                        self._judge_acknowledged(told, TopicPartition(topic.name, told.index), *found)
+        elif isinstance(response, FetchResponse) and request.replica_state.replica_id < 0:
+            self._judge_read(process, response)
         elif isinstance(request, ListOffsetsRequest) and request.replica_id < 0:
             self._judge_ends(request, response)
+
+    def _judge_acknowledged(
+        self, told: Any, name: TopicPartition, key: PartitionKey, epoch: int, records: bytes
+    ) -> None:
+        replica = self.hosted.get(name)
+        leading = None if replica is None else replica.partition.leading
+        count = 1 if leading is None else len(leading.followers) + 1
+        self._watch.told_committed(self.number, key, epoch, told.base_offset, records, count)
+
+    def _judge_read(self, process: Process, response: FetchResponse) -> None:
+        for sent in response.responses:
+            name = process.cache.names.get(sent.topic_id, sent.topic)
+            for data in sent.partitions:
+                replica = self.hosted.get(TopicPartition(name, data.partition_index))
+                if replica is not None and replica.hosted.topic_id == sent.topic_id and data.records:
+                    key = PartitionKey(sent.topic_id, data.partition_index)
+                    self._watch.read(self.number, key, replica.partition, bytes(data.records))
 
     def _judge_ends(self, request: ListOffsetsRequest, response: Any) -> None:
         asked = {(topic.name, each.partition_index): each for topic in request.topics for each in topic.partitions}

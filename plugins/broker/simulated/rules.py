@@ -180,8 +180,9 @@ class PartitionRules:
             raise Violation("logs agree", f"{whose}: leader epochs {epochs}")
 
     def _elected(self, whose: str, key: PartitionKey, truth: Truth, shadow: Shadow, epoch: int) -> None:
-        if epoch < truth.epoch:
-            return
+        if epoch < truth.led:
+            return  # it learns late that it was elected: a later leader may have committed since
+        truth.led = epoch
         is_unclean = truth.epoch < self._unclean.get(key, -1) <= epoch
         has_less = shadow.end < truth.end
         difference = truth.first_difference(shadow.batches, truth.end)
@@ -214,8 +215,19 @@ class PartitionRules:
         """A producer's records reached a broker that has the partition."""
         self._written.setdefault(RecordBatch(records, verify=False).crc, set()).add(key)
 
-    def told_committed(self, number: int, key: PartitionKey, epoch: int, base: int, records: Any) -> None:
-        """A producer that asked for acks=all is told that its records are committed."""
+    def told_committed(
+        self, number: int, key: PartitionKey, epoch: int, base: int, records: Any, replicas: int
+    ) -> None:
+        """A producer that asked for acks=all is told that its records are committed.
+
+        Args:
+            number: of the broker that tells it.
+            key: topic id and number.
+            epoch: leader epoch in which the records came.
+            base: offset that it tells.
+            records: as they came.
+            replicas: how many there are, as the broker knows.
+        """
         truth = self.truths[key]
         if epoch < truth.epoch:
             return
@@ -226,9 +238,8 @@ class PartitionRules:
                 "acknowledged", f"broker {number} acknowledges {base} of {key}, {truth.end} is committed: {crc}"
             )
         end = truth.batches[place].next_offset
-        partition = self._controllers.reference.partitions.get(*key)
         holders = [each for each, shadow in self._shadows[key].items() if shadow.end >= end]
-        if partition is not None and len(holders) < min(self._min_isr, len(partition.replicas)):
+        if len(holders) < min(self._min_isr, replicas):
             raise Violation(
                 "acknowledged", f"{base} of {key} is acknowledged, only {holders} have it; {self._min_isr} are to"
             )

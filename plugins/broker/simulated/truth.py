@@ -78,10 +78,12 @@ class Truth:
         key: as given.
         batches: committed, in order: the longest that any leader's high watermark ever told.
         epoch: leaders of older epochs may not know that records were lost since.
+        led: the newest epoch in which somebody began to lead.
         resets: how often records were lost as the rules allow.
     """
 
     def __init__(self, key: PartitionKey) -> None:
+        self.led = -1
         self.key = key
         self.batches: list[Seen] = []
         self.epoch = -1

@@ -39,6 +39,7 @@ class Partitions(Controllers):
         self._draw = rng = Random(f"partitions-{world.seed}")
         self._min_isr = rng.choice((1, 2, 2, 2))
         self.static_configs = {"min.insync.replicas": str(self._min_isr)}
+        self.fast_fencing_ms = rng.choice((0, 0, 100, 400))
         self.partitions = PartitionRules(self.rules, self._min_isr)
         self._log: list[tuple[int, tuple[bytes | None, ...]]] = []
         self._healed: dict[PartitionKey, int] | None = None

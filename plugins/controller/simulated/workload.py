@@ -19,6 +19,7 @@ from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.controller.access import Gate
 from kraftcore.plugins.controller.decision import ControllerSettings
 from kraftcore.plugins.controller.life import Life, Step
+from kraftcore.plugins.controller.presence import Presence, Probe
 from kraftcore.plugins.controller.registry import APIS
 from kraftcore.plugins.controller.requests import Asked
 from kraftcore.plugins.controller.service import Service
@@ -27,6 +28,7 @@ from kraftcore.plugins.controller.simulated.admins import Admin
 from kraftcore.plugins.controller.simulated.brokers import Broker
 from kraftcore.plugins.controller.simulated.clients import heard
 from kraftcore.plugins.controller.simulated.rules import Rules, digest
+from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.features import ELIGIBLE_LEADER_REPLICAS_VERSION, METADATA_VERSION, MetadataVersion
 from kraftcore.protocol.metadata import encode_metadata_record
 from kraftcore.protocol.records.feature_level_record import FeatureLevelRecord
@@ -42,6 +44,7 @@ from kraftcore.simulation.world import World
 FIRST_BROKER: Final = 101
 FIRST_ADMIN: Final = -101
 _DOUBT_MS: Final = 40
+_PROBE_TIMEOUT_MS: Final = 2_000
 _VERSIONS: Final = (
     MetadataVersion.V4_3_IV0,
     MetadataVersion.V4_3_IV0,
@@ -168,6 +171,7 @@ class Controllers(Workload):
         static_configs: the properties of the controllers' files.
         brokers: the cluster's.
         admins: its administrators.
+        fast_fencing_ms: ``kraftcore.fast.fencing.ms``.
     """
 
     brokers: Sequence[Broker]
@@ -189,6 +193,8 @@ class Controllers(Workload):
         self._periods = Periods(
             rebalance_ms=rng.choice((0, 5_000)), unclean_ms=rng.choice((0, 5_000)), idle_ms=rng.choice((500, 2_000))
         )
+        self.fast_fencing_ms = 0
+        self._presences: dict[int, Presence] = {}
         self._services: dict[int, Service] = {}
         self._seats: dict[int, _Seat] = {}
         self._armed: dict[int, int] = {}
@@ -252,6 +258,46 @@ class Controllers(Workload):
         self._seats[host.number] = seat = _Seat(host)
         self._services[host.number] = Service(life, Gate(None), seat)
         self._armed[host.number] = 0
+        if self.fast_fencing_ms:
+            self._presences[host.number] = Presence(self.fast_fencing_ms)
+            self.world.agenda.after_ms(1, self._keep_watch, host, host.incarnation)
+
+    # --- fast fencing -------------------------------------------------------------------------------------------------
+
+    def _keep_watch(self, host: Host, incarnation: int) -> None:
+        if host.incarnation != incarnation or not host.is_up:
+            return
+        self.world.agenda.after_ms(self.fast_fencing_ms / 8, self._keep_watch, host, incarnation)
+        host.perform(incarnation, self._look_around, host)
+
+    def _look_around(self, host: Host) -> None:
+        presence, life = self._presences[host.number], self._services[host.number].life
+        if not life.is_active:
+            presence.forget()
+            return
+        presence.watch(life.machine.image.brokers.values(), host.clock_ms())
+        for probe in presence.due(host.clock_ms()):
+            delay_ms = self.world.options.delay_ms * self._rng.random()
+            self.world.agenda.after_ms(delay_ms, self._reach, host, host.incarnation, probe, delay_ms)
+
+    def _reach(self, host: Host, incarnation: int, probe: Probe, delay_ms: float) -> None:
+        """A probe comes to a broker, or to where one was."""
+        number, blocked = probe.whom.broker_id, self.world.network.blocked
+        broker = next(each for each in self.brokers if each.number == number)
+        failure: Failure | None = None
+        if (host.number, number) in blocked or (number, host.number) in blocked:
+            failure = Failure.TIMED_OUT
+        elif not broker.is_up:
+            failure = Failure.REFUSED if broker.refuses else Failure.TIMED_OUT
+        elif broker.paused_until > self.world.agenda.now:
+            failure = Failure.TIMED_OUT
+        if failure is Failure.TIMED_OUT:
+            delay_ms = _PROBE_TIMEOUT_MS
+        self.world.agenda.after_ms(delay_ms, host.perform, incarnation, self._reached, host, probe, failure)
+
+    def _reached(self, host: Host, probe: Probe, failure: Failure | None) -> None:
+        if self._presences[host.number].answered(probe, failure, host.clock_ms()):
+            self._services[host.number].life.end_session(*probe.whom)
 
     def _on_bug(self, what: str, error: Exception) -> None:
         # Whoever calls this would go on: it is raised when the event has ended.
