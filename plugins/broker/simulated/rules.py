@@ -14,7 +14,9 @@ proposed            a leader proposes nobody for the ISR whom it knows to be fen
 KIP-841, epochs     and the other rules of controllers: see there
 
 Brokers sync nothing before they acknowledge, as Kafka's: what a power cut takes from one replica the others have. Where
-the last replica in sync loses power, records are lost by the rules; the truth is cut there, and counted.
+the last replica in sync loses power, records are lost by the rules; the truth is cut there, and counted. So it is where
+Kafka 4.3.1 itself lets a replica lead that was removed and has deleted its log: one that a reassignment removed while
+fewer than ``min.insync.replicas`` were in sync stays in the ELR.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from typing import Any, Protocol
 from kraftcore.core.batch import RecordBatch, iter_batches
 from kraftcore.errors import InvariantError
 from kraftcore.metadata import Image, PartitionKey
+from kraftcore.metadata import Partition as Row
 from kraftcore.metadata.partition import NO_LEADER, RECOVERING
 from kraftcore.plugins.broker.partition import Partition, TopicPartition
 from kraftcore.plugins.broker.replicas import Replica
@@ -91,11 +94,22 @@ class PartitionRules:
         for topic_id in image.topics:
             for number, each in image.partitions.of_topic(topic_id):
                 key = PartitionKey(topic_id, number)
+                self._note_removed(key, each)
                 if each.leader_epoch != self._states.get(key):
                     self._states[key] = each.leader_epoch
                     if each.recovery_state == RECOVERING and each.leader != NO_LEADER:
                         self._unclean[key] = max(self._unclean.get(key, -1), each.leader_epoch)
                 self._check_in_sync(key)
+
+    def _note_removed(self, key: PartitionKey, row: Row) -> None:
+        """Kafka 4.3.1 leaves replicas in the ELR that a reassignment removed below ``min.insync.replicas``.
+
+        They delete their logs, and may lead without an unclean election when they are replicas again.
+        """
+        for member in row.elr:
+            shadow = None if member in row.replicas else self._shadows.get(key, {}).get(member)
+            if shadow is not None:
+                shadow.is_damaged = True
 
     def _check_in_sync(self, key: PartitionKey) -> None:
         truth = self.truths.get(key)
