@@ -57,6 +57,7 @@ from kraftcore.transports.tcp import TcpTransport
 
 # The last batches of a log that followers and consumers who keep up read from memory.
 _TAIL_BYTES = 256 * 1024
+_EXPIRING_MS = 600_000  # how often producers are forgotten (producer.id.expiration.check.interval.ms)
 _DELETING_MS = 500  # how often is looked whose deletion is due
 
 _logger = logging.getLogger("kraftcore.broker")
@@ -176,6 +177,7 @@ class Broker:
             (min(_DELETING_MS, max(config.delete_delay_ms, 1)), self._remove_expired),
             (config.retention_check_ms, self._retain),
             (max(config.replica_lag_time_max_ms // 2, 1), self._check_lag),
+            (_EXPIRING_MS, self._expire_producers),
         ):
             start(self._run, partial(self._periodically, interval_ms, duty))
 
@@ -257,6 +259,11 @@ class Broker:
                 except (StorageError, LocalError) as error:
                     self.replicas.failed(name, error)
 
+    async def _expire_producers(self) -> None:
+        now_ms = self._now_ms()
+        for hosted in self._dirs.logs:
+            hosted.producers.expire(now_ms)
+
     async def _check_lag(self) -> None:
         now_ms = self._now_ms()
         for name, replica in list(self.replicas.all.items()):
@@ -304,7 +311,16 @@ async def open_broker(
         producer_snapshots=False,
     )
     now_ms = int(time.time() * 1000)
-    make = partial(LogDirs, disk, config.directories, config.node_id, log_config, config.delete_delay_ms, now_ms)
+    make = partial(
+        LogDirs,
+        disk,
+        config.directories,
+        config.node_id,
+        log_config,
+        config.delete_delay_ms,
+        now_ms,
+        producer_expiration_ms=config.producer_expiration_ms,
+    )
     dirs = await trio.to_thread.run_sync(make)
     broker: Broker | None = None
     raised: BaseException | None = None

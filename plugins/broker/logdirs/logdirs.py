@@ -11,6 +11,7 @@ from kraftcore.core.uuid import Uuid
 from kraftcore.errors import LocalError, StorageError
 from kraftcore.plugins.broker.logdirs.directory import Directory, HostedLog
 from kraftcore.plugins.broker.partition import TopicPartition
+from kraftcore.plugins.broker.producers.states import EXPIRATION_MS
 from kraftcore.storage.lock import lock_folders
 
 
@@ -25,6 +26,7 @@ class LogDirs:
         delete_delay_ms: how long a deleted partition's folder stays.
         now_ms: the time.
         randbytes: for ids.
+        producer_expiration_ms: how long a producer may be silent before it is forgotten.
 
     Attributes:
         cluster_id: of the cluster that the directories belong to.
@@ -45,12 +47,15 @@ class LogDirs:
         delete_delay_ms: int,
         now_ms: int,
         randbytes: Callable[[int], bytes] = os.urandom,
+        producer_expiration_ms: int = EXPIRATION_MS,
     ) -> None:
         self._randbytes = randbytes
         for path in paths:
             files.make_folder(path)
         self._locks = lock_folders(files, paths)
-        self.directories = [Directory(files, path, config, delete_delay_ms) for path in dict.fromkeys(paths)]
+        self.directories = [
+            Directory(files, path, config, delete_delay_ms, producer_expiration_ms) for path in dict.fromkeys(paths)
+        ]
         try:
             cluster_id = None
             for directory in self.directories:
