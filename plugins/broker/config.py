@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from kraftcore.config.addresses import ALL_INTERFACES, WILDCARDS, parse_endpoint
@@ -99,6 +99,7 @@ class BrokerConfig:
             (producer.id.expiration.ms).
         request_max_bytes: longest frame (socket.request.max.bytes).
         max_connections: accepted at a time (max.connections).
+        static_configs: all of the file, as DescribeConfigs tells it.
         ignored: properties that stood in the file and mean nothing here.
 
     Raises:
@@ -134,6 +135,7 @@ class BrokerConfig:
     producer_expiration_ms: int = 24 * 3600 * 1000
     request_max_bytes: int = 100 * 1024**2
     max_connections: int = 1000
+    static_configs: Mapping[str, str] = field(default_factory=dict)
     ignored: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -205,6 +207,7 @@ def _read(properties: Properties) -> BrokerConfig:
         "advertised_listeners": _endpoints(properties, "advertised.listeners"),
         "inter_broker_listener": (properties.get("inter.broker.listener.name") or "").upper(),
         "directories": tuple(properties.list("log.dirs" if "log.dirs" in properties else "log.dir")),
+        "static_configs": properties.all,
         "ignored": tuple(name for name in properties.names if name not in HONOURED),
     }
     for required, key in (("listeners", "listeners"), ("directories", "log.dirs")):

@@ -18,10 +18,13 @@ import trio
 from kraftcore.core.log.config import LogConfig
 from kraftcore.errors import LocalError, StorageError
 from kraftcore.metadata import Image
+from kraftcore.node.authorization import Authorization
 from kraftcore.node.outbox import Outbox
 from kraftcore.node.registry import RequestHandler
 from kraftcore.plugins.broker.api.fetch import Fetch
 from kraftcore.plugins.broker.api.leaders import Leaders
+from kraftcore.plugins.broker.api.permits import Permits
+from kraftcore.plugins.broker.background import Background
 from kraftcore.plugins.broker.config import BrokerConfig
 from kraftcore.plugins.broker.controller_channel import ControllerChannel
 from kraftcore.plugins.broker.deadlines import Deadlines
@@ -57,6 +60,7 @@ class Surroundings:
         fail: told why the broker cannot go on.
         on_directory_failure: told of a log directory that is used no more.
         image: the metadata as far as it is committed; None: there is no metadata log.
+        authorization: asked about clients' requests; None: everybody may do everything.
     """
 
     cache: MetadataCache
@@ -68,6 +72,7 @@ class Surroundings:
     fail: Callable[[BaseException], None]
     on_directory_failure: Callable[[Directory], None] = lambda directory: None
     image: Callable[[], Image] | None = None
+    authorization: Callable[[], Authorization | None] = lambda: None
 
 
 class Core:
@@ -86,6 +91,8 @@ class Core:
         replicas: its partitions.
         leaders: of partitions that are led elsewhere.
         deadlines: for answers that wait.
+        background: for answers that take a task.
+        permits: who may do what.
         fetch: answers Fetch.
         refresh: to be called when assignments or addresses changed.
         disk: held by whoever flushes or removes parts of logs.
@@ -135,6 +142,8 @@ class Core:
             names_incarnations=around.image is not None,
         )
         self.deadlines = Deadlines()
+        self.background = Background(around.nursery, self.run)
+        self.permits = Permits(around.authorization)
         self.leaders = Leaders(replicas, cache)
         self.fetch = Fetch(replicas, cache, self.leaders, self.deadlines, config.fetch_max_bytes, now_ms)
         replicas.on_moved = self.fetch.moved

@@ -210,7 +210,10 @@ class Fetch:
                 continue
             try:
                 partition = self._replicas.find(asked.name)
-                effects = partition.fetched(waiting.replica_id, asked.fields.fetch_offset, now_ms, waiting.broker_epoch)
+                fields = asked.fields
+                effects = partition.fetched(
+                    waiting.replica_id, fields.fetch_offset, now_ms, waiting.broker_epoch, fields.log_start_offset
+                )
             except KraftError as error:
                 data.error_code = code_of(self._replicas, asked.name, error)
                 found.is_urgent = True

@@ -1,6 +1,6 @@
 """ListOffsets: the first and last offsets, and those of times.
 
-Clients are told of what is committed, followers of all there is. Source: Kafka 3.9.1,
+Clients are told of what is committed, followers of all there is. Source: Kafka 3.9.1 and 4.3.1,
 Partition.fetchOffsetForTimestamp.
 """
 
@@ -22,9 +22,10 @@ EARLIEST = -2
 MAX_TIMESTAMP = -3
 EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
 _CONSUMER = -1
 _DEBUGGING = -2  # reads as a replica, from any of them
-_SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+_SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 _OFFSET_NOT_AVAILABLE_SINCE = 5  # older clients are told LEADER_NOT_AVAILABLE, which they retry, too
 _Answer = ListOffsetsResponse.ListOffsetsTopicResponse.ListOffsetsPartitionResponse
 
@@ -89,7 +90,7 @@ def _find(partition: Partition, timestamp: int, answer: _Answer, *, is_replica: 
         answer.offset = partition.readable_end(is_replica=is_replica)
         answer.leader_epoch = partition.leader_epoch
         return
-    if timestamp == LATEST_TIERED:
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return  # nothing is tiered
     if timestamp == MAX_TIMESTAMP:
         timestamp = max(segment.max_timestamp for segment in log.segment_list())

@@ -16,7 +16,8 @@ _Topic = MetadataResponse.MetadataResponseTopic
 _Partition = _Topic.MetadataResponsePartition
 _LISTENER_NOT_FOUND_SINCE = 6
 _BY_ID = 12  # version from which topics may be named by id
-_INTERNAL = {"__consumer_offsets", "__transaction_state", "__share_group_state"}
+INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+"""Topics of Kafka's own."""
 
 
 class Metadata:
@@ -61,7 +62,7 @@ class Metadata:
         return self._topic(name, context)
 
     def _topic(self, name: str, context: RequestContext) -> _Topic:
-        told = _Topic(name=name, topic_id=self._cache.ids.get(name, ZERO_UUID), is_internal=name in _INTERNAL)
+        told = _Topic(name=name, topic_id=self._cache.ids.get(name, ZERO_UUID), is_internal=name in INTERNAL)
         partitions = self._cache.topics.get(name)
         if partitions is None:
             told.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -16,6 +16,7 @@ from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.errors import code_of
 from kraftcore.plugins.broker.api.leaders import Leaders
 from kraftcore.plugins.broker.deadlines import Deadline, Deadlines
+from kraftcore.plugins.broker.metadata_cache import MetadataCache
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.broker.partition.state import refused
 from kraftcore.plugins.broker.replicas import Replicas
@@ -27,6 +28,7 @@ ACKS_NONE = 0
 ACKS_LEADER = 1
 ACKS_ALL = -1
 _LEADER_SINCE = 10  # version from which refusals say who leads (KIP-951)
+_BY_ID = 13  # version from which topics are named by id (KIP-516)
 _MAGIC_POSITION, _MAGIC = 16, 2
 _Topic = ProduceResponse.TopicProduceResponse
 _Answer = _Topic.PartitionProduceResponse
@@ -100,6 +102,7 @@ class Produce:
 
     Args:
         replicas: our partitions.
+        cache: knows topics by id.
         leaders: of partitions that are led elsewhere.
         deadlines: for those that wait too long.
         limits: see ``BatchLimits``.
@@ -109,12 +112,14 @@ class Produce:
     def __init__(
         self,
         replicas: Replicas,
+        cache: MetadataCache,
         leaders: Leaders,
         deadlines: Deadlines,
         limits: BatchLimits,
         now_ms: Callable[[], int],
     ) -> None:
         self._replicas = replicas
+        self._cache = cache
         self._leaders = leaders
         self._deadlines = deadlines
         self._limits = limits
@@ -127,12 +132,17 @@ class Produce:
         parts: list[_Part] = []
         has_failed = False
         for topic in request.topic_data:
-            told = _Topic(name=topic.name)
+            told = _Topic(name=topic.name, topic_id=topic.topic_id)
             response.responses.append(told)
+            topic_name = self._cache.names.get(topic.topic_id) if context.version >= _BY_ID else topic.name
             for data in topic.partition_data:
                 answer = _Answer(index=data.index, base_offset=-1)
                 told.partition_responses.append(answer)
-                name = TopicPartition(topic.name, data.index)
+                if topic_name is None:
+                    _fail(answer, ErrorCode.UNKNOWN_TOPIC_ID)
+                    has_failed = True
+                    continue
+                name = TopicPartition(topic_name, data.index)
                 try:
                     self._append(name, data.records, request, answer, pending, parts)
                 except KraftError as error:
