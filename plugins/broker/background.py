@@ -29,9 +29,14 @@ class Background:
         self._run = run
         self._running = 0
 
+    @property
+    def is_full(self) -> bool:
+        """Whether there are as many tasks as may be."""
+        return self._running >= TASKS_MAX
+
     def answer(self, context: RequestContext, work: Callable[[], Awaitable[Any]]) -> None:
         """Have a task work out the answer to a request; None breaks the asker's connection, as too many tasks do."""
-        if self._running >= TASKS_MAX:
+        if self.is_full:
             context.close()
             return
 

@@ -12,16 +12,19 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from random import randrange
 
 import trio
 
 from kraftcore.core.log.config import LogConfig
+from kraftcore.core.uuid import Uuid
 from kraftcore.errors import LocalError, StorageError
 from kraftcore.metadata import Image
 from kraftcore.node.authorization import Authorization
 from kraftcore.node.outbox import Outbox
 from kraftcore.node.registry import RequestHandler
 from kraftcore.plugins.broker.api.fetch import Fetch
+from kraftcore.plugins.broker.api.fetch_sessions import FetchSessions
 from kraftcore.plugins.broker.api.leaders import Leaders
 from kraftcore.plugins.broker.api.permits import Permits
 from kraftcore.plugins.broker.background import Background
@@ -145,9 +148,23 @@ class Core:
         self.background = Background(around.nursery, self.run)
         self.permits = Permits(around.authorization)
         self.leaders = Leaders(replicas, cache)
-        self.fetch = Fetch(replicas, cache, self.leaders, self.deadlines, config.fetch_max_bytes, now_ms)
+        self.fetch = Fetch(
+            replicas,
+            cache,
+            self.leaders,
+            self.deadlines,
+            FetchSessions(config.fetch_session_slots, self.topic_name, now_ms, randrange),
+            self.permits,
+            config.fetch_max_bytes,
+            now_ms,
+            is_rack_aware=config.is_rack_aware,
+        )
         replicas.on_moved = self.fetch.moved
         replicas.on_proposal = self._isr_changes.propose
+
+    def topic_name(self, topic_id: Uuid) -> str | None:
+        """What the topic with this id is called, as far as known."""
+        return self.cache.names.get(topic_id)
 
     def handlers(self) -> list[RequestHandler]:
         """What it answers on a broker's listeners."""

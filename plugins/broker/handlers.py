@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from kraftcore.metadata import Image
 from kraftcore.node.registry import ListenerType, Priority, RequestHandler
+from kraftcore.plugins.broker.api.auto_create import AutoCreate
 from kraftcore.plugins.broker.api.delete_records import DeleteRecords
 from kraftcore.plugins.broker.api.describe_cluster import DescribeCluster
 from kraftcore.plugins.broker.api.describe_log_dirs import DescribeLogDirs
@@ -47,17 +48,22 @@ def client_handlers(core: Core) -> Iterator[RequestHandler]:
     """What a broker answers on its listeners, whoever controls it."""
     config, replicas = core.config, core.replicas
     limits = BatchLimits(config.message_max_bytes, config.segment_bytes)
-    produce = Produce(replicas, core.cache, core.leaders, core.deadlines, limits, core.now_ms)
+    produce = Produce(replicas, core.cache, core.leaders, core.deadlines, limits, core.now_ms, core.permits)
     permits, background = core.permits, core.background
     delete_records = DeleteRecords(replicas, core.cache, permits, background, core.disk, core.now_ms)
     is_kraft = core.image is not None
+    forwarding = Forwarding(core.controllers.send_to_controller, background)
+    creating = None
+    if is_kraft and config.auto_create_topics:
+        factor = config.default_replication_factor
+        creating = AutoCreate(forwarding, background, config.num_partitions, factor).create
     # Under control requests the versions of Kafka 3.9.1, but for those that Kafka 4 dropped; else those of 4.3.1.
     handlers: tuple[tuple[Any, tuple[int, int], Any], ...] = (
         (ProduceRequest, (3, 13 if is_kraft else 11), produce),
         (FetchRequest, (4, 18 if is_kraft else 17), core.fetch),
-        (ListOffsetsRequest, (1, 11 if is_kraft else 9), ListOffsets(replicas)),
-        (MetadataRequest, (0, 13 if is_kraft else 12), Metadata(core.cache, core.cluster_id)),
-        (OffsetForLeaderEpochRequest, (2, 4), OffsetForLeaderEpoch(replicas)),
+        (ListOffsetsRequest, (1, 11 if is_kraft else 9), ListOffsets(replicas, permits)),
+        (MetadataRequest, (0, 13 if is_kraft else 12), Metadata(core.cache, core.cluster_id, permits, creating)),
+        (OffsetForLeaderEpochRequest, (2, 4), OffsetForLeaderEpoch(replicas, permits)),
         (DeleteRecordsRequest, (0, 2), delete_records),
         (DescribeLogDirsRequest, (1, 5 if is_kraft else 4), DescribeLogDirs(core.dirs, replicas, permits)),
         (
@@ -69,14 +75,12 @@ def client_handlers(core: Core) -> Iterator[RequestHandler]:
     for kind, versions, handler in handlers:
         yield broker_handler(kind, versions, handler.respond)
     if core.image is not None:
-        yield from _kraft_handlers(core, core.image)
+        yield from _kraft_handlers(core, core.image, forwarding)
 
 
-def _kraft_handlers(core: Core, image: Callable[[], Image]) -> Iterator[RequestHandler]:
+def _kraft_handlers(core: Core, image: Callable[[], Image], forwarding: Forwarding) -> Iterator[RequestHandler]:
     """What a broker answers from the metadata, or has a KRaft controller answer."""
     config, permits, background = core.config, core.permits, core.background
-    send = core.controllers.send_to_controller
-    forwarding = Forwarding(send, background)
     for kind in sorted(FORWARDABLE, key=lambda each: api_of(each).key):
         yield broker_handler(kind, None, forwarding.respond)
     questions = ImageQuestions(
@@ -85,7 +89,7 @@ def _kraft_handlers(core: Core, image: Callable[[], Image]) -> Iterator[RequestH
     for kind in QUESTIONS:
         handler = broker_handler(kind, None, questions.respond)
         yield replace(handler, access=ACCESS.get(kind), refuse=APIS[kind].refuse)
-    ids = ProducerIds(config.node_id, core.broker_epoch, send, background.start)
+    ids = ProducerIds(config.node_id, core.broker_epoch, core.controllers.send_to_controller, background.start)
     init_producer_id = InitProducerId(ids, core.cache, permits, background)
     yield broker_handler(InitProducerIdRequest, None, init_producer_id.respond)
     topics = DescribeTopicPartitions(core.cache, image, permits)

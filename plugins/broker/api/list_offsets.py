@@ -11,11 +11,13 @@ from collections import Counter
 from kraftcore.errors import KraftError
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.errors import code_of
+from kraftcore.plugins.broker.api.permits import Permits
 from kraftcore.plugins.broker.partition import Partition, TopicPartition
 from kraftcore.plugins.broker.partition.state import refused
 from kraftcore.plugins.broker.replicas import Replicas
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from kraftcore.security.acl import Operation
 
 LATEST = -1
 EARLIEST = -2
@@ -35,10 +37,12 @@ class ListOffsets:
 
     Args:
         replicas: our partitions.
+        permits: the asker must be allowed to describe a topic.
     """
 
-    def __init__(self, replicas: Replicas) -> None:
+    def __init__(self, replicas: Replicas, permits: Permits) -> None:
         self._replicas = replicas
+        self._permits = permits
 
     def respond(self, request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
         """Each partition's answer; offset -1 if nothing was found."""
@@ -49,10 +53,13 @@ class ListOffsets:
         )
         for topic in request.topics:
             told = ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name)
+            may_describe = self._permits.may(request, context, Operation.DESCRIBE, topic.name)
             for asked in topic.partitions:
                 name = TopicPartition(topic.name, asked.partition_index)
                 answer = _Answer(partition_index=asked.partition_index)
                 try:
+                    if not may_describe:
+                        raise refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
                     _check_timestamp(asked.timestamp, context.version)
                     if counts[name] > 1:
                         raise refused(ErrorCode.INVALID_REQUEST, f"{name} is in the request more than once")

@@ -44,13 +44,23 @@ class Permits:
     def __init__(self, authorization: Callable[[], Authorization | None] = lambda: None) -> None:
         self._authorization = authorization
 
-    def may(self, request: Any, context: RequestContext, operation: Operation, topic: str) -> bool:
-        """Whether the asker may do something to a topic."""
-        return self._may(request, context, Action(operation, ResourceType.TOPIC, topic))
+    @property
+    def is_open(self) -> bool:
+        """Whether everybody may do everything."""
+        return self._authorization() is None
 
-    def may_cluster(self, request: Any, context: RequestContext, operation: Operation) -> bool:
-        """Whether the asker may do something to the cluster."""
-        return self._may(request, context, Action(operation, ResourceType.CLUSTER, CLUSTER_NAME))
+    def may(
+        self, request: Any, context: RequestContext, operation: Operation, topic: str, *, is_logged: bool = True
+    ) -> bool:
+        """Whether the asker may do something to a topic; a denial that says little need not be logged."""
+        return self._may(request, context, Action(operation, ResourceType.TOPIC, topic, log_if_denied=is_logged))
+
+    def may_cluster(
+        self, request: Any, context: RequestContext, operation: Operation, *, is_logged: bool = True
+    ) -> bool:
+        """Whether the asker may do something to the cluster; a denial that says little need not be logged."""
+        action = Action(operation, ResourceType.CLUSTER, CLUSTER_NAME, log_if_denied=is_logged)
+        return self._may(request, context, action)
 
     def asker(self, request: Any, context: RequestContext) -> Callable[[Action], bool]:
         """Whether the asker may do something, as a function."""

@@ -14,7 +14,7 @@ The high watermark is exclusive, never falls but by truncation of a follower, an
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from kraftcore.core.batch import RecordBatch, iter_batches
@@ -275,6 +275,31 @@ class Partition:
         followers = self._lead().followers
         starts = [each.log_start_offset for broker_id, each in followers.items() if is_alive(broker_id)]
         return min([self.log.log_start_offset, *starts])
+
+    def nearest_replica(self, near: Collection[int], offset: int) -> int | None:
+        """Which follower a consumer that wants ``offset`` had better read from (KIP-392).
+
+        Args:
+            near: brokers in its rack.
+            offset: it wants.
+
+        Returns:
+            The broker of the most caught-up replica near it; None: there is none, or the leader is near itself.
+
+        Raises:
+            RefusedError: NOT_LEADER_OR_FOLLOWER.
+        """
+        leading = self._lead()
+        if self._broker_id in near:
+            return None
+        found = [
+            (progress.log_end_offset, progress.caught_up_ms, broker_id)
+            for broker_id, progress in leading.followers.items()
+            if broker_id in near
+            and broker_id in leading.isr.committed
+            and progress.log_start_offset <= offset <= progress.log_end_offset
+        ]
+        return max(found)[2] if found else None
 
     def check_replica(self, replica_id: int, *, has_epoch: bool = True) -> None:
         """Refuse a follower that is none of the assigned replicas: it may know of it before us.
