@@ -22,7 +22,6 @@ from kraftcore.errors import LocalError, StorageError
 from kraftcore.metadata import Image
 from kraftcore.node.authorization import Authorization
 from kraftcore.node.outbox import Outbox
-from kraftcore.node.registry import RequestHandler
 from kraftcore.plugins.broker.api.fetch import Fetch
 from kraftcore.plugins.broker.api.fetch_sessions import FetchSessions
 from kraftcore.plugins.broker.api.leaders import Leaders
@@ -32,7 +31,6 @@ from kraftcore.plugins.broker.config import BrokerConfig
 from kraftcore.plugins.broker.controller_channel import ControllerChannel
 from kraftcore.plugins.broker.deadlines import Deadlines
 from kraftcore.plugins.broker.fetchers import Fetchers, FetchSettings
-from kraftcore.plugins.broker.handlers import client_handlers
 from kraftcore.plugins.broker.isr_changes import IsrChanges
 from kraftcore.plugins.broker.logdirs import LogDirs
 from kraftcore.plugins.broker.logdirs.directory import Directory
@@ -165,10 +163,6 @@ class Core:
     def topic_name(self, topic_id: Uuid) -> str | None:
         """What the topic with this id is called, as far as known."""
         return self.cache.names.get(topic_id)
-
-    def handlers(self) -> list[RequestHandler]:
-        """What it answers on a broker's listeners."""
-        return list(client_handlers(self))
 
     # --- a life -------------------------------------------------------------------------------------------------------
 

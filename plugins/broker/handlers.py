@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kraftcore.metadata import Image
 from kraftcore.node.registry import ListenerType, Priority, RequestHandler
@@ -24,6 +24,7 @@ from kraftcore.plugins.broker.api.list_offsets import ListOffsets
 from kraftcore.plugins.broker.api.metadata import Metadata
 from kraftcore.plugins.broker.api.offset_for_leader_epoch import OffsetForLeaderEpoch
 from kraftcore.plugins.broker.api.produce import BatchLimits, Produce
+from kraftcore.plugins.broker.core import Core
 from kraftcore.plugins.broker.producers.ids import ProducerIds
 from kraftcore.plugins.controller.access import ACCESS
 from kraftcore.plugins.controller.envelope import FORWARDABLE
@@ -40,9 +41,6 @@ from kraftcore.protocol.messages.offset_for_leader_epoch import OffsetForLeaderE
 from kraftcore.protocol.messages.produce import ProduceRequest
 from kraftcore.protocol.registry import api_of
 
-if TYPE_CHECKING:
-    from kraftcore.plugins.broker.core import Core
-
 
 def client_handlers(core: Core) -> Iterator[RequestHandler]:
     """What a broker answers on its listeners, whoever controls it."""
@@ -57,7 +55,8 @@ def client_handlers(core: Core) -> Iterator[RequestHandler]:
     if is_kraft and config.auto_create_topics:
         factor = config.default_replication_factor
         creating = AutoCreate(forwarding, background, config.num_partitions, factor).create
-    # Under control requests the versions of Kafka 3.9.1, but for those that Kafka 4 dropped; else those of 4.3.1.
+    # Brokers of Kafka 4.3.1 ask each other in the versions that metadata.version says, without looking (KIP-584). Under
+    # control requests: the versions of Kafka 3.9.1, but for those that Kafka 4 dropped.
     handlers: tuple[tuple[Any, tuple[int, int], Any], ...] = (
         (ProduceRequest, (3, 13 if is_kraft else 11), produce),
         (FetchRequest, (4, 18 if is_kraft else 17), core.fetch),
