@@ -10,7 +10,7 @@ from typing import Any
 import trio
 
 from kraftcore.node.outbox import CONSENSUS, Outbox
-from kraftcore.plugins.broker.following import Ask, FetchSettings, Following, Source, Steps
+from kraftcore.plugins.broker.following import Ask, FetchSettings, Following, RoundEnd, Source, Steps
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
 from kraftcore.plugins.broker.replicas import Replicas
 from kraftcore.ports.complaints import Complaints
@@ -90,15 +90,14 @@ class Fetchers:
                 with trio.move_on_at(due_ms / 1000):
                     await task.wake.wait()
                 continue
-            pausing = await self._carry_out(address, self._following.round(source.leader_id, asked))
-            if pausing is None:
-                await trio.sleep(backoff_ms / 1000)
-            else:
-                source.pause(pausing, _time_ms() + backoff_ms)
+            end = await self._carry_out(address, self._following.round(source, asked))
+            source.pause(end.pausing, _time_ms() + backoff_ms)
+            if end.wait_ms:
+                await trio.sleep(end.wait_ms / 1000)
         if self._tasks.get(source.leader_id) is task:
             del self._tasks[source.leader_id]
 
-    async def _carry_out(self, address: Address, steps: Steps[Any]) -> Any:
+    async def _carry_out(self, address: Address, steps: Steps[RoundEnd]) -> RoundEnd:
         try:
             wanted = next(steps)
             while True:
@@ -108,7 +107,8 @@ class Fetchers:
                     async with self._disk:
                         wanted = next(steps)
         except StopIteration as end:
-            return end.value
+            found: RoundEnd = end.value
+            return found
 
     async def _ask(self, address: Address, wanted: Ask) -> Any:
         """The answer, or a `Failure`. Requests of a fetcher wait for one another only."""

@@ -10,13 +10,14 @@ is flushed, which lasts until it yields again. Whoever runs it (``fetchers``, th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias, TypeVar
 
 from kraftcore.core.log.epochs import OffsetAndEpoch
-from kraftcore.core.uuid import Uuid
+from kraftcore.core.uuid import ZERO_UUID
 from kraftcore.errors import CorruptDataError, KraftError, StorageError
+from kraftcore.plugins.broker.leader_session import LeaderSession, Question, Wanted
 from kraftcore.plugins.broker.partition import Effects, Partition, TopicPartition
 from kraftcore.plugins.broker.replicas import Replicas
 from kraftcore.protocol.error_codes import ErrorCode
@@ -29,6 +30,11 @@ _BY_NAME_MAX = 12  # of Fetch: later versions name topics by id alone
 _REPLICA_STATE = 15  # of Fetch: the replica's id moved
 _EARLIEST, _LATEST = -2, -1
 _VERSION_MAX = 2**15 - 1
+_SESSION_OVER = {
+    ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+    ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+    ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+}
 _Topic = FetchRequest.FetchTopic
 _Data = FetchResponse.FetchableTopicResponse.PartitionData
 
@@ -74,6 +80,19 @@ _T = TypeVar("_T")
 Steps: TypeAlias = Generator[Any, Any, _T]
 
 
+@dataclass(frozen=True, slots=True)
+class RoundEnd:
+    """How a round ended.
+
+    Attributes:
+        pausing: partitions not to be asked for within ``FetchSettings.backoff_ms``.
+        wait_ms: until the next round: nothing came, or the leader says so (KIP-219).
+    """
+
+    pausing: tuple[TopicPartition, ...] = ()
+    wait_ms: int = 0
+
+
 @dataclass(slots=True)
 class Asked:
     """A partition of a request on its way.
@@ -104,11 +123,13 @@ class Source:
         leader_id: who it is.
         names: the partitions.
         not_before: those that pause, with the time until which they do.
+        session: of fetching there (KIP-227).
     """
 
     leader_id: int
     names: set[TopicPartition] = field(default_factory=set)
     not_before: dict[TopicPartition, float] = field(default_factory=dict)
+    session: LeaderSession = field(default_factory=LeaderSession)
 
     def due(self, now_ms: float) -> list[TopicPartition]:
         """The partitions that do not pause, in order."""
@@ -174,23 +195,28 @@ class Following:
                 found[name] = Asked(name, partition, partition.leader_epoch, partition.log.log_end_offset)
         return found
 
-    def round(self, leader_id: int, asked: dict[TopicPartition, Asked]) -> Steps[Collection[TopicPartition] | None]:
+    def round(self, source: Source, asked: dict[TopicPartition, Asked]) -> Steps[RoundEnd]:
         """One Fetch, and what its answer leads to; see the module text.
 
         Args:
-            leader_id: whom it goes to.
+            source: the leader it goes to.
             asked: from ``ask_for``, now; not empty.
-
-        Returns:
-            The partitions to pause; None: there was no answer, and all are to.
         """
         by_id = all(self._replicas.all[name].has_id for name in asked)
-        request = self._request(asked, by_id=by_id)
+        session = source.session
+        request = self._request(session.ask(self._wanted(asked, by_id=by_id)), by_id=by_id)
         answer = yield Ask(request, _REPLICA_STATE) if by_id else Ask(request, max_version=_BY_NAME_MAX)
+        if isinstance(answer, FetchResponse):
+            error = ErrorCode.of(answer.error_code)
+            session.answered(error, answer.session_id)
+            if error in _SESSION_OVER and request.session_epoch > 0:
+                return RoundEnd()  # a leader that was restarted, or that needed its place: the next one begins another
+        else:
+            session.failed()
         if not isinstance(answer, FetchResponse) or answer.error_code != ErrorCode.NONE:
             what = answer.name if isinstance(answer, Failure) else ErrorCode.of(answer.error_code).name
-            self._complain(f"fetch {leader_id}", f"fetching from broker {leader_id} failed: {what}")
-            return None
+            self._complain(f"fetch {source.leader_id}", f"fetching from broker {source.leader_id} failed: {what}")
+            return RoundEnd(wait_ms=self._settings.backoff_ms)
         pausing = []
         names = {self._replicas.topic_id(name): name.topic for name in asked} if by_id else {}
         for topic in answer.responses:
@@ -199,12 +225,26 @@ class Following:
                 one = asked.get(TopicPartition(told or "", data.partition_index))
                 if one is not None and one.still_matters and not (yield from self._take(one, data)):
                     pausing.append(one.name)
-        return pausing
+        return RoundEnd(tuple(pausing), max(answer.throttle_time_ms, 0))
 
-    def _request(self, asked: Iterable[TopicPartition], *, by_id: bool) -> FetchRequest:
+    def _wanted(self, asked: Iterable[TopicPartition], *, by_id: bool) -> dict[TopicPartition, Wanted]:
+        found = {}
+        for name in asked:
+            partition = self._replicas.all[name].partition
+            log = partition.log
+            topic_id = self._replicas.topic_id(name) if by_id else None
+            last_epoch = -1 if log.last_epoch is None else log.last_epoch
+            found[name] = Wanted(topic_id, partition.leader_epoch, log.log_end_offset, last_epoch, log.log_start_offset)
+        return found
+
+    def _request(self, question: Question, *, by_id: bool) -> FetchRequest:
         settings = self._settings
         request = FetchRequest(
-            max_wait_ms=settings.wait_max_ms, min_bytes=settings.min_bytes, max_bytes=settings.response_max_bytes
+            max_wait_ms=settings.wait_max_ms,
+            min_bytes=settings.min_bytes,
+            max_bytes=settings.response_max_bytes,
+            session_id=question.session_id,
+            session_epoch=question.epoch,
         )
         if by_id:
             request.replica_state = FetchRequest.ReplicaState(
@@ -213,26 +253,27 @@ class Following:
         else:
             request.replica_id = self._broker_id
         topics: dict[str, FetchRequest.FetchTopic] = {}
-        for name in asked:
+        for name, wanted in question.asked.items():
             topic = topics.get(name.topic)
             if topic is None:
-                topic = topics[name.topic] = _Topic(topic=name.topic)
-                topic_id: Uuid | None = self._replicas.topic_id(name)
-                if topic_id is not None:
-                    topic.topic_id = topic_id
+                topic = topics[name.topic] = _Topic(topic=name.topic, topic_id=wanted.topic_id or ZERO_UUID)
                 request.topics.append(topic)
-            partition = self._replicas.all[name].partition
-            last_epoch = partition.log.last_epoch
             topic.partitions.append(
                 _Topic.FetchPartition(
                     partition=name.partition,
-                    current_leader_epoch=partition.leader_epoch,
-                    fetch_offset=partition.log.log_end_offset,
-                    last_fetched_epoch=-1 if last_epoch is None else last_epoch,
-                    log_start_offset=partition.log.log_start_offset,
+                    current_leader_epoch=wanted.leader_epoch,
+                    fetch_offset=wanted.offset,
+                    last_fetched_epoch=wanted.last_epoch,
+                    log_start_offset=wanted.log_start,
                     partition_max_bytes=settings.max_bytes,
                 )
             )
+        request.forgotten_topics_data = [
+            FetchRequest.ForgottenTopic(
+                topic=name.topic, topic_id=each.topic_id or ZERO_UUID, partitions=[name.partition]
+            )
+            for name, each in question.forgotten.items()
+        ]
         return request
 
     # --- answers ------------------------------------------------------------------------------------------------------

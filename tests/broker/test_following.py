@@ -10,7 +10,7 @@ from kraftcore.core.batch import build_batch
 from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.log.config import LogConfig
 from kraftcore.core.uuid import Uuid
-from kraftcore.plugins.broker.following import EXCLUSIVE, Ask, FetchSettings, Following, Source
+from kraftcore.plugins.broker.following import EXCLUSIVE, Ask, FetchSettings, Following, RoundEnd, Source
 from kraftcore.plugins.broker.logdirs import LogDirs
 from kraftcore.plugins.broker.metadata_cache import RequestCache
 from kraftcore.plugins.broker.partition import Assignment, TopicPartition
@@ -50,7 +50,7 @@ class Rig:
         self.partition.become_follower(self.assignment(leader, epoch))
 
     def begin(self):
-        steps = self.following.round(LEADER, self.following.ask_for([T]))
+        steps = self.following.round(Source(LEADER, {T}), self.following.ask_for([T]))
         wanted = next(steps)
         assert isinstance(wanted, Ask) and isinstance(wanted.request, FetchRequest)
         return steps
@@ -83,7 +83,7 @@ def ended(steps, value):
 
 def test_records_are_appended():
     rig = Rig()
-    assert ended(rig.begin(), answer(high_watermark=5, records=records(4, 3))) == []
+    assert ended(rig.begin(), answer(high_watermark=5, records=records(4, 3))) == RoundEnd()
     assert (rig.end, rig.partition.high_watermark) == (5, 5)
 
 
@@ -92,7 +92,7 @@ def test_a_log_that_diverges_is_cut_while_nobody_flushes():
     steps = rig.begin()
     assert steps.send(DIVERGING) is EXCLUSIVE
     assert rig.end == 4
-    assert ended(steps, None) == []
+    assert ended(steps, None) == RoundEnd()
     assert rig.end == 2
 
 
@@ -104,7 +104,7 @@ def test_an_answer_that_comes_after_another_leader_does_nothing(late):
     steps = rig.begin()
     before = rig.partition.high_watermark
     rig.follow(OTHER, 4)
-    assert ended(steps, late) == []
+    assert ended(steps, late) == RoundEnd()
     assert (rig.end, rig.partition.high_watermark) == (4, before)
 
 
@@ -113,7 +113,7 @@ def test_a_cut_that_waits_for_a_flush_is_forgotten_when_the_leader_changes():
     steps = rig.begin()
     assert steps.send(DIVERGING) is EXCLUSIVE
     rig.follow(OTHER, 4)
-    assert ended(steps, None) == []
+    assert ended(steps, None) == RoundEnd()
     assert rig.end == 4
 
 
@@ -122,7 +122,7 @@ def test_a_cut_is_forgotten_when_we_lead_meanwhile():
     steps = rig.begin()
     assert steps.send(DIVERGING) is EXCLUSIVE
     rig.partition.become_leader(rig.assignment(US, 4), 0)
-    assert ended(steps, None) == []
+    assert ended(steps, None) == RoundEnd()
     assert rig.end == 4
 
 
@@ -135,14 +135,14 @@ def test_the_place_in_a_leaders_log_is_not_taken_in_another_epoch():
     told = kind.ListOffsetsPartitionResponse(partition_index=0, offset=1, leader_epoch=3)
     assert steps.send(ListOffsetsResponse(topics=[kind(name="t", partitions=[told])])) is EXCLUSIVE
     rig.follow(OTHER, 4)
-    assert ended(steps, None) == []
+    assert ended(steps, None) == RoundEnd()
     assert rig.end == 4
 
 
 def test_no_answer_pauses_all_and_an_error_its_partition():
     rig = Rig()
-    assert ended(rig.begin(), Failure.TIMED_OUT) is None
-    assert ended(rig.begin(), answer(error_code=6, high_watermark=-1)) == [T]
+    assert ended(rig.begin(), Failure.TIMED_OUT) == RoundEnd(wait_ms=1000)
+    assert ended(rig.begin(), answer(error_code=6, high_watermark=-1)) == RoundEnd((T,))
     assert len(rig.complaints) == 2
     source = Source(LEADER, {T})
     source.pause([T], 100)

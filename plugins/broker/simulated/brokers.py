@@ -128,7 +128,7 @@ class PartitionBroker(Broker):
         """A process; None: the disk fails."""
         settings, fetching = self._settings, self._fetching
         try:
-            process = Process(self.number, self._disk, [FOLDER], settings, fetching, self, self.rng.randbytes)
+            process = Process(self.number, self._disk, [FOLDER], settings, fetching, self, self.rng)
             for error in process.dirs.directories[0].broken.values():
                 raise error
         except StorageError as error:

@@ -7,36 +7,36 @@ round. Nothing is decided here.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from random import Random
 from typing import Any, Final, Protocol
 
 from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.log.config import LogConfig
-from kraftcore.core.uuid import Uuid
 from kraftcore.errors import CorruptDataError, StorageError
 from kraftcore.metadata import Image
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.fetch import Fetch
+from kraftcore.plugins.broker.api.fetch_sessions import FetchSessions
 from kraftcore.plugins.broker.api.leaders import Leaders
 from kraftcore.plugins.broker.api.list_offsets import ListOffsets
 from kraftcore.plugins.broker.api.offset_for_leader_epoch import OffsetForLeaderEpoch
+from kraftcore.plugins.broker.api.permits import Permits
 from kraftcore.plugins.broker.api.produce import BatchLimits, Produce
 from kraftcore.plugins.broker.catalogue import Catalogue, LocalChanges
 from kraftcore.plugins.broker.deadlines import Deadlines
-from kraftcore.plugins.broker.following import Ask, FetchSettings, Following, Source, Steps
+from kraftcore.plugins.broker.following import Ask, FetchSettings, Following, RoundEnd, Source, Steps
 from kraftcore.plugins.broker.isr_requests import IsrRequest, IsrRequests
+from kraftcore.plugins.broker.kraft.image_cache import ImageCache
 from kraftcore.plugins.broker.logdirs import LogDirs
 from kraftcore.plugins.broker.logdirs.directory import Directory
-from kraftcore.plugins.broker.metadata_cache import LiveBroker, MetadataCache
 from kraftcore.plugins.broker.partition import IsrProposal, TopicPartition
 from kraftcore.plugins.broker.partition.partition import PartitionSettings
 from kraftcore.plugins.broker.replicas import Replicas
-from kraftcore.ports.transport import Address
 from kraftcore.protocol.messages.alter_partition import AlterPartitionRequest
 from kraftcore.protocol.messages.fetch import FetchRequest
 from kraftcore.protocol.messages.list_offsets import ListOffsetsRequest
 from kraftcore.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from kraftcore.protocol.messages.produce import ProduceRequest
-from kraftcore.protocol.messages.update_metadata import UpdateMetadataPartitionState
 from kraftcore.protocol.schema import Request, Response
 from kraftcore.simulation.agenda import Agenda
 
@@ -53,6 +53,7 @@ _HIGH_WATERMARKS_MS: Final = 2_000
 _RECOVERY_POINTS_MS: Final = 6_000
 _LAG_CHECKS: Final = 2  # in the time that a follower may lag
 _ISR_AGAIN_MS: Final = 50
+_SESSION_SLOTS: Final = 3  # so few that brokers and consumers take them from each other
 
 
 class Ports(Protocol):
@@ -81,40 +82,6 @@ class Ports(Protocol):
         """A log directory failed."""
 
 
-class _ImageCache(MetadataCache):
-    """What an image says of the cluster, as of the last ``refresh``."""
-
-    def __init__(self) -> None:
-        self.brokers = {}
-        self.topics = {}
-        self.ids = {}
-        self.names = {}
-        self.controller_id = None
-
-    def refresh(self, image: Image) -> None:
-        """Take over an image."""
-        self.brokers = {
-            each.id: LiveBroker(
-                each.id,
-                each.rack,
-                {listener.name: Address(listener.host, listener.port) for listener in each.listeners},
-                each.epoch,
-                each.is_active,
-            )
-            for each in image.brokers.values()
-            if not each.is_fenced
-        }
-        self.ids = {topic.name: topic.id for topic in image.topics.values()}
-        self.names = {topic.id: topic.name for topic in image.topics.values()}
-        self.topics = {
-            topic.name: {
-                number: UpdateMetadataPartitionState(leader=each.leader, leader_epoch=each.leader_epoch)
-                for number, each in image.partitions.of_topic(topic.id)
-            }
-            for topic in image.topics.values()
-        }
-
-
 class Process:
     """See the module text.
 
@@ -125,7 +92,7 @@ class Process:
         settings: of every partition.
         fetching: of the follower's side.
         ports: see `Ports`.
-        randbytes: for ids.
+        rng: for ids.
 
     Attributes:
         dirs: its log directories.
@@ -147,7 +114,7 @@ class Process:
         settings: PartitionSettings,
         fetching: FetchSettings,
         ports: Ports,
-        randbytes: Callable[[int], bytes],
+        rng: Random,
     ) -> None:
         self._id = broker_id
         self._ports = ports
@@ -162,9 +129,9 @@ class Process:
             topic_id=None,
             producer_snapshots=False,
         )
-        self.dirs = LogDirs(disk, folders, broker_id, config, 2000, now_ms(), randbytes)
+        self.dirs = LogDirs(disk, folders, broker_id, config, 2000, now_ms(), rng.randbytes)
         self.image = Image()
-        self.cache = cache = _ImageCache()
+        self.cache = cache = ImageCache(broker_id)
         self.replicas = replicas = Replicas(broker_id, self.dirs, cache, settings)
         self.broker_epoch = -1
         self.has_begun = False
@@ -173,13 +140,15 @@ class Process:
         self._deadlines.on_earlier = self._arm
         self._armed = 0
         leaders = Leaders(replicas, cache)
-        fetch = Fetch(replicas, cache, leaders, self._deadlines, 1 << 20, now_ms)
-        produce = Produce(replicas, leaders, self._deadlines, BatchLimits(1 << 20, config.segment_bytes), now_ms)
+        permits, limits = Permits(), BatchLimits(1 << 20, config.segment_bytes)
+        sessions = FetchSessions(_SESSION_SLOTS, cache.names.get, now_ms, rng.randrange)
+        fetch = Fetch(replicas, cache, leaders, self._deadlines, sessions, permits, 1 << 20, now_ms)
+        produce = Produce(replicas, cache, leaders, self._deadlines, limits, now_ms, permits)
         self._handlers: dict[type, Callable[[Any, RequestContext], Response | None]] = {
             ProduceRequest: produce.respond,
             FetchRequest: fetch.respond,
-            ListOffsetsRequest: ListOffsets(replicas).respond,
-            OffsetForLeaderEpochRequest: OffsetForLeaderEpoch(replicas).respond,
+            ListOffsetsRequest: ListOffsets(replicas, permits).respond,
+            OffsetForLeaderEpochRequest: OffsetForLeaderEpoch(replicas, permits).respond,
         }
         epoch = self._epoch
         self._following = Following(broker_id, epoch, replicas, fetching, _unheard, now_ms)
@@ -218,19 +187,18 @@ class Process:
         elif registered is not None and registered.epoch == self.broker_epoch:
             self.has_begun = True
             changes = self._catalogue.begin(image)
-            for hosted in self.dirs.logs:
-                if self._catalogue.held.get(hosted.name) != hosted.topic_id:
-                    changes.deletes[hosted.name] = hosted.topic_id or Uuid()
+            self.dirs.set_aside_strays(self._catalogue.held)
         image.forget_marks()
-        self.cache.refresh(image)
+        self.cache.show(image)
         if changes is not None:
             self._exclusively(self._obey, changes)
 
     def _obey(self, changes: LocalChanges) -> None:
         now_ms = self._ports.now_ms()
-        for name in changes.deletes:
+        for name, topic_id in changes.deletes.items():
             try:
-                self.replicas.delete(name, now_ms)
+                if self.replicas.topic_id(name) == topic_id:
+                    self.replicas.delete(name, now_ms)
             except StorageError as error:
                 self.replicas.failed(name, error)
         for name, assignment in (*changes.leads.items(), *changes.follows.items()):
@@ -297,7 +265,7 @@ class Process:
         if address is None or not asked:
             self._sleep(source, source.due_ms if address is not None else float("inf"))
             return
-        self._step(source, self._following.round(source.leader_id, asked), None)
+        self._step(source, self._following.round(source, asked), None)
 
     def _step(self, source: Source, steps: Steps[Any], answer: Any) -> None:
         try:
@@ -315,13 +283,12 @@ class Process:
         else:
             self._exclusively(self._step, source, steps, None)
 
-    def _end_round(self, source: Source, pausing: Any) -> None:
-        until_ms = self._time_ms() + self._fetching.backoff_ms
-        if pausing is None:
-            self._sleep(source, until_ms)
-            return
-        source.pause(pausing, until_ms)
-        self._ports.later(0.05, self._fetch_on, source)
+    def _end_round(self, source: Source, end: RoundEnd) -> None:
+        source.pause(end.pausing, self._time_ms() + self._fetching.backoff_ms)
+        if end.wait_ms:
+            self._sleep(source, self._time_ms() + end.wait_ms)
+        else:
+            self._ports.later(0.05, self._fetch_on, source)
 
     def _fetch_on(self, source: Source) -> None:
         if self._sources.get(source.leader_id) is source and source.leader_id not in self._asleep:
