@@ -313,6 +313,9 @@ class Loading:
 
     token = scram
 
+    def iterations(self, mechanism):
+        return {}
+
 
 @in_trio
 async def test_what_is_not_loaded_yet_is_no_wrong_password(tmp_path):
