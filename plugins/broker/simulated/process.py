@@ -141,7 +141,7 @@ class Process:
         self._armed = 0
         leaders = Leaders(replicas, cache)
         permits, limits = Permits(), BatchLimits(1 << 20, config.segment_bytes)
-        sessions = FetchSessions(_SESSION_SLOTS, cache.names.get, now_ms, rng.randrange)
+        sessions = FetchSessions(_SESSION_SLOTS, lambda each: cache.names.get(each), now_ms, rng.randrange)
         fetch = Fetch(replicas, cache, leaders, self._deadlines, sessions, permits, 1 << 20, now_ms)
         produce = Produce(replicas, cache, leaders, self._deadlines, limits, now_ms, permits)
         self._handlers: dict[type, Callable[[Any, RequestContext], Response | None]] = {
