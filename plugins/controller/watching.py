@@ -48,6 +48,9 @@ async def _ask(node: Node, life: Life, presence: Presence, probe: Probe) -> None
     failure = answer if isinstance(answer, Failure) else None
     if presence.answered(probe, failure, node.now_ms()):
         _logger.warning(
-            "broker %d does not listen at %s:%d any more: its session ends", probe.whom.broker_id, probe.host, probe.port
+            "broker %d does not listen at %s:%d any more: its session ends",
+            probe.whom.broker_id,
+            probe.host,
+            probe.port,
         )
         life.end_session(*probe.whom)

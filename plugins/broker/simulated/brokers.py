@@ -254,7 +254,7 @@ class PartitionBroker(Broker):
         process = self.process
         if process is not None:
             self._watch.proposed(self.number, request, process.image)
-        answered = []
+        answered: list[bool] = []
 
         def hear(run: int, answer: Any) -> None:
             if not answered:

@@ -20,15 +20,22 @@ from kraftcore.protocol.messages.delete_topics import DeleteTopicsRequest
 from kraftcore.protocol.messages.elect_leaders import ElectLeadersRequest
 from kraftcore.protocol.messages.fetch import FetchRequest, FetchResponse
 from kraftcore.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
-from kraftcore.protocol.messages.produce import ProduceRequest, ProduceResponse
+from kraftcore.protocol.messages.produce import ProduceRequest
 from kraftcore.protocol.registry import api_of
 from kraftcore.protocol.schema import Request
+from kraftcore.simulation.host import EPOCH_MS
 from kraftcore.simulation.world import World
 
 _NAMES: Final = ("one", "two", "three")
 _ALL, _LEADER, _NONE = -1, 1, 0
 _KEPT: Final = 64
 _LATEST, _EARLIEST = -1, -2
+_FATAL: Final = {
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    ErrorCode.UNKNOWN_PRODUCER_ID,
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.INVALID_RECORD,
+}
 
 
 class Talker:
@@ -125,23 +132,97 @@ class Producer(Talker):
 
     def produce(self, where: tuple[str, int], leader: int, acks: int = _ALL) -> None:
         """Send a batch to a partition's leader."""
+        topic = self._rules.reference.topics.by_name(where[0])
+
+        def done(error: int) -> None:
+            if acks == _ALL and not error and topic is not None:
+                key = PartitionKey(topic.id, where[1])
+                self.acknowledged[key] = self.acknowledged.get(key, 0) + 1
+
+        self.write(where, leader, acks, build_batch(self.values(), timestamp_ms=self.now_ms), done)
+
+    @property
+    def now_ms(self) -> int:
+        """What its clock shows."""
+        return EPOCH_MS + self.world.agenda.now // 1000
+
+    def values(self) -> list[bytes | None]:
+        """Values for a batch."""
         rng = self.rng
         values: list[bytes | None] = []
         for _ in range(rng.choice((1, 1, 2, 5))):
             self._written += 1
             values.append(b"%d:%d:" % (self.number, self._written) + b"x" * rng.choice((0, 20, 500)))
+        return values
+
+    def write(
+        self, where: tuple[str, int], leader: int, acks: int, records: bytearray, done: Callable[[int], None]
+    ) -> None:
+        """Send a batch; ``done`` gets the error of its partition."""
         kind = ProduceRequest.TopicProduceData
-        data = kind.PartitionProduceData(index=where[1], records=build_batch(values, timestamp_ms=self._written))
+        data = kind.PartitionProduceData(index=where[1], records=records)
         request = ProduceRequest(acks=acks, timeout_ms=3000, topic_data=[kind(name=where[0], partition_data=[data])])
+        self.ask(leader, request, lambda answer: done(answer.responses[0].partition_responses[0].error_code))
+
+
+class IdempotentProducer(Producer):
+    """Numbers its batches, and sends each again until its fate is known: it is to be in the log once.
+
+    Args:
+        world: as for `Talker`.
+        number: likewise.
+        rules: likewise.
+        on_numbered: told each batch that it sends for the first time.
+    """
+
+    def __init__(self, world: World, number: int, rules: Rules, on_numbered: Callable[[bytearray], None]) -> None:
+        super().__init__(world, number, rules)
+        self._on_numbered = on_numbered
+        self._producer_id = abs(number) * 1000
+        self._sequences: dict[PartitionKey, int] = {}
+        self._pending: dict[PartitionKey, tuple[bytearray, int]] = {}  # what was sent, and how many records
+
+    def act(self) -> None:
+        """See `Producer`."""
+        self.look()
+        found = self._somewhere()
+        if found is not None:
+            self.produce(*found)
+
+    def produce(self, where: tuple[str, int], leader: int, acks: int = _ALL) -> None:
+        """See `Producer`: what was sent before, if nobody knows what became of it."""
         topic = self._rules.reference.topics.by_name(where[0])
+        if topic is None:
+            return
+        key = PartitionKey(topic.id, where[1])
+        if key not in self._pending:
+            values, sequence = self.values(), self._sequences.get(key, 0)
+            records = build_batch(
+                values,
+                timestamp_ms=self.now_ms,
+                producer_id=self._producer_id,
+                producer_epoch=0,
+                base_sequence=sequence,
+            )
+            self._pending[key] = (records, len(values))
+            self._on_numbered(records)
+        records, count = self._pending[key]
+        producer_id = self._producer_id
 
-        def done(answer: ProduceResponse) -> None:
-            told = answer.responses[0].partition_responses[0]
-            if acks == _ALL and not told.error_code and topic is not None:
-                key = PartitionKey(topic.id, where[1])
+        def done(error: int) -> None:
+            pending = self._pending.get(key)
+            if pending is None or pending[0] is not records:
+                return
+            if not error:
+                del self._pending[key]
+                self._sequences[key] = self._sequences.get(key, 0) + count
                 self.acknowledged[key] = self.acknowledged.get(key, 0) + 1
+            elif error in _FATAL and producer_id == self._producer_id:
+                self._producer_id += 1  # as a new producer
+                self._sequences.clear()
+                self._pending.clear()
 
-        self.ask(leader, request, done)
+        self.write(where, leader, _ALL, bytearray(records), done)
 
 
 class Consumer(Talker):

@@ -8,9 +8,10 @@ from typing import Any
 from kraftcore.core.log.epochs import OffsetAndEpoch
 from kraftcore.plugins.broker.following import Asked
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
-from kraftcore.plugins.broker.partition import Assignment, Effects, Partition, TopicPartition, isr
+from kraftcore.plugins.broker.partition import Assignment, Effects, Partition, TopicPartition
 from kraftcore.plugins.broker.partition.isr import NOT_APPLIED, Isr
 from kraftcore.plugins.broker.partition.leading import UNKNOWN_EPOCH, Leading, Progress
+from kraftcore.plugins.broker.producers import ProducerStates
 from kraftcore.plugins.broker.replicas import Replicas
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.simulation.planted import Planted
@@ -58,9 +59,13 @@ def _expand_at_once(
 ) -> Effects:
     effects = _fetched(self, replica_id, offset, now_ms, broker_epoch)
     leading = self.leading
-    if leading is not None and leading.isr.is_settled and replica_id not in leading.isr.committed:
-        if self.is_eligible(replica_id, broker_epoch):
-            self._propose(effects, leading, (*leading.isr.committed, replica_id))
+    if (
+        leading is not None
+        and leading.isr.is_settled
+        and replica_id not in leading.isr.committed
+        and self.is_eligible(replica_id, broker_epoch)
+    ):
+        self._propose(effects, leading, (*leading.isr.committed, replica_id))
     return effects
 
 
@@ -129,6 +134,10 @@ def _to_the_end(self: Partition, *, is_replica: bool) -> int:
     return int(self.log.log_end_offset)
 
 
+def _nothing_known(self: ProducerStates, batch: Any) -> None:
+    return None
+
+
 _ROWS: tuple[tuple[str, str, Any, str, Callable[..., Any] | Any], ...] = (
     (
         "proposal-not-counted",
@@ -164,7 +173,13 @@ _ROWS: tuple[tuple[str, str, Any, str, Callable[..., Any] | Any], ...] = (
         property(_always),
     ),
     ("old-log-kept", "a deleted partition's log stays, for the next of its name", Replicas, "delete", _kept),
-    ("told-when-appended", "acks=all is answered before the followers have it", Partition, "append", _told_when_appended),
+    (
+        "told-when-appended",
+        "acks=all is answered before the followers have it",
+        Partition,
+        "append",
+        _told_when_appended,
+    ),
     ("divergence-not-told", "a leader serves any offset and epoch", Partition, "divergence", _no_divergence),
     ("leader-alone", "the high watermark is the leader's end", Leading, "committed", _leader_only),
     ("sent-counts", "a follower counts as having what it is sent", Progress, "fetched", _old_offset_counts),
@@ -175,6 +190,7 @@ _ROWS: tuple[tuple[str, str, Any, str, Callable[..., Any] | Any], ...] = (
         "_take_over",
         _reset_with_the_epoch,
     ),
+    ("sequence-not-checked", "a batch that came before is appended again", ProducerStates, "check", _nothing_known),
     ("uncommitted-read", "consumers read to the log's end", Partition, "readable_end", _to_the_end),
 )
 

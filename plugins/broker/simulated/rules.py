@@ -10,6 +10,7 @@ high watermark      of a leader never falls within its epoch; lies within the lo
 consumers           read committed records alone; are never told of an earlier end than before by a leader that knows
                     as much
 own records         a log holds nothing but what was written to that topic: not what another of its name held
+once                what a producer numbers and sends again is committed once
 proposed            a leader proposes nobody for the ISR whom it knows to be fenced, shutting down or gone (KIP-841)
 KIP-841, epochs     and the other rules of controllers: see there
 
@@ -51,7 +52,7 @@ class Watched(Protocol):
 class _Known:
     """What was last seen of a partition in one process."""
 
-    __slots__ = ("leader_epoch", "led", "high_watermark", "state")
+    __slots__ = ("high_watermark", "leader_epoch", "led", "state")
 
     def __init__(self) -> None:
         self.state: tuple[Any, ...] = ()
@@ -81,6 +82,7 @@ class PartitionRules:
         self._min_isr = min_isr
         self._shadows: dict[PartitionKey, dict[int, Shadow]] = {}
         self._known: dict[int, dict[PartitionKey, _Known]] = {}
+        self._numbered: set[int] = set()
         self._written: dict[int, set[PartitionKey]] = {}
         self._unclean: dict[PartitionKey, int] = {}  # the newest epoch that began with an unclean election
         self._told: dict[PartitionKey, tuple[int, int]] = {}  # leader epoch and end, as told to consumers
@@ -175,11 +177,19 @@ class PartitionRules:
             return  # it does not know yet that records were lost
         if leads and high_watermark > truth.end:
             self._compare(whose, truth, shadow, truth.end)
-            truth.extend(shadow.batches, high_watermark)
+            self._check_once(whose, truth, truth.extend(shadow.batches, high_watermark))
             self._check_in_sync(key)
         self._compare(whose, truth, shadow, high_watermark)
         if shadow.is_damaged and shadow.end >= truth.end:
             shadow.is_damaged = truth.first_difference(shadow.batches, truth.end) is not None
+
+    def _check_once(self, whose: str, truth: Truth, new: list[Seen]) -> None:
+        for seen in new:
+            if seen.crc in self._numbered:
+                other = truth.places.get(seen.crc)
+                if other is not None:
+                    raise Violation("once", f"{whose}: {seen} is committed at {other} as well")
+                truth.places[seen.crc] = seen.base_offset
 
     def _check_new(self, whose: str, key: PartitionKey, shadow: Shadow, new: list[Seen], partition: Partition) -> None:
         at = len(shadow.batches) - len(new)
@@ -228,6 +238,10 @@ class PartitionRules:
     def written(self, key: PartitionKey, records: Any) -> None:
         """A producer's records reached a broker that has the partition."""
         self._written.setdefault(RecordBatch(records, verify=False).crc, set()).add(key)
+
+    def numbered(self, records: Any) -> None:
+        """A batch that may be sent again, and is to be in the log once."""
+        self._numbered.add(RecordBatch(records, verify=False).crc)
 
     def told_committed(
         self, number: int, key: PartitionKey, epoch: int, base: int, records: Any, replicas: int

@@ -80,9 +80,11 @@ class Truth:
         epoch: leaders of older epochs may not know that records were lost since.
         led: the newest epoch in which somebody began to lead.
         resets: how often records were lost as the rules allow.
+        places: where numbered batches are, by their content.
     """
 
     def __init__(self, key: PartitionKey) -> None:
+        self.places: dict[int, int] = {}
         self.led = -1
         self.key = key
         self.batches: list[Seen] = []
@@ -112,13 +114,15 @@ class Truth:
             place += 1
         return None
 
-    def extend(self, batches: list[Seen], end: int) -> None:
-        """A leader's high watermark tells that more is committed."""
+    def extend(self, batches: list[Seen], end: int) -> list[Seen]:
+        """A leader's high watermark tells that more is committed; what is new."""
+        known = len(self.batches)
         at = bisect_right(batches, self.end, key=lambda seen: seen.next_offset)
         for seen in batches[at:]:
             if seen.next_offset > end:
                 break
             self.batches.append(seen)
+        return self.batches[known:]
 
     def cut(self, batches: list[Seen], epoch: int) -> None:
         """Records were lost, as the rules allow: what a leader's log has of the truth is all of it."""
@@ -127,6 +131,8 @@ class Truth:
             if place >= len(self.batches) or self.batches[place] != seen:
                 break
             place += 1
+        for seen in self.batches[place:]:
+            self.places.pop(seen.crc, None)
         del self.batches[place:]
         self.epoch = epoch
         self.resets += 1

@@ -14,7 +14,7 @@ from kraftcore.metadata.partition import NO_LEADER
 from kraftcore.plugins.broker.following import FetchSettings
 from kraftcore.plugins.broker.partition.partition import PartitionSettings
 from kraftcore.plugins.broker.simulated.brokers import PartitionBroker
-from kraftcore.plugins.broker.simulated.clients import Consumer, Producer, TopicAdmin
+from kraftcore.plugins.broker.simulated.clients import Consumer, IdempotentProducer, Producer, TopicAdmin
 from kraftcore.plugins.broker.simulated.rules import PartitionRules
 from kraftcore.plugins.controller.simulated.workload import FIRST_ADMIN, FIRST_BROKER, Controllers
 from kraftcore.simulation.options import Options
@@ -67,7 +67,9 @@ class Partitions(Controllers):
         numbers = range(FIRST_BROKER, FIRST_BROKER + rng.choice((3, 3, 4)))
         lag_ms = rng.choice((1_500, 3_000))
         settings = PartitionSettings(self._min_isr, lag_ms)
-        fetching = FetchSettings(wait_max_ms=rng.choice((50, 300)), max_bytes=rng.choice((800, 100_000)), backoff_ms=200)
+        fetching = FetchSettings(
+            wait_max_ms=rng.choice((50, 300)), max_bytes=rng.choice((800, 100_000)), backoff_ms=200
+        )
         loses_power = rng.choice((0.0, 0.0, 0.4, 0.8))
         self.brokers = [
             PartitionBroker(
@@ -76,7 +78,10 @@ class Partitions(Controllers):
             for number in numbers
         ]
         self.admins = [TopicAdmin(world, FIRST_ADMIN, self.rules, numbers)]
-        self.producers = [Producer(world, _FIRST_PRODUCER - at, self.rules) for at in range(2)]
+        self.producers = [
+            Producer(world, _FIRST_PRODUCER, self.rules),
+            IdempotentProducer(world, _FIRST_PRODUCER - 1, self.rules, self.partitions.numbered),
+        ]
         self.consumers = [Consumer(world, _FIRST_CONSUMER - at, self.rules) for at in range(2)]
         clients: Iterable[Any] = (*self.brokers, *self.admins, *self.producers, *self.consumers)
         world.network.peers.update({client.number: client for client in clients})
@@ -84,8 +89,8 @@ class Partitions(Controllers):
             world.agenda.after_ms(rng.random() * 1000, broker.start)
         for admin in self.admins:
             world.every(rng.choice((1_000, 3_000)), admin.act)
-        for client in (*self.producers, *self.consumers):
-            world.every(rng.choice((20, 60)), client.act)
+        for act in (*(each.act for each in self.producers), *(each.act for each in self.consumers)):
+            world.every(rng.choice((20, 60)), act)
         for mean_ms, action in (
             (5_000, PartitionBroker.die),
             (8_000, PartitionBroker.pause),
