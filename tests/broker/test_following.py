@@ -33,7 +33,7 @@ class Rig:
         rng = random.Random(1)
         config = LogConfig(topic_id=None, producer_snapshots=False)
         dirs = LogDirs(SimulatedDisk(rng), ["/d"], US, config, 0, 0, rng.randbytes)
-        self.replicas = Replicas(US, dirs, RequestCache(), PartitionSettings())
+        self.replicas = Replicas(US, dirs, RequestCache(), lambda topic: PartitionSettings())
         self.complaints = []
         complain = lambda kind, text: self.complaints.append(text)  # noqa: E731
         self.following = Following(US, lambda: 7, self.replicas, FetchSettings(), complain, lambda: 0)

@@ -55,9 +55,9 @@ def _any_epoch(self: Partition, current_leader_epoch: int, *, needs_leader: bool
 
 
 def _expand_at_once(
-    self: Partition, replica_id: int, offset: int, now_ms: int, broker_epoch: int = UNKNOWN_EPOCH
+    self: Partition, replica_id: int, offset: int, now_ms: int, broker_epoch: int = UNKNOWN_EPOCH, *more: Any
 ) -> Effects:
-    effects = _fetched(self, replica_id, offset, now_ms, broker_epoch)
+    effects = _fetched(self, replica_id, offset, now_ms, broker_epoch, *more)
     leading = self.leading
     if (
         leading is not None

@@ -132,7 +132,7 @@ class Process:
         self.dirs = LogDirs(disk, folders, broker_id, config, 2000, now_ms(), rng.randbytes)
         self.image = Image()
         self.cache = cache = ImageCache(broker_id)
-        self.replicas = replicas = Replicas(broker_id, self.dirs, cache, settings)
+        self.replicas = replicas = Replicas(broker_id, self.dirs, cache, lambda topic: settings)
         self.broker_epoch = -1
         self.has_begun = False
         self._catalogue = Catalogue(broker_id)
