@@ -19,14 +19,12 @@ from kraftcore.core.log.config import LogConfig
 from kraftcore.errors import LocalError, StorageError
 from kraftcore.metadata import Image
 from kraftcore.node.outbox import Outbox
-from kraftcore.node.registry import RequestHandler
 from kraftcore.plugins.broker.api.fetch import Fetch
 from kraftcore.plugins.broker.api.leaders import Leaders
 from kraftcore.plugins.broker.config import BrokerConfig
 from kraftcore.plugins.broker.controller_channel import ControllerChannel
 from kraftcore.plugins.broker.deadlines import Deadlines
 from kraftcore.plugins.broker.fetchers import Fetchers, FetchSettings
-from kraftcore.plugins.broker.handlers import client_handlers
 from kraftcore.plugins.broker.isr_changes import IsrChanges
 from kraftcore.plugins.broker.logdirs import LogDirs
 from kraftcore.plugins.broker.logdirs.directory import Directory
@@ -140,10 +138,6 @@ class Core:
         self.fetch = Fetch(replicas, cache, self.leaders, self.deadlines, config.fetch_max_bytes, now_ms)
         replicas.on_moved = self.fetch.moved
         replicas.on_proposal = self._isr_changes.propose
-
-    def handlers(self) -> list[RequestHandler]:
-        """What it answers on a broker's listeners."""
-        return list(client_handlers(self))
 
     def _partition_settings(self, topic: str) -> PartitionSettings:
         return PartitionSettings(self.topics.of(topic).min_insync_replicas, self.config.replica_lag_time_max_ms)
