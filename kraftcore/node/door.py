@@ -97,7 +97,7 @@ def principal_builder(config: NodeConfig) -> PrincipalBuilder:
     if config.principal_builder is not None:
         return config.principal_builder
     rules = {}
-    for endpoint in config.listeners:
+    for endpoint in config.all_listeners:
         tls = config.listener_tls.get(endpoint.name, config.tls)
         if tls is not None and tls.principal_mapping_rules is not None:
             rules[endpoint.name] = tls.principal_mapping_rules
@@ -138,8 +138,8 @@ def admission(config: NodeConfig, listener: str) -> Admission | None:
 def sasl_handlers() -> tuple[RequestHandler, ...]:
     """The answers to SASL requests on listeners without SASL, and after the login."""
     return (
-        RequestHandler(SaslHandshakeRequest, _no_handshake, None, Priority.CONTROL),
-        RequestHandler(SaslAuthenticateRequest, _no_authentication, None, Priority.CONTROL),
+        RequestHandler(SaslHandshakeRequest, _no_handshake, None, Priority.CONTROL, listener_type=None),
+        RequestHandler(SaslAuthenticateRequest, _no_authentication, None, Priority.CONTROL, listener_type=None),
     )
 
 
@@ -295,7 +295,7 @@ class Door:
         """See `kraftcore.security.sasl.server_session.Refuse`."""
         if isinstance(request, ApiVersionsRequest):
             return ApiVersionsResponse(error_code=error)
-        handler = self._registry.find(type(request))
+        handler = self._registry.find(type(request), listener)
         if handler is None or not handler.serves(listener, version):
             return None
         return refusal_of(handler, request, version, error, text)
