@@ -44,7 +44,7 @@ class ServerConnection(Connection):
         self._serve = listener.serve
         admission = listener.admission
         self._origin = Origin(listener.name, self.peer, None, admission is None, None, self._finish)
-        self._responses = Responses(self._respond, self._refused)
+        self._responses = Responses(self._respond, self._refused, self.hold)
         self._refusal = ("a request of its was refused", "")  # the node has logged why
         self._pause: trio.Event | None = None
         timeout_ms = server.shared.limits.handshake_timeout_ms
