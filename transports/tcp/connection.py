@@ -369,7 +369,7 @@ class Connection:
             self._push_raw([data], len(data))
 
     def _push_raw(self, buffers: Buffers, size: int) -> None:
-        if not self.is_open:
+        if not self.is_open or self._is_given_up:
             return
         if not self._outbox:
             if size <= _JOIN_BYTES or len(buffers) > _GATHER:
@@ -411,8 +411,10 @@ class Connection:
             next(iter(shared.unsent)).give_up()
 
     def give_up(self) -> None:
-        """Its place among the responses is needed: break it soon."""
+        """Its place among the responses is needed: let go of them, and break it soon."""
         self._is_given_up = True
+        self._outbox.clear()
+        self._outbox_bytes = 0
         self._shared.unsent_bytes -= self._shared.unsent.pop(self, 0)
         why = "memory for responses ran out, and it has taken nothing of its own for the longest time"
         self._shared.watch.later(self.break_, Failure.OTHER, why, "memory")
