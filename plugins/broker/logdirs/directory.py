@@ -24,6 +24,8 @@ from kraftcore.plugins.broker.logdirs.checkpoint import (
 )
 from kraftcore.plugins.broker.logdirs.names import deleted_name, is_deleted, is_legal, partition_of
 from kraftcore.plugins.broker.partition import TopicPartition
+from kraftcore.plugins.broker.producers import ProducerStates
+from kraftcore.plugins.broker.producers.states import EXPIRATION_MS
 from kraftcore.storage.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
 
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
@@ -42,6 +44,7 @@ class HostedLog:
         log: open.
         topic_id: as its ``partition.metadata`` says; None: there is none.
         high_watermark: as last known; stored by checkpoints.
+        producers: those of the log that number their batches.
     """
 
     name: TopicPartition
@@ -49,6 +52,7 @@ class HostedLog:
     log: Log
     topic_id: Uuid | None
     high_watermark: int
+    producers: ProducerStates
 
 
 class Directory:
@@ -59,22 +63,33 @@ class Directory:
         path: its folder.
         config: of all logs in it.
         delete_delay_ms: how long a deleted partition's folder stays.
+        producer_expiration_ms: how long a producer may be silent before it is forgotten.
 
     Attributes:
         path: as given.
         logs: the partitions' logs.
         broken: partitions whose log cannot be opened, with the reason: nothing of them is touched.
         failure: why the directory is not used any more, or None.
+        id: its ``directory.id``; None: it has none.
     """
 
-    def __init__(self, files: Files, path: str, config: LogConfig, delete_delay_ms: int) -> None:
+    def __init__(
+        self,
+        files: Files,
+        path: str,
+        config: LogConfig,
+        delete_delay_ms: int,
+        producer_expiration_ms: int = EXPIRATION_MS,
+    ) -> None:
         self.path = path
         self.logs: dict[TopicPartition, HostedLog] = {}
         self.broken: dict[TopicPartition, KraftError] = {}
         self.failure: KraftError | None = None
+        self.id: Uuid | None = None
         self._files = files
         self._config = config
         self._delete_delay_ms = delete_delay_ms
+        self._producer_expiration_ms = producer_expiration_ms
         self._expiring: list[tuple[int, str]] = []
         self._written: dict[str, bytes] = {}
 
@@ -129,7 +144,13 @@ class Directory:
         if log.log_start_offset < log_start <= log.log_end_offset:
             log.flush()
             log.delete_below(log_start, now_ms)
-        hosted = self.logs[name] = HostedLog(name, self, log, topic_id, high_watermark)
+        producers = ProducerStates(log, self._files, self._producer_expiration_ms)
+        try:
+            producers.load(now_ms)
+        except BaseException:
+            log.close()
+            raise
+        hosted = self.logs[name] = HostedLog(name, self, log, topic_id, high_watermark, producers)
         return hosted
 
     def _read_topic_id(self, folder: str) -> Uuid | None:
@@ -151,6 +172,7 @@ class Directory:
         for hosted in self.logs.values():
             try:
                 hosted.log.close()
+                hosted.producers.snapshot(durable=True)
             except KraftError as error:
                 _logger.error("%s could not be closed in order: %s", hosted.name, error)
                 is_clean = False
@@ -269,6 +291,7 @@ class Directory:
             cluster_id = cluster_id or str(Uuid.random(randbytes))
             made = MetaProperties(cluster_id, node_id, Uuid.random(randbytes), version=0)
             write_meta_properties(self._files, self.path, made, datetime.now(UTC))
+            self.id = made.directory_id
             return cluster_id
         if found.node_id not in (None, node_id):
             raise LocalError(
@@ -280,6 +303,7 @@ class Directory:
                 f"{self.path} belongs to cluster {found.cluster_id}, another of log.dirs to {cluster_id}: name only "
                 f"directories of one cluster"
             )
+        self.id = found.directory_id
         return found.cluster_id or cluster_id or str(Uuid.random(randbytes))
 
 
