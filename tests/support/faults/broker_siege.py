@@ -66,7 +66,7 @@ class BrokerAbuse(Abuse):
 
     async def _poll(self, sock: socket.socket) -> None:
         for number in range(20):
-            sock.send(_fetch(number, 300_000, offset=1 << 40))
+            sock.send(_fetch(number, 300_000, "quiet"))
         self._hold(sock)
 
     async def _large(self, sock: socket.socket) -> None:
@@ -79,11 +79,11 @@ class BrokerAbuse(Abuse):
         self._hold(sock)
 
 
-def _fetch(number: int, wait_ms: int, offset: int = 0) -> bytes:
+def _fetch(number: int, wait_ms: int, name: str = "t") -> bytes:
     topic = FetchRequest.FetchTopic
-    asked = topic.FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=2**31 - 1)
+    asked = topic.FetchPartition(partition=0, partition_max_bytes=2**31 - 1)
     request = FetchRequest(
-        max_wait_ms=wait_ms, min_bytes=1, max_bytes=2**31 - 1, topics=[topic(topic="t", partitions=[asked])]
+        max_wait_ms=wait_ms, min_bytes=1, max_bytes=2**31 - 1, topics=[topic(topic=name, partitions=[asked])]
     )
     frame = encode_request(request, 12, number)
     return pack(">i", len(frame)) + frame
@@ -152,6 +152,7 @@ class BrokerSiege(Rig):
                     await trio.sleep(0.05)
         await self.announce()
         await self.assign(1, 0, BROKERS)
+        await self.assign(1, 0, BROKERS, topic="quiet")
 
     async def besiege(self, windows: int, window_s: float, connections: int) -> list[Figures]:
         """Alternate windows without and with abuse, one kind after the other.
