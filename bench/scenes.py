@@ -67,12 +67,19 @@ def measure(cases: Sequence[SceneCase], size: Any, status: report.Status) -> Ite
             status(f"[{number}/{len(scenes)}] {', '.join(chosen)}: {name}")
             try:
                 for case, sample in scene(contender, some.folder, size, set(chosen)):
-                    outcomes[case].timings[name] = timing(sample)
+                    if isinstance(sample, Exception):
+                        outcomes[case].missing[name] = _reason(sample)
+                    else:
+                        outcomes[case].timings[name] = timing(sample)
             except (Missing, Unexpected, OSError, subprocess.TimeoutExpired) as reason:
                 for outcome in outcomes.values():
-                    if name not in outcome.timings:
-                        outcome.missing[name] = str(reason) or type(reason).__name__
+                    if name not in {**outcome.timings, **outcome.missing}:
+                        outcome.missing[name] = _reason(reason)
         yield from outcomes.values()
+
+
+def _reason(error: Exception) -> str:
+    return str(error) or type(error).__name__
 
 
 def timing(sample: Sample) -> Timing:

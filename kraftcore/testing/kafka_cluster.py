@@ -36,8 +36,8 @@ from kraftcore.transports.tcp import TcpTransport
 CLIENTS = "CLIENT"
 """The listener that clients are served on."""
 QUICK = {
-    "broker.heartbeat.interval.ms": "500",
-    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "250",
+    "broker.session.timeout.ms": "2000",
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "5",
     "replica.fetch.backoff.ms": "50",
@@ -348,7 +348,13 @@ class KafkaCluster:
     @property
     def bootstrap_servers(self) -> str:
         """What clients are given: ``host:port`` of all brokers, whether they run or not."""
-        return ",".join(f"{_HOST}:{self._port(each.node_id)}" for each in self._members.values() if each.is_broker)
+        return ",".join(self.address(each.node_id) for each in self._members.values() if each.is_broker)
+
+    def address(self, broker_id: int) -> str:
+        """``host:port`` of one broker."""
+        if not self._member(broker_id).is_broker:
+            raise LocalError(f"node {broker_id} is a controller: clients connect to brokers")
+        return f"{_HOST}:{self._port(broker_id)}"
 
     @property
     def nodes(self) -> dict[int, Node]:

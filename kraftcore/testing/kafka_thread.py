@@ -41,6 +41,10 @@ class KafkaThread:
         """The same for a plain function."""
         return trio.from_thread.run_sync(function, *arguments, trio_token=self._token)
 
+    def address(self, broker_id: int) -> str:
+        """See ``KafkaCluster.address``."""
+        return self.look(self.cluster.address, broker_id)
+
     @property
     def brokers(self) -> tuple[int, ...]:
         """Ids of the brokers that run."""

@@ -166,7 +166,13 @@ def single(bootstrap: str, topic: str, given: dict[str, str]) -> dict[str, Any]:
         failed(answered[0])
         if time.monotonic() >= counting:
             latencies.append(time.perf_counter() - begin)
-    return {"latencies_s": latencies}
+    return latencies_of(latencies)
+
+
+def latencies_of(found: list[float]) -> dict[str, Any]:
+    if not found:
+        sys.exit("nothing was acknowledged in the time measured")
+    return {"latencies_s": found}
 
 
 def paced(bootstrap: str, topic: str, given: dict[str, str]) -> dict[str, Any]:
@@ -198,7 +204,7 @@ def paced(bootstrap: str, topic: str, given: dict[str, str]) -> dict[str, Any]:
                 sys.exit(f"{QUEUE} records wait: {rate:g} a second are too many")
         client.poll(TICK_S)
     drain(client)
-    return {"latencies_s": latencies}
+    return latencies_of(latencies)
 
 
 def first(bootstrap: str, topic: str, given: dict[str, str]) -> dict[str, Any]:

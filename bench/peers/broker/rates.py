@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from bench.peers.broker.cluster import Cluster, percentile, running
@@ -30,9 +32,9 @@ def loads(contender: Contender, folder: Path, sizes: Sizes, wanted: set[str]) ->
                 for count in (1, MANY):
                     name = f"produce-{acks}-{label}/{count}"
                     if name in wanted:
-                        yield name, produced(cluster, sizes, acks, size, count)
+                        yield name, tried(produced, cluster, sizes, acks, size, count)
                     if f"perf-{name}" in wanted:
-                        yield f"perf-{name}", performed(cluster, sizes, acks, size)
+                        yield f"perf-{name}", tried(performed, cluster, sizes, acks, size)
         if any(name.startswith(("consume", "perf-consume")) for name in wanted):
             yield from consumed(cluster, sizes, wanted)
         yield from latencies(cluster, sizes, wanted)
@@ -41,6 +43,14 @@ def loads(contender: Contender, folder: Path, sizes: Sizes, wanted: set[str]) ->
             mebibytes = cluster.resident_mib()
             controller = cluster.controller.resident_bytes() / MEBIBYTE
             yield "memory", Sample([mebibytes], 1, f"resident after these loads; the controller {controller:.0f} MiB")
+
+
+def tried(case: Callable[..., Sample], *arguments: object) -> Sample | Exception:
+    """What a case gives, or why it does not: the others on this cluster are measured all the same."""
+    try:
+        return case(*arguments)
+    except (Unexpected, subprocess.TimeoutExpired) as reason:
+        return reason
 
 
 def fresh(cluster: Cluster, partitions: int = PARTITIONS) -> str:
@@ -55,6 +65,8 @@ def produced(cluster: Cluster, sizes: Sizes, acks: str, size: int, count: int) -
     topic, before = fresh(cluster), cluster.cpu_s()
     found = cluster.load("produce", topic, count, acks=acks, size=size, warm=sizes.warm_s, seconds=sizes.measure_s)
     rate = sum(each["records"] / each["seconds"] for each in found)
+    if not rate:
+        raise Unexpected(f"nothing was acknowledged in {sizes.measure_s:g} s")
     used = cluster.cpu_s() - before
     note = f"{rate * size / 1e6:.1f} MB/s, {used / (sizes.warm_s + sizes.measure_s):.2f} processors for the cluster"
     return Sample([1 / rate], sum(each["records"] for each in found), note)
@@ -84,18 +96,28 @@ def consumed(cluster: Cluster, sizes: Sizes, wanted: set[str]) -> Found:
     for count in (1, MANY):
         name = f"consume-100/{count}"
         if name in wanted:
-            found = cluster.load("consume", FILLED, count, records=sizes.consumed)
-            rate = sum(each["records"] for each in found) / max(each["seconds"] for each in found)
-            note = f"{rate / 1e4:.1f} MB/s of values"
-            yield name, Sample([1 / rate], sum(each["records"] for each in found), note)
+            yield name, tried(read, cluster, sizes, count)
     if "perf-consume-100/1" in wanted:
-        out = cluster.tool(
-            CONSUMER_PERF,
-            *("--bootstrap-server", cluster.bootstrap, "--topic", FILLED),
-            *("--messages", sizes.consumed, "--hide-header", "--timeout", 60_000),
-        )
-        rate = float(out.strip().splitlines()[-1].split(",")[-1])
-        yield "perf-consume-100/1", Sample([1 / rate], sizes.consumed, "without the joining of its group")
+        yield "perf-consume-100/1", tried(read_in_a_group, cluster, sizes)
+
+
+def read(cluster: Cluster, sizes: Sizes, count: int) -> Sample:
+    """Consumers of confluent-kafka, without a group."""
+    found = cluster.load("consume", FILLED, count, records=sizes.consumed)
+    records = sum(each["records"] for each in found)
+    rate = records / max(each["seconds"] for each in found)
+    return Sample([1 / rate], records, f"{rate / 1e4:.1f} MB/s of values")
+
+
+def read_in_a_group(cluster: Cluster, sizes: Sizes) -> Sample:
+    """Kafka's tool."""
+    out = cluster.tool(
+        CONSUMER_PERF,
+        *("--bootstrap-server", cluster.bootstrap, "--topic", FILLED),
+        *("--messages", sizes.consumed, "--hide-header", "--timeout", 60_000),
+    )
+    rate = float(out.strip().splitlines()[-1].split(",")[-1])
+    return Sample([1 / rate], sizes.consumed, "without the joining of its group")
 
 
 def fill(cluster: Cluster, records: int) -> None:
@@ -111,10 +133,12 @@ def latencies(cluster: Cluster, sizes: Sizes, wanted: set[str]) -> Found:
         if not any(case in wanted for case, _ in cases):
             continue
         more = {"rate": sizes.rate} if name == "paced" else {}
-        (found,) = cluster.load(name, fresh(cluster, 1 if name == "single" else PARTITIONS), **times, **more)
+        try:
+            (found,) = cluster.load(name, fresh(cluster, 1 if name == "single" else PARTITIONS), **times, **more)
+        except Unexpected as reason:
+            yield from ((case, reason) for case, _ in cases if case in wanted)
+            continue
         values = found["latencies_s"]
-        if not values:
-            raise Unexpected(f"{name}: nothing was acknowledged in the time measured")
         for case, share in cases:
             if case in wanted:
                 yield case, Sample([percentile(values, share)], len(values), f"acks=all, {about}")

@@ -32,9 +32,9 @@ class Sizes:
 FULL = Sizes(warm_s=3.0, measure_s=10.0, first_warm_s=15.0, perf_records=2_000_000, consumed=3_000_000)
 QUICK = Sizes(warm_s=2.0, measure_s=5.0, first_warm_s=8.0, perf_records=600_000, consumed=1_000_000, trials=1)
 SMOKE = Sizes(
-    warm_s=0.1,
-    measure_s=0.3,
-    first_warm_s=0.2,
+    warm_s=0.5,
+    measure_s=1.0,
+    first_warm_s=0.5,
     perf_records=2000,
     consumed=1000,
     rate=1000,
