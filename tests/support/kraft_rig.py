@@ -17,6 +17,7 @@ from kraftcore.core.uuid import Uuid
 from kraftcore.metadata import MetadataMachine
 from kraftcore.node import Node, open_node
 from kraftcore.plugins.broker import BrokerConfig, KRaftBroker
+from kraftcore.plugins.broker.kraft.life import Stage
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.controller import Controller
 from kraftcore.ports.transport import Address
@@ -31,7 +32,7 @@ from kraftcore.transports.memory import MemoryNetwork
 
 CONTROLLER_ID = 900
 CONTROLLER_PORT, BROKER_PORT = 9093, 9092
-LIVELY = {**QUICK, "heartbeat_ms": 100, "session_ms": 2000}
+LIVELY = {**QUICK, "heartbeat_ms": 100, "session_ms": 2000, "retention_ms": -1}
 
 
 class KRaftRig:
@@ -149,7 +150,10 @@ class KRaftRig:
 
     def partition(self, node_id: int, topic: str = "t", partition: int = 0) -> Any:
         """A replica of a broker; None: it has none."""
-        found = self.brokers[node_id].core.replicas.all.get(TopicPartition(topic, partition))
+        broker = self.brokers[node_id]
+        if broker.stage is Stage.STARTING:
+            return None
+        found = broker.core.replicas.all.get(TopicPartition(topic, partition))
         return None if found is None else found.partition
 
     # --- clients ------------------------------------------------------------------------------------------------------

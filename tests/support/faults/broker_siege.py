@@ -181,13 +181,11 @@ class BrokerSiege(Rig):
         begin, worked = time.monotonic(), time.process_time()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(abuse.run)
-            rate, work, peak = await self._window(window_s)
+            seen = await self._window(window_s)
             figures.attacker += (time.process_time() - worked) / (time.monotonic() - begin) / windows
             if not abuse.has_end:
                 nursery.cancel_scope.cancel()
-        figures.abused += rate / windows
-        figures.abused_cpu += work
-        figures.abused_mib = max(figures.abused_mib, peak)
+        figures.add_abused(*seen, windows)
         figures.connections += abuse.connections
 
     async def _window(self, seconds: float) -> tuple[float, float, float]:
