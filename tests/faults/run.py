@@ -31,6 +31,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
 from broken import Broken
 from faults.abuse import STANDING, Figures, run_siege
+from faults.broker_siege import run_broker_siege
 from faults.frames import run_frames
 from faults.handshakes import run_handshakes
 from faults.rounds import run_round

@@ -135,7 +135,8 @@ class ServerConnection(Connection):
         return (
             self._responses.is_ending
             or len(self._responses) >= limits.max_in_flight
-            or self._responses.early_bytes + self._outbox_bytes > min(limits.connection_memory_bytes // 2, _UNTAKEN_BYTES)
+            or self._responses.early_bytes + self._outbox_bytes
+            > min(limits.connection_memory_bytes // 2, _UNTAKEN_BYTES)
         )
 
     async def paused(self) -> None:
