@@ -185,11 +185,11 @@ class KafkaCluster:
             # Bound and not listened on: nobody else gets the port, and the broker can bind it as well.
             holder = self._ports[node_id] = socket.socket()
             holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            port = self._first_port + node_id - 1 if self._first_port else 0
+            wanted = self._first_port + node_id - 1 if self._first_port else 0
             try:
-                holder.bind((_HOST, port))
+                holder.bind((_HOST, wanted))
             except OSError as error:
-                raise TransportError(f"cannot listen on {_HOST}:{port}: {error}") from error
+                raise TransportError(f"cannot listen on {_HOST}:{wanted}: {error}") from error
         port: int = self._ports[node_id].getsockname()[1]
         return port
 
