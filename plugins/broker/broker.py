@@ -173,7 +173,14 @@ async def open_broker(
     raise_file_limit()
     now_ms = int(time.time() * 1000)
     make = partial(
-        LogDirs, disk, config.directories, config.node_id, log_config(config), config.delete_delay_ms, now_ms
+        LogDirs,
+        disk,
+        config.directories,
+        config.node_id,
+        log_config(config),
+        config.delete_delay_ms,
+        now_ms,
+        producer_expiration_ms=config.producer_expiration_ms,
     )
     dirs = await trio.to_thread.run_sync(make)
     broker: Broker | None = None

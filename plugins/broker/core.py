@@ -35,6 +35,7 @@ from kraftcore.plugins.broker.topic_settings import TopicSettingsTable
 
 # The last batches of a log that followers and consumers who keep up read from memory.
 _TAIL_BYTES = 256 * 1024
+_EXPIRING_MS = 600_000  # how often producers are forgotten (producer.id.expiration.check.interval.ms)
 _DELETING_MS = 500  # how often is looked whose deletion is due
 
 _logger = logging.getLogger("kraftcore.broker")
@@ -156,6 +157,7 @@ class Core:
             (min(_DELETING_MS, max(config.delete_delay_ms, 1)), self._remove_expired),
             (config.retention_check_ms, self._retain),
             (max(config.replica_lag_time_max_ms // 2, 1), self._check_lag),
+            (_EXPIRING_MS, self._expire_producers),
         ):
             start(self.run, partial(self._periodically, interval_ms, duty))
 
@@ -217,6 +219,11 @@ class Core:
                     replica.partition.delete_below(start, self.now_ms())
                 except (StorageError, LocalError) as error:
                     self.replicas.failed(name, error)
+
+    async def _expire_producers(self) -> None:
+        now_ms = self.now_ms()
+        for hosted in self.dirs.logs:
+            hosted.producers.expire(now_ms)
 
     async def _check_lag(self) -> None:
         now_ms = self.now_ms()

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from kraftcore.core.batch import iter_batches
+from kraftcore.core.batch import RecordBatch, iter_batches
 from kraftcore.core.log import Log
 from kraftcore.core.log.epochs import OffsetAndEpoch
 from kraftcore.errors import InvariantError
@@ -33,7 +33,10 @@ from kraftcore.plugins.broker.partition.state import (
     Waiter,
     refused,
 )
+from kraftcore.plugins.broker.producers import ProducerStates
 from kraftcore.protocol.error_codes import ErrorCode
+
+_PRODUCER_ID = slice(43, 51)  # of a batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,22 +55,27 @@ class PartitionSettings:
 class Partition:
     """See the module text.
 
-    Args:
-        name: topic and number.
-        broker_id: ours.
-        log: the partition's, open; nobody else changes it.
-        settings: see ``PartitionSettings``.
-        high_watermark: as last stored; bounded by what the log holds.
-        is_eligible: whether a broker, in the incarnation of this broker epoch, may be proposed for the ISR (KIP-841).
+        Args:
+            name: topic and number.
+            broker_id: ours.
+            log: the partition's, open; nobody else changes it.
+            settings: see ``PartitionSettings``.
+            high_watermark: as last stored; bounded by what the log holds.
+            is_eligible: whether a broker, in the incarnation of this broker epoch, may be proposed for the ISR (KIP-841).
+            producers: of the log, as far as it goes; None: it has none yet, and no snapshots are kept.
 
-    Attributes:
-        leader_id: broker id; None before the first assignment.
-        leader_epoch: -1 before the first assignment.
-        partition_epoch: likewise.
-        high_watermark: exclusive end of what is committed, as far as known here.
-        leading: what a leader knows; None for others.
-        is_following: whether it replicates from ``leader_id``.
-        settings: may be replaced at any time.
+        Attributes:
+            leader_id: broker id; None before the first assignment.
+            leader_epoch: -1 before the first assignment.
+            partition_epoch: likewise.
+            high_watermark: exclusive end of what is committed, as far as known here.
+            leading: what a leader knows; None for others.
+            is_following: whether it replicates from ``leader_id``.
+    <<<<<<< HEAD
+            producers: those that number their batches.
+    =======
+            settings: may be replaced at any time.
+    >>>>>>> w/kraft
     """
 
     def __init__(
@@ -78,9 +86,11 @@ class Partition:
         settings: PartitionSettings,
         high_watermark: int = 0,
         is_eligible: Callable[[int, int], bool] = lambda broker_id, broker_epoch: True,
+        producers: ProducerStates | None = None,
     ) -> None:
         self.name = name
         self.log = log
+        self.producers = ProducerStates(log) if producers is None else producers
         self.leader_id: int | None = None
         self.leader_epoch = NO_EPOCH
         self.partition_epoch = NO_EPOCH
@@ -173,6 +183,8 @@ class Partition:
     ) -> tuple[int, Effects]:
         """Append one batch of a client, which was validated; its offsets and epoch are stamped in place.
 
+        A batch that a producer repeats is not appended again: it has the offset that it got then (KIP-98).
+
         Args:
             batch: exactly one batch. The log keeps it: never change it again.
             now_ms: the time.
@@ -183,7 +195,8 @@ class Partition:
             The offset of its first record, and what is to be done.
 
         Raises:
-            RefusedError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS.
+            RefusedError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS; INVALID_PRODUCER_EPOCH,
+                OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE.
             StorageError: the disk failed; the log takes nothing more.
         """
         leading = self._lead()
@@ -192,10 +205,17 @@ class Partition:
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"{self.name} has {len(leading.isr.committed)} in-sync replicas, needs {self.min_insync_replicas}",
             )
-        base = self.log.append_as_leader(batch, self.leader_epoch, now_ms)
+        numbered = RecordBatch(batch, verify=False) if _has_producer(batch) else None
+        repeated = None if numbered is None else self.producers.check(numbered)
+        if repeated is None:
+            base = self.log.append_as_leader(batch, self.leader_epoch, now_ms)
+            self.producers.appended(numbered, base)
+            end = self.log.log_end_offset
+        else:
+            base, end = repeated.first_offset, repeated.last_offset + 1
         if waiter is not None:
-            leading.waiting.append((self.log.log_end_offset, waiter))
-        effects = Effects(has_moved=True)
+            leading.wait(end, waiter)
+        effects = Effects(has_moved=repeated is None)
         self._commit(effects, now_ms)
         return base, effects
 
@@ -364,7 +384,9 @@ class Partition:
         if len(records):
             # A leader of an older epoch that does not know it yet may have later ones (KAFKA-18723).
             info = self.log.append_as_follower(records, now_ms, max_epoch=self.leader_epoch)
-            effects.has_moved = info.batches > 0
+            if info.batches:
+                self.producers.replicated(memoryview(records)[: info.size])
+                effects.has_moved = True
         moved = min(max(high_watermark, self.log.log_start_offset), self.log.log_end_offset)
         if moved > self.high_watermark:
             self.high_watermark = moved
@@ -379,12 +401,14 @@ class Partition:
             own = log.end_offset_for_epoch(diverging.epoch)
             end = min(own.offset, diverging.offset) if own.epoch == diverging.epoch else own.offset
         end = log.truncate_to(max(min(end, log.log_end_offset), log.log_start_offset))
+        self.producers.truncated()
         self.high_watermark = min(self.high_watermark, end)
         return Effects(has_moved=True)
 
     def restart_at(self, offset: int) -> Effects:
         """The leader's log begins behind ours: start anew where it begins."""
         self.log.truncate_fully_to(offset)
+        self.producers.restarted()
         self.high_watermark = offset
         return Effects(has_moved=True)
 
@@ -418,3 +442,7 @@ class Partition:
                 problems.append("a produce waits for what is committed")
         if problems:
             raise InvariantError(f"{self.name}: {'; '.join(problems)}")
+
+
+def _has_producer(batch: bytearray) -> bool:
+    return int.from_bytes(batch[_PRODUCER_ID], signed=True) >= 0
