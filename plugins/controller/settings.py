@@ -50,7 +50,7 @@ HONOURED: Final = frozenset(
         *(synonym.name for key in definitions("topic").values() for synonym in key.synonyms),
     }
 )
-"""What means something to the controller of Kafka's properties, defaults of topics' configurations included, and ours."""
+"""What means something to the controller: of Kafka's properties, with defaults of topics' configurations; and ours."""
 
 
 @dataclass(frozen=True, slots=True)
