@@ -67,6 +67,9 @@ _TEXTS = {
     "log.dir",
     "replica.selector.class",
     "auto.create.topics.enable",
+    "authorizer.class.name",
+    "super.users",
+    "allow.everyone.if.no.acl.found",
     "broker.rack",
     "controlled.shutdown.enable",
 }
@@ -283,16 +286,16 @@ def _check_requests(properties: Properties) -> None:
             f"process.roles does not go with {CONTROL}={BY_REQUESTS}: such a broker has no KRaft controller",
             "process.roles",
         )
+    if properties.get(_AUTHORIZER):
+        raise properties.error(
+            f"{_AUTHORIZER} is {properties.get(_AUTHORIZER)}: a broker that obeys requests asks no authorizer, and "
+            "would let everybody do everything: leave it out",
+            _AUTHORIZER,
+        )
     _check_protocols(properties)
 
 
 def _check_kraft(properties: Properties) -> None:
-    if properties.get(_AUTHORIZER):
-        raise properties.error(
-            f"{_AUTHORIZER} is {properties.get(_AUTHORIZER)}: a broker of kraftcore asks no authorizer, and would let "
-            "everybody do everything: leave it out, or use process.roles=controller",
-            _AUTHORIZER,
-        )
     if not properties.list("controller.listener.names"):
         raise properties.error(
             "controller.listener.names is missing: it says which listeners are not the broker's",
