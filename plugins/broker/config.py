@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kraftcore.config.addresses import ALL_INTERFACES, WILDCARDS, parse_endpoint
 from kraftcore.config.errors import ConfigError
 from kraftcore.config.kafka_properties import IGNORED_PREFIXES, KAFKA_PROPERTIES
+from kraftcore.config.login import SaslLogin
 from kraftcore.config.properties import Properties, load_properties, read_flag, read_integer
-from kraftcore.config.sources import read_roles
+from kraftcore.config.sources import read_broker_security, read_roles
+from kraftcore.config.tls import TlsConfig
 from kraftcore.raft.quorum import Endpoint
 
 CONTROL = "partition.control"
@@ -113,6 +115,7 @@ class BrokerConfig:
         registration_timeout_ms: how long the first registration may take (initial.broker.registration.timeout.ms).
         has_controlled_shutdown: hand leaderships over before a stop (controlled.shutdown.enable).
         leaving_timeout_ms: how long that may take (kraftcore.controlled.shutdown.timeout.ms; 5 minutes in Kafka).
+        security: how other brokers are connected to under a KRaft controller: TLS, and the login; None: without.
         ignored: properties that stood in the file and mean nothing here.
 
     Raises:
@@ -154,6 +157,7 @@ class BrokerConfig:
     registration_timeout_ms: int = 60_000
     has_controlled_shutdown: bool = True
     leaving_timeout_ms: int = 60_000
+    security: tuple[TlsConfig | None, SaslLogin | None] = (None, None)
     ignored: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -245,7 +249,10 @@ def _read(properties: Properties) -> BrokerConfig:
         raise properties.error(f"{unknown[0]} is no property of a broker", unknown[0])
     _check_unsupported(properties)
     try:
-        return BrokerConfig(**values)
+        config = BrokerConfig(**values)
+        if has_broker_role(properties):
+            config = replace(config, security=read_broker_security(properties, config.broker_listener))
+        return config
     except ConfigError as error:
         raise properties.error(error.reason, *(_KEYS.get(name, name) for name in error.settings)) from None
 
