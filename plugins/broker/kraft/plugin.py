@@ -193,6 +193,7 @@ class KRaftBroker(Plugin):
                         self._begin(node, transport, nursery)
         finally:
             self._is_open = False
+            self._gone.set()  # whoever cancelled it from outside lets nobody wait for a controller
             with trio.CancelScope(shield=True):
                 await self._close()
             self._ended.set()
