@@ -61,7 +61,8 @@ class Partition:
             log: the partition's, open; nobody else changes it.
             settings: see ``PartitionSettings``.
             high_watermark: as last stored; bounded by what the log holds.
-            is_eligible: whether a broker, in the incarnation of this epoch, may be proposed for the ISR (KIP-841).
+            is_eligible: whether a broker, in the incarnation of this broker epoch, may be proposed for the ISR
+                (KIP-841).
             producers: of the log, as far as it goes; None: it has none yet, and no snapshots are kept.
 
         Attributes:
