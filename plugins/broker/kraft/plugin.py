@@ -30,11 +30,11 @@ from kraftcore.errors import LocalError, NodeStoppedError
 from kraftcore.metadata import Image, MetadataMachine
 from kraftcore.metadata.cluster import Listener
 from kraftcore.node import Node
-from kraftcore.node.outbox import FORWARDS, Outbox
+from kraftcore.node.outbox import Outbox
 from kraftcore.node.plugin import Plugin
 from kraftcore.node.registry import RequestContext, RequestHandler
 from kraftcore.plugins.broker.config import BrokerConfig
-from kraftcore.plugins.broker.controller_channel import ControllerChannel
+from kraftcore.plugins.broker.controller_channel import LIFE, ControllerChannel
 from kraftcore.plugins.broker.core import Core, Surroundings, log_config, raise_file_limit
 from kraftcore.plugins.broker.handlers import client_handlers
 from kraftcore.plugins.broker.kraft.committed_image import CommittedImage
@@ -341,7 +341,7 @@ class KRaftBroker(Plugin):
             offset = publisher.offset if self._is_loaded.is_set() else self._committed.offset - 1
             timeout_ms = max(self.config.session_ms // 2, 1)
             try:
-                answer = await self.core.controllers.ask(life.request(offset), timeout_ms, lane=FORWARDS)
+                answer = await self.core.controllers.ask(life.request(offset), timeout_ms, lane=LIFE)
             except NodeStoppedError:
                 return
             delay_ms = life.answered(answer)
