@@ -256,3 +256,23 @@ def test_an_unclean_leader_says_that_it_recovered(play):
         assert rig.row().recovery_state == 0
         assert rig.log_bytes(1) == rig.log_bytes(2)
         assert await rig.values(1) == [b"kept"]
+
+
+def test_brokers_go_on_when_the_controller_comes_back(play):
+    @play
+    async def main(rig):
+        await rig.controller()
+        for node_id in (1, 2):
+            await rig.broker(node_id)
+        await rig.create([1, 2])
+        await led_by(rig, 1)
+        epochs = [rig.brokers[node_id].broker_epoch for node_id in (1, 2)]
+        await rig.kill(CONTROLLER_ID)
+        assert (await rig.produce(1, b"a")).error_code == 0  # nobody needs a controller for that
+        await rig.controller()
+        await until(lambda: rig.nodes[CONTROLLER_ID].leading_epoch is not None and rig.row() is not None)
+        await rig.create([2, 1], topic="later")
+        await led_by(rig, 2, "later")
+        assert (await rig.produce(2, b"b", topic="later")).error_code == 0
+        assert [rig.brokers[node_id].broker_epoch for node_id in (1, 2)] == epochs
+        assert await rig.values(1) == [b"a"]
