@@ -38,12 +38,14 @@ _UNCLEAN = """
         AND size(previous_adding) = 0))"""
 _KIP_841 = """
   joined AS (
-    SELECT cluster_id, topic, partition, from_offset, from_time, duration_ms, isr, leader,
+    SELECT cluster_id, topic, partition, from_offset, to_offset, from_time, duration_ms, isr, leader,
       explode(array_union(if(previous_isr IS NULL, isr, isr_added),
         if(is_leader_change AND leader >= 0, array(leader), array()))) AS broker_id
     FROM gold_partition_history WHERE {of}),
   ineligible AS (
-    SELECT joined.*, fenced, in_controlled_shutdown, broker.from_offset AS broker_offset
+    SELECT cluster_id, broker_id, topic, partition, joined.from_offset, joined.from_time, isr, leader, fenced,
+      broker.from_offset AS broker_offset, least(joined.to_offset, broker.to_offset) AS to_offset, greatest(0, least(joined.duration_ms,
+        unix_millis(broker.from_time) + broker.duration_ms - unix_millis(joined.from_time))) AS duration_ms
     FROM joined JOIN gold_broker_history AS broker USING (cluster_id, broker_id)
     WHERE (fenced OR in_controlled_shutdown) AND broker.from_offset <= joined.from_offset
       AND (broker.to_offset IS NULL OR broker.to_offset > joined.from_offset))"""
@@ -112,18 +114,18 @@ _INCIDENTS = f"""WITH {_TROUBLE.strip()}
   found AS (
     SELECT cluster_id, 1 AS severity, 'replicas differ below what is committed' AS what,
       concat('nodes ', node_id_a, ' and ', node_id_b) AS subject, 1L AS things, cast(null AS timestamp) AS from_time,
-      cast(null AS bigint) AS duration_ms, offset AS from_offset, offset + 1 AS to_offset
+      cast(null AS bigint) AS duration_ms, offset AS from_offset, cast(null AS bigint) AS to_offset
     FROM gold_divergence WHERE {{of}} AND is_below_committed
     UNION ALL
     SELECT cluster_id, 2, 'bytes that cannot be read', concat(kind, ' in ', path), count(*), null, null,
-      min(offset), max(offset) + 1 FROM unread GROUP BY cluster_id, kind, path
+      min(offset), null FROM unread GROUP BY cluster_id, kind, path
     UNION ALL
     SELECT cluster_id, 3, 'unclean election', concat(min(concat(topic, '-', partition)),
       if(count(*) > 1, concat(' and ', count(*) - 1, ' more'), '')), count(*), from_time, max(duration_ms),
       min(from_offset), max(to_offset) FROM unclean GROUP BY cluster_id, from_time
     UNION ALL
     SELECT cluster_id, 4, 'KIP-841 violation', concat('broker ', broker_id, ' in ', topic, '-', partition), 1L,
-      from_time, duration_ms, from_offset, from_offset + 1 FROM ineligible
+      from_time, duration_ms, from_offset, to_offset FROM ineligible
     UNION ALL
     SELECT cluster_id, CASE state WHEN 'offline' THEN 5 WHEN 'under min ISR' THEN 7 ELSE 9 END,
       concat('partitions ', state), concat(min_by(concat(topic, '-', partition), -duration_ms),

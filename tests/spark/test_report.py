@@ -114,18 +114,18 @@ def test_what_went_wrong_comes_first_and_the_worst_before_all(bad, page):
     told = [(row["what"], row["from_time"], row["duration_ms"], row["things"]) for row in found]
     assert told == [
         ("unclean election", at("14:02:08.000"), 12 * SECOND, 1),
-        ("KIP-841 violation", at("14:03:42.000"), told[1][2], 1),
+        ("KIP-841 violation", at("14:03:42.000"), 2 * SECOND, 1),
         ("KIP-841 violation", at("14:03:41.000"), SECOND, 1),
-        ("partitions offline", at("14:07:40.000"), told[3][2], bad_day.CLICKS),
+        ("partitions offline", at("14:07:40.000"), 20 * SECOND, bad_day.CLICKS),
         ("partitions offline", at("14:06:01.200"), 12_700, bad_day.CLICKS),
         ("partitions offline", at("14:00:10.000"), 12_700, bad_day.CLICKS),
         ("partitions offline", at("14:02:00.000"), 8 * SECOND, 1),
-        ("no leader of the quorum", told[7][1], told[7][2], 3),
+        ("no leader of the quorum", at("14:00:55.000"), 14 * SECOND, 3),
         *told[8:],
     ]
     kinds = [row["what"] for row in found]
     assert kinds == sorted(kinds, key=kinds.index)  # each kind in one place
-    assert kinds.count("broker fenced") == 9
+    assert kinds.count("broker fenced") == 8
     assert kinds.count("broker shut down as planned") == 1
     lasting = {row["what"] for row in found if row["to_offset"] is None}
     assert (

@@ -168,8 +168,8 @@ def test_it_is_drawn_at_every_width(name, scheme, written_report, request):
             check_layout(page, width)
             assert differing(lanes(page), wanted) <= len(wanted), f"{name}, {scheme}, {width} px"
         asked = [one for one in page.requests() if not one.startswith(("about:", "data:"))]
-        assert asked
-        assert set(asked) == {written_report.as_uri()}
+        assert set(asked) <= {written_report.as_uri()}
+        assert asked or name == "firefox"  # which does not tell of files
 
 
 @pytest.mark.parametrize("name", ["chromium", "firefox"])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import count
 from pathlib import Path
 
@@ -31,7 +31,6 @@ from kraftcore.protocol.schema import MetadataRecord
 CLUSTER_ID = "bad-day"
 CLICKS = 251
 """Partitions of the topic clicks, which has no replica but broker 101's."""
-_NOON = int(datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp() * 1000)
 _EVERY_MS = 5000
 BROKERS = (101, 102, 103)
 TOPICS = {name: Uuid(bytes([number]) * 16) for number, name in enumerate(("orders", "clicks", "payments", "audit"), 1)}
@@ -45,8 +44,7 @@ def directory(broker_id: int, number: int) -> Uuid:
 
 def moment(text: str) -> int:
     """``HH:MM:SS.mmm`` of that day, in milliseconds since 1970."""
-    at = datetime.fromisoformat(f"2026-11-21T{text}+00:00")
-    return _NOON + round((at.timestamp() * 1000) - _NOON)
+    return round(datetime.fromisoformat(f"2026-11-21T{text}+00:00").timestamp() * 1000)
 
 
 class Log:
@@ -79,7 +77,7 @@ class Log:
     def control(self, at: str, *bodies: KeyAndValue) -> None:
         """One batch of control records."""
         self.tick(moment(at))
-        records = [Record(value, key) for key, value in bodies]
+        records = [Record(value, key, timestamp_ms=moment(at)) for key, value in bodies]
         self.data += build_records_batch(
             records, timestamp_ms=moment(at), base_offset=self.end, leader_epoch=self.epoch, control=True
         )
@@ -157,7 +155,7 @@ def _broker_101_dies(log: Log) -> None:
 
 def _the_leader_falls_silent(log: Log) -> None:
     log.tick(moment("14:01:00.000"))
-    log.silence(moment("14:01:09.000"))
+    log.silence(moment("14:01:10.000"))
     log.epoch = 5  # nobody won epochs 2, 3 and 4
     log.control("14:01:09.000", leader_change(2, [1, 2, 3], [2, 3]))
 
