@@ -176,14 +176,20 @@ def table(answer: Answer, headings: Mapping[str, str], *, words: frozenset[str] 
     )
 
 
-def left_out(answer: Answer, what: str) -> str:
-    """How many of an answer's rows are shown, how many there are, and how many are left out."""
-    rest = answer.left_out
+def left_out(answer: Answer, what: str, which: str = "") -> str:
+    """How many of an answer's rows are shown, how many there are, and how many are left out.
+
+    Args:
+        answer: its rows.
+        what: what they are.
+        which: those that are shown if not all are, as "the latest".
+    """
+    total, rest = figure(answer, "total"), answer.left_out
     if not rest:
-        return f"All {figure(answer, 'total')} {what}."
+        return f"All there are, {total} {what}."
+    shown = f'<data data-shown="{answer.name}">{len(answer.rows)}</data>'
     return (
-        f'<data data-shown="{answer.name}">{len(answer.rows)}</data> of {figure(answer, "total")} {what}; '
-        f'<data data-left-out="{answer.name}">{rest}</data> are left out.'
+        f'{which} {shown} of {total} {what}; <data data-left-out="{answer.name}">{rest}</data> are left out.'.lstrip()
     )
 
 

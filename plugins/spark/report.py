@@ -91,12 +91,14 @@ class Cluster:
         self.plots.append(chart)
         return page.plot(self.first_plot + len(self.plots) - 1, chart, caption)
 
-    def rows(self, name: str, headings: Mapping[str, str], what: str, none: str, words: tuple[str, ...] = ()) -> str:
-        """A table with its caption and SQL, or what it means that it has no rows."""
+    def rows(
+        self, name: str, headings: Mapping[str, str], what: tuple[str, str], none: str, words: tuple[str, ...] = ()
+    ) -> str:
+        """A table with its caption and SQL, or what it means that it has no rows; ``what`` is as of ``left_out``."""
         answer = self.answers[name]
         if not answer.rows:
             return f'<p class="good">{none}</p>{sql(answer)}'
-        counted = f'<p class="note">{left_out(answer, what)}</p>'
+        counted = f'<p class="note">{left_out(answer, *what)}</p>'
         return table(answer, headings, words=frozenset(words)) + counted + sql(answer)
 
     @property
@@ -217,7 +219,9 @@ def _summary(cluster: Cluster) -> str:
             f"{figure(now, 'offline', bad=True)} are offline, {figure(now, 'under_min_isr', bad=True)} under min ISR, "
             f"{figure(now, 'under_replicated', bad=True)} under-replicated; {figure(now, 'with_elr')} have an ELR.</p>"
         )
-    rows = cluster.rows("incidents", _INCIDENTS, "incidents", "Nothing went wrong in what was read.", ("subject",))
+    rows = cluster.rows(
+        "incidents", _INCIDENTS, ("incidents", "The worst"), "Nothing went wrong in what was read.", ("subject",)
+    )
     note = '<p class="note">Offsets: of the record that began it, and of the one that ended it; none: it lasts.</p>'
     return (
         f"<h3>What went wrong, worst first</h3>{rows}{note if cluster.answers['incidents'].rows else ''}"
@@ -232,13 +236,13 @@ def _quorum(cluster: Cluster) -> str:
         tooltip = {"label": "epoch", "lane": "leader", "epoch_start_offset": "from offset", "from_time": "since",
                    "end_time": "until", "reason": "reason", "failed_elections": "failed elections before"}  # fmt: skip
         chart = charts.lanes("Leaders by epoch", leaders, cluster.span, tooltip, color="leader_id", label="label")
-        parts += cluster.show(chart, left_out(leaders, "epochs, the latest")) + sql(leaders)
+        parts += cluster.show(chart, left_out(leaders, "epochs", "The latest")) + sql(leaders)
     if elections.rows:
         parts += (
             f"<p>The leader changed {figure(elections, 'total_changes')} times; {figure(elections, 'total_failed')} "
             "elections failed, which are epochs that nobody won.</p>"
         )
-    parts += cluster.rows("elections", _ELECTIONS, "epochs, the latest first,", "No leader is known.", ("reason",))
+    parts += cluster.rows("elections", _ELECTIONS, ("epochs", "The latest"), "No leader is known.", ("reason",))
     if cluster.span is not None and voters.rows:
         tooltip = {
             "lane": "voter",
@@ -248,8 +252,8 @@ def _quorum(cluster: Cluster) -> str:
             "status": "status",
         }
         chart = charts.lanes("Voters", _by_lane(voters), cluster.span, tooltip, color="status")
-        parts += cluster.show(chart, left_out(voters, "spans of voters, the latest")) + sql(voters)
-    parts += cluster.rows("voter_changes", _VOTERS, "voter sets, the latest first,", "No voter set is known.")
+        parts += cluster.show(chart, left_out(voters, "spans of voters", "The latest")) + sql(voters)
+    parts += cluster.rows("voter_changes", _VOTERS, ("voter sets", "The latest"), "No voter set is known.")
     return f"<h3>Leaders, elections and voters</h3>{parts}"
 
 
@@ -271,13 +275,13 @@ def _partitions(cluster: Cluster) -> str:
                        "end_time": "until", "leader": "leader", "isr": "ISR", "eligible_leader_replicas": "ELR",
                        "change": "by"}  # fmt: skip
             caption = (
-                f"{left_out(worst, 'partitions that were ever in trouble, the worst first')} "
-                f"{figure(worst, 'total_offline', bad=True)} were offline. {left_out(states, 'states of those')}"
+                f"{left_out(worst, 'partitions that were ever in trouble', 'The worst')} "
+                f"{figure(worst, 'total_offline', bad=True)} were offline. {left_out(states, 'states of those', 'The first')}"
             )
             chart = charts.lanes("Worst partitions", states, cluster.span, tooltip, color="state")
             parts += cluster.show(chart, caption) + sql(states)
     none = "No partition was offline, under min ISR or under-replicated."
-    parts += cluster.rows("worst", _WORST, "partitions that were in trouble", none)
+    parts += cluster.rows("worst", _WORST, ("partitions that were ever in trouble", "The worst"), none)
     return f"<h3>Partitions</h3>{parts}"
 
 
@@ -289,12 +293,14 @@ def _isr(cluster: Cluster) -> str:
         )
         wide = figure(changes, "minutes")
         parts += cluster.show(chart, f"Records that changed an ISR, in columns of {wide} min.") + sql(changes)
-    parts += cluster.rows("elr", _ELR, "partitions that had an ELR (KIP-966)", "No partition had an ELR (KIP-966).")
+    parts += cluster.rows(
+        "elr", _ELR, ("partitions that had an ELR (KIP-966)", "The longest"), "No partition had an ELR (KIP-966)."
+    )
     parts += "<h3>Unclean elections</h3>" + cluster.rows(
-        "unclean", _UNCLEAN, "unclean elections, the latest first,", "Every leader came out of the ISR or the ELR."
+        "unclean", _UNCLEAN, ("unclean elections", "The latest"), "Every leader came out of the ISR or the ELR."
     )
     parts += "<h3>KIP-841</h3>" + cluster.rows(
-        "kip_841", _KIP_841, "violations, the latest first,",
+        "kip_841", _KIP_841, ("violations", "The latest"),
         "No broker came into an ISR or to lead while it was fenced or in controlled shutdown.",
     )  # fmt: skip
     return f"<h3>ISR and ELR</h3>{parts}"
@@ -306,9 +312,9 @@ def _brokers(cluster: Cluster) -> str:
         tooltip = {"lane": "broker", "state": "state", "event": "by", "from_offset": "from offset",
                    "from_time": "since", "end_time": "until", "broker_epoch": "broker epoch"}  # fmt: skip
         chart = charts.lanes("Broker availability", states, cluster.span, tooltip, color="state")
-        caption = f"{left_out(flaps, 'brokers, those fenced most often first')} {left_out(states, 'states of those')}"
+        caption = f"{left_out(flaps, 'brokers', 'Those fenced most often:')} {left_out(states, 'states of those', 'The first')}"
         parts += cluster.show(chart, caption) + sql(states)
-    parts += cluster.rows("flaps", _FLAPS, "brokers, those fenced most often first,", "No broker is known.")
+    parts += cluster.rows("flaps", _FLAPS, ("brokers", "Those fenced most often:"), "No broker is known.")
     return f"<h3>Brokers</h3>{parts}"
 
 
@@ -326,9 +332,9 @@ def _log(cluster: Cluster) -> str:
     listed = table(logs, _LOGS) if logs.rows else '<p class="note">Only snapshots were read.</p>'
     return (
         f"<h3>Logs</h3>{listed}{sql(logs)}{parts}<h3>Replicas that differ</h3>"
-        + cluster.rows("divergence", _DIVERGENCE, "pairs of logs that differ", "No two logs differ.")
+        + cluster.rows("divergence", _DIVERGENCE, ("pairs of logs that differ", "The first"), "No two logs differ.")
         + "<h3>Errors</h3>"
-        + cluster.rows("errors", _ERRORS, "errors", "All bytes could be read.", ("path", "reason"))
+        + cluster.rows("errors", _ERRORS, ("errors", "The first"), "All bytes could be read.", ("path", "reason"))
     )
 
 
