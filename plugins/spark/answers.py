@@ -44,7 +44,8 @@ _KIP_841 = """
     FROM gold_partition_history WHERE {of}),
   ineligible AS (
     SELECT cluster_id, broker_id, topic, partition, joined.from_offset, joined.from_time, isr, leader, fenced,
-      broker.from_offset AS broker_offset, least(joined.to_offset, broker.to_offset) AS to_offset, greatest(0, least(joined.duration_ms,
+      broker.from_offset AS broker_offset, least(joined.to_offset, broker.to_offset) AS to_offset,
+      greatest(0, least(joined.duration_ms,
         unix_millis(broker.from_time) + broker.duration_ms - unix_millis(joined.from_time))) AS duration_ms
     FROM joined JOIN gold_broker_history AS broker USING (cluster_id, broker_id)
     WHERE (fenced OR in_controlled_shutdown) AND broker.from_offset <= joined.from_offset

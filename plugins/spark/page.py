@@ -32,7 +32,9 @@ table { border-collapse: collapse; font-size: 13px; }
 th, td { text-align: left; padding: 3px 9px; white-space: nowrap; }
 th { border-bottom: 2px solid var(--line); } td { border-bottom: 1px solid var(--faint); vertical-align: top; }
 td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
-td.words { white-space: normal; min-width: 16em; }
+td.words { white-space: normal; min-width: 9em; }
+@media (max-width: 700px) { table { font-size: 12px; } th, td { padding: 3px 5px; } th { white-space: normal; }
+  td.words { min-width: 7em; } }
 details { margin: .2em 0 .8em; } pre { overflow-x: auto; padding: .6em; background: var(--faint); font-size: 12px; }
 .bad { color: var(--bad); font-weight: 600; } .good { color: var(--good); }
 .zoom { position: sticky; top: 0; z-index: 2; background: var(--ground); padding: .3em 0; font-size: 13px; }
@@ -186,7 +188,7 @@ def left_out(answer: Answer, what: str, which: str = "") -> str:
     """
     total, rest = figure(answer, "total"), answer.left_out
     if not rest:
-        return f"All there are, {total} {what}."
+        return f"{total} {what}, all of which are shown."
     shown = f'<data data-shown="{answer.name}">{len(answer.rows)}</data>'
     return (
         f'{which} {shown} of {total} {what}; <data data-left-out="{answer.name}">{rest}</data> are left out.'.lstrip()

@@ -220,7 +220,7 @@ def _summary(cluster: Cluster) -> str:
             f"{figure(now, 'under_replicated', bad=True)} under-replicated; {figure(now, 'with_elr')} have an ELR.</p>"
         )
     rows = cluster.rows(
-        "incidents", _INCIDENTS, ("incidents", "The worst"), "Nothing went wrong in what was read.", ("subject",)
+        "incidents", _INCIDENTS, ("incidents", "The worst"), "Nothing went wrong in what was read.", ("what", "subject")
     )
     note = '<p class="note">Offsets: of the record that began it, and of the one that ended it; none: it lasts.</p>'
     return (
@@ -239,8 +239,8 @@ def _quorum(cluster: Cluster) -> str:
         parts += cluster.show(chart, left_out(leaders, "epochs", "The latest")) + sql(leaders)
     if elections.rows:
         parts += (
-            f"<p>The leader changed {figure(elections, 'total_changes')} times; {figure(elections, 'total_failed')} "
-            "elections failed, which are epochs that nobody won.</p>"
+            f"<p>Changes of the leader: {figure(elections, 'total_changes')}. Failed elections, which are epochs that "
+            f"nobody won: {figure(elections, 'total_failed', bad=True)}.</p>"
         )
     parts += cluster.rows("elections", _ELECTIONS, ("epochs", "The latest"), "No leader is known.", ("reason",))
     if cluster.span is not None and voters.rows:
@@ -276,7 +276,8 @@ def _partitions(cluster: Cluster) -> str:
                        "change": "by"}  # fmt: skip
             caption = (
                 f"{left_out(worst, 'partitions that were ever in trouble', 'The worst')} "
-                f"{figure(worst, 'total_offline', bad=True)} were offline. {left_out(states, 'states of those', 'The first')}"
+                f"{figure(worst, 'total_offline', bad=True)} were offline. "
+                f"{left_out(states, 'states of those', 'The first')}"
             )
             chart = charts.lanes("Worst partitions", states, cluster.span, tooltip, color="state")
             parts += cluster.show(chart, caption) + sql(states)
@@ -312,7 +313,10 @@ def _brokers(cluster: Cluster) -> str:
         tooltip = {"lane": "broker", "state": "state", "event": "by", "from_offset": "from offset",
                    "from_time": "since", "end_time": "until", "broker_epoch": "broker epoch"}  # fmt: skip
         chart = charts.lanes("Broker availability", states, cluster.span, tooltip, color="state")
-        caption = f"{left_out(flaps, 'brokers', 'Those fenced most often:')} {left_out(states, 'states of those', 'The first')}"
+        caption = (
+            f"{left_out(flaps, 'brokers', 'Those fenced most often:')} "
+            f"{left_out(states, 'states of those', 'The first')}"
+        )
         parts += cluster.show(chart, caption) + sql(states)
     parts += cluster.rows("flaps", _FLAPS, ("brokers", "Those fenced most often:"), "No broker is known.")
     return f"<h3>Brokers</h3>{parts}"
