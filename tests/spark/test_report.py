@@ -117,8 +117,8 @@ def test_what_went_wrong_comes_first_and_the_worst_before_all(bad, page):
         ("KIP-841 violation", at("14:03:42.000"), 2 * SECOND, 1),
         ("KIP-841 violation", at("14:03:41.000"), SECOND, 1),
         ("partitions offline", at("14:07:40.000"), 20 * SECOND, bad_day.CLICKS),
-        ("partitions offline", at("14:06:01.200"), 12_700, bad_day.CLICKS),
         ("partitions offline", at("14:00:10.000"), 12_700, bad_day.CLICKS),
+        ("partitions offline", at("14:06:01.200"), 12_700, bad_day.CLICKS),
         ("partitions offline", at("14:02:00.000"), 8 * SECOND, 1),
         ("no leader of the quorum", at("14:00:55.000"), 14 * SECOND, 3),
         *told[8:],
@@ -127,11 +127,8 @@ def test_what_went_wrong_comes_first_and_the_worst_before_all(bad, page):
     assert kinds == sorted(kinds, key=kinds.index)  # each kind in one place
     assert kinds.count("broker fenced") == 8
     assert kinds.count("broker shut down as planned") == 1
-    lasting = {row["what"] for row in found if row["to_offset"] is None}
-    assert (
-        lasting
-        == {"partitions offline", "partitions under min ISR", "partitions under-replicated", "broker fenced"} & lasting
-    )
+    lasting = [row["what"] for row in found if row["to_offset"] is None]
+    assert lasting == ["partitions offline", "broker fenced", "partitions under-replicated"]
     assert next(iter(page.clusters)) == bad_day.CLUSTER_ID
 
 
@@ -241,7 +238,7 @@ def test_each_plot_is_a_picture_too(page, written_report):
         said = [one.text for one in ElementTree.parse(file).getroot().iter(f"{SVG}text")]
         assert title in said
         assert f"cluster {bad_day.CLUSTER_ID}, 2026-11-21 13:58:00.000 to 2026-11-21 14:08:00.000 UTC" in said
-        assert not re.search(r"href=|url\(|@import|<script", file.read_text())
+        assert not re.search(r"href=|url\((?!#)|@import|<script", file.read_text())
 
 
 def without_places(svg):
