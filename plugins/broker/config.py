@@ -40,6 +40,7 @@ _NUMBERS: Mapping[str, tuple[str, int, int]] = {
     "retention_bytes": ("log.retention.bytes", -1, _LONG_MAX),
     "retention_check_ms": ("log.retention.check.interval.ms", 1, _LONG_MAX),
     "delete_delay_ms": ("log.segment.delete.delay.ms", 0, _LONG_MAX),
+    "producer_expiration_ms": ("producer.id.expiration.ms", 1, _INT_MAX),
     "request_max_bytes": ("socket.request.max.bytes", 1024, _INT_MAX),
     "max_connections": ("max.connections", 1, _INT_MAX),
     "heartbeat_ms": ("broker.heartbeat.interval.ms", 1, _INT_MAX),
@@ -101,6 +102,8 @@ class BrokerConfig:
         retention_bytes: the oldest segments go while the others have as much; -1: never (log.retention.bytes).
         retention_check_ms: how often that is looked at (log.retention.check.interval.ms).
         delete_delay_ms: how long deleted segments and partitions stay (log.segment.delete.delay.ms).
+        producer_expiration_ms: a producer that numbers its batches is forgotten when it was silent for so long
+            (producer.id.expiration.ms).
         request_max_bytes: longest frame (socket.request.max.bytes).
         max_connections: accepted at a time (max.connections).
         rack: where the broker stands, or None (broker.rack).
@@ -142,6 +145,7 @@ class BrokerConfig:
     retention_bytes: int = -1
     retention_check_ms: int = 300_000
     delete_delay_ms: int = 60_000
+    producer_expiration_ms: int = 24 * 3600 * 1000
     request_max_bytes: int = 100 * 1024**2
     max_connections: int = 1000
     rack: str | None = None

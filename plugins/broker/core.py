@@ -19,24 +19,23 @@ from kraftcore.core.log.config import LogConfig
 from kraftcore.errors import LocalError, StorageError
 from kraftcore.metadata import Image
 from kraftcore.node.outbox import Outbox
-from kraftcore.node.registry import RequestHandler
 from kraftcore.plugins.broker.api.fetch import Fetch
 from kraftcore.plugins.broker.api.leaders import Leaders
 from kraftcore.plugins.broker.config import BrokerConfig
 from kraftcore.plugins.broker.controller_channel import ControllerChannel
 from kraftcore.plugins.broker.deadlines import Deadlines
 from kraftcore.plugins.broker.fetchers import Fetchers, FetchSettings
-from kraftcore.plugins.broker.handlers import client_handlers
 from kraftcore.plugins.broker.isr_changes import IsrChanges
 from kraftcore.plugins.broker.logdirs import LogDirs
 from kraftcore.plugins.broker.logdirs.directory import Directory
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
 from kraftcore.plugins.broker.partition.partition import PartitionSettings
-from kraftcore.plugins.broker.partition.retention import Retention
 from kraftcore.plugins.broker.replicas import Replicas
+from kraftcore.plugins.broker.topic_settings import TopicSettingsTable
 
 # The last batches of a log that followers and consumers who keep up read from memory.
 _TAIL_BYTES = 256 * 1024
+_EXPIRING_MS = 600_000  # how often producers are forgotten (producer.id.expiration.check.interval.ms)
 _DELETING_MS = 500  # how often is looked whose deletion is due
 
 _logger = logging.getLogger("kraftcore.broker")
@@ -83,6 +82,7 @@ class Core:
         cluster_id: of the cluster that the directories belong to.
         cache, broker_epoch, controllers, now_ms, image: as in `Surroundings`.
         replicas: its partitions.
+        topics: what is set for each topic.
         leaders: of partitions that are led elsewhere.
         deadlines: for answers that wait.
         fetch: answers Fetch.
@@ -102,8 +102,9 @@ class Core:
         self.disk = trio.Lock()
         self._nursery = around.nursery
         self._fail = around.fail
-        settings = PartitionSettings(config.min_insync_replicas, config.replica_lag_time_max_ms)
-        self.replicas = replicas = Replicas(config.node_id, dirs, cache, settings)
+        self.topics = TopicSettingsTable(config, log_config(config))
+        dirs.configure(lambda topic: self.topics.of(topic).log)
+        self.replicas = replicas = Replicas(config.node_id, dirs, cache, self._partition_settings)
         replicas.on_directory_failure = around.on_directory_failure
         fetch_settings = FetchSettings(
             config.replica_fetch_wait_max_ms,
@@ -139,9 +140,8 @@ class Core:
         replicas.on_moved = self.fetch.moved
         replicas.on_proposal = self._isr_changes.propose
 
-    def handlers(self) -> list[RequestHandler]:
-        """What it answers on a broker's listeners."""
-        return list(client_handlers(self))
+    def _partition_settings(self, topic: str) -> PartitionSettings:
+        return PartitionSettings(self.topics.of(topic).min_insync_replicas, self.config.replica_lag_time_max_ms)
 
     # --- a life -------------------------------------------------------------------------------------------------------
 
@@ -157,6 +157,7 @@ class Core:
             (min(_DELETING_MS, max(config.delete_delay_ms, 1)), self._remove_expired),
             (config.retention_check_ms, self._retain),
             (max(config.replica_lag_time_max_ms // 2, 1), self._check_lag),
+            (_EXPIRING_MS, self._expire_producers),
         ):
             start(self.run, partial(self._periodically, interval_ms, duty))
 
@@ -205,8 +206,8 @@ class Core:
         await self._in_directories(lambda directory: directory.remove_expired(now_ms))
 
     async def _retain(self) -> None:
-        retention = Retention(self.config.retention_ms, self.config.retention_bytes)
         for name, replica in list(self.replicas.all.items()):
+            retention = self.topics.of(name.topic).retention
             if replica.partition.expired(self.now_ms(), retention) is None:
                 continue
             async with self.disk:
@@ -218,6 +219,11 @@ class Core:
                     replica.partition.delete_below(start, self.now_ms())
                 except (StorageError, LocalError) as error:
                     self.replicas.failed(name, error)
+
+    async def _expire_producers(self) -> None:
+        now_ms = self.now_ms()
+        for hosted in self.dirs.logs:
+            hosted.producers.expire(now_ms)
 
     async def _check_lag(self) -> None:
         now_ms = self.now_ms()

@@ -7,21 +7,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kraftcore.node.registry import ListenerType, Priority, RequestHandler
 from kraftcore.plugins.broker.api.list_offsets import ListOffsets
 from kraftcore.plugins.broker.api.metadata import Metadata
 from kraftcore.plugins.broker.api.offset_for_leader_epoch import OffsetForLeaderEpoch
 from kraftcore.plugins.broker.api.produce import BatchLimits, Produce
+from kraftcore.plugins.broker.core import Core
 from kraftcore.protocol.messages.fetch import FetchRequest
 from kraftcore.protocol.messages.list_offsets import ListOffsetsRequest
 from kraftcore.protocol.messages.metadata import MetadataRequest
 from kraftcore.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from kraftcore.protocol.messages.produce import ProduceRequest
-
-if TYPE_CHECKING:
-    from kraftcore.plugins.broker.core import Core
 
 
 def client_handlers(core: Core) -> Iterator[RequestHandler]:

@@ -123,7 +123,7 @@ def test_what_a_directory_holds_is_there_after_a_stop_and_a_wrong_owner_is_refus
             assert (folder / ".kafka_cleanshutdown").read_text() == '{"version":0,"brokerEpoch":-1}'
             assert (folder / "replication-offset-checkpoint").read_text() == "0\n1\nt 0 2\n"
             assert (folder / "recovery-point-offset-checkpoint").read_text() == "0\n1\nt 0 2\n"
-            assert not list((folder / "t-0").glob("*.snapshot"))
+            assert [file.name for file in (folder / "t-0").glob("*.snapshot")] == [f"{2:020d}.snapshot"]
             await rig.start(1)
             await rig.assign(1, 4, [1])
             assert await rig.values(1) == [b"a", b"b"]

@@ -31,6 +31,8 @@ _FROM_FOLLOWERS = 11  # consumers that say their rack may read from any replica
 _LEADER_SINCE = 16  # version from which refusals say who leads (KIP-951)
 _ASK_ELSEWHERE = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH}
 _READ_COMMITTED = 1
+ANSWER_BYTES = 4 * 1024**2
+"""Most records in an answer, unless its first batch alone is longer: others are served while the client takes them."""
 _NEW_SESSION = 0  # session epochs up to here ask for everything
 _FetchPartition = FetchRequest.FetchTopic.FetchPartition
 _Topic = FetchResponse.FetchableTopicResponse
@@ -143,7 +145,7 @@ class Fetch:
 
     def _read(self, waiting: _Waiting) -> _Result:
         result = _Result([])
-        left = min(waiting.request.max_bytes, self._max_bytes)
+        left = min(waiting.request.max_bytes, self._max_bytes, ANSWER_BYTES)
         for asked in waiting.asked:
             data = _Data(
                 partition_index=asked.fields.partition, high_watermark=-1, aborted_transactions=None, records=b""

@@ -2,7 +2,7 @@
 
 acks=0 is never answered: what goes wrong breaks the connection, as in Kafka. acks=1 is answered when the batch is in
 the leader's log, acks=all when everybody in sync has it. One batch a partition, as Kafka wants it since record batches
-are version 2. Batches of idempotent and transactional producers are refused: their sequences are not followed yet.
+are version 2. Batches of transactions are refused.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from kraftcore.protocol.schema import Records
 ACKS_NONE = 0
 ACKS_LEADER = 1
 ACKS_ALL = -1
-_NO_PRODUCER = -1
 _LEADER_SINCE = 10  # version from which refusals say who leads (KIP-951)
 _MAGIC_POSITION, _MAGIC = 16, 2
 _Topic = ProduceResponse.TopicProduceResponse
@@ -226,10 +225,11 @@ def check_batch(records: Records | None, limits: BatchLimits) -> None:
         raise refused(ErrorCode.INVALID_RECORD, "clients do not write control records")
     if batch.timestamp_type is not TimestampType.CREATE_TIME:
         raise refused(ErrorCode.INVALID_TIMESTAMP, "clients do not write append times")
-    if batch.producer_id != _NO_PRODUCER or batch.is_transactional:
+    if batch.is_transactional:
+        raise refused(ErrorCode.INVALID_RECORD, "batches of transactions are not taken")
+    if batch.producer_id >= 0 and (batch.base_sequence < 0 or batch.producer_epoch < 0):
         raise refused(
-            ErrorCode.INVALID_RECORD,
-            "batches of idempotent and transactional producers are not taken: set enable.idempotence=false",
+            ErrorCode.INVALID_RECORD, f"sequence {batch.base_sequence} in epoch {batch.producer_epoch} of a producer"
         )
 
 

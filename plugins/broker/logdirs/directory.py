@@ -31,6 +31,8 @@ from kraftcore.plugins.broker.logdirs.names import (
     stray_name,
 )
 from kraftcore.plugins.broker.partition import TopicPartition
+from kraftcore.plugins.broker.producers import ProducerStates
+from kraftcore.plugins.broker.producers.states import EXPIRATION_MS
 from kraftcore.storage.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
 
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
@@ -49,6 +51,7 @@ class HostedLog:
         log: open.
         topic_id: as its ``partition.metadata`` says; None: there is none.
         high_watermark: as last known; stored by checkpoints.
+        producers: those of the log that number their batches.
     """
 
     name: TopicPartition
@@ -56,6 +59,7 @@ class HostedLog:
     log: Log
     topic_id: Uuid | None
     high_watermark: int
+    producers: ProducerStates
 
 
 class Directory:
@@ -64,8 +68,9 @@ class Directory:
     Args:
         files: where it is.
         path: its folder.
-        config: of all logs in it.
+        config: of all logs in it, until ``configure``.
         delete_delay_ms: how long a deleted partition's folder stays.
+        producer_expiration_ms: how long a producer may be silent before it is forgotten.
 
     Attributes:
         path: as given.
@@ -76,7 +81,14 @@ class Directory:
         previous_epoch: broker epoch of the run before if that stopped in order; else -1.
     """
 
-    def __init__(self, files: Files, path: str, config: LogConfig, delete_delay_ms: int) -> None:
+    def __init__(
+        self,
+        files: Files,
+        path: str,
+        config: LogConfig,
+        delete_delay_ms: int,
+        producer_expiration_ms: int = EXPIRATION_MS,
+    ) -> None:
         self.path = path
         self.logs: dict[TopicPartition, HostedLog] = {}
         self.broken: dict[TopicPartition, KraftError] = {}
@@ -84,13 +96,19 @@ class Directory:
         self.id: Uuid | None = None
         self.previous_epoch = _NO_EPOCH
         self._files = files
-        self._config = config
+        self._config_of: Callable[[str], LogConfig] = lambda topic: config
         self._delete_delay_ms = delete_delay_ms
+        self._producer_expiration_ms = producer_expiration_ms
         self._expiring: list[tuple[int, str]] = []
         self._written: dict[str, bytes] = {}
+        self._is_loaded = False
 
     def _path(self, *names: str) -> str:
         return os.path.join(self.path, *names)
+
+    def configure(self, config_of: Callable[[str], LogConfig]) -> None:
+        """How logs are opened from now on, by the topic's name."""
+        self._config_of = config_of
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
@@ -104,7 +122,6 @@ class Directory:
         """
         high_watermarks, log_starts = self._read(HIGH_WATERMARKS), self._read(LOG_STARTS)
         if self._files.exists(self._path(CLEAN_SHUTDOWN)):
-            self.previous_epoch = _decode_clean(self._files.read_file(self._path(CLEAN_SHUTDOWN)))
             self._files.unlink(self._path(CLEAN_SHUTDOWN))
             self._files.sync_folder(self.path)
         for folder in self._files.list_folder(self.path):
@@ -119,6 +136,7 @@ class Directory:
                 except KraftError as error:
                     _logger.error("%s is not served: %s", name, error)
                     self.broken[name] = error
+        self._is_loaded = True
 
     def _read(self, file: str) -> dict[TopicPartition, int]:
         """A checkpoint's entries; one that cannot be read counts as empty, as in Kafka."""
@@ -135,13 +153,19 @@ class Directory:
     def _open(self, name: TopicPartition, now_ms: int, high_watermark: int, log_start: int) -> HostedLog:
         folder = self._path(str(name))
         topic_id = self._read_topic_id(folder)
-        log = Log.open(self._files, folder, self._config, now_ms=now_ms)
+        log = Log.open(self._files, folder, self._config_of(name.topic), now_ms=now_ms)
         for action in log.recovery_actions:
             _logger.warning("%s: %s", name, action)
         if log.log_start_offset < log_start <= log.log_end_offset:
             log.flush()
             log.delete_below(log_start, now_ms)
-        hosted = self.logs[name] = HostedLog(name, self, log, topic_id, high_watermark)
+        producers = ProducerStates(log, self._files, self._producer_expiration_ms)
+        try:
+            producers.load(now_ms)
+        except BaseException:
+            log.close()
+            raise
+        hosted = self.logs[name] = HostedLog(name, self, log, topic_id, high_watermark, producers)
         return hosted
 
     def _read_topic_id(self, folder: str) -> Uuid | None:
@@ -163,10 +187,11 @@ class Directory:
         Raises:
             StorageError: a checkpoint could not be written.
         """
-        is_clean = is_clean and self.failure is None
+        is_clean = is_clean and self.failure is None and self._is_loaded
         for hosted in self.logs.values():
             try:
                 hosted.log.close()
+                hosted.producers.snapshot(durable=True)
             except KraftError as error:
                 _logger.error("%s could not be closed in order: %s", hosted.name, error)
                 is_clean = False
@@ -292,7 +317,9 @@ class Directory:
     # --- whose it is --------------------------------------------------------------------------------------------------
 
     def adopt(self, node_id: int, cluster_id: str, randbytes: Callable[[int], bytes]) -> None:
-        """Learn its id under a KRaft controller; the node has seen that it is ours. An empty directory becomes so.
+        """Learn its id and how it was left, under a KRaft controller; the node has seen that it is ours.
+
+        An empty directory becomes ours.
 
         Raises:
             LocalError: it is formatted without a directory id.
@@ -306,6 +333,8 @@ class Directory:
         if found.directory_id is None:
             raise LocalError(f"{self.path}: meta.properties names no directory id: format it again")
         self.id = found.directory_id
+        if self._files.exists(self._path(CLEAN_SHUTDOWN)):
+            self.previous_epoch = _decode_clean(self._files.read_file(self._path(CLEAN_SHUTDOWN)))
 
     def claim(self, node_id: int, cluster_id: str | None, randbytes: Callable[[int], bytes]) -> str:
         """See that it belongs to this broker; an empty directory becomes its own.

@@ -13,6 +13,7 @@ from kraftcore.core.uuid import UNASSIGNED_DIRECTORY, Uuid
 from kraftcore.errors import CorruptDataError, LocalError, StorageError
 from kraftcore.plugins.broker.logdirs.directory import Directory, HostedLog
 from kraftcore.plugins.broker.partition import TopicPartition
+from kraftcore.plugins.broker.producers.states import EXPIRATION_MS
 from kraftcore.storage.lock import lock_folders
 
 _logger = logging.getLogger("kraftcore.broker")
@@ -29,8 +30,10 @@ class LogDirs:
         delete_delay_ms: how long a deleted partition's folder stays.
         now_ms: the time.
         randbytes: for ids.
+        producer_expiration_ms: how long a producer may be silent before it is forgotten.
         kraft_cluster_id: of a KRaft cluster, whose node has locked ``held`` and checked all of them; directories that
-            cannot be read are left out then. None: the directories say which cluster they belong to.
+            cannot be read are left out then, and logs opened by ``load``. None: the directories say which cluster they
+            belong to.
         held: those of the paths that are locked already.
 
     Attributes:
@@ -52,6 +55,7 @@ class LogDirs:
         delete_delay_ms: int,
         now_ms: int,
         randbytes: Callable[[int], bytes] = os.urandom,
+        producer_expiration_ms: int = EXPIRATION_MS,
         *,
         kraft_cluster_id: str | None = None,
         held: Collection[str] = (),
@@ -61,11 +65,13 @@ class LogDirs:
             for path in paths:
                 files.make_folder(path)
         self._locks = lock_folders(files, _lockable(files, paths, held))
-        self.directories = [Directory(files, path, config, delete_delay_ms) for path in dict.fromkeys(paths)]
+        self.directories = [
+            Directory(files, path, config, delete_delay_ms, producer_expiration_ms) for path in dict.fromkeys(paths)
+        ]
         try:
             if kraft_cluster_id is not None:
                 self.cluster_id = kraft_cluster_id
-                self._adopt(node_id, now_ms)
+                self._adopt(node_id)
             else:
                 cluster_id = None
                 for directory in self.directories:
@@ -73,7 +79,7 @@ class LogDirs:
                 self.cluster_id = str(cluster_id)
                 for directory in self.directories:
                     directory.load(now_ms)
-            self._check_unique()
+                self._check_unique()
         except BaseException:
             for directory in self.directories:
                 for hosted in directory.logs.values():
@@ -81,11 +87,29 @@ class LogDirs:
             self._locks.release()
             raise
 
-    def _adopt(self, node_id: int, now_ms: int) -> None:
+    def configure(self, config_of: Callable[[str], LogConfig]) -> None:
+        """How logs are opened from now on, by the topic's name."""
+        for directory in self.directories:
+            directory.configure(config_of)
+
+    def load(self, now_ms: int) -> None:
+        """Open all logs, in a KRaft cluster once it is known how they are configured; recovery may take long.
+
+        Raises:
+            LocalError: a partition is in two directories.
+        """
+        for directory in self.usable:
+            try:
+                directory.load(now_ms)
+            except (CorruptDataError, StorageError) as error:
+                _logger.error("log directory %s is not used: %s", directory.path, error)
+                directory.failure = error
+        self._check_unique()
+
+    def _adopt(self, node_id: int) -> None:
         for directory in self.directories:
             try:
                 directory.adopt(node_id, self.cluster_id, self._randbytes)
-                directory.load(now_ms)
             except (CorruptDataError, StorageError) as error:
                 _logger.error("log directory %s is not used: %s", directory.path, error)
                 directory.failure = error

@@ -80,6 +80,14 @@ class Leading:
             progress.begin_epoch(now_ms, epoch_start_offset, is_in_sync=each in assignment.isr)
         self.waiting: deque[tuple[int, Waiter]] = deque() if before is None else before.waiting
 
+    def wait(self, offset: int, waiter: Waiter) -> None:
+        """Have somebody wait until everything below ``offset`` is committed."""
+        waiting = self.waiting
+        place = len(waiting)
+        while place and waiting[place - 1][0] > offset:  # a batch is repeated behind later ones
+            place -= 1
+        waiting.insert(place, (offset, waiter))
+
     def reassign(self, broker_id: int, assignment: Assignment, *, is_newer: bool) -> None:
         """The same leadership with other replicas, or another ISR.
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from kraftcore.core.batch import iter_batches
+from kraftcore.core.batch import RecordBatch, iter_batches
 from kraftcore.core.log import Log
 from kraftcore.core.log.epochs import OffsetAndEpoch
 from kraftcore.errors import InvariantError
@@ -33,7 +33,10 @@ from kraftcore.plugins.broker.partition.state import (
     Waiter,
     refused,
 )
+from kraftcore.plugins.broker.producers import ProducerStates
 from kraftcore.protocol.error_codes import ErrorCode
+
+_PRODUCER_ID = slice(43, 51)  # of a batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,21 +55,28 @@ class PartitionSettings:
 class Partition:
     """See the module text.
 
-    Args:
-        name: topic and number.
-        broker_id: ours.
-        log: the partition's, open; nobody else changes it.
-        settings: see ``PartitionSettings``.
-        high_watermark: as last stored; bounded by what the log holds.
-        is_eligible: whether a broker, in the incarnation of this broker epoch, may be proposed for the ISR (KIP-841).
+        Args:
+            name: topic and number.
+            broker_id: ours.
+            log: the partition's, open; nobody else changes it.
+            settings: see ``PartitionSettings``.
+            high_watermark: as last stored; bounded by what the log holds.
+            is_eligible: whether a broker, in the incarnation of this broker epoch, may be proposed for the ISR
+                (KIP-841).
+            producers: of the log, as far as it goes; None: it has none yet, and no snapshots are kept.
 
-    Attributes:
-        leader_id: broker id; None before the first assignment.
-        leader_epoch: -1 before the first assignment.
-        partition_epoch: likewise.
-        high_watermark: exclusive end of what is committed, as far as known here.
-        leading: what a leader knows; None for others.
-        is_following: whether it replicates from ``leader_id``.
+        Attributes:
+            leader_id: broker id; None before the first assignment.
+            leader_epoch: -1 before the first assignment.
+            partition_epoch: likewise.
+            high_watermark: exclusive end of what is committed, as far as known here.
+            leading: what a leader knows; None for others.
+            is_following: whether it replicates from ``leader_id``.
+    <<<<<<< HEAD
+            producers: those that number their batches.
+    =======
+            settings: may be replaced at any time.
+    >>>>>>> w/kraft
     """
 
     def __init__(
@@ -77,9 +87,11 @@ class Partition:
         settings: PartitionSettings,
         high_watermark: int = 0,
         is_eligible: Callable[[int, int], bool] = lambda broker_id, broker_epoch: True,
+        producers: ProducerStates | None = None,
     ) -> None:
         self.name = name
         self.log = log
+        self.producers = ProducerStates(log) if producers is None else producers
         self.leader_id: int | None = None
         self.leader_epoch = NO_EPOCH
         self.partition_epoch = NO_EPOCH
@@ -87,7 +99,7 @@ class Partition:
         self.leading: Leading | None = None
         self.is_following = False
         self._broker_id = broker_id
-        self._settings = settings
+        self.settings = settings
         self.is_eligible = is_eligible
         self._replicas: tuple[int, ...] = ()
 
@@ -163,7 +175,7 @@ class Partition:
     @property
     def min_insync_replicas(self) -> int:
         """How many must be in sync: no more than there are replicas."""
-        return min(self._settings.min_insync_replicas, len(self._replicas))
+        return min(self.settings.min_insync_replicas, len(self._replicas))
 
     # --- leader -------------------------------------------------------------------------------------------------------
 
@@ -171,6 +183,8 @@ class Partition:
         self, batch: bytearray, now_ms: int, *, waiter: Waiter | None = None, needs_isr: bool = False
     ) -> tuple[int, Effects]:
         """Append one batch of a client, which was validated; its offsets and epoch are stamped in place.
+
+        A batch that a producer repeats is not appended again: it has the offset that it got then (KIP-98).
 
         Args:
             batch: exactly one batch. The log keeps it: never change it again.
@@ -182,7 +196,8 @@ class Partition:
             The offset of its first record, and what is to be done.
 
         Raises:
-            RefusedError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS.
+            RefusedError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS; INVALID_PRODUCER_EPOCH,
+                OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE.
             StorageError: the disk failed; the log takes nothing more.
         """
         leading = self._lead()
@@ -191,10 +206,17 @@ class Partition:
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"{self.name} has {len(leading.isr.committed)} in-sync replicas, needs {self.min_insync_replicas}",
             )
-        base = self.log.append_as_leader(batch, self.leader_epoch, now_ms)
+        numbered = RecordBatch(batch, verify=False) if _has_producer(batch) else None
+        repeated = None if numbered is None else self.producers.check(numbered)
+        if repeated is None:
+            base = self.log.append_as_leader(batch, self.leader_epoch, now_ms)
+            self.producers.appended(numbered, base)
+            end = self.log.log_end_offset
+        else:
+            base, end = repeated.first_offset, repeated.last_offset + 1
         if waiter is not None:
-            leading.waiting.append((self.log.log_end_offset, waiter))
-        effects = Effects(has_moved=True)
+            leading.wait(end, waiter)
+        effects = Effects(has_moved=repeated is None)
         self._commit(effects, now_ms)
         return base, effects
 
@@ -255,7 +277,7 @@ class Partition:
             return effects
         self._commit(effects, now_ms)
         if leading.isr.is_settled:
-            lagging = leading.lagging(self._broker_id, self.log.log_end_offset, now_ms, self._settings.lag_time_max_ms)
+            lagging = leading.lagging(self._broker_id, self.log.log_end_offset, now_ms, self.settings.lag_time_max_ms)
             if lagging:
                 kept = tuple(each for each in leading.isr.committed if each not in lagging)
                 self._propose(effects, leading, kept)
@@ -281,7 +303,7 @@ class Partition:
         """Raise the high watermark as far as it may go, and end the produces that waited for it."""
         leading = self._lead()
         if len(leading.isr.committed) >= self.min_insync_replicas:
-            end = leading.committed(self.log.log_end_offset, now_ms, self._settings.lag_time_max_ms, self.is_eligible)
+            end = leading.committed(self.log.log_end_offset, now_ms, self.settings.lag_time_max_ms, self.is_eligible)
             if end > self.high_watermark:
                 self.high_watermark = end
                 effects.has_moved = True
@@ -363,7 +385,9 @@ class Partition:
         if len(records):
             # A leader of an older epoch that does not know it yet may have later ones (KAFKA-18723).
             info = self.log.append_as_follower(records, now_ms, max_epoch=self.leader_epoch)
-            effects.has_moved = info.batches > 0
+            if info.batches:
+                self.producers.replicated(memoryview(records)[: info.size])
+                effects.has_moved = True
         moved = min(max(high_watermark, self.log.log_start_offset), self.log.log_end_offset)
         if moved > self.high_watermark:
             self.high_watermark = moved
@@ -378,12 +402,14 @@ class Partition:
             own = log.end_offset_for_epoch(diverging.epoch)
             end = min(own.offset, diverging.offset) if own.epoch == diverging.epoch else own.offset
         end = log.truncate_to(max(min(end, log.log_end_offset), log.log_start_offset))
+        self.producers.truncated()
         self.high_watermark = min(self.high_watermark, end)
         return Effects(has_moved=True)
 
     def restart_at(self, offset: int) -> Effects:
         """The leader's log begins behind ours: start anew where it begins."""
         self.log.truncate_fully_to(offset)
+        self.producers.restarted()
         self.high_watermark = offset
         return Effects(has_moved=True)
 
@@ -417,3 +443,7 @@ class Partition:
                 problems.append("a produce waits for what is committed")
         if problems:
             raise InvariantError(f"{self.name}: {'; '.join(problems)}")
+
+
+def _has_producer(batch: bytearray) -> bool:
+    return int.from_bytes(batch[_PRODUCER_ID], signed=True) >= 0
