@@ -189,7 +189,7 @@ def lanes(
     }
     # What lasted less than a pixel is still to be seen.
     ticks: Json = {
-        "mark": {"type": "tick", "thickness": 1.5, "height": {"expr": "15"}, "clip": True},
+        "mark": {"type": "tick", "opacity": 1, "thickness": 1.5, "height": {"expr": "15"}, "clip": True},
         "encoding": {key: bars["encoding"][key] for key in ("x", "color", "tooltip")},
     }
     layers = [ticks, bars]

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from kraftcore import __version__
 from kraftcore.errors import LocalError
 from kraftcore.plugins.spark import charts, page
-from kraftcore.plugins.spark.answers import Answer, ask, question
+from kraftcore.plugins.spark.answers import QUESTIONS, Answer, ask, question
 from kraftcore.plugins.spark.charts import Chart
 from kraftcore.plugins.spark.page import figure, left_out, sql, table
 from kraftcore.plugins.spark.tables import Tables
@@ -123,9 +123,9 @@ def write_report(
         LocalError: the folder holds no tables, or a file cannot be written.
     """
     source = Tables(session, tables)
-    source.register()
+    source.register(" ".join(QUESTIONS.values()))
     found = ask(session)
-    ids = [row[0] for row in session.sql("SELECT DISTINCT cluster_id FROM bronze_files ORDER BY 1").collect()]
+    ids = [row[0] for row in source.read("bronze_files").select("cluster_id").distinct().collect()]
     clusters, body = _clusters(ids, found)
     made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     top = (

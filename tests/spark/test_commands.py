@@ -102,6 +102,7 @@ def test_a_picture_that_cannot_be_written_is_told(call, golden_tables, tmp_path)
     assert done.exit_code != 0
     assert "taken" in str(done.exception)
     assert "cannot be written" in str(done.exception)
+    assert (tmp_path / "r.html").read_text().count("<h2>Cluster ") > 10
 
 
 def test_without_the_extra_its_name_is_told(tmp_path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from xml.etree import ElementTree
 
 import bad_day
@@ -15,7 +15,7 @@ from project import ROOT
 from report_page import Page, milliseconds
 
 from kraftcore.plugins import spark as kraft
-from kraftcore.plugins.spark.answers import QUESTIONS, ROWS, question
+from kraftcore.plugins.spark.answers import BARS, QUESTIONS, ROWS, question
 from kraftcore.plugins.spark.page import duration
 
 DYNAMIC = "NDAbzbB4TqyG5cg3gN3Bkg"
@@ -254,3 +254,52 @@ def test_pictures_of_the_docs_are_what_the_report_draws_now(written_report, requ
         if request.config.getoption("--rewrite"):
             picture.write_text(drawn)
         assert without_places(picture.read_text()) == without_places(drawn), f"{picture.name}: run with --rewrite"
+
+
+def test_the_steps_of_trouble_are_those_of_the_day(page):
+    (chart,) = [one for one in page.charts(bad_day.CLUSTER_ID) if one["query"] == "trouble"]
+
+    def level(state, time):
+        return [row["partitions"] for row in chart["rows"] if row["state"] == state and row["at"] <= time][-1]
+
+    for time, offline, under_min_isr in (
+        ("13:58:30.000", 0, 0), ("13:59:30.000", 0, 1), ("14:00:15.000", bad_day.CLICKS, 1), ("14:01:00.000", 0, 1),
+        ("14:02:05.000", 1, 4), ("14:02:10.000", 0, 4), ("14:05:00.000", 0, 0), ("14:07:50.000", bad_day.CLICKS, 0),
+    ):  # fmt: skip
+        at = bad_day.moment(time)
+        assert (level("offline", at), level("under min ISR", at)) == (offline, under_min_isr), time
+
+
+def test_long_logs_are_drawn_in_wider_columns_and_lose_no_peak(session):
+    minutes, flaps = 5000, 6000
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+
+    def at(second):
+        return start + timedelta(seconds=second)
+
+    session.createDataFrame(
+        [("long", at(0), at(minutes * 60))], "cluster_id string, first_time timestamp, last_time timestamp"
+    ).createOrReplaceTempView("gold_logs")
+    session.createDataFrame(
+        [("long", at(60 * number), number, 10 * number, number % 7, number, number) for number in range(minutes)],
+        "cluster_id string, minute timestamp, records long, bytes long, pause_ms_max long, first_offset long, "
+        "last_offset long",
+    ).createOrReplaceTempView("gold_batch_stats")
+    # Each is offline for ten of fifty seconds, and at one moment four more are.
+    states = [("a", number, number * 50, 10_000) for number in range(flaps)]
+    states += [(str(number), 0, 150_003, 10) for number in range(4)]
+    session.createDataFrame(
+        [("long", topic, topic, 0, number, number + 1, at(second), ms, True, False, False)
+         for topic, number, second, ms in states],
+        "cluster_id string, topic_id string, topic string, partition int, from_offset long, to_offset long, "
+        "from_time timestamp, duration_ms long, is_offline boolean, is_under_min_isr boolean, "
+        "is_under_replicated boolean",
+    ).createOrReplaceTempView("gold_partition_history")  # fmt: skip
+    rates = session.sql(question("rates", "long")).collect()
+    assert len(rates) <= BARS // 2 + 1
+    assert {row.minutes for row in rates} == {5}
+    assert sum(row.records_a_minute * row.minutes for row in rates) == pytest.approx(sum(range(minutes)))
+    trouble = [row for row in session.sql(question("trouble", "long")).collect() if row.state == "offline"]
+    assert len(trouble) <= 2 * BARS + 2
+    assert max(row.partitions for row in trouble) == 5
+    assert (trouble[0].partitions, trouble[-1].partitions) == (1, 0)

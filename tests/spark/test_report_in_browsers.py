@@ -71,8 +71,10 @@ def shown(page, report, width):
 
 def seconds(label):
     """A tick's label as seconds of the day."""
-    hours, minutes, *rest = re.fullmatch(r"(\d\d):(\d\d)(?::(\d\d))?", label).groups()
-    return int(hours) * 3600 + int(minutes) * 60 + int(rest[0] or 0)
+    found = re.fullmatch(r"(\d\d):(\d\d)(?::(\d\d))?", label)
+    assert found, f"a tick at {label}"
+    hours, minutes, rest = found.groups()
+    return int(hours) * 3600 + int(minutes) * 60 + int(rest or 0)
 
 
 def check_layout(page, width):
@@ -92,7 +94,8 @@ def check_layout(page, width):
         assert len(ticks) >= 3, one["title"]
         assert all(before[3] < after[1] for before, after in pairwise(ticks)), "labels overlap"
         moments = [seconds(tick[0]) for tick in ticks]
-        (step,) = {after - before for before, after in pairwise(moments)}
+        step, *others = {after - before for before, after in pairwise(moments)}
+        assert not others, moments
         assert step in (15, 30, 60, 120, 300), f"a tick every {step} s"
         assert all(moment % step == 0 for moment in moments)
 
