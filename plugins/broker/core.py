@@ -12,15 +12,21 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from random import randrange
 
 import trio
 
 from kraftcore.core.log.config import LogConfig
+from kraftcore.core.uuid import Uuid
 from kraftcore.errors import LocalError, StorageError
 from kraftcore.metadata import Image
+from kraftcore.node.authorization import Authorization
 from kraftcore.node.outbox import Outbox
 from kraftcore.plugins.broker.api.fetch import Fetch
+from kraftcore.plugins.broker.api.fetch_sessions import FetchSessions
 from kraftcore.plugins.broker.api.leaders import Leaders
+from kraftcore.plugins.broker.api.permits import Permits
+from kraftcore.plugins.broker.background import Background
 from kraftcore.plugins.broker.config import BrokerConfig
 from kraftcore.plugins.broker.controller_channel import ControllerChannel
 from kraftcore.plugins.broker.deadlines import Deadlines
@@ -55,6 +61,7 @@ class Surroundings:
         fail: told why the broker cannot go on.
         on_directory_failure: told of a log directory that is used no more.
         image: the metadata as far as it is committed; None: there is no metadata log.
+        authorization: asked about clients' requests; None: everybody may do everything.
     """
 
     cache: MetadataCache
@@ -66,6 +73,7 @@ class Surroundings:
     fail: Callable[[BaseException], None]
     on_directory_failure: Callable[[Directory], None] = lambda directory: None
     image: Callable[[], Image] | None = None
+    authorization: Callable[[], Authorization | None] = lambda: None
 
 
 class Core:
@@ -85,6 +93,8 @@ class Core:
         topics: what is set for each topic.
         leaders: of partitions that are led elsewhere.
         deadlines: for answers that wait.
+        background: for answers that take a task.
+        permits: who may do what.
         fetch: answers Fetch.
         refresh: to be called when assignments or addresses changed.
         disk: held by whoever flushes or removes parts of logs.
@@ -135,10 +145,26 @@ class Core:
             names_incarnations=around.image is not None,
         )
         self.deadlines = Deadlines()
+        self.background = Background(around.nursery, self.run)
+        self.permits = Permits(around.authorization)
         self.leaders = Leaders(replicas, cache)
-        self.fetch = Fetch(replicas, cache, self.leaders, self.deadlines, config.fetch_max_bytes, now_ms)
+        self.fetch = Fetch(
+            replicas,
+            cache,
+            self.leaders,
+            self.deadlines,
+            FetchSessions(config.fetch_session_slots, self.topic_name, now_ms, randrange),
+            self.permits,
+            config.fetch_max_bytes,
+            now_ms,
+            is_rack_aware=config.is_rack_aware,
+        )
         replicas.on_moved = self.fetch.moved
         replicas.on_proposal = self._isr_changes.propose
+
+    def topic_name(self, topic_id: Uuid) -> str | None:
+        """What the topic with this id is called, as far as known."""
+        return self.cache.names.get(topic_id)
 
     def _partition_settings(self, topic: str) -> PartitionSettings:
         return PartitionSettings(self.topics.of(topic).min_insync_replicas, self.config.replica_lag_time_max_ms)
