@@ -137,8 +137,8 @@ def admission(config: NodeConfig, listener: str) -> Admission | None:
 def sasl_handlers() -> tuple[RequestHandler, ...]:
     """The answers to SASL requests on listeners without SASL, and after the login."""
     return (
-        RequestHandler(SaslHandshakeRequest, _no_handshake, None, Priority.CONTROL),
-        RequestHandler(SaslAuthenticateRequest, _no_authentication, None, Priority.CONTROL),
+        RequestHandler(SaslHandshakeRequest, _no_handshake, None, Priority.CONTROL, listener_type=None),
+        RequestHandler(SaslAuthenticateRequest, _no_authentication, None, Priority.CONTROL, listener_type=None),
     )
 
 
@@ -281,7 +281,7 @@ class Door:
         """See `kraftcore.security.sasl.server_session.Refuse`."""
         if isinstance(request, ApiVersionsRequest):
             return ApiVersionsResponse(error_code=error)
-        handler = self._registry.find(type(request))
+        handler = self._registry.find(type(request), listener)
         if handler is None or not handler.serves(listener, version):
             return None
         return refusal_of(handler, request, version, error, text)

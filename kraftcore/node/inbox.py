@@ -95,7 +95,7 @@ class Inbox:
         if message is None or isinstance(message, ApiVersionsRequest):
             self.answer_api_versions(message, ticket)
             return
-        handler = self._registry.find(type(message))
+        handler = self._registry.find(type(message), origin.listener)
         if handler is None or not handler.serves(origin.listener, version):
             name = type(message).__name__
             self._complain("not served", f"{origin.peer} sent a {name} v{version}, which this node does not serve")
@@ -107,7 +107,7 @@ class Inbox:
 
     def dispatch(self, message: Request, context: RequestContext) -> None:
         """Hand on a request that came inside another one; see ``Node.serve``."""
-        handler = self._registry.find(type(message))
+        handler = self._registry.find(type(message), context.listener)
         if handler is None or not handler.serves(context.listener, context.version):
             name = type(message).__name__
             raise RefusedError(ErrorCode.UNSUPPORTED_VERSION.name, f"{name} v{context.version} is not served here")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
-from enum import IntEnum
+from enum import Enum, IntEnum, auto
 from typing import Any, TypeAlias
 
 from kraftcore.config.security import SecurityProtocol
@@ -30,6 +30,16 @@ TASKS_MAX = 64
 """Handlers that run at a time."""
 WAITING_MAX = 500
 """Requests of a priority that wait for one; Kafka's default of ``queued.max.requests``."""
+
+
+class ListenerType(Enum):
+    """What a listener is for. The same request means something else on each: Fetch of the metadata log, or of topics.
+
+    Source: Kafka 4.3.1, ApiMessageType.ListenerType.
+    """
+
+    CONTROLLER = auto()
+    BROKER = auto()
 
 
 class Priority(IntEnum):
@@ -138,7 +148,8 @@ class RequestHandler:
         priority: how urgent it is.
         versions: (oldest, newest) that are offered, versions that Kafka 4 dropped included; None: all that Kafka 4.3.1
             speaks.
-        listeners: names of the listeners that offer it; None: all.
+        listeners: names of the listeners that offer it; None: all of its type.
+        listener_type: of the listeners that it is for; None: any.
         owner: what it belongs to, for messages.
         is_vital: whether the node must stop when it raises; else only the asker's connection is broken.
         authorizes_itself: the handler asks for ``access`` itself, to refuse in its own words.
@@ -156,6 +167,7 @@ class RequestHandler:
     is_vital: bool = True
     authorizes_itself: bool = False
     refuse: Callable[[Any, int, ErrorCode, str | None], Response] | None = None
+    listener_type: ListenerType | None = ListenerType.CONTROLLER
 
     @property
     def offered(self) -> tuple[int, int]:
@@ -175,13 +187,17 @@ class RequestHandler:
 class Registry:
     """All handlers of a node. ApiVersions is answered from them.
 
+    Args:
+        broker_listeners: names of the listeners of type `ListenerType.BROKER`; the others are CONTROLLER.
+
     Attributes:
         authorization: asked before a request is answered; None: everybody may do everything.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, broker_listeners: Iterable[str] = ()) -> None:
         self.authorization: Authorization | None = None
-        self._handlers: dict[type[Request], RequestHandler] = {}
+        self._broker_listeners = frozenset(broker_listeners)
+        self._of_type: dict[ListenerType, dict[type[Request], RequestHandler]] = {each: {} for each in ListenerType}
         self._offers: dict[str, list[ApiVersionsResponse.ApiVersion]] = {}
 
     def register(self, handler: RequestHandler) -> None:
@@ -190,17 +206,20 @@ class Registry:
         Raises:
             LocalError: two plugins want the same kind.
         """
-        before = self._handlers.get(handler.kind)
-        if before is not None and before.owner not in OWN:
-            raise LocalError(
-                f"{handler.kind.__name__} is answered by {before.owner}: {handler.owner} cannot answer it, too"
-            )
-        self._handlers[handler.kind] = handler
+        types = ListenerType if handler.listener_type is None else (handler.listener_type,)
+        for handlers in map(self._of_type.__getitem__, types):
+            before = handlers.get(handler.kind)
+            if before is not None and before.owner not in OWN:
+                raise LocalError(
+                    f"{handler.kind.__name__} is answered by {before.owner}: {handler.owner} cannot answer it, too"
+                )
+        for handlers in map(self._of_type.__getitem__, types):
+            handlers[handler.kind] = handler
         self._offers.clear()
 
     def withdraw(self, kind: type[Request]) -> None:
-        """Answer a kind of request no more; what is not answered may be withdrawn, too."""
-        self._handlers.pop(kind, None)
+        """Answer a kind of request no more on controllers' listeners; what is not answered may be withdrawn, too."""
+        self._of_type[ListenerType.CONTROLLER].pop(kind, None)
         self._offers.clear()
 
     def refuses(self, handler: RequestHandler, request: Request, context: RequestContext) -> ErrorCode:
@@ -211,21 +230,26 @@ class Registry:
         names = () if access.names is None else access.names(request)
         return self.authorization.error(requester(request, context), access.operation, access.resource, names)
 
-    def find(self, kind: type[Request]) -> RequestHandler | None:
-        """Who answers a kind of request."""
-        return self._handlers.get(kind)
+    def type_of(self, listener: str) -> ListenerType:
+        """What a listener is for."""
+        return ListenerType.BROKER if listener in self._broker_listeners else ListenerType.CONTROLLER
+
+    def find(self, kind: type[Request], listener: str = "") -> RequestHandler | None:
+        """Who answers a kind of request on a listener."""
+        return self._of_type[self.type_of(listener)].get(kind)
 
     @property
     def handlers(self) -> tuple[RequestHandler, ...]:
         """All of them, by api key."""
-        return tuple(sorted(self._handlers.values(), key=lambda handler: _key(handler.kind)))
+        found = {id(handler): handler for handlers in self._of_type.values() for handler in handlers.values()}
+        return tuple(sorted(found.values(), key=lambda handler: _key(handler.kind)))
 
     def offers(self, listener: str) -> list[ApiVersionsResponse.ApiVersion]:
         """What ApiVersions says on a listener."""
         found = self._offers.get(listener)
         if found is None:
             entries = [(api_of(ApiVersionsRequest).key, *api_of(ApiVersionsRequest)[1:])]
-            for handler in self._handlers.values():
+            for handler in self._of_type[self.type_of(listener)].values():
                 low, high = handler.offered
                 if handler.serves(listener, high) and low <= high:
                     entries.append((_key(handler.kind), low, high))

@@ -94,7 +94,7 @@ class Fetchers:
 
     Args:
         broker_id: ours.
-        broker_epoch: ours.
+        broker_epoch: ours at the moment.
         replicas: our partitions.
         cache: knows where leaders listen.
         listener: name of the listener between brokers.
@@ -108,7 +108,7 @@ class Fetchers:
     def __init__(
         self,
         broker_id: int,
-        broker_epoch: int,
+        broker_epoch: Callable[[], int],
         replicas: Replicas,
         cache: MetadataCache,
         listener: str,
@@ -221,7 +221,7 @@ class Fetchers:
         )
         if by_id:
             request.replica_state = FetchRequest.ReplicaState(
-                replica_id=self._broker_id, replica_epoch=self._broker_epoch
+                replica_id=self._broker_id, replica_epoch=self._broker_epoch()
             )
         else:
             request.replica_id = self._broker_id

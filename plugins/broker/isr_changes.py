@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any
 
 import trio
 
 from kraftcore.core.uuid import Uuid
-from kraftcore.node.outbox import OTHERS, Outbox
-from kraftcore.plugins.broker.metadata_cache import MetadataCache
+from kraftcore.plugins.broker.controller_channel import ControllerChannel
+from kraftcore.plugins.broker.metadata_cache import UNKNOWN_EPOCH
 from kraftcore.plugins.broker.partition import IsrAnswer, IsrProposal, TopicPartition
 from kraftcore.plugins.broker.replicas import Replicas
 from kraftcore.ports.complaints import Complaints
@@ -33,30 +32,28 @@ class IsrChanges:
 
     Args:
         broker_id: ours.
-        broker_epoch: ours.
+        broker_epoch: ours at the moment.
         replicas: our partitions.
-        cache: knows the controller.
-        listener: name of the listener between brokers.
-        outbox: sends.
+        controllers: the way to the controller.
         now_ms: the time.
+        names_incarnations: tell the broker epoch of each member (KIP-903); controllers of the ZooKeeper era know none.
     """
 
     def __init__(
         self,
         broker_id: int,
-        broker_epoch: int,
+        broker_epoch: Callable[[], int],
         replicas: Replicas,
-        cache: MetadataCache,
-        listener: str,
-        outbox: Outbox,
+        controllers: ControllerChannel,
         now_ms: Callable[[], int],
+        *,
+        names_incarnations: bool = True,
     ) -> None:
+        self._names_incarnations = names_incarnations
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._replicas = replicas
-        self._cache = cache
-        self._listener = listener
-        self._outbox = outbox
+        self._controllers = controllers
         self._now_ms = now_ms
         self._complain = Complaints(_logger.warning, trio.current_time)
         self._proposals: dict[TopicPartition, IsrProposal] = {}
@@ -92,24 +89,9 @@ class IsrChanges:
 
     async def _send(self, proposals: dict[TopicPartition, IsrProposal]) -> bool:
         """Ask the controller; False: there is no answer, and it is to be asked again."""
-        controller = self._cache.controller_id
-        address = None if controller is None else self._cache.address(controller, self._listener)
-        if address is None:
-            return False
-        answers: list[Any] = []
-        came = trio.Event()
-
-        def done(answer: Any) -> None:
-            answers.append(answer)
-            came.set()
-
         ids = {name: self._replicas.topic_id(name) for name in proposals}
         request = self._request(proposals, ids)
-        self._outbox.send(
-            address.host, address.port, request, _TIMEOUT_MS, done, min_version=_ISR_WITH_EPOCHS, lane=OTHERS
-        )
-        await came.wait()
-        answer = answers[0]
+        answer = await self._controllers.ask(request, _TIMEOUT_MS, min_version=_ISR_WITH_EPOCHS)
         if not isinstance(answer, AlterPartitionResponse) or answer.error_code != ErrorCode.NONE:
             what = answer.name if isinstance(answer, Failure) else ErrorCode.of(answer.error_code).name
             self._complain("isr", f"the controller did not take a change of the ISR: {what}")
@@ -120,7 +102,7 @@ class IsrChanges:
     def _request(
         self, proposals: dict[TopicPartition, IsrProposal], ids: dict[TopicPartition, Uuid | None]
     ) -> AlterPartitionRequest:
-        request = AlterPartitionRequest(broker_id=self._broker_id, broker_epoch=self._broker_epoch)
+        request = AlterPartitionRequest(broker_id=self._broker_id, broker_epoch=self._broker_epoch())
         topics: dict[Uuid, AlterPartitionRequest.TopicData] = {}
         kind = _Topic.PartitionData
         for name, proposal in proposals.items():
@@ -134,11 +116,22 @@ class IsrChanges:
                 kind(
                     partition_index=name.partition,
                     leader_epoch=proposal.leader_epoch,
-                    new_isr_with_epochs=[kind.BrokerState(broker_id=each) for each in proposal.isr],
+                    new_isr_with_epochs=[
+                        kind.BrokerState(broker_id=each, broker_epoch=self._epoch_of(name, each))
+                        for each in proposal.isr
+                    ],
                     partition_epoch=proposal.partition_epoch,
                 )
             )
         return request
+
+    def _epoch_of(self, name: TopicPartition, broker_id: int) -> int:
+        """Of the incarnation that is proposed: the controller refuses any other (KIP-903)."""
+        if not self._names_incarnations:
+            return UNKNOWN_EPOCH
+        if broker_id == self._broker_id:
+            return self._broker_epoch()
+        return self._replicas.all[name].partition.broker_epoch_of(broker_id)
 
     def _take(
         self,

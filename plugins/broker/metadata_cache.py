@@ -1,7 +1,8 @@
-"""What the controller announced to this broker (UpdateMetadata): who is alive, which partitions there are.
+"""What this broker knows of the cluster: who is alive, which partitions there are.
 
-Clients are told from here; what the broker does with its own partitions is LeaderAndIsr's affair. Source: Kafka 3.9.1,
-ZkMetadataCache.
+Clients are told from here; what the broker does with its own partitions goes another way (``Replicas.assign``).
+`RequestCache` holds what UpdateMetadata announced; ``kraft.image_cache`` reads the metadata image. Source: Kafka 3.9.1,
+ZkMetadataCache; Kafka 4.3.1, KRaftMetadataCache.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from kraftcore.protocol.messages.update_metadata import UpdateMetadataPartitionS
 
 LEADER_DURING_DELETE = -2
 """Leader of a partition that is being deleted."""
+UNKNOWN_EPOCH = -1
+"""A broker epoch that nobody told."""
 _PLAINTEXT = "PLAINTEXT"
 
 
@@ -26,30 +29,81 @@ class LiveBroker:
         id: its number.
         rack: where it stands, or None.
         endpoints: address by the listener's name.
+        epoch: of its registration; -1: not known.
+        is_eligible: whether it may be proposed for an ISR: it is not on its way down (KIP-841).
     """
 
     id: int
     rack: str | None
     endpoints: Mapping[str, Address]
+    epoch: int = UNKNOWN_EPOCH
+    is_eligible: bool = True
 
 
 class MetadataCache:
-    """See the module text.
+    """See the module text. Only the owner changes it; the others read.
 
     Attributes:
-        brokers: by id; those that are alive.
-        controller_id: who announced it, or None.
-        topics: partitions by number, by topic; the values are the controller's.
+        brokers: by id; those that are alive, that is, not fenced.
+        controller_id: whom clients are sent to with what only a controller does, or None.
+        topics: partitions by number, by topic.
         ids: topic id by name, of topics that have one.
         names: the reverse.
     """
 
+    brokers: Mapping[int, LiveBroker]
+    controller_id: int | None
+    topics: Mapping[str, Mapping[int, UpdateMetadataPartitionState]]
+    ids: Mapping[str, Uuid]
+    names: Mapping[Uuid, str]
+
+    def partition(self, topic: str, partition: int) -> UpdateMetadataPartitionState | None:
+        """A partition as announced, or None."""
+        return self.topics.get(topic, {}).get(partition)
+
+    def is_alive(self, broker_id: int) -> bool:
+        """Whether a broker is."""
+        return broker_id in self.brokers
+
+    def is_eligible(self, broker_id: int, broker_epoch: int) -> bool:
+        """Whether a replica may be proposed for the ISR.
+
+        Args:
+            broker_id: its broker.
+            broker_epoch: of the incarnation that fetches; -1: it does not say (KIP-903).
+        """
+        broker = self.brokers.get(broker_id)
+        if broker is None or not broker.is_eligible:
+            return False
+        return broker_epoch == UNKNOWN_EPOCH or broker.epoch in (UNKNOWN_EPOCH, broker_epoch)
+
+    def address(self, broker_id: int, listener: str) -> Address | None:
+        """Where a broker that is alive listens, or None."""
+        broker = self.brokers.get(broker_id)
+        return None if broker is None else broker.endpoints.get(listener)
+
+    def on(self, listener: str) -> Iterable[tuple[LiveBroker, Address]]:
+        """The brokers that have a listener of this name, and where."""
+        for broker in self.brokers.values():
+            address = broker.endpoints.get(listener)
+            if address is not None:
+                yield broker, address
+
+
+class RequestCache(MetadataCache):
+    """What the controller announced by UpdateMetadata."""
+
+    brokers: dict[int, LiveBroker]
+    topics: dict[str, dict[int, UpdateMetadataPartitionState]]
+    ids: dict[str, Uuid]
+    names: dict[Uuid, str]
+
     def __init__(self) -> None:
-        self.brokers: dict[int, LiveBroker] = {}
-        self.controller_id: int | None = None
-        self.topics: dict[str, dict[int, UpdateMetadataPartitionState]] = {}
-        self.ids: dict[str, Uuid] = {}
-        self.names: dict[Uuid, str] = {}
+        self.brokers = {}
+        self.controller_id = None
+        self.topics = {}
+        self.ids = {}
+        self.names = {}
 
     def update(self, request: UpdateMetadataRequest, version: int) -> None:
         """Take over what a request says. Brokers it does not name are not alive; topics it does not name stay."""
@@ -81,26 +135,6 @@ class MetadataCache:
         if not partitions:
             self.topics.pop(topic, None)
             self.names.pop(self.ids.pop(topic, ZERO_UUID), None)
-
-    def partition(self, topic: str, partition: int) -> UpdateMetadataPartitionState | None:
-        """A partition as announced, or None."""
-        return self.topics.get(topic, {}).get(partition)
-
-    def is_alive(self, broker_id: int) -> bool:
-        """Whether a broker is."""
-        return broker_id in self.brokers
-
-    def address(self, broker_id: int, listener: str) -> Address | None:
-        """Where a broker that is alive listens, or None."""
-        broker = self.brokers.get(broker_id)
-        return None if broker is None else broker.endpoints.get(listener)
-
-    def on(self, listener: str) -> Iterable[tuple[LiveBroker, Address]]:
-        """The brokers that have a listener of this name, and where."""
-        for broker in self.brokers.values():
-            address = broker.endpoints.get(listener)
-            if address is not None:
-                yield broker, address
 
 
 def _live_broker(told: UpdateMetadataRequest.UpdateMetadataBroker, version: int) -> LiveBroker:

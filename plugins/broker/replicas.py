@@ -10,11 +10,12 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from kraftcore.core.uuid import Uuid
+from kraftcore.core.uuid import UNASSIGNED_DIRECTORY, Uuid
 from kraftcore.errors import CorruptDataError, KraftError, StorageError
 from kraftcore.plugins.broker.logdirs import HostedLog, LogDirs
+from kraftcore.plugins.broker.logdirs.directory import Directory
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
-from kraftcore.plugins.broker.partition import Effects, IsrProposal, Partition, TopicPartition
+from kraftcore.plugins.broker.partition import Assignment, Effects, IsrProposal, Partition, TopicPartition
 from kraftcore.plugins.broker.partition.partition import PartitionSettings
 from kraftcore.plugins.broker.partition.state import refused
 from kraftcore.protocol.error_codes import ErrorCode
@@ -50,12 +51,14 @@ class Replicas:
         all: by name.
         on_moved: told when more of a partition can be read, or its role changed.
         on_proposal: told when a change of the ISR is to be sent to the controller.
+        on_directory_failure: told of a log directory that is used no more.
     """
 
     def __init__(self, broker_id: int, dirs: LogDirs, cache: MetadataCache, settings: PartitionSettings) -> None:
         self.all: dict[TopicPartition, Replica] = {}
         self.on_moved: Callable[[TopicPartition], None] = lambda name: None
         self.on_proposal: Callable[[TopicPartition, IsrProposal], None] = lambda name, proposal: None
+        self.on_directory_failure: Callable[[Directory], None] = lambda directory: None
         self._broker_id = broker_id
         self._dirs = dirs
         self._cache = cache
@@ -104,16 +107,41 @@ class Replicas:
 
     # --- changing -----------------------------------------------------------------------------------------------------
 
-    def add(self, name: TopicPartition, topic_id: Uuid | None, now_ms: int) -> Replica:
+    def assign(self, name: TopicPartition, assignment: Assignment, now_ms: int) -> None:
+        """The controller says what becomes of a partition that we have a replica of: lead it, or follow its leader.
+
+        No flush or removal may be under way in a log. May take long: a log may be made. An assignment of an older
+        partition epoch than the known one is passed over.
+
+        Raises:
+            CorruptDataError, StorageError: its log cannot be used; see ``failed``.
+        """
+        partition = self.add(name, assignment.topic_id, now_ms, assignment.directory).partition
+        if assignment.partition_epoch < partition.partition_epoch:
+            _logger.warning("%s is at partition epoch %d already", name, partition.partition_epoch)
+        elif assignment.leader == self._broker_id:
+            self.carry_out(name, partition.become_leader(assignment, now_ms))
+        else:
+            self.carry_out(name, partition.become_follower(assignment))
+
+    def add(
+        self, name: TopicPartition, topic_id: Uuid | None, now_ms: int, directory: Uuid = UNASSIGNED_DIRECTORY
+    ) -> Replica:
         """A partition of which we have a replica from now on; its log is made if there is none.
+
+        Args:
+            name: of the partition.
+            topic_id: of its topic; None: it has none.
+            now_ms: the time.
+            directory: where a log is to be made (KIP-858); an id that stands for none: where there are the fewest.
 
         Raises:
             StorageError: the disk failed.
         """
         found = self.all.get(name)
         if found is None:
-            hosted = self._dirs.find(name) or self._dirs.create(name, topic_id, now_ms)
-            is_eligible = self._cache.is_alive
+            hosted = self._dirs.find(name) or self._dirs.create(name, topic_id, now_ms, directory)
+            is_eligible = self._cache.is_eligible
             partition = Partition(name, self._broker_id, hosted.log, self._settings, hosted.high_watermark, is_eligible)
             found = self.all[name] = Replica(hosted, partition)
         found.has_id = topic_id is not None
@@ -165,14 +193,18 @@ class Replicas:
             return ErrorCode.KAFKA_STORAGE_ERROR
         directory = replica.hosted.directory
         if isinstance(error, StorageError):
-            if directory.failure is None:
-                _logger.critical("log directory %s failed, its partitions are offline: %s", directory.path, error)
-                directory.failure = error
-            lost = [each for each in directory.logs if each in self.all]
+            self.directory_failed(directory, error)
         else:
             _logger.error("%s is offline: %s", name, error)
             directory.broken[name] = error
-            lost = [name]
-        for each in lost:
-            self.carry_out(each, self.all[each].partition.stop())
+            self.carry_out(name, replica.partition.stop())
         return ErrorCode.CORRUPT_MESSAGE if isinstance(error, CorruptDataError) else ErrorCode.KAFKA_STORAGE_ERROR
+
+    def directory_failed(self, directory: Directory, error: KraftError) -> None:
+        """A log directory is used no more: its partitions are offline."""
+        if directory.failure is None:
+            _logger.critical("log directory %s failed, its partitions are offline: %s", directory.path, error)
+            directory.failure = error
+            self.on_directory_failure(directory)
+        for each in [each for each in directory.logs if each in self.all]:
+            self.carry_out(each, self.all[each].partition.stop())

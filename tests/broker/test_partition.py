@@ -28,7 +28,7 @@ def alive():
 def partition(alive):
     log = Log.open(SimulatedDisk(Random(1)), "/d/t-0", LogConfig(topic_id=None), now_ms=0)
     settings = PartitionSettings(1, LAG_MS)
-    return Partition(TopicPartition("t", 0), 1, log, settings, is_eligible=alive.__contains__)
+    return Partition(TopicPartition("t", 0), 1, log, settings, is_eligible=lambda each, epoch: each in alive)
 
 
 def lead(partition, isr=(1,), epoch=0, replicas=(1, 2, 3)):

@@ -48,7 +48,7 @@ class PartitionMachine(RuleBasedStateMachine):
         self.alive = {US, *OTHERS}
         name = TopicPartition("t", 0)
         settings_ = PartitionSettings(min_isr, LAG_MS)
-        self.partition = Partition(name, US, self.log, settings_, is_eligible=lambda each: each in self.alive)
+        self.partition = Partition(name, US, self.log, settings_, is_eligible=lambda each, epoch: each in self.alive)
         self.now, self.epoch, self.partition_epoch = 1_000_000, -1, 0
         self.waiters, self.sent, self.highest = [], [], 0
 

@@ -70,12 +70,13 @@ class _Result:
 class _Waiting:
     """A request that waits."""
 
-    __slots__ = ("asked", "context", "deadline", "names", "replica_id", "request")
+    __slots__ = ("asked", "broker_epoch", "context", "deadline", "names", "replica_id", "request")
 
     def __init__(self, request: FetchRequest, context: RequestContext, replica_id: int, asked: list[_Asked]) -> None:
         self.request = request
         self.context = context
         self.replica_id = replica_id
+        self.broker_epoch = request.replica_state.replica_epoch if context.version >= _REPLICA_STATE else -1
         self.asked = asked
         self.names = {each.name: each for each in asked if each.name is not None}
         self.deadline: Deadline | None = None
@@ -209,7 +210,7 @@ class Fetch:
                 continue
             try:
                 partition = self._replicas.find(asked.name)
-                effects = partition.fetched(waiting.replica_id, asked.fields.fetch_offset, now_ms)
+                effects = partition.fetched(waiting.replica_id, asked.fields.fetch_offset, now_ms, waiting.broker_epoch)
             except KraftError as error:
                 data.error_code = code_of(self._replicas, asked.name, error)
                 found.is_urgent = True

@@ -121,20 +121,20 @@ class LeaderAndIsr:
         return ErrorCode.NONE
 
     def _assign(self, name: TopicPartition, topic_id: Uuid | None, state: LeaderAndIsrPartitionState) -> None:
-        now_ms = self._now_ms()
-        partition = self._replicas.add(name, topic_id, now_ms).partition
-        if state.partition_epoch < partition.partition_epoch:
-            _logger.warning("%s is at partition epoch %d already", name, partition.partition_epoch)
-            return
         assignment = Assignment(
-            state.leader, state.leader_epoch, state.partition_epoch, tuple(state.replicas), tuple(state.isr)
+            state.leader,
+            state.leader_epoch,
+            state.partition_epoch,
+            tuple(state.replicas),
+            tuple(state.isr),
+            topic_id,
+            is_recovering=state.leader_recovery_state != 0,
         )
-        if state.leader == self._broker_id:
-            self._replicas.carry_out(name, partition.become_leader(assignment, now_ms))
-        elif self._cache.is_alive(state.leader):
-            self._replicas.carry_out(name, partition.become_follower(assignment))
+        if state.leader == self._broker_id or self._cache.is_alive(state.leader):
+            self._replicas.assign(name, assignment, self._now_ms())
         else:
             # As Kafka: the log is there, so that its high watermark is stored; the role waits for another assignment.
+            self._replicas.add(name, topic_id, self._now_ms())
             _logger.error("%s cannot follow broker %d: it is not alive", name, state.leader)
 
 

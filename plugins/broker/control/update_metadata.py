@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kraftcore.plugins.broker.control.authority import Authority
-from kraftcore.plugins.broker.metadata_cache import MetadataCache
+from kraftcore.plugins.broker.metadata_cache import RequestCache
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 
@@ -19,7 +19,7 @@ class UpdateMetadata:
         on_change: told when addresses may have changed.
     """
 
-    def __init__(self, authority: Authority, cache: MetadataCache, on_change: Callable[[], None]) -> None:
+    def __init__(self, authority: Authority, cache: RequestCache, on_change: Callable[[], None]) -> None:
         self._authority = authority
         self._cache = cache
         self._on_change = on_change

@@ -65,6 +65,7 @@ class Directory:
         logs: the partitions' logs.
         broken: partitions whose log cannot be opened, with the reason: nothing of them is touched.
         failure: why the directory is not used any more, or None.
+        id: its ``directory.id``; None: it has none.
     """
 
     def __init__(self, files: Files, path: str, config: LogConfig, delete_delay_ms: int) -> None:
@@ -72,6 +73,7 @@ class Directory:
         self.logs: dict[TopicPartition, HostedLog] = {}
         self.broken: dict[TopicPartition, KraftError] = {}
         self.failure: KraftError | None = None
+        self.id: Uuid | None = None
         self._files = files
         self._config = config
         self._delete_delay_ms = delete_delay_ms
@@ -269,6 +271,7 @@ class Directory:
             cluster_id = cluster_id or str(Uuid.random(randbytes))
             made = MetaProperties(cluster_id, node_id, Uuid.random(randbytes), version=0)
             write_meta_properties(self._files, self.path, made, datetime.now(UTC))
+            self.id = made.directory_id
             return cluster_id
         if found.node_id not in (None, node_id):
             raise LocalError(
@@ -280,6 +283,7 @@ class Directory:
                 f"{self.path} belongs to cluster {found.cluster_id}, another of log.dirs to {cluster_id}: name only "
                 f"directories of one cluster"
             )
+        self.id = found.directory_id
         return found.cluster_id or cluster_id or str(Uuid.random(randbytes))
 
 

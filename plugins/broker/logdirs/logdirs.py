@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from kraftcore.core.disk.files import Files
 from kraftcore.core.log.config import LogConfig
-from kraftcore.core.uuid import Uuid
+from kraftcore.core.uuid import UNASSIGNED_DIRECTORY, Uuid
 from kraftcore.errors import LocalError, StorageError
 from kraftcore.plugins.broker.logdirs.directory import Directory, HostedLog
 from kraftcore.plugins.broker.partition import TopicPartition
@@ -96,15 +96,23 @@ class LogDirs:
             for directory in self.directories
         )
 
-    def create(self, name: TopicPartition, topic_id: Uuid | None, now_ms: int) -> HostedLog:
-        """Make a partition's log, in the directory with the fewest.
+    def create(
+        self, name: TopicPartition, topic_id: Uuid | None, now_ms: int, directory_id: Uuid = UNASSIGNED_DIRECTORY
+    ) -> HostedLog:
+        """Make a partition's log, in the directory with this id, or in the one with the fewest if there is none.
 
         Raises:
-            StorageError: the disk failed, or every directory did before.
+            StorageError: the disk failed, or every directory did before; or there is no directory with this id, and one
+                failed: the log may be there.
         """
-        usable = [each for each in self.directories if each.failure is None]
+        usable = self.usable
         if not usable:
             raise StorageError(5, "all log directories failed", self.directories[0].path)
+        wanted = [each for each in usable if each.id is not None and each.id == directory_id]
+        if wanted:
+            return wanted[0].create(name, topic_id, now_ms)
+        if not directory_id.is_reserved and len(usable) < len(self.directories):
+            raise StorageError(5, f"{name} is in log directory {directory_id}, which is not online", usable[0].path)
         return min(usable, key=lambda each: len(each.logs)).create(name, topic_id, now_ms)
 
     def delete(self, hosted: HostedLog, now_ms: int) -> None:

@@ -9,6 +9,7 @@ from kraftcore.plugins.broker.partition.isr import Isr
 from kraftcore.plugins.broker.partition.state import Assignment, Waiter
 
 UNKNOWN_OFFSET = -1
+UNKNOWN_EPOCH = -1
 
 
 class Progress:
@@ -17,11 +18,13 @@ class Progress:
     Attributes:
         log_end_offset: what it asked for last: it has everything below. -1: it has not asked.
         caught_up_ms: when it last had all there was; 0: never.
+        broker_epoch: of the incarnation that asked (KIP-903); -1: it did not say.
     """
 
-    __slots__ = ("_leader_end_offset", "_seen_ms", "caught_up_ms", "log_end_offset")
+    __slots__ = ("_leader_end_offset", "_seen_ms", "broker_epoch", "caught_up_ms", "log_end_offset")
 
     def __init__(self) -> None:
+        self.broker_epoch = UNKNOWN_EPOCH
         self.log_end_offset = self._leader_end_offset = UNKNOWN_OFFSET
         self._seen_ms = self.caught_up_ms = 0
 
@@ -77,13 +80,23 @@ class Leading:
             progress.begin_epoch(now_ms, epoch_start_offset, is_in_sync=each in assignment.isr)
         self.waiting: deque[tuple[int, Waiter]] = deque() if before is None else before.waiting
 
-    def reassign(self, broker_id: int, assignment: Assignment) -> None:
-        """The same leadership with other replicas, or another ISR."""
-        self.isr.commit(assignment.isr)
+    def reassign(self, broker_id: int, assignment: Assignment, *, is_newer: bool) -> None:
+        """The same leadership with other replicas, or another ISR.
+
+        Args:
+            broker_id: ours.
+            assignment: the present one.
+            is_newer: its partition epoch is. An assignment of the epoch that an answer to a proposal brought before
+                says nothing new, and must not take back a later proposal that the controller may have accepted.
+        """
+        if is_newer or self.isr.is_settled:
+            self.isr.commit(assignment.isr)
         others = [each for each in assignment.replicas if each != broker_id]
         self.followers = {each: self.followers.get(each) or Progress() for each in others}
 
-    def committed(self, log_end_offset: int, now_ms: int, max_lag_ms: int, is_eligible: Callable[[int], bool]) -> int:
+    def committed(
+        self, log_end_offset: int, now_ms: int, max_lag_ms: int, is_eligible: Callable[[int, int], bool]
+    ) -> int:
         """Up to where everybody who counts has the log: the ISR, and who is about to join it.
 
         A follower outside the ISR that keeps up counts as well, or it could never catch up with a moving high
@@ -93,7 +106,10 @@ class Leading:
         for each, progress in self.followers.items():
             if progress.log_end_offset < found and (
                 each in self.isr.maximal
-                or (progress.is_caught_up(log_end_offset, now_ms, max_lag_ms) and is_eligible(each))
+                or (
+                    progress.is_caught_up(log_end_offset, now_ms, max_lag_ms)
+                    and is_eligible(each, progress.broker_epoch)
+                )
             ):
                 found = progress.log_end_offset
         return found

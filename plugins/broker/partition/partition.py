@@ -21,7 +21,7 @@ from kraftcore.core.batch import iter_batches
 from kraftcore.core.log import Log
 from kraftcore.core.log.epochs import OffsetAndEpoch
 from kraftcore.errors import InvariantError
-from kraftcore.plugins.broker.partition.leading import Leading
+from kraftcore.plugins.broker.partition.leading import UNKNOWN_EPOCH, Leading
 from kraftcore.plugins.broker.partition.retention import Retention, retained_start
 from kraftcore.plugins.broker.partition.state import (
     NO_EPOCH,
@@ -58,7 +58,7 @@ class Partition:
         log: the partition's, open; nobody else changes it.
         settings: see ``PartitionSettings``.
         high_watermark: as last stored; bounded by what the log holds.
-        is_eligible: whether a broker may be proposed for the ISR: it is alive.
+        is_eligible: whether a broker, in the incarnation of this broker epoch, may be proposed for the ISR (KIP-841).
 
     Attributes:
         leader_id: broker id; None before the first assignment.
@@ -76,7 +76,7 @@ class Partition:
         log: Log,
         settings: PartitionSettings,
         high_watermark: int = 0,
-        is_eligible: Callable[[int], bool] = lambda broker_id: True,
+        is_eligible: Callable[[int, int], bool] = lambda broker_id, broker_epoch: True,
     ) -> None:
         self.name = name
         self.log = log
@@ -101,7 +101,8 @@ class Partition:
         if self.log.last_epoch is None or self.log.last_epoch < assignment.leader_epoch:
             self.log.assign_epoch_start_offset(assignment.leader_epoch, end)
         if self.leading is not None and assignment.leader_epoch == self.leader_epoch:
-            self.leading.reassign(self._broker_id, assignment)
+            is_newer = assignment.partition_epoch > self.partition_epoch
+            self.leading.reassign(self._broker_id, assignment, is_newer=is_newer)
         else:
             self.leading = Leading(self._broker_id, assignment, end, now_ms, self.leading)
         self._take_over(assignment, is_following=False)
@@ -197,25 +198,44 @@ class Partition:
         self._commit(effects, now_ms)
         return base, effects
 
-    def fetched(self, replica_id: int, offset: int, now_ms: int) -> Effects:
+    def fetched(self, replica_id: int, offset: int, now_ms: int, broker_epoch: int = UNKNOWN_EPOCH) -> Effects:
         """A follower asked for ``offset``, so it has everything below.
 
+        Args:
+            replica_id: its broker.
+            offset: what it asked for.
+            now_ms: the time.
+            broker_epoch: of its incarnation; -1: it does not say (Fetch below version 15).
+
         Raises:
-            RefusedError: NOT_LEADER_OR_FOLLOWER, or UNKNOWN_LEADER_EPOCH from somebody who is no replica.
+            RefusedError: NOT_LEADER_OR_FOLLOWER, also for an incarnation that a later one followed, or
+                UNKNOWN_LEADER_EPOCH from somebody who is no replica.
         """
         leading = self._lead()
         self.check_replica(replica_id)
         effects = Effects()
-        leading.followers[replica_id].fetched(offset, now_ms, self.log.log_end_offset)
+        progress = leading.followers[replica_id]
+        if UNKNOWN_EPOCH < broker_epoch < progress.broker_epoch:
+            raise refused(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"broker {replica_id} of epoch {broker_epoch} was followed by one of {progress.broker_epoch}",
+            )
+        progress.broker_epoch = broker_epoch
+        progress.fetched(offset, now_ms, self.log.log_end_offset)
         self._commit(effects, now_ms)
         if (
             leading.isr.is_settled
             and replica_id not in leading.isr.committed
             and offset >= max(self.high_watermark, leading.epoch_start_offset)
-            and self.is_eligible(replica_id)
+            and self.is_eligible(replica_id, broker_epoch)
         ):
             self._propose(effects, leading, (*leading.isr.committed, replica_id))
         return effects
+
+    def broker_epoch_of(self, replica_id: int) -> int:
+        """Of the incarnation of a follower that fetches; -1: not known."""
+        progress = None if self.leading is None else self.leading.followers.get(replica_id)
+        return UNKNOWN_EPOCH if progress is None else progress.broker_epoch
 
     def check_replica(self, replica_id: int, *, has_epoch: bool = True) -> None:
         """Refuse a follower that is none of the assigned replicas: it may know of it before us.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+from kraftcore.core.uuid import UNASSIGNED_DIRECTORY, Uuid
 from kraftcore.errors import RefusedError
 from kraftcore.protocol.error_codes import ErrorCode
 
@@ -37,6 +38,9 @@ class Assignment:
         partition_epoch: grows with every change of leader, ISR or replicas.
         replicas: broker ids, the preferred leader first.
         isr: broker ids that are in sync.
+        topic_id: of the topic; None: the controller names it by name alone.
+        directory: id of the log directory that this broker's replica is assigned to (KIP-858).
+        is_recovering: the leader came in by an unclean election and has not said yet that it recovered (KIP-704).
     """
 
     leader: int
@@ -44,6 +48,9 @@ class Assignment:
     partition_epoch: int
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
+    topic_id: Uuid | None = None
+    directory: Uuid = UNASSIGNED_DIRECTORY
+    is_recovering: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,147 @@
+"""What the metadata log says that this broker is to do, without I/O: image and delta in, changes of its partitions out.
+
+    catalogue = Catalogue(broker_id)
+    changes = catalogue.begin(image)            # the first image, and each that a snapshot brings
+    changes = catalogue.follow(image, delta)    # what the records behind it changed
+
+Deletions come before everything else: a topic that was deleted and made anew under its name within one delta has
+another id, and nothing of the old one. A controller of KRaft never has a replica stop and stay. Source: Kafka 4.3.1,
+TopicsDelta, TopicDelta, LocalReplicaChanges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kraftcore.core.uuid import Uuid
+from kraftcore.metadata import Delta, Image, PartitionKey
+from kraftcore.metadata import Partition as PartitionRow
+from kraftcore.metadata.configs import BROKER, TOPIC
+from kraftcore.plugins.broker.partition import Assignment, TopicPartition
+
+
+@dataclass(slots=True)
+class LocalChanges:
+    """What is to be done, in this order.
+
+    Attributes:
+        deletes: replicas that go, with their topic's id: the topic was deleted, or the replica moved to another broker.
+        leads: what this broker leads from now on, or leads with another ISR or other replicas. A log that is not there
+            is made.
+        follows: what it follows, likewise; a leader of -1 means that there is none for now.
+        topic_configs: topics of its partitions whose configuration changed, or all of them: what is set on each.
+        broker_configs: whether settings of this broker, or the default of all brokers, changed.
+        brokers: whether registrations changed: who is alive, and where.
+    """
+
+    deletes: dict[TopicPartition, Uuid] = field(default_factory=dict)
+    leads: dict[TopicPartition, Assignment] = field(default_factory=dict)
+    follows: dict[TopicPartition, Assignment] = field(default_factory=dict)
+    topic_configs: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    broker_configs: bool = False
+    brokers: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing is to be done."""
+        return not (
+            self.deletes or self.leads or self.follows or self.topic_configs or self.broker_configs or self.brokers
+        )
+
+
+class Catalogue:
+    """See the module text.
+
+    Args:
+        broker_id: whose partitions.
+
+    Attributes:
+        held: topic id by partition, of all that the newest image gives this broker a replica of.
+    """
+
+    def __init__(self, broker_id: int) -> None:
+        self.held: dict[TopicPartition, Uuid] = {}
+        self._broker_id = broker_id
+
+    def begin(self, image: Image) -> LocalChanges:
+        """Take a whole image: everything in it is told, and what was held and is not in it any more is deleted."""
+        changes = LocalChanges(broker_configs=True, brokers=True)
+        held: dict[TopicPartition, Uuid] = {}
+        for key, row in image.partitions.with_replica(self._broker_id):
+            name = TopicPartition(image.topics[key.topic_id].name, key.partition_id)
+            held[name] = key.topic_id
+            self._assign(changes, name, key.topic_id, row)
+        changes.deletes = {name: topic_id for name, topic_id in self.held.items() if held.get(name) != topic_id}
+        self.held = held
+        changes.topic_configs = {topic: image.configs.of(TOPIC, topic) for topic in {name.topic for name in held}}
+        return changes
+
+    def follow(self, image: Image, delta: Delta) -> LocalChanges:
+        """Take what changed since the last image.
+
+        Args:
+            image: as it is now.
+            delta: what changed.
+        """
+        changes = LocalChanges(brokers=bool(delta.brokers))
+        gone = {topic_id: change.before.name for topic_id, change in delta.topics.items() if change.before is not None}
+        news: list[tuple[TopicPartition, Uuid, PartitionRow]] = []
+        for key, (before, after) in delta.partitions.items():
+            if after is not None and self._broker_id in after.replicas:
+                if before is None or before.partition_epoch != after.partition_epoch or self._was_elsewhere(before):
+                    news.append((self._name(image, key), key.topic_id, after))
+            elif before is not None and self._broker_id in before.replicas:
+                topic = gone.get(key.topic_id) or image.topics[key.topic_id].name
+                name = TopicPartition(topic, key.partition_id)
+                changes.deletes[name] = key.topic_id
+                if self.held.get(name) == key.topic_id:
+                    del self.held[name]
+        topics = set()
+        for name, topic_id, row in news:
+            if name not in self.held:
+                topics.add(name.topic)
+            self.held[name] = topic_id
+            self._assign(changes, name, topic_id, row)
+        self._note_configs(changes, image, delta, topics)
+        return changes
+
+    def _was_elsewhere(self, before: PartitionRow) -> bool:
+        return self._broker_id not in before.replicas
+
+    def _name(self, image: Image, key: PartitionKey) -> TopicPartition:
+        return TopicPartition(image.topics[key.topic_id].name, key.partition_id)
+
+    def _assign(self, changes: LocalChanges, name: TopicPartition, topic_id: Uuid, row: PartitionRow) -> None:
+        assigned = assignment(row, topic_id, self._broker_id)
+        (changes.leads if row.leader == self._broker_id else changes.follows)[name] = assigned
+
+    def _note_configs(self, changes: LocalChanges, image: Image, delta: Delta, topics: set[str]) -> None:
+        for resource in delta.configs:
+            if resource.type == TOPIC:
+                topics.add(resource.name)
+            elif resource.type == BROKER and resource.name in ("", str(self._broker_id)):
+                changes.broker_configs = True
+        changes.topic_configs = {
+            topic: image.configs.of(TOPIC, topic) for topic in topics if self._holds_some(image, topic)
+        }
+
+    def _holds_some(self, image: Image, name: str) -> bool:
+        topic = image.topics.by_name(name)
+        return topic is not None and any(
+            TopicPartition(name, number) in self.held for number, _ in image.partitions.of_topic(topic.id)
+        )
+
+
+def assignment(row: PartitionRow, topic_id: Uuid, broker_id: int) -> Assignment:
+    """A partition of the image, for the broker that has a replica of it."""
+    return Assignment(
+        row.leader,
+        row.leader_epoch,
+        row.partition_epoch,
+        row.replicas,
+        row.isr,
+        topic_id,
+        row.directory_of(broker_id),
+        is_recovering=row.recovery_state != 0,
+    )

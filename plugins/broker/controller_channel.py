@@ -1,0 +1,102 @@
+"""The way to the active controller, whoever that is at the moment."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+import trio
+
+from kraftcore.node.outbox import OTHERS, Outbox
+from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.failure import Failure
+from kraftcore.protocol.schema import Request
+
+TIMEOUT_MS = 30_000
+_AGAIN_S = 0.05
+
+
+class Place(Protocol):
+    """Where a controller listens."""
+
+    @property
+    def host(self) -> str:
+        """Its host."""
+
+    @property
+    def port(self) -> int:
+        """Its port."""
+
+
+Send = Callable[[str, int, Request, int, int, int], Awaitable[Any]]
+"""Host, port, request, milliseconds, lowest version, lane -> response or `Failure`."""
+
+
+class ControllerChannel:
+    """See the module text.
+
+    Args:
+        find: where the active controller listens, as far as known.
+        send: sends a request to a node.
+    """
+
+    def __init__(self, find: Callable[[], Place | None], send: Send) -> None:
+        self._find = find
+        self._send = send
+
+    async def ask(
+        self, request: Request, timeout_ms: int = TIMEOUT_MS, *, min_version: int = 0, lane: int = OTHERS
+    ) -> Any:
+        """Send a request once.
+
+        Args:
+            request: its body.
+            timeout_ms: for the answer.
+            min_version: below this the request would lose its meaning.
+            lane: of the connection; answers in one lane come in the order of their requests.
+
+        Returns:
+            The response, or a `Failure`; ``Failure.REFUSED`` when no controller is known.
+        """
+        place = self._find()
+        if place is None:
+            return Failure.REFUSED
+        return await self._send(place.host, place.port, request, timeout_ms, min_version, lane)
+
+    async def send_to_controller(
+        self, request: Request, timeout_ms: int = TIMEOUT_MS, *, min_version: int = 0, lane: int = OTHERS
+    ) -> Any:
+        """Send a request until the active controller answers it, as Kafka's NodeToControllerChannelManager does.
+
+        It is sent again after NOT_CONTROLLER, and when a connection fails, so it may be carried out twice.
+
+        Returns:
+            The response, or a `Failure`: ``TIMED_OUT`` when the time is over, ``UNSUPPORTED_VERSION`` at once.
+        """
+        deadline = trio.current_time() + timeout_ms / 1000
+        while (left_ms := int((deadline - trio.current_time()) * 1000)) > 0:
+            answer = await self.ask(request, left_ms, min_version=min_version, lane=lane)
+            if answer is Failure.UNSUPPORTED_VERSION:
+                return answer
+            if not isinstance(answer, Failure) and getattr(answer, "error_code", 0) != ErrorCode.NOT_CONTROLLER:
+                return answer
+            await trio.sleep(min(_AGAIN_S, left_ms / 1000))
+        return Failure.TIMED_OUT
+
+
+def through(outbox: Outbox) -> Send:
+    """What sends requests of a channel through an outbox."""
+
+    async def send(host: str, port: int, request: Request, timeout_ms: int, min_version: int, lane: int) -> Any:
+        answers: list[Any] = []
+        came = trio.Event()
+
+        def done(answer: Any) -> None:
+            answers.append(answer)
+            came.set()
+
+        outbox.send(host, port, request, timeout_ms, done, min_version, lane)
+        await came.wait()
+        return answers[0]
+
+    return send

@@ -1,0 +1,248 @@
+"""A broker on trio, whoever controls it: the parts put together, and their periodic duties.
+
+Two shells bring the rest, listeners and what a controller says: ``broker`` obeys control requests, ``kraft`` follows a
+metadata log.
+"""
+
+from __future__ import annotations
+
+import logging
+import resource
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+
+import trio
+
+from kraftcore.core.log.config import LogConfig
+from kraftcore.errors import LocalError, StorageError
+from kraftcore.metadata import Image
+from kraftcore.node.outbox import Outbox
+from kraftcore.node.registry import RequestHandler
+from kraftcore.plugins.broker.api.fetch import Fetch
+from kraftcore.plugins.broker.api.leaders import Leaders
+from kraftcore.plugins.broker.config import BrokerConfig
+from kraftcore.plugins.broker.controller_channel import ControllerChannel
+from kraftcore.plugins.broker.deadlines import Deadlines
+from kraftcore.plugins.broker.fetchers import Fetchers, FetchSettings
+from kraftcore.plugins.broker.handlers import client_handlers
+from kraftcore.plugins.broker.isr_changes import IsrChanges
+from kraftcore.plugins.broker.logdirs import LogDirs
+from kraftcore.plugins.broker.logdirs.directory import Directory
+from kraftcore.plugins.broker.metadata_cache import MetadataCache
+from kraftcore.plugins.broker.partition.partition import PartitionSettings
+from kraftcore.plugins.broker.partition.retention import Retention
+from kraftcore.plugins.broker.replicas import Replicas
+
+# The last batches of a log that followers and consumers who keep up read from memory.
+_TAIL_BYTES = 256 * 1024
+_DELETING_MS = 500  # how often is looked whose deletion is due
+
+_logger = logging.getLogger("kraftcore.broker")
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a shell brings.
+
+    Attributes:
+        cache: what is known of the cluster.
+        broker_epoch: ours at the moment.
+        outbox: to other brokers.
+        controllers: the way to the controller.
+        nursery: for tasks.
+        now_ms: the time, milliseconds since 1970.
+        fail: told why the broker cannot go on.
+        on_directory_failure: told of a log directory that is used no more.
+        image: the metadata as far as it is committed; None: there is no metadata log.
+    """
+
+    cache: MetadataCache
+    broker_epoch: Callable[[], int]
+    outbox: Outbox
+    controllers: ControllerChannel
+    nursery: trio.Nursery
+    now_ms: Callable[[], int]
+    fail: Callable[[BaseException], None]
+    on_directory_failure: Callable[[Directory], None] = lambda directory: None
+    image: Callable[[], Image] | None = None
+
+
+class Core:
+    """See the module text.
+
+    Args:
+        config: of the broker.
+        dirs: its log directories, open.
+        around: see `Surroundings`.
+
+    Attributes:
+        config: as given.
+        dirs: as given.
+        cluster_id: of the cluster that the directories belong to.
+        cache, broker_epoch, controllers, now_ms, image: as in `Surroundings`.
+        replicas: its partitions.
+        leaders: of partitions that are led elsewhere.
+        deadlines: for answers that wait.
+        fetch: answers Fetch.
+        refresh: to be called when assignments or addresses changed.
+        disk: held by whoever flushes or removes parts of logs.
+    """
+
+    def __init__(self, config: BrokerConfig, dirs: LogDirs, around: Surroundings) -> None:
+        self.config = config
+        self.dirs = dirs
+        self.cluster_id = dirs.cluster_id
+        self.cache = cache = around.cache
+        self.broker_epoch = around.broker_epoch
+        self.controllers = around.controllers
+        self.now_ms = now_ms = around.now_ms
+        self.image = around.image
+        self.disk = trio.Lock()
+        self._nursery = around.nursery
+        self._fail = around.fail
+        settings = PartitionSettings(config.min_insync_replicas, config.replica_lag_time_max_ms)
+        self.replicas = replicas = Replicas(config.node_id, dirs, cache, settings)
+        replicas.on_directory_failure = around.on_directory_failure
+        fetch_settings = FetchSettings(
+            config.replica_fetch_wait_max_ms,
+            config.replica_fetch_min_bytes,
+            config.replica_fetch_max_bytes,
+            config.replica_fetch_response_max_bytes,
+            config.replica_fetch_backoff_ms,
+        )
+        self._fetchers = Fetchers(
+            config.node_id,
+            around.broker_epoch,
+            replicas,
+            cache,
+            config.broker_listener,
+            around.outbox,
+            fetch_settings,
+            self.disk,
+            now_ms,
+            around.nursery,
+        )
+        self.refresh = self._fetchers.refresh
+        self._isr_changes = IsrChanges(
+            config.node_id,
+            around.broker_epoch,
+            replicas,
+            around.controllers,
+            now_ms,
+            names_incarnations=around.image is not None,
+        )
+        self.deadlines = Deadlines()
+        self.leaders = Leaders(replicas, cache)
+        self.fetch = Fetch(replicas, cache, self.leaders, self.deadlines, config.fetch_max_bytes, now_ms)
+        replicas.on_moved = self.fetch.moved
+        replicas.on_proposal = self._isr_changes.propose
+
+    def handlers(self) -> list[RequestHandler]:
+        """What it answers on a broker's listeners."""
+        return list(client_handlers(self))
+
+    # --- a life -------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin the periodic duties."""
+        config, start = self.config, self._nursery.start_soon
+        start(self.run, self.deadlines.run)
+        start(self.run, self._isr_changes.run)
+        for interval_ms, duty in (
+            (config.high_watermark_checkpoint_ms, self._store_high_watermarks),
+            (config.recovery_checkpoint_ms, self._store_recovery_points),
+            (config.log_start_checkpoint_ms, partial(self._in_directories, Directory.write_log_starts)),
+            (min(_DELETING_MS, max(config.delete_delay_ms, 1)), self._remove_expired),
+            (config.retention_check_ms, self._retain),
+            (max(config.replica_lag_time_max_ms // 2, 1), self._check_lag),
+        ):
+            start(self.run, partial(self._periodically, interval_ms, duty))
+
+    async def run(self, part: Callable[[], Awaitable[None]]) -> None:
+        """Run a part of the broker; it cannot go on when that raises."""
+        try:
+            await part()
+        except Exception as error:
+            self._fail(error)
+
+    async def _periodically(self, interval_ms: int, duty: Callable[[], Awaitable[None]]) -> None:
+        await trio.sleep(min(self.config.initial_task_delay_ms, interval_ms) / 1000)
+        while True:
+            await duty()
+            if not self.dirs.usable:
+                raise StorageError(5, "all log directories failed", self.dirs.directories[0].path)
+            await trio.sleep(interval_ms / 1000)
+
+    async def _in_directories(self, action: Callable[[Directory], None]) -> None:
+        for directory in self.dirs.usable:
+            try:
+                await trio.to_thread.run_sync(action, directory)
+            except StorageError as error:
+                self.replicas.directory_failed(directory, error)
+
+    async def _store_high_watermarks(self) -> None:
+        self.replicas.store_high_watermarks()
+        await self._in_directories(Directory.write_high_watermarks)
+
+    async def _store_recovery_points(self) -> None:
+        for hosted in self.dirs.logs:
+            segments = hosted.log.segment_list() if not hosted.log.closed else []
+            if len(segments) > 1 and not segments[-2].synced:
+                async with self.disk:
+                    if not hosted.log.closed:
+                        try:
+                            await trio.to_thread.run_sync(hosted.log.flush)
+                        except StorageError as error:
+                            self.replicas.directory_failed(hosted.directory, error)
+                        except LocalError as error:  # it failed before: appends have told
+                            _logger.warning("%s is not flushed: %s", hosted.name, error)
+        await self._in_directories(Directory.write_recovery_points)
+
+    async def _remove_expired(self) -> None:
+        now_ms = self.now_ms()
+        await self._in_directories(lambda directory: directory.remove_expired(now_ms))
+
+    async def _retain(self) -> None:
+        retention = Retention(self.config.retention_ms, self.config.retention_bytes)
+        for name, replica in list(self.replicas.all.items()):
+            if replica.partition.expired(self.now_ms(), retention) is None:
+                continue
+            async with self.disk:
+                # It may have been deleted, or cut, meanwhile.
+                start = None if replica.hosted.log.closed else replica.partition.expired(self.now_ms(), retention)
+                if start is None:
+                    continue
+                try:
+                    replica.partition.delete_below(start, self.now_ms())
+                except (StorageError, LocalError) as error:
+                    self.replicas.failed(name, error)
+
+    async def _check_lag(self) -> None:
+        now_ms = self.now_ms()
+        for name, replica in list(self.replicas.all.items()):
+            self.replicas.carry_out(name, replica.partition.check_lag(now_ms))
+
+
+def log_config(config: BrokerConfig) -> LogConfig:
+    """Settings of the logs of a broker's partitions."""
+    return LogConfig(
+        segment_bytes=config.segment_bytes,
+        segment_ms=config.segment_ms,
+        index_interval_bytes=config.index_interval_bytes,
+        index_bytes_max=config.index_bytes_max,
+        max_batch_bytes=config.segment_bytes,
+        file_delete_delay_ms=config.delete_delay_ms,
+        tail_bytes=_TAIL_BYTES,
+        topic_id=None,
+        producer_snapshots=False,
+    )
+
+
+def raise_file_limit() -> None:
+    """Every partition keeps three files open: allow as many as the system lets us."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
