@@ -10,6 +10,8 @@ from kraftcore.config.addresses import ALL_INTERFACES, WILDCARDS, parse_endpoint
 from kraftcore.config.errors import ConfigError
 from kraftcore.config.kafka_properties import IGNORED_PREFIXES, KAFKA_PROPERTIES
 from kraftcore.config.properties import Properties, load_properties, read_integer
+from kraftcore.plugins.broker.groups.settings import PROPERTIES as GROUP_PROPERTIES
+from kraftcore.plugins.broker.groups.settings import GroupSettings, read_group_settings
 from kraftcore.raft.quorum import Endpoint
 
 CONTROL = "partition.control"
@@ -56,7 +58,7 @@ _TEXTS = {
     "log.dirs",
     "log.dir",
 }
-HONOURED = frozenset({*_TEXTS, *(key for key, _, _ in _NUMBERS.values())})
+HONOURED = frozenset({*_TEXTS, *(key for key, _, _ in _NUMBERS.values()), *GROUP_PROPERTIES})
 """Properties that a broker honours."""
 
 
@@ -130,6 +132,7 @@ class BrokerConfig:
     delete_delay_ms: int = 60_000
     request_max_bytes: int = 100 * 1024**2
     max_connections: int = 1000
+    groups: GroupSettings = GroupSettings()
     ignored: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -209,6 +212,7 @@ def _read(properties: Properties) -> BrokerConfig:
     for name, (key, low, high) in _NUMBERS.items():
         if key in properties:
             values[name] = read_integer(properties, key, low, high)
+    values["groups"] = read_group_settings(properties)
     retention = next((key for key in _RETENTION if key in properties), None)
     if retention is not None:
         found = read_integer(properties, retention, -1, _INT_MAX if _RETENTION[retention] > 1 else _LONG_MAX)

@@ -26,11 +26,13 @@ from kraftcore.plugins.broker.config import BrokerConfig
 from kraftcore.plugins.broker.controller_channel import ControllerChannel
 from kraftcore.plugins.broker.deadlines import Deadlines
 from kraftcore.plugins.broker.fetchers import Fetchers, FetchSettings
+from kraftcore.plugins.broker.groups.coordinator import GroupCoordinator
 from kraftcore.plugins.broker.handlers import client_handlers
 from kraftcore.plugins.broker.isr_changes import IsrChanges
 from kraftcore.plugins.broker.logdirs import LogDirs
 from kraftcore.plugins.broker.logdirs.directory import Directory
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
+from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.broker.partition.partition import PartitionSettings
 from kraftcore.plugins.broker.partition.retention import Retention
 from kraftcore.plugins.broker.replicas import Replicas
@@ -86,6 +88,7 @@ class Core:
         leaders: of partitions that are led elsewhere.
         deadlines: for answers that wait.
         fetch: answers Fetch.
+        groups: coordinates consumer groups.
         refresh: to be called when assignments or addresses changed.
         disk: held by whoever flushes or removes parts of logs.
     """
@@ -136,8 +139,20 @@ class Core:
         self.deadlines = Deadlines()
         self.leaders = Leaders(replicas, cache)
         self.fetch = Fetch(replicas, cache, self.leaders, self.deadlines, config.fetch_max_bytes, now_ms)
-        replicas.on_moved = self.fetch.moved
+        self.groups = GroupCoordinator(
+            replicas,
+            cache,
+            config.groups,
+            config.message_max_bytes,
+            None if around.image is None else around.controllers.send_to_controller,
+            now_ms,
+        )
+        replicas.on_moved = self._moved
         replicas.on_proposal = self._isr_changes.propose
+
+    def _moved(self, name: TopicPartition) -> None:
+        self.fetch.moved(name)
+        self.groups.moved(name)
 
     def handlers(self) -> list[RequestHandler]:
         """What it answers on a broker's listeners."""
@@ -150,6 +165,7 @@ class Core:
         config, start = self.config, self._nursery.start_soon
         start(self.run, self.deadlines.run)
         start(self.run, self._isr_changes.run)
+        start(self.run, self.groups.run)
         for interval_ms, duty in (
             (config.high_watermark_checkpoint_ms, self._store_high_watermarks),
             (config.recovery_checkpoint_ms, self._store_recovery_points),

@@ -14,6 +14,7 @@ from kraftcore.plugins.broker.api.list_offsets import ListOffsets
 from kraftcore.plugins.broker.api.metadata import Metadata
 from kraftcore.plugins.broker.api.offset_for_leader_epoch import OffsetForLeaderEpoch
 from kraftcore.plugins.broker.api.produce import BatchLimits, Produce
+from kraftcore.plugins.broker.groups.handlers import group_handlers
 from kraftcore.protocol.messages.fetch import FetchRequest
 from kraftcore.protocol.messages.list_offsets import ListOffsetsRequest
 from kraftcore.protocol.messages.metadata import MetadataRequest
@@ -39,6 +40,7 @@ def client_handlers(core: Core) -> Iterator[RequestHandler]:
     )
     for kind, versions, handler in handlers:
         yield broker_handler(kind, versions, handler.respond)
+    yield from group_handlers(core)
 
 
 def broker_handler(
