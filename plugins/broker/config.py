@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from kraftcore.config.addresses import ALL_INTERFACES, WILDCARDS, parse_endpoint
@@ -98,6 +98,7 @@ class BrokerConfig:
         delete_delay_ms: how long deleted segments and partitions stay (log.segment.delete.delay.ms).
         request_max_bytes: longest frame (socket.request.max.bytes).
         max_connections: accepted at a time (max.connections).
+        groups: see ``GroupSettings``.
         ignored: properties that stood in the file and mean nothing here.
 
     Raises:
@@ -132,7 +133,7 @@ class BrokerConfig:
     delete_delay_ms: int = 60_000
     request_max_bytes: int = 100 * 1024**2
     max_connections: int = 1000
-    groups: GroupSettings = GroupSettings()
+    groups: GroupSettings = field(default_factory=GroupSettings)
     ignored: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

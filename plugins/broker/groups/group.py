@@ -184,8 +184,9 @@ class Group:
         )
         new.assignment = old.assignment
         # Its place in the order stays, and what depends on it: who is asked to lead next.
-        self.members = {new_id if key == old.id else key: new if key == old.id else each
-                        for key, each in self.members.items()}
+        self.members = {
+            new_id if key == old.id else key: new if key == old.id else each for key, each in self.members.items()
+        }
         self.static_members[instance_id] = new_id
         if self.leader == old.id:
             self.leader = new_id

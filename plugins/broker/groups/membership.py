@@ -3,8 +3,8 @@
 A rebalance gathers all members' JoinGroups (PreparingRebalance), answers them together, has the leader assign
 (CompletingRebalance), stores what it says, and answers the SyncGroups (Stable).
 
-Source: Kafka 4.3.1, GroupMetadataManager; KIP-62 (rebalance timeout), KIP-134 (initial delay), KIP-345 (static members),
-KIP-394 (member ids are given out first), KIP-559 (protocol type and name), KIP-800 (reasons), KIP-814 (skip assignment).
+Source: Kafka 4.3.1, GroupMetadataManager; KIP-62 (rebalance timeout), KIP-134 (initial delay), KIP-345 (static
+members), KIP-394 (member ids are given out first), KIP-559 (protocol type and name), KIP-814 (skip assignment).
 """
 
 from __future__ import annotations
@@ -109,9 +109,7 @@ class Membership:
             return (member is not None and member.join_ticket is not None) or group.joined < limit
         return member is not None or len(group.members) < limit
 
-    def _join_new(
-        self, group: Group, request: JoinGroupRequest, caller: Caller, now_ms: int, effects: Effects
-    ) -> None:
+    def _join_new(self, group: Group, request: JoinGroupRequest, caller: Caller, now_ms: int, effects: Effects) -> None:
         instance_id = request.group_instance_id
         new_id = f"{caller.client_id if instance_id is None else instance_id}-{self._new_id()}"
         if instance_id is not None and instance_id in group.static_members:

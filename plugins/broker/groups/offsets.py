@@ -85,9 +85,7 @@ class Offsets:
         if group.protocol_type is not None:
             if group.state is State.EMPTY:
                 since = group.state_since_ms if group.state_since_ms >= 0 else None
-            elif (
-                group.protocol_type != CONSUMER or group.subscribed_topics is None or group.state is not State.STABLE
-            ):
+            elif group.protocol_type != CONSUMER or group.subscribed_topics is None or group.state is not State.STABLE:
                 return [], not self.has_any(group.id)
         unstable = self.unstable.get(group.id, ())
         for part, value in self.latest(group.id):

@@ -1,7 +1,8 @@
 """The groups of one partition of ``__consumer_offsets``.
 
-A group belongs to the partition that its id's hash names, and whoever leads that partition coordinates it. Every event
-is a call with the time in it, and returns ``Effects``: records to append, and answers. Whoever appends says how it went:
+A group belongs to the partition that its id's hash names, and whoever leads that partition coordinates it. Every
+event is a call with the time in it, and returns ``Effects``: records to append, and answers. Whoever appends says how
+it went:
 
     appended ──> committed        the records are in the log, and then in every in-sync replica's
     failed                        they are not in the log
@@ -34,7 +35,7 @@ from kraftcore.protocol.messages.leave_group import LeaveGroupRequest, LeaveGrou
 from kraftcore.protocol.messages.list_groups import ListGroupsResponse
 from kraftcore.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from kraftcore.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
-from kraftcore.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from kraftcore.protocol.messages.offset_fetch import OffsetFetchResponse
 from kraftcore.protocol.messages.sync_group import SyncGroupRequest
 
 _GROUP_ID_NOT_FOUND_SINCE = 9  # version of OffsetCommit
@@ -138,6 +139,7 @@ class Shard:
         for write in self._waiting:
             write.end(ErrorCode.NOT_COORDINATOR, now_ms, effects)
         self._waiting.clear()
+        self.groups.clear()
         effects.writes.clear()
         return effects
 
@@ -393,9 +395,7 @@ class Shard:
         writes[-1].done = done
         return Effects(writes=writes)
 
-    def _deletions(
-        self, parts: Iterable[tuple[str, TopicPartition]], groups: Iterable[Group] = ()
-    ) -> list[Write]:
+    def _deletions(self, parts: Iterable[tuple[str, TopicPartition]], groups: Iterable[Group] = ()) -> list[Write]:
         """Tombstones, offsets first: a group never goes before its offsets."""
         writes: list[Write] = []
 
@@ -502,9 +502,9 @@ class Shard:
                     raise InvariantError(f"nothing ends the session of {member.id} in group {name}")
             if group.state is State.PREPARING_REBALANCE and ("joining", name) not in self._timers:
                 raise InvariantError(f"nothing ends the rebalance of group {name}")
-            if group.state is State.COMPLETING_REBALANCE and group.pending_sync:
-                if ("syncing", name) not in self._timers:
-                    raise InvariantError(f"nothing ends the wait for SyncGroups in group {name}")
+            is_syncing = group.state is State.COMPLETING_REBALANCE and group.pending_sync
+            if is_syncing and ("syncing", name) not in self._timers:
+                raise InvariantError(f"nothing ends the wait for SyncGroups in group {name}")
 
 
 def commit_error(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:
