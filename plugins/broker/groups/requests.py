@@ -5,6 +5,7 @@ Source: Kafka 4.3.1, KafkaApis and GroupCoordinatorService.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -33,6 +34,7 @@ from kraftcore.protocol.messages.offset_delete import OffsetDeleteRequest, Offse
 from kraftcore.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from kraftcore.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
+_logger = logging.getLogger("kraftcore.broker")
 _GROUP_KEY, _TRANSACTION_KEY = 0, 1
 _NO_NODE = -1
 _KEYS_SINCE = 4  # version of FindCoordinator
@@ -47,23 +49,32 @@ _FetchTopic = _FetchGroup.OffsetFetchResponseTopics
 
 
 class _Reply:
-    """A ticket that changes the answer, and passes it on."""
+    """A ticket that changes the answer, and passes it on.
 
-    __slots__ = ("_then",)
+    What one client is told may come up in another's event: an error in it breaks the connection of the one alone.
+    """
 
-    def __init__(self, then: Callable[[Any], None]) -> None:
+    __slots__ = ("_context", "_then")
+
+    def __init__(self, context: RequestContext, then: Callable[[Any], None]) -> None:
+        self._context = context
         self._then = then
 
     def answer(self, response: Any, /) -> None:
-        self._then(response)
+        try:
+            self._then(response)
+        except Exception:
+            _logger.exception("%s cannot be told %s", self._context.peer, type(response).__name__)
+            self._context.close()
 
 
 class _Gathering:
     """Answers of several shards that go out together."""
 
-    __slots__ = ("_done", "_left", "parts")
+    __slots__ = ("_context", "_done", "_left", "parts")
 
-    def __init__(self, count: int, done: Callable[[list[Any]], None]) -> None:
+    def __init__(self, context: RequestContext, count: int, done: Callable[[list[Any]], None]) -> None:
+        self._context = context
         self.parts: list[Any] = [None] * count
         self._left = count
         self._done = done
@@ -71,7 +82,7 @@ class _Gathering:
             done([])
 
     def ticket(self, number: int) -> _Reply:
-        return _Reply(partial(self.take, number))
+        return _Reply(self._context, partial(self.take, number))
 
     def take(self, number: int, response: Any) -> None:
         self.parts[number] = response
@@ -239,11 +250,12 @@ class GroupRequests:
         def answer(parts: list[_FetchGroup]) -> None:
             context.answer(OffsetFetchResponse(groups=parts) if is_many else _as_one(parts[0], context.version))
 
-        gathering = _Gathering(len(groups), answer)
+        gathering = _Gathering(context, len(groups), answer)
         for number, group in enumerate(groups):
-            self._fetch_group(group, gathering.ticket(number), request.require_stable, context.version)
+            self._fetch_group(group, gathering.ticket(number), request.require_stable, context)
 
-    def _fetch_group(self, group: Any, ticket: _Reply, require_stable: bool, version: int) -> None:
+    def _fetch_group(self, group: Any, ticket: _Reply, require_stable: bool, context: RequestContext) -> None:
+        version = context.version
         unknown: list[_FetchTopic] = []
         topics: list[tuple[str, Uuid, list[int]]] | None = None
         if group.topics is not None:
@@ -267,7 +279,7 @@ class GroupRequests:
             code = ErrorCode[error.error]
             answer(_FetchGroup(group_id=group.group_id, error_code=code))
             return
-        effects = shard.fetch_offsets(group.group_id, topics, _Reply(answer), require_stable=require_stable)
+        effects = shard.fetch_offsets(group.group_id, topics, _Reply(context, answer), require_stable=require_stable)
         self._coordinator.carry_out(name, shard, effects)
 
     def _name_by_id(self, topic: _FetchTopic) -> bool:
@@ -308,7 +320,7 @@ class GroupRequests:
             results = [kind(group_id=name, error_code=error) for name, error in zip(names, errors, strict=True)]
             context.answer(DeleteGroupsResponse(results=results))
 
-        gathering = _Gathering(len(names), answer)
+        gathering = _Gathering(context, len(names), answer)
         for number, group_id in enumerate(names):
             ticket = gathering.ticket(number)
             try:
@@ -363,7 +375,7 @@ class GroupRequests:
         needs_id: bool = True,
     ) -> None:
         """Pass a request about one group to its shard; refuse it if there is none."""
-        reply = _Reply(context.answer if answer is None else answer)
+        reply = _Reply(context, context.answer if answer is None else answer)
         try:
             if needs_id:
                 _check_id(request.group_id)

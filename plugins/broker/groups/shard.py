@@ -189,7 +189,7 @@ class Shard:
             answers = self._members.leave(group, members, now_ms, effects)
         response = LeaveGroupResponse(members=answers)
         if caller.version < 3:
-            response.error_code = answers[0].error_code
+            response.error_code, response.members = answers[0].error_code, []
 
         def done(error: ErrorCode, now_ms: int, effects: Effects) -> None:
             if error is not ErrorCode.NONE:
