@@ -84,7 +84,7 @@ def start(ctx: click.Context, file: str, overrides: tuple[str, ...], output: str
     from kraftcore.config import NodeConfig
     from kraftcore.config.properties import load_properties, read_flag
     from kraftcore.plugins.broker import BrokerConfig
-    from kraftcore.plugins.broker.config import is_broker
+    from kraftcore.plugins.broker.config import has_broker_role, is_broker
 
     properties = {}
     for text in overrides:
@@ -98,9 +98,10 @@ def start(ctx: click.Context, file: str, overrides: tuple[str, ...], output: str
         if error is not None:
             raise KafkaFailure(error)
         ctx.exit(0)
-    config = NodeConfig.from_properties(file, properties=properties)
+    config = NodeConfig.from_properties(file, properties=properties, with_broker=True)
+    broker = BrokerConfig.from_properties(file, properties) if has_broker_role(all_of_it) else None
     offers_log = _OFFERS_LOG in all_of_it and read_flag(all_of_it, _OFFERS_LOG)
-    error = run_server(config, all_of_it.all, offers_log=offers_log, as_json=output == "json")
+    error = run_server(config, all_of_it.all, offers_log=offers_log, as_json=output == "json", broker=broker)
     if error is not None:
         raise KafkaFailure(error)
     ctx.exit(0)

@@ -24,6 +24,9 @@ from kraftcore.node.events import LeaderChanged, NodeEvent, RoleChanged, Snapsho
 from kraftcore.node.opening import tcp_transport
 from kraftcore.node.plugin import Plugin
 from kraftcore.plugins.controller import Controller
+from kraftcore.plugins.broker import BrokerConfig, KRaftBroker
+from kraftcore.plugins.broker.config import HONOURED as BROKER_HONOURED
+from kraftcore.plugins.broker.kraft.life import Stage
 from kraftcore.plugins.controller.settings import HONOURED
 from kraftcore.raft.quorum import VoterSet
 from kraftcore.transports.tcp import TcpTransport
@@ -76,7 +79,14 @@ class ReportedLog(logging.Handler):
         self._reporter.event("log", level=record.levelname, logger=record.name, text=text)
 
 
-def run_server(config: NodeConfig, properties: Mapping[str, str], *, offers_log: bool, as_json: bool) -> str | None:
+def run_server(
+    config: NodeConfig,
+    properties: Mapping[str, str],
+    *,
+    offers_log: bool,
+    as_json: bool,
+    broker: BrokerConfig | None = None,
+) -> str | None:
     """Run a node until a signal, or its failure, ends it.
 
     Args:
@@ -84,6 +94,7 @@ def run_server(config: NodeConfig, properties: Mapping[str, str], *, offers_log:
         properties: all that the file says, for the controller.
         offers_log: see `Controller`.
         as_json: print JSON objects instead of text.
+        broker: of a node with the broker; None: it is none.
 
     Returns:
         Why it could not start or had to stop; None if it was asked to.
@@ -97,10 +108,15 @@ def run_server(config: NodeConfig, properties: Mapping[str, str], *, offers_log:
     audit.setLevel(logging.INFO)
     error = None
     try:
-        ignored = [key for key in config.ignored if not (config.can_become_voter and key in HONOURED)]
+        honoured = {*(HONOURED if config.can_become_voter else ()), *(() if broker is None else BROKER_HONOURED)}
+        ignored = [key for key in config.ignored if key not in honoured]
         if ignored:
             reporter.event("ignored", properties=ignored)
-        plugins = [Controller(properties, offers_log=offers_log)] if config.can_become_voter else []
+        plugins: list[Plugin] = []
+        if config.can_become_voter:
+            plugins.append(Controller(properties, offers_log=offers_log))
+        if broker is not None:
+            plugins.append(_make_broker(broker, properties, reporter))
         trio.run(_Server(config, plugins, reporter).run)
     except KraftError as found:
         error = str(found)
@@ -109,6 +125,14 @@ def run_server(config: NodeConfig, properties: Mapping[str, str], *, offers_log:
         audit.removeHandler(denials)
     reporter.event("stopped", error=error)
     return error
+
+
+def _make_broker(config: BrokerConfig, properties: Mapping[str, str], reporter: Reporter) -> KRaftBroker:
+    def tell(stage: Stage) -> None:
+        reporter.event("broker", stage=stage.name.capitalize(), epoch=broker.broker_epoch)
+
+    broker = KRaftBroker(config, properties, on_stage=tell)
+    return broker
 
 
 class _Server:
@@ -181,15 +205,15 @@ class _Server:
         self._reporter.event("tls", reloaded=error is None, error=error)
 
     def _tell_start(self, node: Node) -> None:
-        status = node.status()
+        status, bound = node.status(), (*node.endpoints, *node.broker_endpoints)
         self._reporter.event(
             "started",
             nodeId=status.node_id,
             directoryId=str(status.directory_id),
             clusterId=status.cluster_id,
             directory=self._config.directory,
-            listeners=[str(endpoint) for endpoint in node.endpoints],
-            advertisedListeners=[str(endpoint) for endpoint in self._config.advertise(node.endpoints)],
+            listeners=[str(endpoint) for endpoint in bound],
+            advertisedListeners=[str(endpoint) for endpoint in self._config.advertise(bound)],
             pid=os.getpid(),
             version=__version__,
         )

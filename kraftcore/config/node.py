@@ -76,7 +76,12 @@ class NodeConfig(NodeSettings):
 
     @classmethod
     def from_properties(
-        cls, path: str | os.PathLike[str], *, properties: Mapping[str, str] | None = None, **overrides: Any
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        properties: Mapping[str, str] | None = None,
+        with_broker: bool = False,
+        **overrides: Any,
     ) -> NodeConfig:
         """Read one of Kafka's ``.properties`` files.
 
@@ -85,6 +90,7 @@ class NodeConfig(NodeSettings):
         Args:
             path: the file.
             properties: properties that replace the file's.
+            with_broker: the node has the broker where ``process.roles`` says so: read its listeners, too.
             **overrides: settings that replace what the properties say.
 
         Raises:
@@ -92,7 +98,7 @@ class NodeConfig(NodeSettings):
             CorruptDataError: the file holds a broken escape.
             StorageError: it cannot be read.
         """
-        return config_from_properties(cls, os.fspath(path), properties or {}, overrides)
+        return config_from_properties(cls, os.fspath(path), properties or {}, overrides, with_broker=with_broker)
 
     @classmethod
     def from_environment(
@@ -169,11 +175,12 @@ class NodeConfig(NodeSettings):
         object.__setattr__(self, name, value)
 
     def _convert(self) -> None:
-        for name in ("listeners", "advertised_listeners"):
+        for name in ("listeners", "broker_listeners", "advertised_listeners"):
             given: Iterable[Endpoint | str] = getattr(self, name)
             self._set(name, tuple(_converted(name, parse_endpoint, value) for value in _several(name, given)))
-        everywhere = (each._replace(host=each.host or ALL_INTERFACES) for each in self.listeners)
-        self._set("listeners", tuple(everywhere))
+        for name in ("listeners", "broker_listeners"):
+            everywhere = (each._replace(host=each.host or ALL_INTERFACES) for each in getattr(self, name))
+            self._set(name, tuple(everywhere))
         servers = _several("bootstrap_servers", self.bootstrap_servers)
         self._set("bootstrap_servers", tuple(_converted("bootstrap_servers", parse_address, each) for each in servers))
         try:
@@ -198,18 +205,19 @@ class NodeConfig(NodeSettings):
             )
 
     def _check_listeners(self) -> None:
-        names = [endpoint.name for endpoint in self.listeners]
-        for endpoint in (*self.listeners, *self.advertised_listeners):
+        names = [endpoint.name for endpoint in self.all_listeners]
+        for endpoint in (*self.all_listeners, *self.advertised_listeners):
             if not endpoint.name or not 0 <= endpoint.port <= 65535:
                 raise ConfigError(
                     f"{label('listeners')}: {endpoint} needs a name and a port up to 65535", ["listeners"]
                 )
-        for field_name in ("listeners", "advertised_listeners"):
+        for field_name in ("all_listeners", "advertised_listeners"):
             found = [endpoint.name for endpoint in getattr(self, field_name)]
+            field_name = field_name.removeprefix("all_")
             twice = next((name for name in found if found.count(name) > 1), None)
             if twice is not None:
                 raise ConfigError(f"{label(field_name)}: two listeners are called {twice}", [field_name])
-        places = [(endpoint.host, endpoint.port) for endpoint in self.listeners if endpoint.port]
+        places = [(endpoint.host, endpoint.port) for endpoint in self.all_listeners if endpoint.port]
         if len(set(places)) != len(places):
             raise ConfigError(f"{label('listeners')}: two listeners share an address", ["listeners"])
         for endpoint in self.advertised_listeners:
@@ -237,7 +245,7 @@ class NodeConfig(NodeSettings):
         if not isinstance(others, Mapping) or not all(isinstance(each, TlsConfig | None) for each in others.values()):
             raise ConfigError("listener_tls gives a TlsConfig, or None, by the name of a listener", ["listener_tls"])
         self._set("listener_tls", {name.upper(): tls for name, tls in others.items()})
-        names = [endpoint.name for endpoint in self.listeners]
+        names = [endpoint.name for endpoint in self.all_listeners]
         for name in self.listener_tls:
             if name not in names:
                 raise ConfigError(
@@ -245,7 +253,7 @@ class NodeConfig(NodeSettings):
                     f"{suggestion(name, names)}",
                     ["listener_tls", "listeners"],
                 )
-            if name == names[0]:
+            if self.listeners and name == names[0]:
                 raise ConfigError(
                     f"listener_tls: {name} is the first listener, which encrypts as connections to other nodes do: say "
                     "with tls how",
@@ -253,7 +261,7 @@ class NodeConfig(NodeSettings):
                 )
 
     def _check_certificates(self) -> None:
-        for endpoint in self.listeners:
+        for endpoint in self.all_listeners:
             tls = self.listener_tls.get(endpoint.name, self.tls)
             if tls is not None and tls.certificate is None:
                 raise ConfigError(
@@ -267,7 +275,7 @@ class NodeConfig(NodeSettings):
         if not isinstance(given, Mapping) or not all(isinstance(each, SaslConfig) for each in given.values()):
             raise ConfigError("listener_sasl gives a SaslConfig by the name of a listener", ["listener_sasl"])
         self._set("listener_sasl", {name.upper(): sasl for name, sasl in given.items()})
-        names = [endpoint.name for endpoint in self.listeners]
+        names = [endpoint.name for endpoint in self.all_listeners]
         for name in self.listener_sasl:
             if name not in names:
                 raise ConfigError(
@@ -295,6 +303,11 @@ class NodeConfig(NodeSettings):
                 "which is not among listener_sasl",
                 ["sasl", "listener_sasl"],
             )
+
+    @property
+    def all_listeners(self) -> tuple[Endpoint, ...]:
+        """What is bound: ``listeners``, then ``broker_listeners``."""
+        return (*self.listeners, *self.broker_listeners)
 
     def security_protocol(self, listener: str) -> SecurityProtocol:
         """What a listener speaks, as Kafka has it: whether it encrypts, and whether those who connect log in."""

@@ -76,6 +76,16 @@ class NodeSettings:
             True,
         ),
     )
+    broker_listeners: Converted[Iterable[Endpoint | str], tuple[Endpoint, ...]] = Converted(
+        (),
+        Setting(
+            "listeners",
+            "Of a node with the broker: what is bound besides for clients and other brokers, all that are not named "
+            "in ``controller.listener.names``. A file gives them where ``process.roles`` holds ``broker`` and the "
+            "broker is there. Forms as above.",
+            True,
+        ),
+    )
     voters: Converted[VoterSet | str | Iterable[str], VoterSet] = Converted(
         VoterSet(),
         Setting(

@@ -75,15 +75,21 @@ _TLS_READ = frozenset(key for key in (*_KEYS, *_ALSO_READ) if key.startswith("ss
 
 
 def config_from_properties(
-    make: Callable[..., _Config], path: str, replaced: Mapping[str, str], overrides: Mapping[str, Any]
+    make: Callable[..., _Config],
+    path: str,
+    replaced: Mapping[str, str],
+    overrides: Mapping[str, Any],
+    *,
+    with_broker: bool = False,
 ) -> _Config:
     """See ``NodeConfig.from_properties``; ``make`` is that class."""
     properties = load_properties(path, replaced)
     known_settings(overrides)
     ignored = []
-    names = properties.list("controller.listener.names") or [
-        text.partition("://")[0] for text in properties.list("listeners")
-    ]
+    everywhere = [text.partition("://")[0] for text in properties.list("listeners")]
+    names = properties.list("controller.listener.names") or everywhere
+    if with_broker:
+        names = [*names, *everywhere]
     own = {listener_prefix(name) for name in names}
     for key in properties.names:
         if key.startswith(f"{PROVIDERS_KEY}."):
@@ -101,7 +107,7 @@ def config_from_properties(
             known = (listener + each for each in (*read, *KAFKA_PROPERTIES))
             close = f"; did you mean {setting.key}?" if setting else suggestion(key, known)
             raise properties.error(f"there is no property {key}{close}", key)
-    return _make(make, properties, ignored, overrides)
+    return _make(make, properties, ignored, overrides, with_broker=with_broker)
 
 
 def config_from_environment(
@@ -143,9 +149,14 @@ def config_from_environment(
 
 
 def _make(
-    make: Callable[..., _Config], properties: Properties, ignored: list[str], overrides: Mapping[str, Any]
+    make: Callable[..., _Config],
+    properties: Properties,
+    ignored: list[str],
+    overrides: Mapping[str, Any],
+    *,
+    with_broker: bool = False,
 ) -> _Config:
-    settings = _settings(properties, ignored, overrides)
+    settings = _settings(properties, ignored, overrides, with_broker=with_broker)
     for name in ("node_id", "directory"):
         if name not in settings:
             raise properties.error(f"{label(name)} is missing", SETTINGS[name].key)
@@ -156,7 +167,9 @@ def _make(
         raise ConfigError(error.reason, error.settings, properties.where(*keys)) from None
 
 
-def _settings(properties: Properties, ignored: list[str], overrides: Mapping[str, Any]) -> dict[str, Any]:
+def _settings(
+    properties: Properties, ignored: list[str], overrides: Mapping[str, Any], *, with_broker: bool
+) -> dict[str, Any]:
     settings = {
         name: setting.read(properties)
         for name, setting in SETTINGS.items()
@@ -179,35 +192,47 @@ def _settings(properties: Properties, ignored: list[str], overrides: Mapping[str
     found = {key.removeprefix(prefix): properties.get(key) for key in properties.names if key.startswith(prefix)}
     if found:
         settings["plugin_settings"] = found
-    settings.update(_network_settings(properties, ignored, overrides))
+    settings.update(_network_settings(properties, ignored, overrides, with_broker=with_broker))
     settings["ignored"] = tuple(ignored)
     return {**settings, **overrides}
 
 
-def _network_settings(properties: Properties, ignored: list[str], overrides: Mapping[str, Any]) -> dict[str, Any]:
+def _network_settings(
+    properties: Properties, ignored: list[str], overrides: Mapping[str, Any], *, with_broker: bool
+) -> dict[str, Any]:
     roles = read_roles(properties) or ("controller",)
     bound = _endpoints(properties, "listeners")
     names = [name.upper() for name in properties.list("controller.listener.names")]
     own = names or [endpoint.name for endpoint in bound]
     found: dict[str, Any] = {"can_become_voter": "controller" in roles}
+    of_broker = []
+    if with_broker and "broker" in roles and "broker_listeners" not in overrides:
+        of_broker = [endpoint.name for endpoint in bound if endpoint.name not in own]
+        found["broker_listeners"] = [endpoint for endpoint in bound if endpoint.name in of_broker]
     if "controller" in roles:
         if "listeners" not in overrides:
-            found["listeners"] = _own_listeners(properties, bound, own, ignored)
-            if "advertised_listeners" not in overrides:
-                advertised = _endpoints(properties, "advertised.listeners")
-                found["advertised_listeners"] = [endpoint for endpoint in advertised if endpoint.name in own]
-    else:
+            found["listeners"] = _own_listeners(properties, bound, own, [] if of_broker else ignored)
+    elif not of_broker:
         ignored.extend(key for key in ("listeners", "advertised.listeners") if key in properties)
+    told = {*(own if "listeners" in found else ()), *of_broker}
+    if told and "advertised_listeners" not in overrides:
+        advertised = _endpoints(properties, "advertised.listeners")
+        found["advertised_listeners"] = [endpoint for endpoint in advertised if endpoint.name in told]
     # Whoever accepts nothing connects as the first name says.
-    protocols = _protocols(properties, own if found.get("listeners") else own[:1])
+    protocols = _protocols(properties, [*(own if found.get("listeners") else own[:1]), *of_broker])
     if "tls" not in overrides:
         found.update(_tls(properties, protocols))
+        if not found.get("listeners") and own:
+            found["listener_tls"] = {name: tls for name, tls in found["listener_tls"].items() if name in of_broker}
     if "sasl" not in overrides and protocols:
         first = next(iter(protocols))
         found["sasl"] = read_node_login(properties, first) if protocols[first].startswith("SASL_") else None
-    if found.get("listeners"):
+    served = {*(own if found.get("listeners") else ()), *of_broker}
+    if served:
         found["listener_sasl"] = {
-            name: read_listener_sasl(properties, name) for name, each in protocols.items() if each.startswith("SASL_")
+            name: read_listener_sasl(properties, name)
+            for name, each in protocols.items()
+            if name in served and each.startswith("SASL_")
         }
     return found
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from kraftcore.core.batch import RecordBatch
 from kraftcore.errors import LocalError, RemoteProtocolError
@@ -18,6 +18,16 @@ class _Appended(NamedTuple):
     end: int
     values: Sequence[bytes]
     levels: Mapping[str, int] | None
+
+
+class Follower(Protocol):
+    """Who follows what is committed."""
+
+    def applied(self, batch: RecordBatch) -> None:
+        """A batch was committed; valid until this returns."""
+
+    def restored(self, image: Image, end_offset: int) -> None:
+        """A snapshot took the place of everything: what all records below ``end_offset`` come to."""
 
 
 class MetadataMachine(StateMachine):
@@ -36,6 +46,7 @@ class MetadataMachine(StateMachine):
         levels: finalized features as far as they are committed.
         features_offset: of the last record of the batch that changed them last; -1 if that was in a snapshot.
         trouble: why the log is not followed any more; None while it is.
+        followers: told of what is committed, after it was applied.
     """
 
     def __init__(self) -> None:
@@ -44,6 +55,7 @@ class MetadataMachine(StateMachine):
         self.levels: Mapping[str, int] = {}
         self.features_offset = -1
         self.trouble: str | None = None
+        self.followers: list[Follower] = []
         self._is_ahead = False
         self._ahead: deque[_Appended] = deque()
 
@@ -58,6 +70,8 @@ class MetadataMachine(StateMachine):
             self._take(batch.values(), base)
             self._note_levels(self.image.features.snapshot(), end)
         self.offset = end
+        for follower in self.followers:
+            follower.applied(batch)
         return None
 
     def _note_levels(self, levels: Mapping[str, int], end: int) -> None:
@@ -187,6 +201,8 @@ class MetadataMachine(StateMachine):
         """As in Kafka, a registration that came with a snapshot counts as one at the snapshot's last offset."""
         self.offset = end_offset
         self.image.date_registrations(end_offset - 1)
+        for follower in self.followers:
+            follower.restored(self.image, end_offset)
 
     def _take(self, values: Iterable[bytes | None], offset: int) -> None:
         if self.trouble is not None:

@@ -96,7 +96,7 @@ def principal_builder(config: NodeConfig) -> PrincipalBuilder:
     if config.principal_builder is not None:
         return config.principal_builder
     rules = {}
-    for endpoint in config.listeners:
+    for endpoint in config.all_listeners:
         tls = config.listener_tls.get(endpoint.name, config.tls)
         if tls is not None and tls.principal_mapping_rules is not None:
             rules[endpoint.name] = tls.principal_mapping_rules

@@ -70,7 +70,7 @@ class Engine(ExecutorHooks):
     Args:
         config: of the node.
         home: its directory, open.
-        endpoints: where its listeners are bound.
+        endpoints: where its listeners are bound, and where its broker's are.
         machine: committed records are applied to it.
         transport: carries frames.
         plugins: get events.
@@ -91,7 +91,7 @@ class Engine(ExecutorHooks):
         self,
         config: NodeConfig,
         home: Home,
-        endpoints: tuple[Endpoint, ...],
+        endpoints: tuple[tuple[Endpoint, ...], tuple[Endpoint, ...]],
         machine: StateMachine,
         transport: Transport,
         plugins: Sequence[Extension],
@@ -100,7 +100,8 @@ class Engine(ExecutorHooks):
     ) -> None:
         self.config = config
         self.home = home
-        self.endpoints = endpoints
+        self.endpoints, self.broker_endpoints = endpoints
+        self._transport = transport
         self.events = EventHub(plugins, self.fail)
         self.clock = clock = Clock()
         self.stopped = trio.Event()
@@ -117,7 +118,7 @@ class Engine(ExecutorHooks):
         self._recorder: Recorder | None = None
         self._open_executor(machine)
         self.room = WaitingRoom(self.executor.queue)
-        self.local = LocalRequests(self.shell.feed, self.check_running, self.executor.not_leader, endpoints)
+        self.local = LocalRequests(self.shell.feed, self.check_running, self.executor.not_leader, self.endpoints)
         self._pump = Pump(self.executor, self.shell.run, config.append_linger_ms)
         self._busy_poll = BusyPoll(self.executor, config.busy_poll_us)
         self._polls = self._busy_poll.pays
@@ -125,7 +126,7 @@ class Engine(ExecutorHooks):
         self.forwarder = Forwarder(self, config)
         self._leaderless = Leaderless(home.key, config.bootstrap_servers, self.outbox, self.executor.replica, self.note)
         self.administration = Administration(home.key.id, self.describe, self.executor, self.shell.feed)
-        self.registry = Registry()
+        self.registry = Registry(endpoint.name for endpoint in self.broker_endpoints)
         if config.authorizer is not None:
             self.registry.authorization = Authorization(config.authorizer)
         self.inbox = Inbox(
@@ -136,7 +137,7 @@ class Engine(ExecutorHooks):
             self.note,
             self.fail,
             clock.now_ms,
-            {endpoint.name: config.security_protocol(endpoint.name) for endpoint in endpoints},
+            {each.name: config.security_protocol(each.name) for each in (*self.endpoints, *self.broker_endpoints)},
         )
         leader_side = LeaderSide(self.executor, self.look, config, self.ask_barrier)
         logins = sasl_handlers() if config.listener_sasl else ()
@@ -462,12 +463,18 @@ class Engine(ExecutorHooks):
         await trio.lowlevel.checkpoint()
         return leader_id
 
-    async def ask(self, host: str, port: int, request: Request, timeout_ms: int, lane: int = OTHERS) -> Any:
+    async def ask(
+        self, host: str, port: int, request: Request, timeout_ms: int, lane: int = OTHERS, min_version: int = 0
+    ) -> Any:
         """Send any request to any node; returns the response, or a `Failure`."""
         self.check_open()
         return await self.local.wait(
-            lambda future: self.outbox.send(host, port, request, timeout_ms, future.succeed, lane=lane)
+            lambda future: self.outbox.send(host, port, request, timeout_ms, future.succeed, min_version, lane)
         )
+
+    def make_outbox(self, client_id: str) -> Outbox:
+        """Another one on the same transport, for requests that have nothing to do with the consensus."""
+        return Outbox(self._transport, client_id, __version__, self.note)
 
     async def ask_leader(self, endpoint: Endpoint, request: Request) -> Any:
         """Send what is forwarded; returns the response, or a `Failure`."""

@@ -19,7 +19,8 @@ from kraftcore.executor.proposals import RECORD_OVERHEAD, Appended, AppendedMany
 from kraftcore.executor.sessions import numbering
 from kraftcore.node.authorization import Authorization
 from kraftcore.node.engine import Engine
-from kraftcore.node.registry import RequestContext
+from kraftcore.node.outbox import OTHERS, Outbox
+from kraftcore.node.registry import RequestContext, RequestHandler
 from kraftcore.node.status import Status
 from kraftcore.node.subscription import Subscription
 from kraftcore.node.waiting import TaskProposal
@@ -43,6 +44,7 @@ class Node:
         key: its id and directory id.
         cluster_id: of its quorum.
         endpoints: where its listeners are bound.
+        broker_endpoints: where the listeners of its broker are, if it has one.
         state_machine: what it was opened with.
         stopped: set when it takes no more calls.
     """
@@ -55,6 +57,7 @@ class Node:
         self.key: ReplicaKey = engine.home.key
         self.cluster_id: str = engine.home.cluster_id
         self.endpoints: tuple[Endpoint, ...] = engine.endpoints
+        self.broker_endpoints: tuple[Endpoint, ...] = engine.broker_endpoints
         self.stopped: trio.Event = engine.stopped
 
     # --- appending ----------------------------------------------------------------------------------------------------
@@ -287,13 +290,31 @@ class Node:
         self._engine.check_running()
         return await self._engine.snapshotting.take()
 
-    async def ask(self, host: str, port: int, request: Request, timeout_ms: int) -> Any:
+    async def ask(
+        self, host: str, port: int, request: Request, timeout_ms: int, min_version: int = 0, lane: int = OTHERS
+    ) -> Any:
         """Send any request to any node; returns the response, or a `Failure`.
+
+        Args:
+            host: where to.
+            port: where to.
+            request: its body.
+            timeout_ms: for the answer.
+            min_version: below this the request would lose its meaning.
+            lane: of the connection, see ``kraftcore.node.outbox``: answers of one come in the order of their requests.
 
         Raises:
             NodeStoppedError: the node stopped.
         """
-        return await self._engine.ask(host, port, request, timeout_ms)
+        return await self._engine.ask(host, port, request, timeout_ms, lane, min_version)
+
+    def make_outbox(self, client_id: str) -> Outbox:
+        """What sends a plugin's requests over the node's transport, on connections of their own.
+
+        Args:
+            client_id: goes into every request's header.
+        """
+        return self._engine.make_outbox(client_id)
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
@@ -393,6 +414,18 @@ class Node:
     def describe_features_by(self, describe: Callable[[ApiVersionsResponse], None]) -> None:
         """Have the feature fields of ApiVersions answers filled in by a plugin that keeps features in the log."""
         self._engine.administration.features_in_log = describe
+
+    def answer(self, handler: RequestHandler) -> None:
+        """Answer a kind of request from now on, for a plugin that knows how only when it runs.
+
+        Raises:
+            LocalError: another plugin does already.
+        """
+        self._engine.registry.register(handler)
+
+    def fail(self, error: BaseException) -> None:
+        """A part of the node that it promises cannot go on: the node stops for this reason."""
+        self._engine.fail(error)
 
     def serve(self, request: Request, context: RequestContext) -> None:
         """Answer a request that came inside another one (KIP-590), as if it had come alone.

@@ -71,18 +71,32 @@ async def open_node(
             transport = await stack.enter_async_context(tcp_transport(config))
         endpoints: tuple[Endpoint, ...] | None = None
         if config.create == "standalone" and any(endpoint.port == 0 for endpoint in config.listeners):
-            endpoints = await _listen(transport, config, gates)  # its own entry among the voters names the ports
+            # Its own entry among the voters names the ports.
+            endpoints = await _listen(transport, config, gates, config.listeners)
         config = await ask_before_beginning(disk, config, transport)
         home = await trio.to_thread.run_sync(open_home, disk, config, endpoints)
         stack.callback(home.close)
         if endpoints is None:
-            endpoints = await _listen(transport, config, gates)
+            endpoints = await _listen(transport, config, gates, config.listeners)
+        broker_endpoints = await _listen(transport, config, gates, config.broker_listeners)
+        _warn_of_strangers(config, (*endpoints, *broker_endpoints), transport)
         raised: BaseException | None = None
         engine: Engine | None = None
         async with trio.open_nursery() as nursery:
             try:
                 with trio.CancelScope() as body:
-                    engine = Engine(config, home, endpoints, state_machine, transport, chosen, nursery, body.cancel)
+                    for plugin in chosen:
+                        plugin.attach(state_machine)
+                    engine = Engine(
+                        config,
+                        home,
+                        (endpoints, broker_endpoints),
+                        state_machine,
+                        transport,
+                        chosen,
+                        nursery,
+                        body.cancel,
+                    )
                     node = Node(engine, state_machine)
                     _begin(engine, node, chosen, nursery)
                     gates.open(engine, nursery)
@@ -92,6 +106,7 @@ async def open_node(
                 raised = error
             if engine is not None:
                 with trio.CancelScope(shield=True):
+                    await _stop_plugins(engine, chosen)
                     await engine.shut_down()
                 gates.close()
                 engine.close()
@@ -149,6 +164,17 @@ async def _run_plugin(plugin: Plugin, node: Node, engine: Engine) -> None:
             engine.events.drop(plugin)
 
 
+async def _stop_plugins(engine: Engine, plugins: Sequence[Plugin]) -> None:
+    """Let plugins end in order, the last first, while the node still works; not where it failed or was aborted."""
+    for plugin in reversed(plugins):
+        if engine.is_closed or engine.executor.stopped:
+            return
+        try:
+            await plugin.stopping()
+        except Exception:
+            _logger.exception("plugin %s raised when the node stopped", plugin.name)
+
+
 class Gate:
     """Takes requests from the listeners; those that come before the node is ready wait, up to `EARLY_REQUESTS_MAX`.
 
@@ -196,13 +222,16 @@ class _Gates:
         self._plugins = plugins
         self._plain = Gate(closes_with_node=closes_with_node)
         self._guarded = Gate(closes_with_node=closes_with_node)
-        names = {endpoint.name for endpoint in config.listeners}
-        self._late: dict[str, tuple[Gate, Plugin]] = {}
+        names = {endpoint.name for endpoint in config.all_listeners}
+        self._late: dict[str, tuple[Gate, tuple[Plugin, ...]]] = {}  # with those that it waits for
         for plugin in plugins:
-            early = plugin.early_listeners
+            early, late = plugin.early_listeners, plugin.late_listeners & names
             if early is not None:
                 _check_early(early, names)
-                self._late |= {name: (Gate(closes_with_node=closes_with_node), plugin) for name in names - early}
+                late |= names - early
+            for name in late:
+                gate, waited = self._late.get(name, (Gate(closes_with_node=closes_with_node), ()))
+                self._late[name] = (gate, (*waited, plugin))
 
     def of(self, listener: str) -> Gate:
         if listener in self._late:
@@ -211,17 +240,18 @@ class _Gates:
 
     def open(self, engine: Engine, nursery: trio.Nursery) -> None:
         guarded = engine.inbox.serve
-        if any(has_door(self._config, endpoint.name) for endpoint in self._config.listeners):
+        if any(has_door(self._config, endpoint.name) for endpoint in self._config.all_listeners):
             found = (plugin.credentials for plugin in self._plugins)
             guarded = engine.make_door(next((each for each in found if each is not None), None)).serve
         self._guarded.open(guarded)
         self._plain.open(engine.inbox.serve)
-        for name, (gate, plugin) in self._late.items():
+        for name, (gate, plugins) in self._late.items():
             serve = guarded if has_door(self._config, name) else engine.inbox.serve
-            nursery.start_soon(self._open_late, gate, plugin, serve)
+            nursery.start_soon(self._open_late, gate, plugins, serve)
 
-    async def _open_late(self, gate: Gate, plugin: Plugin, serve: Serve) -> None:
-        await plugin.loaded()
+    async def _open_late(self, gate: Gate, plugins: Iterable[Plugin], serve: Serve) -> None:
+        for plugin in plugins:
+            await plugin.loaded()
         gate.open(serve)
 
     def close(self) -> None:
@@ -239,11 +269,12 @@ def _check_early(early: Iterable[str], known: Collection[str]) -> None:
             )
 
 
-async def _listen(transport: Transport, config: NodeConfig, gates: _Gates) -> tuple[Endpoint, ...]:
+async def _listen(
+    transport: Transport, config: NodeConfig, gates: _Gates, listeners: Iterable[Endpoint]
+) -> tuple[Endpoint, ...]:
     bound = []
-    for endpoint in config.listeners:
+    for endpoint in listeners:
         serve, bounds = gates.of(endpoint.name).serve, admission(config, endpoint.name)
         address = await transport.listen(endpoint.name, Address(endpoint.host, endpoint.port), serve, bounds)
         bound.append(Endpoint(endpoint.name, endpoint.host, address.port))
-    _warn_of_strangers(config, bound, transport)
     return tuple(bound)

@@ -14,6 +14,7 @@ from kraftcore.node.node import Node
 from kraftcore.node.registry import Registry, RequestHandler
 from kraftcore.protocol.schema import Request
 from kraftcore.security.sasl.credentials import Credentials
+from kraftcore.state_machine import StateMachine
 
 GROUP = "kraftcore.plugins"
 
@@ -49,8 +50,14 @@ class Plugin:
             raise LocalError(f"plugin {cls.name} has no setting {', '.join(sorted(settings))}")
         return cls()
 
+    def attach(self, machine: StateMachine) -> None:
+        """Called before anything else: the node's state machine, to which nothing has been applied yet."""
+
     async def run(self, node: Node) -> None:
         """The plugin's own task; starts with the node, is cancelled when it stops, and may return early."""
+
+    async def stopping(self) -> None:
+        """The node was told to stop, and still works: end in order. Not called where it failed or was aborted."""
 
     def on_event(self, event: NodeEvent) -> None:
         """Something happened. Called from the node's own work: be quick, do not wait."""
@@ -80,8 +87,13 @@ class Plugin:
         """Listeners that are served from the beginning; requests on the others wait for ``loaded``. None: all."""
         return None
 
+    @property
+    def late_listeners(self) -> frozenset[str]:
+        """Listeners on which requests wait for ``loaded``."""
+        return frozenset()
+
     async def loaded(self) -> None:
-        """Wait until requests on all listeners may be served."""
+        """Wait until requests may be served on the listeners that wait for it."""
 
 
 def register(plugin: Plugin, registry: Registry) -> None:

@@ -1,25 +1,27 @@
 """A broker: replicas of partitions that obey a controller, and serve clients and followers of Kafka.
 
-    async with open_broker(BrokerConfig.from_properties("broker.properties")) as broker:
-        ...
-
-Today a controller of the ZooKeeper era tells it what to do (``partition.control=requests``): see docs/broker.md for
-what is there and what is not yet.
+`KRaftBroker` is a plugin of a node, and follows the metadata log of a KRaft controller. ``open_broker`` runs one that a
+controller of the ZooKeeper era tells what to do (``partition.control=requests``). See docs/broker.md for what is there
+and what is not yet.
 
 ==================  ==================================================================================================
 ``config``          a broker's settings, from Kafka's properties
 ``partition``       one replica: events in, effects out
 ``logdirs``         what is on disk
 ``replicas``        the partitions of which this broker has a replica
-``metadata_cache``  what the controller announced
+``metadata_cache``  what is known of the cluster
+``catalogue``       what a metadata log says that this broker is to do
+``kraft``           a life under a KRaft controller
 ``control``         LeaderAndIsr, StopReplica, UpdateMetadata
 ``fetchers``        the follower's side of replication; ``isr_changes``: AlterPartition
 ``api``             what clients and followers ask; ``deadlines``: for answers that wait
-``broker``          all of it together, on trio
+``core``            all of it together, on trio; ``handlers``: what it answers
+``broker``          the core with listeners of its own, under control requests
 ==================  ==================================================================================================
 """
 
 from kraftcore.plugins.broker.broker import Broker, open_broker
 from kraftcore.plugins.broker.config import BrokerConfig
+from kraftcore.plugins.broker.kraft import KRaftBroker
 
-__all__ = ["Broker", "BrokerConfig", "open_broker"]
+__all__ = ["Broker", "BrokerConfig", "KRaftBroker", "open_broker"]

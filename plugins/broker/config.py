@@ -9,7 +9,8 @@ from typing import Any
 from kraftcore.config.addresses import ALL_INTERFACES, WILDCARDS, parse_endpoint
 from kraftcore.config.errors import ConfigError
 from kraftcore.config.kafka_properties import IGNORED_PREFIXES, KAFKA_PROPERTIES
-from kraftcore.config.properties import Properties, load_properties, read_integer
+from kraftcore.config.properties import Properties, load_properties, read_flag, read_integer
+from kraftcore.config.sources import read_roles
 from kraftcore.plugins.broker.groups.settings import PROPERTIES as GROUP_PROPERTIES
 from kraftcore.plugins.broker.groups.settings import GroupSettings, read_group_settings
 from kraftcore.raft.quorum import Endpoint
@@ -43,6 +44,10 @@ _NUMBERS: Mapping[str, tuple[str, int, int]] = {
     "delete_delay_ms": ("log.segment.delete.delay.ms", 0, _LONG_MAX),
     "request_max_bytes": ("socket.request.max.bytes", 1024, _INT_MAX),
     "max_connections": ("max.connections", 1, _INT_MAX),
+    "heartbeat_ms": ("broker.heartbeat.interval.ms", 1, _INT_MAX),
+    "session_ms": ("broker.session.timeout.ms", 1, _INT_MAX),
+    "registration_timeout_ms": ("initial.broker.registration.timeout.ms", 1, _INT_MAX),
+    "leaving_timeout_ms": ("kraftcore.controlled.shutdown.timeout.ms", 0, _INT_MAX),
 }
 # property -> milliseconds in its unit; the first that is there counts
 _RETENTION = {"log.retention.ms": 1, "log.retention.minutes": 60_000, "log.retention.hours": 3_600_000}
@@ -57,6 +62,8 @@ _TEXTS = {
     "inter.broker.listener.name",
     "log.dirs",
     "log.dir",
+    "broker.rack",
+    "controlled.shutdown.enable",
 }
 HONOURED = frozenset({*_TEXTS, *(key for key, _, _ in _NUMBERS.values()), *GROUP_PROPERTIES})
 """Properties that a broker honours."""
@@ -99,6 +106,13 @@ class BrokerConfig:
         request_max_bytes: longest frame (socket.request.max.bytes).
         max_connections: accepted at a time (max.connections).
         groups: see ``GroupSettings``.
+        rack: where the broker stands, or None (broker.rack).
+        heartbeat_ms: how often the controller hears of it (broker.heartbeat.interval.ms).
+        session_ms: after so long without a heartbeat it is fenced (broker.session.timeout.ms, which is the
+            controller's); no answer to a heartbeat is awaited for more than half of it.
+        registration_timeout_ms: how long the first registration may take (initial.broker.registration.timeout.ms).
+        has_controlled_shutdown: hand leaderships over before a stop (controlled.shutdown.enable).
+        leaving_timeout_ms: how long that may take (kraftcore.controlled.shutdown.timeout.ms; 5 minutes in Kafka).
         ignored: properties that stood in the file and mean nothing here.
 
     Raises:
@@ -134,6 +148,12 @@ class BrokerConfig:
     request_max_bytes: int = 100 * 1024**2
     max_connections: int = 1000
     groups: GroupSettings = field(default_factory=GroupSettings)
+    rack: str | None = None
+    heartbeat_ms: int = 2000
+    session_ms: int = 9000
+    registration_timeout_ms: int = 60_000
+    has_controlled_shutdown: bool = True
+    leaving_timeout_ms: int = 60_000
     ignored: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -170,7 +190,7 @@ class BrokerConfig:
 
     @classmethod
     def from_properties(cls, path: str, properties: Mapping[str, str] | None = None) -> BrokerConfig:
-        """Read a Kafka server's file with ``partition.control=requests``.
+        """Read a Kafka server's file: with ``partition.control=requests``, or with the role ``broker``.
 
         Args:
             path: of the file.
@@ -189,24 +209,27 @@ def is_broker(properties: Properties) -> bool:
     return CONTROL in properties
 
 
+def has_broker_role(properties: Properties) -> bool:
+    """Whether they describe a node with the broker, under a KRaft controller."""
+    return not is_broker(properties) and "broker" in read_roles(properties)
+
+
 def _read(properties: Properties) -> BrokerConfig:
-    control = properties.get(CONTROL)
-    if control != BY_REQUESTS:
-        raise properties.error(f"{CONTROL} is {control!r}: it must be {BY_REQUESTS}", CONTROL)
-    if properties.get("process.roles"):
-        raise properties.error(
-            f"process.roles does not go with {CONTROL}={BY_REQUESTS}: such a broker has no KRaft controller",
-            "process.roles",
-        )
-    _check_protocols(properties)
+    if has_broker_role(properties):
+        _check_kraft(properties)
+    else:
+        _check_requests(properties)
     values: dict[str, Any] = {
         "node_id": _node_id(properties),
-        "listeners": _endpoints(properties, "listeners"),
-        "advertised_listeners": _endpoints(properties, "advertised.listeners"),
+        "listeners": _own(properties, "listeners"),
+        "advertised_listeners": _own(properties, "advertised.listeners"),
         "inter_broker_listener": (properties.get("inter.broker.listener.name") or "").upper(),
         "directories": tuple(properties.list("log.dirs" if "log.dirs" in properties else "log.dir")),
+        "rack": properties.get("broker.rack"),
         "ignored": tuple(name for name in properties.names if name not in HONOURED),
     }
+    if "controlled.shutdown.enable" in properties:
+        values["has_controlled_shutdown"] = read_flag(properties, "controlled.shutdown.enable")
     for required, key in (("listeners", "listeners"), ("directories", "log.dirs")):
         if not values[required]:
             raise properties.error(f"{key} is missing", key)
@@ -219,7 +242,7 @@ def _read(properties: Properties) -> BrokerConfig:
         found = read_integer(properties, retention, -1, _INT_MAX if _RETENTION[retention] > 1 else _LONG_MAX)
         values["retention_ms"] = -1 if found < 0 else found * _RETENTION[retention]
     unknown = [name for name in values["ignored"] if not _is_of_kafka(name)]
-    if unknown:
+    if unknown and not has_broker_role(properties):  # the node knows more, and says so
         raise properties.error(f"{unknown[0]} is no property of a broker", unknown[0])
     _check_unsupported(properties)
     try:
@@ -228,6 +251,39 @@ def _read(properties: Properties) -> BrokerConfig:
         raise properties.error(error.reason, *(_KEYS.get(name, name) for name in error.settings)) from None
 
 
+def _check_requests(properties: Properties) -> None:
+    control = properties.get(CONTROL)
+    if control != BY_REQUESTS:
+        raise properties.error(f"{CONTROL} is {control!r}: it must be {BY_REQUESTS}", CONTROL)
+    if properties.get("process.roles"):
+        raise properties.error(
+            f"process.roles does not go with {CONTROL}={BY_REQUESTS}: such a broker has no KRaft controller",
+            "process.roles",
+        )
+    _check_protocols(properties)
+
+
+def _check_kraft(properties: Properties) -> None:
+    if properties.get(_AUTHORIZER):
+        raise properties.error(
+            f"{_AUTHORIZER} is {properties.get(_AUTHORIZER)}: a broker of kraftcore asks no authorizer, and would let "
+            "everybody do everything: leave it out, or use process.roles=controller",
+            _AUTHORIZER,
+        )
+    if not properties.list("controller.listener.names"):
+        raise properties.error(
+            "controller.listener.names is missing: it says which listeners are not the broker's",
+            "controller.listener.names",
+        )
+
+
+def _own(properties: Properties, key: str) -> tuple[Endpoint, ...]:
+    """The endpoints of a broker: all but those of its node's controller."""
+    others = {name.upper() for name in properties.list("controller.listener.names")}
+    return tuple(each for each in _endpoints(properties, key) if each.name not in others)
+
+
+_AUTHORIZER = "authorizer.class.name"
 _KEYS = {
     "advertised_listeners": "advertised.listeners",
     "inter_broker_listener": "inter.broker.listener.name",

@@ -30,11 +30,13 @@ def client_handlers(core: Core) -> Iterator[RequestHandler]:
     config, replicas = core.config, core.replicas
     limits = BatchLimits(config.message_max_bytes, config.segment_bytes)
     produce = Produce(replicas, core.leaders, core.deadlines, limits, core.now_ms)
-    # The versions of Kafka 3.9.1, but for those that Kafka 4 dropped.
+    # Brokers of Kafka 4.3.1 ask each other in the versions that metadata.version says, without looking (KIP-584). Under
+    # control requests: the versions of Kafka 3.9.1, but for those that Kafka 4 dropped.
+    is_kraft = core.image is not None
     handlers: tuple[tuple[Any, tuple[int, int], Any], ...] = (
         (ProduceRequest, (3, 11), produce),
-        (FetchRequest, (4, 17), core.fetch),
-        (ListOffsetsRequest, (1, 9), ListOffsets(replicas)),
+        (FetchRequest, (4, 18 if is_kraft else 17), core.fetch),
+        (ListOffsetsRequest, (1, 11 if is_kraft else 9), ListOffsets(replicas)),
         (MetadataRequest, (0, 12), Metadata(core.cache, core.cluster_id)),
         (OffsetForLeaderEpochRequest, (2, 4), OffsetForLeaderEpoch(replicas)),
     )

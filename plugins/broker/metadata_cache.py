@@ -61,6 +61,10 @@ class MetadataCache:
         """A partition as announced, or None."""
         return self.topics.get(topic, {}).get(partition)
 
+    def knows(self, topic: str, partition: int) -> bool:
+        """Whether there is such a partition."""
+        return self.partition(topic, partition) is not None
+
     def is_alive(self, broker_id: int) -> bool:
         """Whether a broker is."""
         return broker_id in self.brokers

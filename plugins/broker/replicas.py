@@ -78,7 +78,7 @@ class Replicas:
         found = self.all.get(name)
         if found is not None:
             return found.partition
-        if self._cache.partition(*name) is not None:
+        if self._cache.knows(*name):
             raise refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker has no replica of {name}")
         raise refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name} is not known here")
 
@@ -93,7 +93,7 @@ class Replicas:
 
     def check_announced(self, name: TopicPartition) -> None:
         """Raise UNKNOWN_TOPIC_OR_PARTITION (`RefusedError`) for a partition that was not announced."""
-        if self._cache.partition(*name) is None:
+        if not self._cache.knows(*name):
             raise refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name} is not known here")
 
     def topic_id(self, name: TopicPartition) -> Uuid | None:

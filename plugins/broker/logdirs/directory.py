@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import logging
 import os
 from collections.abc import Callable
@@ -22,12 +23,18 @@ from kraftcore.plugins.broker.logdirs.checkpoint import (
     decode_offsets,
     encode_offsets,
 )
-from kraftcore.plugins.broker.logdirs.names import deleted_name, is_deleted, is_legal, partition_of
+from kraftcore.plugins.broker.logdirs.names import (
+    deleted_name,
+    is_deleted,
+    is_legal,
+    partition_of,
+    stray_name,
+)
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.storage.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
 
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
-_CLEAN = b'{"version":0,"brokerEpoch":-1}'  # Kafka's CleanShutdownFileHandler; the epoch is for KRaft
+_NO_EPOCH = -1
 
 _logger = logging.getLogger("kraftcore.broker")
 
@@ -66,6 +73,7 @@ class Directory:
         broken: partitions whose log cannot be opened, with the reason: nothing of them is touched.
         failure: why the directory is not used any more, or None.
         id: its ``directory.id``; None: it has none.
+        previous_epoch: broker epoch of the run before if that stopped in order; else -1.
     """
 
     def __init__(self, files: Files, path: str, config: LogConfig, delete_delay_ms: int) -> None:
@@ -74,6 +82,7 @@ class Directory:
         self.broken: dict[TopicPartition, KraftError] = {}
         self.failure: KraftError | None = None
         self.id: Uuid | None = None
+        self.previous_epoch = _NO_EPOCH
         self._files = files
         self._config = config
         self._delete_delay_ms = delete_delay_ms
@@ -95,6 +104,7 @@ class Directory:
         """
         high_watermarks, log_starts = self._read(HIGH_WATERMARKS), self._read(LOG_STARTS)
         if self._files.exists(self._path(CLEAN_SHUTDOWN)):
+            self.previous_epoch = _decode_clean(self._files.read_file(self._path(CLEAN_SHUTDOWN)))
             self._files.unlink(self._path(CLEAN_SHUTDOWN))
             self._files.sync_folder(self.path)
         for folder in self._files.list_folder(self.path):
@@ -143,13 +153,17 @@ class Directory:
                 return None
             raise
 
-    def close(self) -> None:
+    def close(self, *, is_clean: bool = True, broker_epoch: int = _NO_EPOCH) -> None:
         """Flush and close all logs; remember that the stop was clean if all of them could be.
+
+        Args:
+            is_clean: it is a stop in order.
+            broker_epoch: of this run.
 
         Raises:
             StorageError: a checkpoint could not be written.
         """
-        is_clean = self.failure is None
+        is_clean = is_clean and self.failure is None
         for hosted in self.logs.values():
             try:
                 hosted.log.close()
@@ -158,7 +172,9 @@ class Directory:
                 is_clean = False
         if is_clean:
             self.write_checkpoints()
-            self._files.replace_file(self._path(CLEAN_SHUTDOWN), _CLEAN)
+            # Kafka's CleanShutdownFileHandler.
+            content = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
+            self._files.replace_file(self._path(CLEAN_SHUTDOWN), content.encode())
 
     # --- partitions ---------------------------------------------------------------------------------------------------
 
@@ -192,10 +208,34 @@ class Directory:
         except KraftError as error:
             _logger.warning("%s, which is deleted, could not be closed in order: %s", hosted.name, error)
         target = self._path(deleted_name(hosted.name, randbytes))
-        self._files.rename(self._path(str(hosted.name)), target)
-        self._files.sync_folder(self.path)
+        self._move(hosted.name, target)
         self._expiring.append((now_ms + self._delete_delay_ms, target))
         del self.logs[hosted.name]
+
+    def set_aside(self, name: TopicPartition, randbytes: Callable[[int], bytes]) -> str:
+        """Close a log, if it is open, and rename its folder, durably; it stays for whoever wants it (KIP-858).
+
+        Returns:
+            The folder's new name.
+
+        Raises:
+            StorageError: the disk failed.
+        """
+        hosted = self.logs.get(name)
+        if hosted is not None:
+            try:
+                hosted.log.close()
+            except KraftError as error:
+                _logger.warning("%s, which is set aside, could not be closed in order: %s", name, error)
+        target = stray_name(name, randbytes)
+        self._move(name, self._path(target))
+        self.logs.pop(name, None)
+        self.broken.pop(name, None)
+        return target
+
+    def _move(self, name: TopicPartition, target: str) -> None:
+        self._files.rename(self._path(str(name)), target)
+        self._files.sync_folder(self.path)
 
     def remove_expired(self, now_ms: int) -> None:
         """Remove what was deleted, once its delay is over.
@@ -251,6 +291,22 @@ class Directory:
 
     # --- whose it is --------------------------------------------------------------------------------------------------
 
+    def adopt(self, node_id: int, cluster_id: str, randbytes: Callable[[int], bytes]) -> None:
+        """Learn its id under a KRaft controller; the node has seen that it is ours. An empty directory becomes so.
+
+        Raises:
+            LocalError: it is formatted without a directory id.
+            CorruptDataError, StorageError: its file cannot be read.
+        """
+        self._files.make_folder(self.path)
+        found = read_meta_properties(self._files, self.path)
+        if found is None:
+            found = MetaProperties(cluster_id, node_id, Uuid.random(randbytes))
+            write_meta_properties(self._files, self.path, found, datetime.now(UTC))
+        if found.directory_id is None:
+            raise LocalError(f"{self.path}: meta.properties names no directory id: format it again")
+        self.id = found.directory_id
+
     def claim(self, node_id: int, cluster_id: str | None, randbytes: Callable[[int], bytes]) -> str:
         """See that it belongs to this broker; an empty directory becomes its own.
 
@@ -285,6 +341,15 @@ class Directory:
             )
         self.id = found.directory_id
         return found.cluster_id or cluster_id or str(Uuid.random(randbytes))
+
+
+def _decode_clean(data: bytes) -> int:
+    """The broker epoch in the file of a clean stop; -1 if there is none, as in files of earlier versions of Kafka."""
+    try:
+        epoch = json.loads(data)["brokerEpoch"]
+    except (ValueError, KeyError, TypeError):
+        return _NO_EPOCH
+    return epoch if isinstance(epoch, int) and not isinstance(epoch, bool) else _NO_EPOCH
 
 
 def _is_raised(log: Log) -> bool:

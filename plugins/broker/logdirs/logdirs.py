@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 
 from kraftcore.core.disk.files import Files
 from kraftcore.core.log.config import LogConfig
 from kraftcore.core.uuid import UNASSIGNED_DIRECTORY, Uuid
-from kraftcore.errors import LocalError, StorageError
+from kraftcore.errors import CorruptDataError, LocalError, StorageError
 from kraftcore.plugins.broker.logdirs.directory import Directory, HostedLog
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.storage.lock import lock_folders
+
+_logger = logging.getLogger("kraftcore.broker")
 
 
 class LogDirs:
@@ -25,6 +29,9 @@ class LogDirs:
         delete_delay_ms: how long a deleted partition's folder stays.
         now_ms: the time.
         randbytes: for ids.
+        kraft_cluster_id: of a KRaft cluster, whose node has locked ``held`` and checked all of them; directories that
+            cannot be read are left out then. None: the directories say which cluster they belong to.
+        held: those of the paths that are locked already.
 
     Attributes:
         cluster_id: of the cluster that the directories belong to.
@@ -45,19 +52,27 @@ class LogDirs:
         delete_delay_ms: int,
         now_ms: int,
         randbytes: Callable[[int], bytes] = os.urandom,
+        *,
+        kraft_cluster_id: str | None = None,
+        held: Collection[str] = (),
     ) -> None:
         self._randbytes = randbytes
-        for path in paths:
-            files.make_folder(path)
-        self._locks = lock_folders(files, paths)
+        if kraft_cluster_id is None:
+            for path in paths:
+                files.make_folder(path)
+        self._locks = lock_folders(files, _lockable(files, paths, held))
         self.directories = [Directory(files, path, config, delete_delay_ms) for path in dict.fromkeys(paths)]
         try:
-            cluster_id = None
-            for directory in self.directories:
-                cluster_id = directory.claim(node_id, cluster_id, randbytes)
-            self.cluster_id = str(cluster_id)
-            for directory in self.directories:
-                directory.load(now_ms)
+            if kraft_cluster_id is not None:
+                self.cluster_id = kraft_cluster_id
+                self._adopt(node_id, now_ms)
+            else:
+                cluster_id = None
+                for directory in self.directories:
+                    cluster_id = directory.claim(node_id, cluster_id, randbytes)
+                self.cluster_id = str(cluster_id)
+                for directory in self.directories:
+                    directory.load(now_ms)
             self._check_unique()
         except BaseException:
             for directory in self.directories:
@@ -65,6 +80,17 @@ class LogDirs:
                     hosted.log.close()
             self._locks.release()
             raise
+
+    def _adopt(self, node_id: int, now_ms: int) -> None:
+        for directory in self.directories:
+            try:
+                directory.adopt(node_id, self.cluster_id, self._randbytes)
+                directory.load(now_ms)
+            except (CorruptDataError, StorageError) as error:
+                _logger.error("log directory %s is not used: %s", directory.path, error)
+                directory.failure = error
+        if not self.usable:
+            raise StorageError(5, "no log directory can be used", self.directories[0].path)
 
     def _check_unique(self) -> None:
         places: dict[TopicPartition, str] = {}
@@ -126,8 +152,40 @@ class LogDirs:
         """The directories that have not failed."""
         return [directory for directory in self.directories if directory.failure is None]
 
-    def close(self) -> None:
+    @property
+    def previous_epoch(self) -> int:
+        """Broker epoch of the run before, if that stopped in order in every directory; else -1."""
+        found = {directory.previous_epoch for directory in self.directories}
+        return found.pop() if len(found) == 1 else -1
+
+    def set_aside_strays(self, held: Mapping[TopicPartition, Uuid]) -> None:
+        """Rename the folders of partitions that are not ours, or of a topic that had their name before (KIP-858).
+
+        Args:
+            held: topic id of each partition of which this broker has a replica.
+        """
+        for directory in self.usable:
+            strays = [name for name, hosted in directory.logs.items() if held.get(name) != hosted.topic_id]
+            strays += [name for name in directory.broken if name not in held]
+            for name in strays:
+                self.set_aside(directory, name)
+
+    def set_aside(self, directory: Directory, name: TopicPartition) -> None:
+        """See ``Directory.set_aside``; a directory that fails over it is used no more."""
+        try:
+            told = directory.set_aside(name, self._randbytes)
+        except StorageError as error:
+            _logger.critical("log directory %s failed: %s", directory.path, error)
+            directory.failure = error
+        else:
+            _logger.warning("%s is none of this broker's partitions: its folder is %s now", name, told)
+
+    def close(self, *, is_clean: bool = True, broker_epoch: int = -1) -> None:
         """Close all logs in order, and give the directories back. Idempotent.
+
+        Args:
+            is_clean: it is a stop in order; else the next start finds what a crash leaves.
+            broker_epoch: of this run, for the next one.
 
         Raises:
             StorageError: a directory could not be closed in order; the others were.
@@ -135,9 +193,21 @@ class LogDirs:
         failed: StorageError | None = None
         for directory in self.directories:
             try:
-                directory.close()
+                directory.close(is_clean=is_clean, broker_epoch=broker_epoch)
             except StorageError as error:
                 failed = failed or error
         self._locks.release()
         if failed is not None:
             raise failed
+
+
+def _lockable(files: Files, paths: Sequence[str], held: Collection[str]) -> list[str]:
+    """The paths to lock; one that cannot be made is left to whoever looks into it."""
+    taken = {os.path.normpath(path) for path in held}
+    found = []
+    for path in paths:
+        if os.path.normpath(path) not in taken:
+            with suppress(StorageError):
+                files.make_folder(path)
+                found.append(path)
+    return found

@@ -39,5 +39,14 @@ def deleted_name(name: TopicPartition, randbytes: Callable[[int], bytes]) -> str
 
     The topic's name is cut where the whole would be longer than a file system takes.
     """
-    suffix = f"-{name.partition}.{randbytes(16).hex()}-delete"
+    return _renamed(name, randbytes, "delete")
+
+
+def stray_name(name: TopicPartition, randbytes: Callable[[int], bytes]) -> str:
+    """What the folder of a partition is called that the metadata knows nothing of: ``topic-partition.<32>-stray``."""
+    return _renamed(name, randbytes, "stray")
+
+
+def _renamed(name: TopicPartition, randbytes: Callable[[int], bytes], why: str) -> str:
+    suffix = f"-{name.partition}.{randbytes(16).hex()}-{why}"
     return name.topic[: _NAME_MAX - len(suffix)] + suffix

@@ -1,0 +1,53 @@
+"""The metadata as far as it is committed, as an image of the broker's own.
+
+In a node that is the active controller the controller's image runs ahead of what is committed; a broker may do only
+what is. Both take their records from the same log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kraftcore.core.batch import RecordBatch
+from kraftcore.metadata import Delta, Image
+
+
+class CommittedImage:
+    """See the module text; a `kraftcore.metadata.machine.Follower`.
+
+    Args:
+        on_change: told when there is something to take.
+
+    Attributes:
+        image: another object after a snapshot.
+        offset: everything below it is in the image.
+    """
+
+    def __init__(self, on_change: Callable[[], None]) -> None:
+        self.image = Image()
+        self.offset = 0
+        self._on_change = on_change
+        self._is_whole = True
+
+    def applied(self, batch: RecordBatch) -> None:
+        """See ``Follower``."""
+        self.image.apply_values(batch.values(), batch.base_offset)
+        self.offset = batch.next_offset
+        self._on_change()
+
+    def restored(self, image: Image, end_offset: int) -> None:
+        """See ``Follower``."""
+        self.image = Image()
+        self.image.apply_values(image.freeze().values())
+        self.image.date_registrations(end_offset - 1)
+        self.offset = end_offset
+        self._is_whole = True
+        self._on_change()
+
+    def take(self) -> tuple[Image, Delta | None]:
+        """The image, and what changed since the last call; None: it is to be read as a whole."""
+        delta = None if self._is_whole else self.image.delta()
+        self._is_whole = False
+        self.image.forget_marks()
+        self.image.mark(self.offset)
+        return self.image, delta

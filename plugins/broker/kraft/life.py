@@ -1,0 +1,158 @@
+"""A broker's life as its controller sees it, without I/O: the next request, and what the answer means.
+
+    starting ──registered──> recovering ──unfenced──> running ──asked to stop──> leaving ──may go──> gone
+
+``request()`` is what is to be sent now; ``answered()`` takes the answer and says when to ask for the next one. While it
+is not ready the broker has itself fenced. An epoch that the controller does not know any more leads back to a
+registration. Source: Kafka 4.3.1, BrokerLifecycleManager; KIP-631, KIP-841.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import Enum, auto
+from typing import Any
+
+from kraftcore.core.uuid import Uuid
+from kraftcore.plugins.broker.kraft.registration import Identity, registration
+from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.failure import Failure
+from kraftcore.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from kraftcore.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+
+NO_EPOCH = -1
+_AGAIN_MS = 50  # when a controller did not answer, or sent us to another one
+_LATER_MS = 500  # when it refused
+_SOON_MS = 20  # while something is awaited of the next answer
+_LEAVING_MS = 100
+
+
+class Stage(Enum):
+    """How far a broker is."""
+
+    STARTING = auto()
+    RECOVERING = auto()
+    RUNNING = auto()
+    LEAVING = auto()
+    GONE = auto()
+
+
+class Life:
+    """See the module text.
+
+    Args:
+        who: see `Identity`.
+        directories: ids of the log directories that are online, now.
+        failed_directories: ids of those that are not, now.
+        heartbeat_ms: ``broker.heartbeat.interval.ms``.
+        previous_epoch: broker epoch of the run before, if that stopped in order; else -1.
+
+    Attributes:
+        stage: see `Stage`.
+        broker_epoch: of the registration; -1 before.
+        is_ready: what is published makes it fit for work; it does not want to be fenced any more.
+        is_caught_up: a controller said that it had applied its own registration.
+        refusal: why the last request was refused, for people; None if it was not.
+    """
+
+    def __init__(
+        self,
+        who: Identity,
+        directories: Callable[[], Sequence[Uuid]],
+        failed_directories: Callable[[], Sequence[Uuid]],
+        heartbeat_ms: int,
+        previous_epoch: int,
+    ) -> None:
+        self.stage = Stage.STARTING
+        self.broker_epoch = NO_EPOCH
+        self.is_ready = False
+        self.is_caught_up = False
+        self.refusal: str | None = None
+        self._who = who
+        self._directories = directories
+        self._failed_directories = failed_directories
+        self._heartbeat_ms = heartbeat_ms
+        self._previous_epoch = previous_epoch
+        self._is_registered = False
+        self._wants_to_leave = False
+
+    def leave(self) -> None:
+        """Ask for a controlled shutdown; without a registration there is nothing to leave."""
+        self._wants_to_leave = True
+        self.stage = Stage.LEAVING if self._is_registered else Stage.GONE
+
+    def request(self, offset: int) -> BrokerRegistrationRequest | BrokerHeartbeatRequest:
+        """What is to be sent.
+
+        Args:
+            offset: of the last metadata record that took effect here; -1: none.
+        """
+        if not self._is_registered:
+            return registration(self._who, self._directories(), self._previous_epoch)
+        return BrokerHeartbeatRequest(
+            broker_id=self._who.broker_id,
+            broker_epoch=self.broker_epoch,
+            current_metadata_offset=offset,
+            want_fence=not self.is_ready,
+            want_shut_down=self._wants_to_leave,
+            offline_log_dirs=sorted(self._failed_directories()),
+        )
+
+    def answered(self, answer: Any) -> int:
+        """Take an answer.
+
+        Args:
+            answer: the response, or a `Failure`.
+
+        Returns:
+            In how many milliseconds the next request is due.
+        """
+        if isinstance(answer, Failure):
+            self.refusal = None if answer in (Failure.REFUSED, Failure.TIMED_OUT, Failure.RESET) else answer.name
+            return _AGAIN_MS
+        error = ErrorCode.of(answer.error_code)
+        self.refusal = None
+        if error is ErrorCode.NOT_CONTROLLER:
+            return _AGAIN_MS
+        if error is not ErrorCode.NONE:
+            self.refusal = error.name
+            if error in (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED) and self._is_registered:
+                self._lose_registration()
+            return _LATER_MS
+        if isinstance(answer, BrokerRegistrationResponse):
+            return self._registered(answer.broker_epoch)
+        if isinstance(answer, BrokerHeartbeatResponse):
+            return self._beaten(answer)
+        return _LATER_MS
+
+    def _lose_registration(self) -> None:
+        """The controller knows this epoch no more: it may have ended the registration, or lost it."""
+        self._previous_epoch = self.broker_epoch
+        self._is_registered = False
+        if self._wants_to_leave:
+            self.stage = Stage.GONE
+        else:
+            self.stage = Stage.STARTING
+
+    def _registered(self, broker_epoch: int) -> int:
+        self._is_registered = True
+        self.broker_epoch = broker_epoch
+        self.stage = Stage.LEAVING if self._wants_to_leave else Stage.RECOVERING
+        return 0
+
+    def _beaten(self, answer: BrokerHeartbeatResponse) -> int:
+        self.is_caught_up = self.is_caught_up or answer.is_caught_up
+        if self.stage is Stage.LEAVING:
+            if answer.should_shut_down:
+                self.stage = Stage.GONE
+            return min(_LEAVING_MS, self._heartbeat_ms)
+        if self.stage is Stage.RECOVERING:
+            if not answer.is_fenced:
+                self.stage = Stage.RUNNING
+            elif self.is_ready or not self.is_caught_up:
+                return min(_SOON_MS, self._heartbeat_ms)
+        elif answer.is_fenced:
+            # Sessions may end while the network is slow: it asks to be let in again.
+            self.stage = Stage.RECOVERING
+            return min(_SOON_MS, self._heartbeat_ms)
+        return self._heartbeat_ms

@@ -1,0 +1,419 @@
+"""The broker as a plugin of a node, which brings the metadata log, listeners, SASL and TLS.
+
+    config = NodeConfig.from_properties("broker.properties", with_broker=True)
+    broker = KRaftBroker(BrokerConfig.from_properties("broker.properties"))
+    async with open_node(config, MetadataMachine(), plugins=[broker]) as node:
+        await broker.wait_running()
+
+With ``process.roles=broker,controller`` the plugins are ``[Controller(properties), broker]``.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from functools import partial
+from typing import Any, ClassVar
+
+import trio
+
+from kraftcore import __version__
+from kraftcore.config.login import SaslLogin, make_login
+from kraftcore.config.tls import TlsConfig
+from kraftcore.core.disk.files import Files, OsFiles
+from kraftcore.core.uuid import Uuid
+from kraftcore.errors import LocalError, NodeStoppedError
+from kraftcore.metadata import Image, MetadataMachine
+from kraftcore.metadata.cluster import Listener
+from kraftcore.node import Node
+from kraftcore.node.outbox import FORWARDS, Outbox
+from kraftcore.node.plugin import Plugin
+from kraftcore.node.registry import RequestContext, RequestHandler
+from kraftcore.plugins.broker.config import BrokerConfig
+from kraftcore.plugins.broker.controller_channel import ControllerChannel
+from kraftcore.plugins.broker.core import Core, Surroundings, log_config, raise_file_limit
+from kraftcore.plugins.broker.kraft.committed_image import CommittedImage
+from kraftcore.plugins.broker.kraft.directories import DirectoryAssignments
+from kraftcore.plugins.broker.kraft.image_cache import ImageCache
+from kraftcore.plugins.broker.kraft.life import Life, Stage
+from kraftcore.plugins.broker.kraft.publisher import Publisher
+from kraftcore.plugins.broker.kraft.registration import Identity
+from kraftcore.plugins.broker.logdirs import LogDirs
+from kraftcore.plugins.broker.logdirs.directory import Directory
+from kraftcore.plugins.controller.credentials import LogCredentials
+from kraftcore.plugins.controller.features import describe as describe_features
+from kraftcore.plugins.controller.tokens import SECRET_KEY
+from kraftcore.ports.complaints import Complaints
+from kraftcore.ports.transport import Transport
+from kraftcore.protocol.features import MetadataVersion
+from kraftcore.protocol.messages.api_versions import ApiVersionsResponse
+from kraftcore.protocol.schema import Request
+from kraftcore.raft.quorum import Endpoint
+from kraftcore.security.sasl.credentials import Credentials
+from kraftcore.state_machine import StateMachine
+from kraftcore.transports.tcp import TcpTransport
+
+_NOT_RUNNING = "the broker is not running"
+_logger = logging.getLogger("kraftcore.broker")
+
+
+class KRaftBroker(Plugin):
+    """Makes a node a broker of a KRaft cluster.
+
+    The node's state machine must be a `MetadataMachine`, and its configuration must have the broker's listeners.
+
+    Args:
+        config: the broker's settings.
+        properties: of Kafka's server file, texts by key: the secret of delegation tokens.
+        security: how other brokers are connected to, TLS and login; None: as other nodes are.
+        files: where the log directories are; None: the operating system's.
+        on_stage: told how far it is, when that changes.
+
+    Attributes:
+        config: as given; its listeners with the ports that were bound, once it runs.
+        incarnation_id: drawn when this object is made.
+    """
+
+    name: ClassVar[str] = "broker"
+    participates: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        properties: Mapping[str, str] | None = None,
+        *,
+        security: tuple[TlsConfig | None, SaslLogin | None] | None = None,
+        files: Files | None = None,
+        on_stage: Callable[[Stage], None] = lambda stage: None,
+    ) -> None:
+        self._on_stage = on_stage
+        self.config = config
+        self.incarnation_id = Uuid.random(os.urandom)
+        self._files = OsFiles() if files is None else files
+        self._security = security
+        self._credentials = LogCredentials((properties or {}).get(SECRET_KEY, "").strip())
+        self._node: Node | None = None
+        self._machine: MetadataMachine | None = None
+        self._committed = CommittedImage(self._committed_more)
+        self._news = trio.Event()
+        self._beat = trio.Event()
+        self._registered = trio.Event()
+        self._caught_up = trio.Event()
+        self._is_loaded = trio.Event()
+        self._running = trio.Event()
+        self._gone = trio.Event()
+        self._ended = trio.Event()
+        self._scope = trio.CancelScope()
+        self._is_leaving_in_order = False
+        self._is_open = False
+        self._dirs: LogDirs | None = None
+        self._core: Core | None = None
+        self._life: Life | None = None
+        self._complain = Complaints(_logger.warning, time.monotonic)
+
+    # --- what others see ----------------------------------------------------------------------------------------------
+
+    @property
+    def core(self) -> Core:
+        """Its parts.
+
+        Raises:
+            LocalError: it does not run yet.
+        """
+        if self._core is None:
+            raise LocalError(_NOT_RUNNING)
+        return self._core
+
+    @property
+    def stage(self) -> Stage:
+        """How far it is."""
+        return Stage.STARTING if self._life is None else self._life.stage
+
+    @property
+    def broker_epoch(self) -> int:
+        """Of its registration; -1: it has none."""
+        return -1 if self._life is None else self._life.broker_epoch
+
+    async def wait_running(self) -> None:
+        """Wait until it is unfenced for the first time."""
+        await self._running.wait()
+
+    async def send_to_controller(self, request: Request, timeout_ms: int = 30_000) -> Any:
+        """See ``ControllerChannel.send_to_controller``."""
+        return await self.core.controllers.send_to_controller(request, timeout_ms)
+
+    # --- a plugin -----------------------------------------------------------------------------------------------------
+
+    def attach(self, machine: StateMachine) -> None:
+        """See the base class.
+
+        Raises:
+            LocalError: it is no `MetadataMachine`.
+        """
+        if not isinstance(machine, MetadataMachine):
+            raise LocalError(f"a broker needs a MetadataMachine as its node's state machine, not {machine!r}")
+        self._machine = machine
+        machine.followers.append(self._committed)
+
+    @property
+    def late_listeners(self) -> frozenset[str]:
+        """Clients and other brokers wait until this broker knows what it holds."""
+        return frozenset(endpoint.name for endpoint in self.config.listeners)
+
+    async def loaded(self) -> None:
+        """See the base class."""
+        await self._is_loaded.wait()
+
+    @property
+    def credentials(self) -> Credentials:
+        """Who may log in with SCRAM: the users and tokens of the metadata log."""
+        return self._credentials
+
+    async def run(self, node: Node) -> None:
+        """Until the node stops.
+
+        Raises:
+            LocalError: the node has other listeners than the broker, or an authorizer; or no registration came about
+                in time.
+            CorruptDataError, StorageError: no log directory can be used.
+        """
+        self._check(node)
+        self._node = node
+        try:
+            with self._scope:
+                await self._open(node)
+                async with AsyncExitStack() as stack:
+                    transport = await self._own_transport(stack)
+                    async with trio.open_nursery() as nursery:
+                        self._begin(node, transport, nursery)
+        finally:
+            self._is_open = False
+            with trio.CancelScope(shield=True):
+                await self._close()
+            self._ended.set()
+
+    def _check(self, node: Node) -> None:
+        ours = {endpoint.name for endpoint in self.config.listeners}
+        theirs = {endpoint.name for endpoint in node.broker_endpoints}
+        if ours != theirs:
+            raise LocalError(
+                f"the broker has the listeners {', '.join(sorted(ours))}, its node has {', '.join(sorted(theirs))} for "
+                f"it: give NodeConfig the same in broker_listeners"
+            )
+        if self.config.node_id != node.key.id:
+            raise LocalError(f"the broker has the id {self.config.node_id}, its node {node.key.id}: give both the same")
+        if node.authorization is not None:
+            raise LocalError("a broker of kraftcore asks no authorizer, and would let everybody do everything")
+
+    async def stopping(self) -> None:
+        """Leave the cluster: leaderships are handed over, then all logs are closed in order."""
+        life = self._life
+        if self._node is None:
+            return
+        if life is not None and not self._ended.is_set():
+            if self.config.has_controlled_shutdown:
+                life.leave()
+                if life.stage is Stage.GONE:
+                    self._gone.set()
+                self._beat.set()
+                with trio.move_on_after(self.config.leaving_timeout_ms / 1000) as waited:
+                    await self._gone.wait()
+                if waited.cancelled_caught:
+                    _logger.warning("broker %d goes without its controller's leave", self.config.node_id)
+            self._is_leaving_in_order = True
+        self._scope.cancel()
+        await self._ended.wait()
+
+    # --- beginning and end --------------------------------------------------------------------------------------------
+
+    async def _open(self, node: Node) -> None:
+        config = self.config
+        raise_file_limit()
+        make = partial(
+            LogDirs,
+            self._files,
+            config.directories,
+            config.node_id,
+            log_config(config),
+            config.delete_delay_ms,
+            node.now_ms(),
+            kraft_cluster_id=node.cluster_id,
+            held=(node.config.directory,),
+        )
+        self._dirs = await trio.to_thread.run_sync(make)
+
+    async def _own_transport(self, stack: AsyncExitStack) -> Transport | None:
+        """For connections to other brokers that are made in another way than those to controllers."""
+        if self._security is None:
+            return None
+        tls, sasl = self._security
+        login = None if sasl is None else make_login(sasl)
+        return await stack.enter_async_context(
+            TcpTransport(tls=tls, login=login, max_frame_bytes=self.config.request_max_bytes)
+        )
+
+    def _begin(self, node: Node, transport: Transport | None, nursery: trio.Nursery) -> None:
+        dirs, machine = self._dirs, self._machine
+        if dirs is None or machine is None:
+            raise LocalError(_NOT_RUNNING)
+        bound = {each.name: each for each in node.broker_endpoints}
+        self.config = config = replace(
+            self.config, listeners=tuple(bound[each.name] for each in self.config.listeners), advertised_listeners=()
+        )
+        client_id = f"broker-{config.node_id}"
+        own = None if transport is None else Outbox(transport, client_id, __version__, _logger.warning)
+        self._credentials.begin(node, machine)
+        cache = ImageCache(config.node_id)
+        controllers = ControllerChannel(lambda: _active_controller(node), _send_from(node))
+        self._life = life = Life(
+            self._identity(node),
+            lambda: _ids(dirs.usable),
+            lambda: _ids([each for each in dirs.directories if each.failure is not None]),
+            config.heartbeat_ms,
+            dirs.previous_epoch,
+        )
+        around = Surroundings(
+            cache,
+            lambda: life.broker_epoch,
+            own or node.make_outbox(client_id),
+            controllers,
+            nursery,
+            node.now_ms,
+            node.fail,
+            self._directory_failed,
+            self._image,
+        )
+        self._core = core = Core(config, dirs, around)
+        directories = DirectoryAssignments(
+            config.node_id, lambda: life.broker_epoch, controllers, self._holds_directories
+        )
+        publisher = Publisher(config.node_id, core, self._committed, cache, directories)
+        if node.config.can_become_voter is False:
+            node.describe_features_by(self._describe_features)
+        for handler in core.handlers():
+            node.answer(self._guarded(handler))
+        for part in (
+            partial(self._live, node, life, publisher),
+            partial(self._follow, core, life, publisher),
+            directories.run,
+            self._await_registration,
+        ):
+            nursery.start_soon(core.run, part)
+
+    def _identity(self, node: Node) -> Identity:
+        protocol = node.config.security_protocol
+        listeners = tuple(
+            Listener(each.name, each.host, each.port, protocol(each.name))
+            for each in node.config.advertise(node.broker_endpoints)
+        )
+        return Identity(self.config.node_id, node.cluster_id, self.incarnation_id, listeners, self.config.rack)
+
+    def _guarded(self, handler: RequestHandler) -> RequestHandler:
+        """A handler that answers nobody once the logs are being closed."""
+
+        def respond(request: Any, context: RequestContext) -> Any:
+            if self._is_open:
+                return handler.respond(request, context)
+            context.close()
+            return None
+
+        return replace(handler, respond=respond)
+
+    async def _close(self) -> None:
+        if self._core is not None:
+            self._core.replicas.store_high_watermarks()
+        if self._dirs is not None:
+            close = partial(self._dirs.close, is_clean=self._is_leaving_in_order, broker_epoch=self.broker_epoch)
+            await trio.to_thread.run_sync(close)
+
+    # --- a life -------------------------------------------------------------------------------------------------------
+
+    async def _live(self, node: Node, life: Life, publisher: Publisher) -> None:
+        """Register, and keep saying that it lives."""
+        told = Stage.STARTING
+        while life.stage is not Stage.GONE:
+            offset = publisher.offset if self._is_loaded.is_set() else self._committed.offset - 1
+            timeout_ms = max(self.config.session_ms // 2, 1)
+            try:
+                answer = await self.core.controllers.ask(life.request(offset), timeout_ms, lane=FORWARDS)
+            except NodeStoppedError:
+                return
+            delay_ms = life.answered(answer)
+            if life.refusal is not None:
+                self._complain(life.refusal, f"broker {self.config.node_id}: its controller answers {life.refusal}")
+            if life.broker_epoch >= 0:
+                self._registered.set()
+            if life.is_caught_up:
+                self._caught_up.set()
+            if life.stage is not told:
+                told = life.stage
+                self._on_stage(told)
+            if told is Stage.RUNNING:
+                self._running.set()
+            with trio.move_on_after(delay_ms / 1000):
+                await self._beat.wait()
+            self._beat = trio.Event()
+        self._gone.set()
+
+    async def _await_registration(self) -> None:
+        with trio.move_on_after(self.config.registration_timeout_ms / 1000):
+            await self._registered.wait()
+            return
+        raise LocalError(
+            f"broker {self.config.node_id} could not register within {self.config.registration_timeout_ms} ms "
+            f"(initial.broker.registration.timeout.ms): "
+            f"{'no controller answers' if self._life is None or not self._life.refusal else self._life.refusal}"
+        )
+
+    async def _follow(self, core: Core, life: Life, publisher: Publisher) -> None:
+        """Once what was committed at the start has come, carry it out, then what follows."""
+        await self._caught_up.wait()
+        await publisher.begin()
+        core.start()
+        self._is_open = True
+        life.is_ready = True
+        self._is_loaded.set()
+        self._beat.set()
+        while True:
+            await self._news.wait()
+            self._news = trio.Event()
+            await publisher.publish()
+
+    def _committed_more(self) -> None:
+        self._news.set()
+
+    def _directory_failed(self, directory: Directory) -> None:
+        self._beat.set()
+
+    def _image(self) -> Image:
+        return self._committed.image
+
+    def _holds_directories(self) -> bool:
+        return self._committed.image.features.metadata_version_or_minimum >= MetadataVersion.V3_7_IV2
+
+    def _describe_features(self, response: ApiVersionsResponse) -> None:
+        if self._machine is not None and self._node is not None:
+            offset = max(self._machine.features_offset, 0)
+            describe_features(self._machine.levels, self._node.kraft_version, response, offset)
+
+
+def _ids(directories: Sequence[Directory]) -> list[Uuid]:
+    return [each.id for each in directories if each.id is not None]
+
+
+def _active_controller(node: Node) -> Endpoint | None:
+    """Where the leader of the quorum is; this node's own listener if it leads."""
+    if node.leader_id == node.key.id and node.endpoints:
+        return node.config.advertise(node.endpoints)[0]
+    return node.leader_endpoint
+
+
+def _send_from(node: Node) -> Callable[[str, int, Request, int, int, int], Any]:
+    async def send(host: str, port: int, request: Request, timeout_ms: int, min_version: int, lane: int) -> Any:
+        return await node.ask(host, port, request, timeout_ms, min_version, lane)
+
+    return send

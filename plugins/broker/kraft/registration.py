@@ -1,0 +1,61 @@
+"""What a broker says of itself when it registers (KIP-631, KIP-858).
+
+Of features it claims all that Kafka 4.3.1 knows: a controller refuses whoever knows less than is finalized.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kraftcore.core.uuid import Uuid
+from kraftcore.metadata.cluster import Listener
+from kraftcore.protocol.features import supported_levels
+from kraftcore.protocol.messages.broker_registration import BrokerRegistrationRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who a broker is while its process lives.
+
+    Attributes:
+        broker_id: its node id.
+        cluster_id: of its cluster.
+        incarnation_id: drawn at the start.
+        listeners: where clients and other brokers reach it.
+        rack: where it stands, or None.
+    """
+
+    broker_id: int
+    cluster_id: str
+    incarnation_id: Uuid
+    listeners: tuple[Listener, ...]
+    rack: str | None
+
+
+def registration(who: Identity, directories: Sequence[Uuid], previous_epoch: int) -> BrokerRegistrationRequest:
+    """The request.
+
+    Args:
+        who: see `Identity`.
+        directories: ids of the log directories that are online.
+        previous_epoch: the broker epoch before a stop in order, or -1: then the controller takes it that the end of
+            logs may be lost (KIP-966).
+    """
+    kind = BrokerRegistrationRequest
+    return kind(
+        broker_id=who.broker_id,
+        cluster_id=who.cluster_id,
+        incarnation_id=who.incarnation_id,
+        listeners=[
+            kind.Listener(name=each.name, host=each.host, port=each.port, security_protocol=each.security_protocol)
+            for each in who.listeners
+        ],
+        features=[
+            kind.Feature(name=name, min_supported_version=low, max_supported_version=high)
+            for name, (low, high) in supported_levels().items()
+        ],
+        rack=who.rack,
+        log_dirs=sorted(directories),
+        previous_broker_epoch=previous_epoch,
+    )

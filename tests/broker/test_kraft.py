@@ -1,0 +1,202 @@
+"""Brokers of ours under a controller of ours, in one process."""
+
+import json
+
+import pytest
+import trio
+from broker_rig import until
+from kraft_rig import CONTROLLER_ID, open_kraft_rig
+
+from kraftcore.core.uuid import UNASSIGNED_DIRECTORY
+from kraftcore.plugins.broker.kraft.life import Stage
+from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from kraftcore.protocol.messages.metadata import MetadataRequest
+from kraftcore.protocol.messages.unregister_broker import UnregisterBrokerRequest
+
+
+def in_rig(tmp_path):
+    """Run a test's coroutine with a rig."""
+
+    def run(main):
+        async def whole():
+            async with open_kraft_rig(tmp_path) as rig:
+                await main(rig)
+
+        trio.run(whole)
+
+    return run
+
+
+@pytest.fixture
+def play(tmp_path):
+    return in_rig(tmp_path)
+
+
+async def led_by(rig, node_id, topic="t"):
+    """Wait until a broker leads partition 0."""
+    await until(lambda: rig.partition(node_id, topic) is not None and rig.partition(node_id, topic).leading)
+
+
+def test_records_go_through_leaders_and_followers(play):
+    @play
+    async def main(rig):
+        await rig.controller()
+        for node_id in (1, 2):
+            await rig.broker(node_id)
+        await rig.create([1, 2])
+        await led_by(rig, 1)
+        assert (await rig.produce(1, b"a", b"b")).error_code == 0
+        await until(lambda: rig.partition(2) is not None and rig.partition(2).high_watermark == 2)
+        assert await rig.values(2) == [b"a", b"b"]
+        assert rig.log_bytes(1) == rig.log_bytes(2) != b""
+        assert rig.row().isr == (1, 2)
+        told = await rig.ask(2, MetadataRequest(topics=None), 12)
+        assert {each.node_id for each in told.brokers} == {1, 2}
+        partition = told.topics[0].partitions[0]
+        assert (told.topics[0].name, partition.leader_id, partition.replica_nodes) == ("t", 1, [1, 2])
+
+
+def test_one_node_is_broker_and_controller(play):
+    @play
+    async def main(rig):
+        await rig.start(CONTROLLER_ID, is_controller=True)
+        with trio.fail_after(60):
+            await rig.brokers[CONTROLLER_ID].wait_running()
+        assert rig.brokers[CONTROLLER_ID].stage is Stage.RUNNING
+        await rig.create([CONTROLLER_ID])
+        await led_by(rig, CONTROLLER_ID)
+        assert (await rig.produce(CONTROLLER_ID, b"a")).error_code == 0
+        assert await rig.values(CONTROLLER_ID) == [b"a"]
+        await rig.stop(CONTROLLER_ID)  # its broker asks its own controller for leave
+        await rig.start(CONTROLLER_ID, is_controller=True)
+        await led_by(rig, CONTROLLER_ID)
+        assert await rig.values(CONTROLLER_ID) == [b"a"]
+
+
+def test_a_stop_in_order_hands_leaderships_over_and_is_remembered(play):
+    @play
+    async def main(rig):
+        await rig.controller()
+        for node_id in (1, 2):
+            await rig.broker(node_id)
+        await rig.create([1, 2])
+        await led_by(rig, 1)
+        assert (await rig.produce(1, b"a")).error_code == 0
+        epoch = rig.brokers[1].broker_epoch
+        await rig.stop(1)
+        assert rig.row().leader == 2
+        assert rig.row().isr == (2,)
+        assert not rig.image().brokers[1].is_active
+        clean = json.loads((rig.folder / "n1" / ".kafka_cleanshutdown").read_text())
+        assert clean == {"version": 0, "brokerEpoch": epoch}
+        await led_by(rig, 2)
+        assert (await rig.produce(2, b"b")).error_code == 0
+        await rig.broker(1)
+        assert not (rig.folder / "n1" / ".kafka_cleanshutdown").exists()
+        await until(lambda: rig.row().isr == (2, 1))
+        assert rig.log_bytes(1) == rig.log_bytes(2)
+
+
+def test_a_killed_leader_is_followed_by_another_and_comes_back(play):
+    @play
+    async def main(rig):
+        await rig.controller()
+        for node_id in (1, 2):
+            await rig.broker(node_id)
+        await rig.create([1, 2])
+        await led_by(rig, 1)
+        assert (await rig.produce(1, b"a")).error_code == 0
+        await rig.kill(1)
+        assert not (rig.folder / "n1" / ".kafka_cleanshutdown").exists()
+        await until(lambda: rig.row().leader == 2)
+        await led_by(rig, 2)
+        assert (await rig.produce(2, b"b")).error_code == 0
+        await rig.broker(1)
+        await until(lambda: rig.row().isr == (2, 1))
+        assert rig.log_bytes(1) == rig.log_bytes(2)
+        assert await rig.values(1) == [b"a", b"b"]
+
+
+def test_a_topic_deleted_and_made_anew_shows_nothing_old(play):
+    @play
+    async def main(rig):
+        await rig.controller()
+        await rig.broker(1)
+        await rig.create([1])
+        await led_by(rig, 1)
+        await rig.produce(1, b"old")
+        await rig.delete()
+        await rig.create([1])
+        await until(lambda: rig.partition(1) is not None and rig.partition(1).log.log_end_offset == 0)
+        await led_by(rig, 1)
+        assert await rig.values(1) == []
+        # The same while it was away.
+        await rig.produce(1, b"old")
+        await rig.stop(1)
+        await rig.delete()
+        await rig.start(1, is_controller=False)
+        with trio.fail_after(60):
+            await rig.brokers[1].wait_running()
+        strays = [path.name for path in (rig.folder / "n1").iterdir() if path.name.endswith("-stray")]
+        assert len(strays) == 1
+        assert strays[0].startswith("t-0.")
+        assert b"old" in rig.log_bytes(1, strays[0])
+        await rig.create([1])
+        await led_by(rig, 1)
+        assert await rig.values(1) == []
+
+
+def test_a_replica_moves_to_another_broker(play):
+    @play
+    async def main(rig):
+        await rig.controller()
+        for node_id in (1, 2):
+            await rig.broker(node_id)
+        await rig.create([1])
+        await led_by(rig, 1)
+        await rig.produce(1, b"a")
+        kind = AlterPartitionReassignmentsRequest.ReassignableTopic
+        move = kind(name="t", partitions=[kind.ReassignablePartition(partition_index=0, replicas=[2])])
+        answer = await rig.ask_controller(AlterPartitionReassignmentsRequest(topics=[move], timeout_ms=30_000), 0)
+        assert answer.error_code == 0
+        await until(lambda: rig.row().replicas == (2,))
+        await led_by(rig, 2)
+        assert await rig.values(2) == [b"a"]
+        await until(lambda: rig.partition(1) is None)
+        await until(lambda: not (rig.folder / "n1" / "t-0").exists())
+        assert (await rig.produce(1, b"b")).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_a_registration_that_is_lost_is_made_again(play):
+    @play
+    async def main(rig):
+        await rig.controller()
+        broker = await rig.broker(1)
+        before = broker.broker_epoch
+        answer = await rig.ask_controller(UnregisterBrokerRequest(broker_id=1), 0)
+        assert answer.error_code == 0
+        await until(lambda: broker.broker_epoch > before and broker.stage is Stage.RUNNING)
+        await until(lambda: 1 in rig.image().brokers and rig.image().brokers[1].is_active)
+
+
+def test_log_directories_and_one_that_fails(play):
+    @play
+    async def main(rig):
+        await rig.controller()
+        await rig.broker(1, directories=("a", "b"))
+        await rig.broker(2)
+        await rig.create(*[[1, 2]] * 4)
+        broker = rig.brokers[1]
+        await until(lambda: all(rig.partition(1, partition=number) is not None for number in range(4)))
+        ids = {directory.id for directory in broker.core.dirs.directories}
+        assert set(rig.image().brokers[1].directories) == ids
+        # The controller left it to the broker, which told what it chose.
+        await until(lambda: {rig.row(partition=number).directory_of(1) for number in range(4)} == ids)
+        assert UNASSIGNED_DIRECTORY not in ids
+        failed = broker.core.dirs.directories[1]
+        lost = [name.partition for name in failed.logs]
+        broker.core.replicas.directory_failed(failed, OSError(5, "broken"))
+        await until(lambda: rig.image().brokers[1].directories == (broker.core.dirs.directories[0].id,))
+        await until(lambda: all(rig.row(partition=number).leader == 2 for number in lost))
+        assert all(rig.row(partition=number).leader == 1 for number in set(range(4)) - set(lost))
