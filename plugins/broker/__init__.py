@@ -7,6 +7,7 @@ and what is not yet.
 ==================  ==================================================================================================
 ``config``          a broker's settings, from Kafka's properties
 ``partition``       one replica: events in, effects out
+``producers``       those that number their batches, and their snapshots
 ``logdirs``         what is on disk
 ``replicas``        the partitions of which this broker has a replica
 ``metadata_cache``  what is known of the cluster

@@ -27,7 +27,7 @@ from kraftcore.plugins.broker.control.stop_replica import StopReplica
 from kraftcore.plugins.broker.control.update_metadata import UpdateMetadata
 from kraftcore.plugins.broker.controller_channel import ControllerChannel, through
 from kraftcore.plugins.broker.core import Core, Surroundings, log_config, raise_file_limit
-from kraftcore.plugins.broker.handlers import broker_handler
+from kraftcore.plugins.broker.handlers import broker_handler, client_handlers
 from kraftcore.plugins.broker.logdirs import LogDirs
 from kraftcore.plugins.broker.metadata_cache import RequestCache
 from kraftcore.ports.transport import Address, Transport
@@ -89,7 +89,7 @@ class Broker:
             clock.now_ms,
             dict.fromkeys(names, SecurityProtocol.PLAINTEXT),
         )
-        for handler in self._core.handlers():
+        for handler in client_handlers(self._core):
             self._registry.register(handler)
         self._obey_controllers()
 
@@ -173,7 +173,14 @@ async def open_broker(
     raise_file_limit()
     now_ms = int(time.time() * 1000)
     make = partial(
-        LogDirs, disk, config.directories, config.node_id, log_config(config), config.delete_delay_ms, now_ms
+        LogDirs,
+        disk,
+        config.directories,
+        config.node_id,
+        log_config(config),
+        config.delete_delay_ms,
+        now_ms,
+        producer_expiration_ms=config.producer_expiration_ms,
     )
     dirs = await trio.to_thread.run_sync(make)
     broker: Broker | None = None

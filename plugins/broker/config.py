@@ -17,6 +17,7 @@ from kraftcore.raft.quorum import Endpoint
 
 CONTROL = "partition.control"
 BY_REQUESTS = "requests"
+_RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 _INT_MAX = 2**31 - 1
 _LONG_MAX = 2**62
 
@@ -42,6 +43,10 @@ _NUMBERS: Mapping[str, tuple[str, int, int]] = {
     "retention_bytes": ("log.retention.bytes", -1, _LONG_MAX),
     "retention_check_ms": ("log.retention.check.interval.ms", 1, _LONG_MAX),
     "delete_delay_ms": ("log.segment.delete.delay.ms", 0, _LONG_MAX),
+    "num_partitions": ("num.partitions", 1, _INT_MAX),
+    "default_replication_factor": ("default.replication.factor", 1, 32767),
+    "fetch_session_slots": ("max.incremental.fetch.session.cache.slots", 0, _INT_MAX),
+    "producer_expiration_ms": ("producer.id.expiration.ms", 1, _INT_MAX),
     "request_max_bytes": ("socket.request.max.bytes", 1024, _INT_MAX),
     "max_connections": ("max.connections", 1, _INT_MAX),
     "heartbeat_ms": ("broker.heartbeat.interval.ms", 1, _INT_MAX),
@@ -62,6 +67,8 @@ _TEXTS = {
     "inter.broker.listener.name",
     "log.dirs",
     "log.dir",
+    "replica.selector.class",
+    "auto.create.topics.enable",
     "broker.rack",
     "controlled.shutdown.enable",
 }
@@ -103,9 +110,18 @@ class BrokerConfig:
         retention_bytes: the oldest segments go while the others have as much; -1: never (log.retention.bytes).
         retention_check_ms: how often that is looked at (log.retention.check.interval.ms).
         delete_delay_ms: how long deleted segments and partitions stay (log.segment.delete.delay.ms).
+        auto_create_topics: topics that clients ask for are made (auto.create.topics.enable).
+        num_partitions: such a topic has (num.partitions).
+        default_replication_factor: such a topic has (default.replication.factor).
+        fetch_session_slots: fetch sessions at a time (max.incremental.fetch.session.cache.slots).
+        is_rack_aware: consumers are sent to a replica in their rack (replica.selector.class names Kafka's
+            RackAwareReplicaSelector).
+        producer_expiration_ms: a producer that numbers its batches is forgotten when it was silent for so long
+            (producer.id.expiration.ms).
         request_max_bytes: longest frame (socket.request.max.bytes).
         max_connections: accepted at a time (max.connections).
         groups: see ``GroupSettings``.
+        static_configs: all of the file, as DescribeConfigs tells it.
         rack: where the broker stands, or None (broker.rack).
         heartbeat_ms: how often the controller hears of it (broker.heartbeat.interval.ms).
         session_ms: after so long without a heartbeat it is fenced (broker.session.timeout.ms, which is the
@@ -145,9 +161,16 @@ class BrokerConfig:
     retention_bytes: int = -1
     retention_check_ms: int = 300_000
     delete_delay_ms: int = 60_000
+    auto_create_topics: bool = True
+    num_partitions: int = 1
+    default_replication_factor: int = 1
+    fetch_session_slots: int = 1000
+    is_rack_aware: bool = False
+    producer_expiration_ms: int = 24 * 3600 * 1000
     request_max_bytes: int = 100 * 1024**2
     max_connections: int = 1000
     groups: GroupSettings = field(default_factory=GroupSettings)
+    static_configs: Mapping[str, str] = field(default_factory=dict)
     rack: str | None = None
     heartbeat_ms: int = 2000
     session_ms: int = 9000
@@ -226,8 +249,13 @@ def _read(properties: Properties) -> BrokerConfig:
         "inter_broker_listener": (properties.get("inter.broker.listener.name") or "").upper(),
         "directories": tuple(properties.list("log.dirs" if "log.dirs" in properties else "log.dir")),
         "rack": properties.get("broker.rack"),
+        "static_configs": properties.all,
         "ignored": tuple(name for name in properties.names if name not in HONOURED),
     }
+    if properties.get("replica.selector.class") == _RACK_AWARE:
+        values["is_rack_aware"] = True
+    if "auto.create.topics.enable" in properties:
+        values["auto_create_topics"] = read_flag(properties, "auto.create.topics.enable")
     if "controlled.shutdown.enable" in properties:
         values["has_controlled_shutdown"] = read_flag(properties, "controlled.shutdown.enable")
     for required, key in (("listeners", "listeners"), ("directories", "log.dirs")):
@@ -305,6 +333,7 @@ def _check_unsupported(properties: Properties) -> None:
         ("log.message.timestamp.type", lambda text: text == "CreateTime", "CreateTime"),
         ("log.cleanup.policy", lambda text: text == "delete", "delete"),
         ("compression.type", lambda text: text == "producer", "producer"),
+        ("replica.selector.class", lambda text: text in ("", _RACK_AWARE), _RACK_AWARE),
     )
     for key, is_good, only in wanted:
         text = properties.get(key)

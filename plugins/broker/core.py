@@ -12,22 +12,26 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from random import randrange
 
 import trio
 
 from kraftcore.core.log.config import LogConfig
+from kraftcore.core.uuid import Uuid
 from kraftcore.errors import LocalError, StorageError
 from kraftcore.metadata import Image
+from kraftcore.node.authorization import Authorization
 from kraftcore.node.outbox import Outbox
-from kraftcore.node.registry import RequestHandler
 from kraftcore.plugins.broker.api.fetch import Fetch
+from kraftcore.plugins.broker.api.fetch_sessions import FetchSessions
 from kraftcore.plugins.broker.api.leaders import Leaders
+from kraftcore.plugins.broker.api.permits import Permits
+from kraftcore.plugins.broker.background import Background
 from kraftcore.plugins.broker.config import BrokerConfig
 from kraftcore.plugins.broker.controller_channel import ControllerChannel
 from kraftcore.plugins.broker.deadlines import Deadlines
 from kraftcore.plugins.broker.fetchers import Fetchers, FetchSettings
 from kraftcore.plugins.broker.groups.coordinator import GroupCoordinator
-from kraftcore.plugins.broker.handlers import client_handlers
 from kraftcore.plugins.broker.isr_changes import IsrChanges
 from kraftcore.plugins.broker.logdirs import LogDirs
 from kraftcore.plugins.broker.logdirs.directory import Directory
@@ -39,6 +43,7 @@ from kraftcore.plugins.broker.replicas import Replicas
 
 # The last batches of a log that followers and consumers who keep up read from memory.
 _TAIL_BYTES = 256 * 1024
+_EXPIRING_MS = 600_000  # how often producers are forgotten (producer.id.expiration.check.interval.ms)
 _DELETING_MS = 500  # how often is looked whose deletion is due
 
 _logger = logging.getLogger("kraftcore.broker")
@@ -58,6 +63,7 @@ class Surroundings:
         fail: told why the broker cannot go on.
         on_directory_failure: told of a log directory that is used no more.
         image: the metadata as far as it is committed; None: there is no metadata log.
+        authorization: asked about clients' requests; None: everybody may do everything.
     """
 
     cache: MetadataCache
@@ -69,6 +75,7 @@ class Surroundings:
     fail: Callable[[BaseException], None]
     on_directory_failure: Callable[[Directory], None] = lambda directory: None
     image: Callable[[], Image] | None = None
+    authorization: Callable[[], Authorization | None] = lambda: None
 
 
 class Core:
@@ -87,6 +94,8 @@ class Core:
         replicas: its partitions.
         leaders: of partitions that are led elsewhere.
         deadlines: for answers that wait.
+        background: for answers that take a task.
+        permits: who may do what.
         fetch: answers Fetch.
         groups: coordinates consumer groups.
         refresh: to be called when assignments or addresses changed.
@@ -137,8 +146,20 @@ class Core:
             names_incarnations=around.image is not None,
         )
         self.deadlines = Deadlines()
+        self.background = Background(around.nursery, self.run)
+        self.permits = Permits(around.authorization)
         self.leaders = Leaders(replicas, cache)
-        self.fetch = Fetch(replicas, cache, self.leaders, self.deadlines, config.fetch_max_bytes, now_ms)
+        self.fetch = Fetch(
+            replicas,
+            cache,
+            self.leaders,
+            self.deadlines,
+            FetchSessions(config.fetch_session_slots, self.topic_name, now_ms, randrange),
+            self.permits,
+            config.fetch_max_bytes,
+            now_ms,
+            is_rack_aware=config.is_rack_aware,
+        )
         self.groups = GroupCoordinator(
             replicas,
             cache,
@@ -154,9 +175,9 @@ class Core:
         self.fetch.moved(name)
         self.groups.moved(name)
 
-    def handlers(self) -> list[RequestHandler]:
-        """What it answers on a broker's listeners."""
-        return list(client_handlers(self))
+    def topic_name(self, topic_id: Uuid) -> str | None:
+        """What the topic with this id is called, as far as known."""
+        return self.cache.names.get(topic_id)
 
     # --- a life -------------------------------------------------------------------------------------------------------
 
@@ -173,6 +194,7 @@ class Core:
             (min(_DELETING_MS, max(config.delete_delay_ms, 1)), self._remove_expired),
             (config.retention_check_ms, self._retain),
             (max(config.replica_lag_time_max_ms // 2, 1), self._check_lag),
+            (_EXPIRING_MS, self._expire_producers),
         ):
             start(self.run, partial(self._periodically, interval_ms, duty))
 
@@ -234,6 +256,11 @@ class Core:
                     replica.partition.delete_below(start, self.now_ms())
                 except (StorageError, LocalError) as error:
                     self.replicas.failed(name, error)
+
+    async def _expire_producers(self) -> None:
+        now_ms = self.now_ms()
+        for hosted in self.dirs.logs:
+            hosted.producers.expire(now_ms)
 
     async def _check_lag(self) -> None:
         now_ms = self.now_ms()

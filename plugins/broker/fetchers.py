@@ -15,9 +15,10 @@ from typing import Any
 import trio
 
 from kraftcore.core.log.epochs import OffsetAndEpoch
-from kraftcore.core.uuid import Uuid
+from kraftcore.core.uuid import ZERO_UUID
 from kraftcore.errors import CorruptDataError, KraftError, StorageError
 from kraftcore.node.outbox import CONSENSUS, Outbox
+from kraftcore.plugins.broker.leader_session import LeaderSession, Question, Wanted
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
 from kraftcore.plugins.broker.partition import Partition, TopicPartition
 from kraftcore.plugins.broker.replicas import Replicas
@@ -32,6 +33,11 @@ from kraftcore.protocol.schema import Request
 _BY_NAME_MAX = 12  # of Fetch: later versions name topics by id alone
 _REPLICA_STATE = 15  # of Fetch: the replica's id moved
 _EARLIEST, _LATEST = -2, -1
+_SESSION_OVER = {
+    ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+    ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+    ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+}
 _ANSWER_SLACK_MS = 30_000  # what a request may take beyond its waiting time (replica.socket.timeout.ms)
 
 _logger = logging.getLogger("kraftcore.broker")
@@ -87,6 +93,7 @@ class _Fetcher:
     names: set[TopicPartition] = field(default_factory=set)
     not_before: dict[TopicPartition, float] = field(default_factory=dict)
     wake: trio.Event = field(default_factory=trio.Event)
+    session: LeaderSession = field(default_factory=LeaderSession)
 
 
 class Fetchers:
@@ -175,8 +182,16 @@ class Fetchers:
 
     async def _fetch(self, fetcher: _Fetcher, address: Address, asked: dict[TopicPartition, _Asked]) -> None:
         by_id = all(self._replicas.all[name].has_id for name in asked)
-        request = self._request(asked, by_id=by_id)
+        session = fetcher.session
+        request = self._request(session.ask(self._wanted(asked, by_id=by_id)), by_id=by_id)
         answer = await self._ask(address, request, by_id=by_id)
+        if isinstance(answer, FetchResponse):
+            session.answered(ErrorCode.of(answer.error_code), answer.session_id)
+        else:
+            session.failed()
+        is_over = isinstance(answer, FetchResponse) and ErrorCode.of(answer.error_code) in _SESSION_OVER
+        if is_over and request.session_epoch > 0:
+            return  # a leader that was restarted, or that needed its place: the next request begins another one
         if not isinstance(answer, FetchResponse) or answer.error_code != ErrorCode.NONE:
             what = answer.name if isinstance(answer, Failure) else ErrorCode.of(answer.error_code).name
             self._complain(f"fetch {fetcher.leader_id}", f"fetching from broker {fetcher.leader_id} failed: {what}")
@@ -189,6 +204,8 @@ class Fetchers:
                 one = asked.get(TopicPartition(told or "", data.partition_index))
                 if one is not None and one.still_matters and not await self._take(address, one, data):
                     fetcher.not_before[one.name] = trio.current_time() + self._settings.backoff_ms / 1000
+        if answer.throttle_time_ms > 0:  # the leader will not read from us for so long (KIP-219)
+            await trio.sleep(answer.throttle_time_ms / 1000)
 
     async def _ask(self, address: Address, request: Request, *, by_id: bool) -> Any:
         """The answer, or a `Failure`. Requests of a fetcher wait for one another only."""
@@ -214,10 +231,24 @@ class Fetchers:
         await came.wait()
         return answers[0]
 
-    def _request(self, asked: Iterable[TopicPartition], *, by_id: bool) -> FetchRequest:
+    def _wanted(self, asked: Iterable[TopicPartition], *, by_id: bool) -> dict[TopicPartition, Wanted]:
+        found = {}
+        for name in asked:
+            partition = self._replicas.all[name].partition
+            log = partition.log
+            topic_id = self._replicas.topic_id(name) if by_id else None
+            last_epoch = -1 if log.last_epoch is None else log.last_epoch
+            found[name] = Wanted(topic_id, partition.leader_epoch, log.log_end_offset, last_epoch, log.log_start_offset)
+        return found
+
+    def _request(self, question: Question, *, by_id: bool) -> FetchRequest:
         settings = self._settings
         request = FetchRequest(
-            max_wait_ms=settings.wait_max_ms, min_bytes=settings.min_bytes, max_bytes=settings.response_max_bytes
+            max_wait_ms=settings.wait_max_ms,
+            min_bytes=settings.min_bytes,
+            max_bytes=settings.response_max_bytes,
+            session_id=question.session_id,
+            session_epoch=question.epoch,
         )
         if by_id:
             request.replica_state = FetchRequest.ReplicaState(
@@ -226,26 +257,27 @@ class Fetchers:
         else:
             request.replica_id = self._broker_id
         topics: dict[str, FetchRequest.FetchTopic] = {}
-        for name in asked:
+        for name, wanted in question.asked.items():
             topic = topics.get(name.topic)
             if topic is None:
-                topic = topics[name.topic] = _Topic(topic=name.topic)
-                topic_id: Uuid | None = self._replicas.topic_id(name)
-                if topic_id is not None:
-                    topic.topic_id = topic_id
+                topic = topics[name.topic] = _Topic(topic=name.topic, topic_id=wanted.topic_id or ZERO_UUID)
                 request.topics.append(topic)
-            partition = self._replicas.all[name].partition
-            last_epoch = partition.log.last_epoch
             topic.partitions.append(
                 _Topic.FetchPartition(
                     partition=name.partition,
-                    current_leader_epoch=partition.leader_epoch,
-                    fetch_offset=partition.log.log_end_offset,
-                    last_fetched_epoch=-1 if last_epoch is None else last_epoch,
-                    log_start_offset=partition.log.log_start_offset,
+                    current_leader_epoch=wanted.leader_epoch,
+                    fetch_offset=wanted.offset,
+                    last_fetched_epoch=wanted.last_epoch,
+                    log_start_offset=wanted.log_start,
                     partition_max_bytes=settings.max_bytes,
                 )
             )
+        request.forgotten_topics_data = [
+            FetchRequest.ForgottenTopic(
+                topic=name.topic, topic_id=each.topic_id or ZERO_UUID, partitions=[name.partition]
+            )
+            for name, each in question.forgotten.items()
+        ]
         return request
 
     # --- answers ------------------------------------------------------------------------------------------------------

@@ -142,7 +142,15 @@ class Replicas:
         if found is None:
             hosted = self._dirs.find(name) or self._dirs.create(name, topic_id, now_ms, directory)
             is_eligible = self._cache.is_eligible
-            partition = Partition(name, self._broker_id, hosted.log, self._settings, hosted.high_watermark, is_eligible)
+            partition = Partition(
+                name,
+                self._broker_id,
+                hosted.log,
+                self._settings,
+                hosted.high_watermark,
+                is_eligible,
+                hosted.producers,
+            )
             found = self.all[name] = Replica(hosted, partition)
         found.has_id = topic_id is not None
         self.assign_topic_id(found, topic_id)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kraftcore.node.registry import Access, ListenerType, RequestHandler
+from kraftcore.plugins.broker.core import Core
 from kraftcore.plugins.broker.groups.requests import GroupRequests
 from kraftcore.plugins.broker.groups.shard import commit_error
 from kraftcore.protocol.error_codes import ErrorCode
@@ -20,9 +21,6 @@ from kraftcore.protocol.messages.offset_commit import OffsetCommitRequest, Offse
 from kraftcore.protocol.messages.offset_delete import OffsetDeleteRequest
 from kraftcore.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from kraftcore.protocol.messages.sync_group import SyncGroupRequest
-
-if TYPE_CHECKING:
-    from kraftcore.plugins.broker.core import Core
 
 _KEYS_SINCE = 4  # version of FindCoordinator
 _GROUPS_SINCE = 8  # version of OffsetFetch

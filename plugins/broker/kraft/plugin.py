@@ -36,6 +36,7 @@ from kraftcore.node.registry import RequestContext, RequestHandler
 from kraftcore.plugins.broker.config import BrokerConfig
 from kraftcore.plugins.broker.controller_channel import ControllerChannel
 from kraftcore.plugins.broker.core import Core, Surroundings, log_config, raise_file_limit
+from kraftcore.plugins.broker.handlers import client_handlers
 from kraftcore.plugins.broker.kraft.committed_image import CommittedImage
 from kraftcore.plugins.broker.kraft.directories import DirectoryAssignments
 from kraftcore.plugins.broker.kraft.image_cache import ImageCache
@@ -241,6 +242,7 @@ class KRaftBroker(Plugin):
             log_config(config),
             config.delete_delay_ms,
             node.now_ms(),
+            producer_expiration_ms=config.producer_expiration_ms,
             kraft_cluster_id=node.cluster_id,
             held=(node.config.directory,),
         )
@@ -294,7 +296,7 @@ class KRaftBroker(Plugin):
         publisher = Publisher(config.node_id, core, self._committed, cache, directories)
         if node.config.can_become_voter is False:
             node.describe_features_by(self._describe_features)
-        for handler in core.handlers():
+        for handler in client_handlers(core):
             node.answer(self._guarded(handler))
         for part in (
             partial(self._live, node, life, publisher),

@@ -31,6 +31,8 @@ from kraftcore.plugins.broker.logdirs.names import (
     stray_name,
 )
 from kraftcore.plugins.broker.partition import TopicPartition
+from kraftcore.plugins.broker.producers import ProducerStates
+from kraftcore.plugins.broker.producers.states import EXPIRATION_MS
 from kraftcore.storage.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
 
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
@@ -49,6 +51,7 @@ class HostedLog:
         log: open.
         topic_id: as its ``partition.metadata`` says; None: there is none.
         high_watermark: as last known; stored by checkpoints.
+        producers: those of the log that number their batches.
     """
 
     name: TopicPartition
@@ -56,6 +59,7 @@ class HostedLog:
     log: Log
     topic_id: Uuid | None
     high_watermark: int
+    producers: ProducerStates
 
 
 class Directory:
@@ -66,6 +70,7 @@ class Directory:
         path: its folder.
         config: of all logs in it.
         delete_delay_ms: how long a deleted partition's folder stays.
+        producer_expiration_ms: how long a producer may be silent before it is forgotten.
 
     Attributes:
         path: as given.
@@ -76,7 +81,14 @@ class Directory:
         previous_epoch: broker epoch of the run before if that stopped in order; else -1.
     """
 
-    def __init__(self, files: Files, path: str, config: LogConfig, delete_delay_ms: int) -> None:
+    def __init__(
+        self,
+        files: Files,
+        path: str,
+        config: LogConfig,
+        delete_delay_ms: int,
+        producer_expiration_ms: int = EXPIRATION_MS,
+    ) -> None:
         self.path = path
         self.logs: dict[TopicPartition, HostedLog] = {}
         self.broken: dict[TopicPartition, KraftError] = {}
@@ -86,6 +98,7 @@ class Directory:
         self._files = files
         self._config = config
         self._delete_delay_ms = delete_delay_ms
+        self._producer_expiration_ms = producer_expiration_ms
         self._expiring: list[tuple[int, str]] = []
         self._written: dict[str, bytes] = {}
 
@@ -141,7 +154,13 @@ class Directory:
         if log.log_start_offset < log_start <= log.log_end_offset:
             log.flush()
             log.delete_below(log_start, now_ms)
-        hosted = self.logs[name] = HostedLog(name, self, log, topic_id, high_watermark)
+        producers = ProducerStates(log, self._files, self._producer_expiration_ms)
+        try:
+            producers.load(now_ms)
+        except BaseException:
+            log.close()
+            raise
+        hosted = self.logs[name] = HostedLog(name, self, log, topic_id, high_watermark, producers)
         return hosted
 
     def _read_topic_id(self, folder: str) -> Uuid | None:
@@ -167,6 +186,7 @@ class Directory:
         for hosted in self.logs.values():
             try:
                 hosted.log.close()
+                hosted.producers.snapshot(durable=True)
             except KraftError as error:
                 _logger.error("%s could not be closed in order: %s", hosted.name, error)
                 is_clean = False

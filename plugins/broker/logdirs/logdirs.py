@@ -13,6 +13,7 @@ from kraftcore.core.uuid import UNASSIGNED_DIRECTORY, Uuid
 from kraftcore.errors import CorruptDataError, LocalError, StorageError
 from kraftcore.plugins.broker.logdirs.directory import Directory, HostedLog
 from kraftcore.plugins.broker.partition import TopicPartition
+from kraftcore.plugins.broker.producers.states import EXPIRATION_MS
 from kraftcore.storage.lock import lock_folders
 
 _logger = logging.getLogger("kraftcore.broker")
@@ -29,6 +30,7 @@ class LogDirs:
         delete_delay_ms: how long a deleted partition's folder stays.
         now_ms: the time.
         randbytes: for ids.
+        producer_expiration_ms: how long a producer may be silent before it is forgotten.
         kraft_cluster_id: of a KRaft cluster, whose node has locked ``held`` and checked all of them; directories that
             cannot be read are left out then. None: the directories say which cluster they belong to.
         held: those of the paths that are locked already.
@@ -52,6 +54,7 @@ class LogDirs:
         delete_delay_ms: int,
         now_ms: int,
         randbytes: Callable[[int], bytes] = os.urandom,
+        producer_expiration_ms: int = EXPIRATION_MS,
         *,
         kraft_cluster_id: str | None = None,
         held: Collection[str] = (),
@@ -61,7 +64,9 @@ class LogDirs:
             for path in paths:
                 files.make_folder(path)
         self._locks = lock_folders(files, _lockable(files, paths, held))
-        self.directories = [Directory(files, path, config, delete_delay_ms) for path in dict.fromkeys(paths)]
+        self.directories = [
+            Directory(files, path, config, delete_delay_ms, producer_expiration_ms) for path in dict.fromkeys(paths)
+        ]
         try:
             if kraft_cluster_id is not None:
                 self.cluster_id = kraft_cluster_id

@@ -19,12 +19,14 @@ class Progress:
         log_end_offset: what it asked for last: it has everything below. -1: it has not asked.
         caught_up_ms: when it last had all there was; 0: never.
         broker_epoch: of the incarnation that asked (KIP-903); -1: it did not say.
+        log_start_offset: where its log starts; -1: it did not say.
     """
 
-    __slots__ = ("_leader_end_offset", "_seen_ms", "broker_epoch", "caught_up_ms", "log_end_offset")
+    __slots__ = ("_leader_end_offset", "_seen_ms", "broker_epoch", "caught_up_ms", "log_end_offset", "log_start_offset")
 
     def __init__(self) -> None:
         self.broker_epoch = UNKNOWN_EPOCH
+        self.log_start_offset = UNKNOWN_OFFSET
         self.log_end_offset = self._leader_end_offset = UNKNOWN_OFFSET
         self._seen_ms = self.caught_up_ms = 0
 
@@ -79,6 +81,14 @@ class Leading:
         for each, progress in self.followers.items():
             progress.begin_epoch(now_ms, epoch_start_offset, is_in_sync=each in assignment.isr)
         self.waiting: deque[tuple[int, Waiter]] = deque() if before is None else before.waiting
+
+    def wait(self, offset: int, waiter: Waiter) -> None:
+        """Have somebody wait until everything below ``offset`` is committed."""
+        waiting = self.waiting
+        place = len(waiting)
+        while place and waiting[place - 1][0] > offset:  # a batch is repeated behind later ones
+            place -= 1
+        waiting.insert(place, (offset, waiter))
 
     def reassign(self, broker_id: int, assignment: Assignment, *, is_newer: bool) -> None:
         """The same leadership with other replicas, or another ISR.

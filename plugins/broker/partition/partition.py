@@ -14,14 +14,14 @@ The high watermark is exclusive, never falls but by truncation of a follower, an
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from kraftcore.core.batch import iter_batches
+from kraftcore.core.batch import RecordBatch, iter_batches
 from kraftcore.core.log import Log
 from kraftcore.core.log.epochs import OffsetAndEpoch
 from kraftcore.errors import InvariantError
-from kraftcore.plugins.broker.partition.leading import UNKNOWN_EPOCH, Leading
+from kraftcore.plugins.broker.partition.leading import UNKNOWN_EPOCH, UNKNOWN_OFFSET, Leading
 from kraftcore.plugins.broker.partition.retention import Retention, retained_start
 from kraftcore.plugins.broker.partition.state import (
     NO_EPOCH,
@@ -33,7 +33,10 @@ from kraftcore.plugins.broker.partition.state import (
     Waiter,
     refused,
 )
+from kraftcore.plugins.broker.producers import ProducerStates
 from kraftcore.protocol.error_codes import ErrorCode
+
+_PRODUCER_ID = slice(43, 51)  # of a batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,7 @@ class Partition:
         settings: see ``PartitionSettings``.
         high_watermark: as last stored; bounded by what the log holds.
         is_eligible: whether a broker, in the incarnation of this broker epoch, may be proposed for the ISR (KIP-841).
+        producers: of the log, as far as it goes; None: it has none yet, and no snapshots are kept.
 
     Attributes:
         leader_id: broker id; None before the first assignment.
@@ -67,6 +71,7 @@ class Partition:
         high_watermark: exclusive end of what is committed, as far as known here.
         leading: what a leader knows; None for others.
         is_following: whether it replicates from ``leader_id``.
+        producers: those that number their batches.
     """
 
     def __init__(
@@ -77,9 +82,11 @@ class Partition:
         settings: PartitionSettings,
         high_watermark: int = 0,
         is_eligible: Callable[[int, int], bool] = lambda broker_id, broker_epoch: True,
+        producers: ProducerStates | None = None,
     ) -> None:
         self.name = name
         self.log = log
+        self.producers = ProducerStates(log) if producers is None else producers
         self.leader_id: int | None = None
         self.leader_epoch = NO_EPOCH
         self.partition_epoch = NO_EPOCH
@@ -172,6 +179,8 @@ class Partition:
     ) -> tuple[int, Effects]:
         """Append one batch of a client, which was validated; its offsets and epoch are stamped in place.
 
+        A batch that a producer repeats is not appended again: it has the offset that it got then (KIP-98).
+
         Args:
             batch: exactly one batch. The log keeps it: never change it again.
             now_ms: the time.
@@ -182,7 +191,8 @@ class Partition:
             The offset of its first record, and what is to be done.
 
         Raises:
-            RefusedError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS.
+            RefusedError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS; INVALID_PRODUCER_EPOCH,
+                OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE.
             StorageError: the disk failed; the log takes nothing more.
         """
         leading = self._lead()
@@ -191,14 +201,28 @@ class Partition:
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"{self.name} has {len(leading.isr.committed)} in-sync replicas, needs {self.min_insync_replicas}",
             )
-        base = self.log.append_as_leader(batch, self.leader_epoch, now_ms)
+        numbered = RecordBatch(batch, verify=False) if _has_producer(batch) else None
+        repeated = None if numbered is None else self.producers.check(numbered)
+        if repeated is None:
+            base = self.log.append_as_leader(batch, self.leader_epoch, now_ms)
+            self.producers.appended(numbered, base)
+            end = self.log.log_end_offset
+        else:
+            base, end = repeated.first_offset, repeated.last_offset + 1
         if waiter is not None:
-            leading.waiting.append((self.log.log_end_offset, waiter))
-        effects = Effects(has_moved=True)
+            leading.wait(end, waiter)
+        effects = Effects(has_moved=repeated is None)
         self._commit(effects, now_ms)
         return base, effects
 
-    def fetched(self, replica_id: int, offset: int, now_ms: int, broker_epoch: int = UNKNOWN_EPOCH) -> Effects:
+    def fetched(
+        self,
+        replica_id: int,
+        offset: int,
+        now_ms: int,
+        broker_epoch: int = UNKNOWN_EPOCH,
+        log_start_offset: int = UNKNOWN_OFFSET,
+    ) -> Effects:
         """A follower asked for ``offset``, so it has everything below.
 
         Args:
@@ -206,6 +230,7 @@ class Partition:
             offset: what it asked for.
             now_ms: the time.
             broker_epoch: of its incarnation; -1: it does not say (Fetch below version 15).
+            log_start_offset: where its log starts; -1: it does not say.
 
         Raises:
             RefusedError: NOT_LEADER_OR_FOLLOWER, also for an incarnation that a later one followed, or
@@ -221,6 +246,7 @@ class Partition:
                 f"broker {replica_id} of epoch {broker_epoch} was followed by one of {progress.broker_epoch}",
             )
         progress.broker_epoch = broker_epoch
+        progress.log_start_offset = log_start_offset
         progress.fetched(offset, now_ms, self.log.log_end_offset)
         self._commit(effects, now_ms)
         if (
@@ -236,6 +262,44 @@ class Partition:
         """Of the incarnation of a follower that fetches; -1: not known."""
         progress = None if self.leading is None else self.leading.followers.get(replica_id)
         return UNKNOWN_EPOCH if progress is None else progress.broker_epoch
+
+    def low_watermark(self, is_alive: Callable[[int], bool]) -> int:
+        """The least log start of the leader and of the followers that are alive; -1 while one has not said.
+
+        Args:
+            is_alive: whether a broker is.
+
+        Raises:
+            RefusedError: NOT_LEADER_OR_FOLLOWER.
+        """
+        followers = self._lead().followers
+        starts = [each.log_start_offset for broker_id, each in followers.items() if is_alive(broker_id)]
+        return min([self.log.log_start_offset, *starts])
+
+    def nearest_replica(self, near: Collection[int], offset: int) -> int | None:
+        """Which follower a consumer that wants ``offset`` had better read from (KIP-392).
+
+        Args:
+            near: brokers in its rack.
+            offset: it wants.
+
+        Returns:
+            The broker of the most caught-up replica near it; None: there is none, or the leader is near itself.
+
+        Raises:
+            RefusedError: NOT_LEADER_OR_FOLLOWER.
+        """
+        leading = self._lead()
+        if self._broker_id in near:
+            return None
+        found = [
+            (progress.log_end_offset, progress.caught_up_ms, broker_id)
+            for broker_id, progress in leading.followers.items()
+            if broker_id in near
+            and broker_id in leading.isr.committed
+            and progress.log_start_offset <= offset <= progress.log_end_offset
+        ]
+        return max(found)[2] if found else None
 
     def check_replica(self, replica_id: int, *, has_epoch: bool = True) -> None:
         """Refuse a follower that is none of the assigned replicas: it may know of it before us.
@@ -363,7 +427,9 @@ class Partition:
         if len(records):
             # A leader of an older epoch that does not know it yet may have later ones (KAFKA-18723).
             info = self.log.append_as_follower(records, now_ms, max_epoch=self.leader_epoch)
-            effects.has_moved = info.batches > 0
+            if info.batches:
+                self.producers.replicated(memoryview(records)[: info.size])
+                effects.has_moved = True
         moved = min(max(high_watermark, self.log.log_start_offset), self.log.log_end_offset)
         if moved > self.high_watermark:
             self.high_watermark = moved
@@ -378,12 +444,14 @@ class Partition:
             own = log.end_offset_for_epoch(diverging.epoch)
             end = min(own.offset, diverging.offset) if own.epoch == diverging.epoch else own.offset
         end = log.truncate_to(max(min(end, log.log_end_offset), log.log_start_offset))
+        self.producers.truncated()
         self.high_watermark = min(self.high_watermark, end)
         return Effects(has_moved=True)
 
     def restart_at(self, offset: int) -> Effects:
         """The leader's log begins behind ours: start anew where it begins."""
         self.log.truncate_fully_to(offset)
+        self.producers.restarted()
         self.high_watermark = offset
         return Effects(has_moved=True)
 
@@ -417,3 +485,7 @@ class Partition:
                 problems.append("a produce waits for what is committed")
         if problems:
             raise InvariantError(f"{self.name}: {'; '.join(problems)}")
+
+
+def _has_producer(batch: bytearray) -> bool:
+    return int.from_bytes(batch[_PRODUCER_ID], signed=True) >= 0

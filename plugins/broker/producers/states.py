@@ -1,0 +1,245 @@
+"""The producers of a partition, and their snapshots beside its log.
+
+They are what the log up to ``end_offset`` says of them. A snapshot is written when a segment begins, of what came
+before it, and when the log is closed; at a start, and after records were cut off, the newest one that is there and not
+damaged is read, and then the batches behind it. Who has been silent for long is forgotten. Source: Kafka 4.3.1,
+ProducerStateManager, UnifiedLog.rebuildProducerState.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import re
+
+from kraftcore.core.batch import RecordBatch, iter_batches
+from kraftcore.core.disk.files import Files
+from kraftcore.core.log import Log
+from kraftcore.errors import CorruptDataError, StorageError
+from kraftcore.plugins.broker.producers.snapshot import SUFFIX, decode_snapshot, encode_snapshot
+from kraftcore.plugins.broker.producers.state import ProducerState, StoredBatch
+
+NO_PRODUCER = -1
+EXPIRATION_MS = 24 * 3600 * 1000
+_READ_BYTES = 1024 * 1024
+_FILE = re.compile(r"([0-9]{20})\.snapshot", re.ASCII)
+_COORDINATOR_EPOCH = slice(2, 6)  # of the value of a marker: version int16, coordinator epoch int32
+
+_logger = logging.getLogger("kraftcore.broker")
+
+
+class ProducerStates:
+    """See the module text.
+
+    Args:
+        log: the partition's.
+        files: where its folder is; None: no snapshots are read or written.
+        expiration_ms: how long a producer may be silent (``producer.id.expiration.ms``).
+
+    Attributes:
+        all: by producer id.
+        end_offset: they are what the log below this says.
+    """
+
+    def __init__(self, log: Log, files: Files | None = None, expiration_ms: int = EXPIRATION_MS) -> None:
+        self.all: dict[int, ProducerState] = {}
+        self.end_offset = log.log_start_offset
+        self._log = log
+        self._files = files
+        self._expiration_ms = expiration_ms
+        self._snapshots: list[int] = []
+        self._active_base = self._newest_base()
+
+    # --- finding out --------------------------------------------------------------------------------------------------
+
+    def load(self, now_ms: int) -> None:
+        """Read the newest snapshot, and the log behind it.
+
+        Raises:
+            CorruptDataError, StorageError: the log cannot be read.
+        """
+        if self._files is not None:
+            names = self._files.list_folder(self._log.folder)
+            self._snapshots = sorted(int(match[1]) for name in names if (match := _FILE.fullmatch(name)))
+        self.end_offset = -1
+        self.truncated()
+        self.expire(now_ms)
+
+    def truncated(self) -> None:
+        """The log was cut: forget what was beyond its end.
+
+        Raises:
+            CorruptDataError, StorageError: the log or a snapshot cannot be read, or removed.
+        """
+        log = self._log
+        self._remove_above(log.log_end_offset)
+        if self.end_offset != log.log_end_offset:
+            self._read_snapshot()
+            self._read_log()
+        self._active_base = self._newest_base()
+
+    def restarted(self) -> None:
+        """The log began anew: nobody is known."""
+        self._remove_above(-1)
+        self.all.clear()
+        self.end_offset = self._log.log_end_offset
+        self._active_base = self._newest_base()
+
+    def _read_snapshot(self) -> None:
+        self.all.clear()
+        self.end_offset = self._log.log_start_offset
+        while self._files is not None and self._snapshots and self._snapshots[-1] >= self._log.log_start_offset:
+            path = self._path(self._snapshots[-1])
+            try:
+                found = decode_snapshot(self._files.read_file(path), path)
+            except CorruptDataError as error:
+                _logger.warning("%s is left out: %s", path, error)
+                self._remove(self._snapshots.pop())
+                continue
+            except StorageError as error:
+                if error.errno != errno.ENOENT:
+                    raise
+                self._snapshots.pop()  # it went with its segment
+                continue
+            self.all = {each.producer_id: each for each in found}
+            self.end_offset = self._snapshots[-1]
+            return
+
+    def _read_log(self) -> None:
+        log = self._log
+        bases = {segment.base_offset for segment in log.segment_list()}
+        while self.end_offset < log.log_end_offset:
+            data = log.read(self.end_offset, _READ_BYTES)
+            if not data:
+                break
+            for batch in iter_batches(data, verify=False):
+                if batch.base_offset in bases:
+                    self.snapshot()
+                self._take(batch)
+        self.end_offset = log.log_end_offset
+
+    # --- following ----------------------------------------------------------------------------------------------------
+
+    def check(self, batch: RecordBatch) -> StoredBatch | None:
+        """See that a client's batch, which has a producer id, comes next.
+
+        Returns:
+            The batch of the log that it repeats; None: it is new, and may be appended.
+
+        Raises:
+            RefusedError: see ``ProducerState.check``.
+        """
+        state = self.all.get(batch.producer_id)
+        if state is None:
+            return None
+        repeated = state.repeated(batch)
+        if repeated is None:
+            state.check(batch)
+        return repeated
+
+    def appended(self, batch: RecordBatch | None, base_offset: int) -> None:
+        """A batch of ours is the log's last.
+
+        Args:
+            batch: of a client with a producer id; None: without.
+            base_offset: of its first record.
+
+        Raises:
+            StorageError: the snapshot of the segment before could not be written.
+        """
+        if self._newest_base() == base_offset:
+            self._segment_began(base_offset)
+        if batch is not None:
+            self._state(batch.producer_id).add(batch, base_offset)
+        self.end_offset = self._log.log_end_offset
+
+    def replicated(self, data: memoryview) -> None:
+        """Batches of a leader are the log's last.
+
+        Raises:
+            StorageError: as ``appended``.
+        """
+        has_rolled = self._newest_base() != self._active_base
+        bases = {segment.base_offset for segment in self._log.segment_list()} if has_rolled else set()
+        for batch in iter_batches(data, verify=False):
+            if batch.base_offset in bases:
+                self._segment_began(batch.base_offset)
+            if batch.producer_id != NO_PRODUCER:
+                self._take(batch)
+            self.end_offset = batch.next_offset
+
+    def _newest_base(self) -> int:
+        return self._log.segment_list()[-1].base_offset
+
+    def _segment_began(self, base_offset: int) -> None:
+        self._active_base = base_offset
+        self.end_offset = base_offset
+        self.snapshot()
+
+    def _take(self, batch: RecordBatch) -> None:
+        self.end_offset = batch.next_offset
+        if batch.producer_id == NO_PRODUCER:
+            return
+        if not batch.is_control:
+            self._state(batch.producer_id).add(batch, batch.base_offset)
+            return
+        # A marker that ends a transaction. An empty batch is what cleaning left of one.
+        for record in batch:
+            value = record.value or b""
+            epoch = int.from_bytes(value[_COORDINATOR_EPOCH], signed=True) if len(value) >= 6 else -1
+            state = self._state(batch.producer_id)
+            state.end_transaction(batch.producer_epoch, epoch, record.timestamp_ms)
+            break
+
+    def _state(self, producer_id: int) -> ProducerState:
+        state = self.all.get(producer_id)
+        if state is None:
+            state = self.all[producer_id] = ProducerState(producer_id)
+        return state
+
+    # --- forgetting ---------------------------------------------------------------------------------------------------
+
+    def expire(self, now_ms: int) -> None:
+        """Forget who has been silent for too long."""
+        last = now_ms - self._expiration_ms
+        for each in [each for each in self.all.values() if each.last_timestamp <= last and each.transaction_start < 0]:
+            del self.all[each.producer_id]
+
+    # --- snapshots ----------------------------------------------------------------------------------------------------
+
+    def snapshot(self, *, durable: bool = False) -> None:
+        """Write them down as of ``end_offset``, unless that was done.
+
+        Args:
+            durable: wait until it is on the disk. What is lost or damaged is made up for from the log.
+
+        Raises:
+            StorageError: the disk failed.
+        """
+        last = self._snapshots[-1] if self._snapshots else self._log.log_start_offset
+        if self._files is None or last >= self.end_offset:
+            return
+        path, data = self._path(self.end_offset), encode_snapshot(self.all.values())
+        if durable:
+            self._files.replace_file(path, data)
+        else:
+            with self._files.open(path, create=True, truncate=True) as file:
+                file.write_at(0, data)
+        self._snapshots.append(self.end_offset)
+
+    def _path(self, offset: int) -> str:
+        return os.path.join(self._log.folder, f"{offset:020d}{SUFFIX}")
+
+    def _remove_above(self, end: int) -> None:
+        """Durably: a snapshot that came back after a crash would pass for one of the records that are there then."""
+        found = [offset for offset in self._snapshots if offset > end]
+        for offset in found:
+            self._remove(offset)
+            self._snapshots.remove(offset)
+        if found and self._files is not None:
+            self._files.sync_folder(self._log.folder)
+
+    def _remove(self, offset: int) -> None:
+        if self._files is not None and self._files.exists(self._path(offset)):
+            self._files.unlink(self._path(offset))
