@@ -14,6 +14,7 @@ from kraftcore.core.uuid import ZERO_UUID, Uuid
 from kraftcore.errors import RefusedError
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.leaders import Leaders
+from kraftcore.plugins.broker.api.permits import Permits
 from kraftcore.plugins.broker.groups.coordinator import GroupCoordinator
 from kraftcore.plugins.broker.groups.effects import Caller, Effects
 from kraftcore.plugins.broker.groups.shard import Shard, commit_error
@@ -33,9 +34,16 @@ from kraftcore.protocol.messages.offset_commit import OffsetCommitRequest, Offse
 from kraftcore.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from kraftcore.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from kraftcore.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from kraftcore.security.acl import Operation, ResourceType
+from kraftcore.security.audit import Action
 
 _logger = logging.getLogger("kraftcore.broker")
 _GROUP_KEY, _TRANSACTION_KEY = 0, 1
+_OF_KEY = {_GROUP_KEY: ResourceType.GROUP, _TRANSACTION_KEY: ResourceType.TRANSACTIONAL_ID}
+_DENIED = {
+    ResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    ResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
 _NO_NODE = -1
 _KEYS_SINCE = 4  # version of FindCoordinator
 _GROUPS_SINCE = 8  # version of OffsetFetch
@@ -98,15 +106,22 @@ class GroupRequests:
         coordinator: has the shards.
         cache: what is known of the cluster.
         leaders: of partitions.
+        permits: who may do what.
         now_ms: the time.
     """
 
     def __init__(
-        self, coordinator: GroupCoordinator, cache: MetadataCache, leaders: Leaders, now_ms: Callable[[], int]
+        self,
+        coordinator: GroupCoordinator,
+        cache: MetadataCache,
+        leaders: Leaders,
+        permits: Permits,
+        now_ms: Callable[[], int],
     ) -> None:
         self._coordinator = coordinator
         self._cache = cache
         self._leaders = leaders
+        self._permits = permits
         self._now_ms = now_ms
 
     # --- where is it --------------------------------------------------------------------------------------------------
@@ -118,9 +133,10 @@ class GroupRequests:
         COORDINATOR_NOT_AVAILABLE while there is no such topic. Keys of other types are INVALID_REQUEST.
         """
         if context.version >= _KEYS_SINCE:
-            keys = request.coordinator_keys
-            return FindCoordinatorResponse(coordinators=[self._found(key, request.key_type, context) for key in keys])
-        found = self._found(request.key, request.key_type, context)
+            return FindCoordinatorResponse(
+                coordinators=[self._found(key, request, context) for key in request.coordinator_keys]
+            )
+        found = self._found(request.key, request, context)
         message = found.error_message if found.error_code else ErrorCode.NONE.name
         return FindCoordinatorResponse(
             error_code=found.error_code,
@@ -130,10 +146,15 @@ class GroupRequests:
             port=found.port,
         )
 
-    def _found(self, key: str, key_type: int, context: RequestContext) -> FindCoordinatorResponse.Coordinator:
+    def _found(
+        self, key: str, request: FindCoordinatorRequest, context: RequestContext
+    ) -> FindCoordinatorResponse.Coordinator:
         answer = FindCoordinatorResponse.Coordinator(key=key, node_id=_NO_NODE, port=_NO_NODE, error_message="")
         try:
-            name = self._partition_for(key, key_type)
+            resource = _OF_KEY.get(request.key_type)
+            if resource is not None:
+                self._check(request, context, Operation.DESCRIBE, resource, key)
+            name = self._partition_for(key, request.key_type)
             leader = self._leaders.of(name, context.listener)
             if leader.address is None:
                 raise refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"nobody leads {name} at the moment")
@@ -156,6 +177,13 @@ class GroupRequests:
                 raise refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, "there is no coordinator of transactions")
             return TopicPartition(TRANSACTIONS_TOPIC, partition_of(key, len(partitions)))
         raise refused(ErrorCode.INVALID_REQUEST, f"no coordinator has keys of type {key_type}")
+
+    def _check(
+        self, request: Any, context: RequestContext, operation: Operation, resource: ResourceType, name: str
+    ) -> None:
+        """Raise RefusedError unless the asker may."""
+        if not self._permits.asker(request, context)(Action(operation, resource, name)):
+            raise refused(_DENIED[resource], f"{context.principal} may not {operation.name} {name}")
 
     # --- members ------------------------------------------------------------------------------------------------------
 
@@ -216,7 +244,9 @@ class GroupRequests:
             if context.version >= _BY_ID:
                 topic.name = self._cache.names.get(topic.topic_id, "")
                 error = ErrorCode.NONE if topic.name else ErrorCode.UNKNOWN_TOPIC_ID
-            elif topic.name not in self._cache.topics:
+            if error is ErrorCode.NONE and not self._permits.may(request, context, Operation.READ, topic.name):
+                error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            elif error is ErrorCode.NONE and topic.name not in self._cache.topics:
                 error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             if error is ErrorCode.NONE:
                 kept.append(topic)
@@ -252,9 +282,9 @@ class GroupRequests:
 
         gathering = _Gathering(context, len(groups), answer)
         for number, group in enumerate(groups):
-            self._fetch_group(group, gathering.ticket(number), request.require_stable, context)
+            self._fetch_group(group, gathering.ticket(number), request, context)
 
-    def _fetch_group(self, group: Any, ticket: _Reply, require_stable: bool, context: RequestContext) -> None:
+    def _fetch_group(self, group: Any, ticket: _Reply, request: OffsetFetchRequest, context: RequestContext) -> None:
         version = context.version
         unknown: list[_FetchTopic] = []
         topics: list[tuple[str, Uuid, list[int]]] | None = None
@@ -262,41 +292,53 @@ class GroupRequests:
             topics = []
             for each in group.topics:
                 name = self._cache.names.get(each.topic_id, "") if version >= _BY_ID else each.name
-                if name:
-                    topics.append((name, each.topic_id, each.partition_indexes))
+                if not name:
+                    unknown.append(_refused_topic(each, ErrorCode.UNKNOWN_TOPIC_ID))
+                elif not self._permits.may(request, context, Operation.DESCRIBE, name):
+                    unknown.append(_refused_topic(each, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
                 else:
-                    unknown.append(_unknown_topic(each))
+                    topics.append((name, each.topic_id, each.partition_indexes))
 
         def answer(told: _FetchGroup) -> None:
+            if topics is None:
+                told.topics = [topic for topic in told.topics if self._is_told(topic, request, context)]
             told.topics = [*unknown, *told.topics]
-            if version >= _BY_ID and topics is None:
-                told.topics = [topic for topic in told.topics if self._name_by_id(topic)]
             ticket.answer(told)
 
         try:
+            self._check(request, context, Operation.DESCRIBE, ResourceType.GROUP, group.group_id)
             name, shard = self._coordinator.shard_of(group.group_id)
         except RefusedError as error:
-            code = ErrorCode[error.error]
-            answer(_FetchGroup(group_id=group.group_id, error_code=code))
+            ticket.answer(_FetchGroup(group_id=group.group_id, error_code=ErrorCode[error.error]))
             return
-        effects = shard.fetch_offsets(group.group_id, topics, _Reply(context, answer), require_stable=require_stable)
+        reply = _Reply(context, answer)
+        effects = shard.fetch_offsets(group.group_id, topics, reply, require_stable=request.require_stable)
         self._coordinator.carry_out(name, shard, effects)
 
-    def _name_by_id(self, topic: _FetchTopic) -> bool:
-        """Give a topic its id, for who asks by id; False: it is gone."""
-        topic.topic_id = self._cache.ids.get(topic.name, ZERO_UUID)
-        return topic.topic_id != ZERO_UUID
+    def _is_told(self, topic: _FetchTopic, request: OffsetFetchRequest, context: RequestContext) -> bool:
+        """Whether who asks for all topics is told of this one; it gets its id, for who asks by id."""
+        if context.version >= _BY_ID:
+            topic.topic_id = self._cache.ids.get(topic.name, ZERO_UUID)
+            if topic.topic_id == ZERO_UUID:
+                return False  # it is gone
+        return self._permits.may(request, context, Operation.DESCRIBE, topic.name, is_logged=False)
 
     def delete_offsets(self, request: OffsetDeleteRequest, context: RequestContext) -> None:
         """OffsetDelete; of topics that exist."""
         kind = OffsetDeleteResponse.OffsetDeleteResponseTopic
-        unknown = [topic for topic in request.topics if topic.name not in self._cache.topics]
-        request.topics = [topic for topic in request.topics if topic.name in self._cache.topics]
+        kept, out = [], []
+        for topic in request.topics:
+            if not self._permits.may(request, context, Operation.READ, topic.name):
+                out.append((topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+            elif topic.name not in self._cache.topics:
+                out.append((topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            else:
+                kept.append(topic)
+        request.topics = kept
 
         def answer(response: OffsetDeleteResponse) -> None:
             if not response.error_code:
-                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                for topic in unknown:
+                for topic, code in out:
                     told = kind(name=topic.name)
                     for each in topic.partitions:
                         part = told.OffsetDeleteResponsePartition(partition_index=each.partition_index, error_code=code)
@@ -324,6 +366,7 @@ class GroupRequests:
         for number, group_id in enumerate(names):
             ticket = gathering.ticket(number)
             try:
+                self._check(request, context, Operation.DELETE, ResourceType.GROUP, group_id)
                 _check_id(group_id)
                 name, shard = self._coordinator.shard_of(group_id)
             except RefusedError as error:
@@ -336,16 +379,23 @@ class GroupRequests:
         response = DescribeGroupsResponse()
         for group_id in request.groups:
             try:
+                self._check(request, context, Operation.DESCRIBE, ResourceType.GROUP, group_id)
                 _, shard = self._coordinator.shard_of(group_id)
             except RefusedError as error:
                 told = DescribeGroupsResponse.DescribedGroup(group_id=group_id, error_code=ErrorCode[error.error])
             else:
                 told = shard.describe(group_id, context.version)
+                if request.include_authorized_operations:
+                    told.authorized_operations = self._permits.operations(
+                        request, context, ResourceType.GROUP, group_id
+                    )
             response.groups.append(told)
         return response
 
     def list_groups(self, request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
         """ListGroups: those coordinated here, by state and type if that is asked for; capitals do not matter."""
+        may_all = self._permits.may_cluster(request, context, Operation.DESCRIBE, is_logged=False)
+        may = self._permits.asker(request, context)
         states = {each.lower() for each in request.states_filter}
         types = {each.lower() for each in request.types_filter}
         response = ListGroupsResponse()
@@ -356,6 +406,7 @@ class GroupRequests:
                     for each in shard.list_groups()
                     if (not states or each.group_state.lower() in states)
                     and (not types or each.group_type.lower() in types)
+                    and (may_all or may(Action(Operation.DESCRIBE, ResourceType.GROUP, each.group_id)))
                 ]
         except RefusedError as error:
             return ListGroupsResponse(error_code=ErrorCode[error.error])
@@ -393,11 +444,11 @@ def _check_id(group_id: str) -> None:
         raise refused(ErrorCode.INVALID_GROUP_ID, "a group's id is not empty")
 
 
-def _unknown_topic(asked: Any) -> _FetchTopic:
+def _refused_topic(asked: Any, error: ErrorCode) -> _FetchTopic:
     told = _FetchTopic(name=asked.name, topic_id=asked.topic_id)
     for number in asked.partition_indexes:
         part = _FetchTopic.OffsetFetchResponsePartitions(
-            partition_index=number, committed_offset=-1, metadata="", error_code=ErrorCode.UNKNOWN_TOPIC_ID
+            partition_index=number, committed_offset=-1, metadata="", error_code=error
         )
         told.partitions.append(part)
     return told
