@@ -9,7 +9,7 @@ leader might not know.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from functools import partial
 from math import inf
 from typing import Any
@@ -102,6 +102,7 @@ class GroupCoordinator:
         self._topic = GroupsTopic(settings, ask_controller)
         self._led: dict[int, _Led] = {}
         self._jobs, self._todo = trio.open_memory_channel[Callable[[], Awaitable[None]]](inf)
+        self._count = 0  # partitions of the topic, when somebody asked last
         self._wake_ms: float = -inf
         self._earlier = trio.Event()
 
@@ -109,8 +110,10 @@ class GroupCoordinator:
 
     def partition_of(self, group_id: str) -> TopicPartition:
         """The partition that a group belongs to; of as many as the topic will have, if it is not there yet."""
-        count = len(self._cache.topics.get(GROUPS_TOPIC, ())) or self.settings.topic_partitions
-        return TopicPartition(GROUPS_TOPIC, partition_of(group_id, count))
+        count = self._count
+        if not (count and self._cache.knows(GROUPS_TOPIC, count - 1) and not self._cache.knows(GROUPS_TOPIC, count)):
+            self._count = count = len(self._cache.topics.get(GROUPS_TOPIC, ()))
+        return TopicPartition(GROUPS_TOPIC, partition_of(group_id, count or self.settings.topic_partitions))
 
     def shard_of(self, group_id: str) -> tuple[TopicPartition, Shard]:
         """The shard of a group, and its partition.
@@ -169,6 +172,12 @@ class GroupCoordinator:
         elif is_led:
             self._led[name.partition] = led = _Led(name)
             self._jobs.send_nowait(partial(self._load, led))
+
+    def topics_deleted(self, topics: Collection[str]) -> None:
+        """Topics are gone from the cluster: what was committed of them goes, too."""
+        if topics:
+            for name, shard in self._loaded():
+                self.carry_out(name, shard, shard.topics_deleted(topics))
 
     def _is_current(self, led: _Led) -> bool:
         return self._led.get(led.name.partition) is led

@@ -13,7 +13,7 @@ Groups of other protocols (KIP-848 and its like), which a Kafka broker may have 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 
 from kraftcore.core.uuid import ZERO_UUID, Uuid
@@ -479,7 +479,7 @@ class Shard:
         if parts or groups:
             effects.writes += self._deletions(parts, groups)
 
-    def topics_deleted(self, topics: set[str]) -> Effects:
+    def topics_deleted(self, topics: Collection[str]) -> Effects:
         """Topics are gone: their offsets go at once."""
         parts = [
             (group, part)

@@ -72,6 +72,7 @@ class Publisher:
             async with self._core.disk:
                 await self._carry_out(changes)
             self._core.refresh()
+            self._core.groups.topics_deleted(changes.gone)
         self.offset = offset
 
     async def _carry_out(self, changes: LocalChanges) -> None:
