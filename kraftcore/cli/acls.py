@@ -1,7 +1,7 @@
 """``kraftcore acls``: Kafka's kafka-acls. Text output is that of Kafka 4.3.1's AclCommand.
 
 Differences, all deliberate: entries are printed in order (Kafka's is that of hash tables); wrong usage is one line and
-a hint; no stack traces; a question that gets no answer is a refusal (Kafka's tool fails).
+a hint; no stack traces; a question that gets no answer is a refusal (Kafka's tool fails); ``--list --output json``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kraftcore.admin import Acl, AclFilter, AdminClient
 from kraftcore.admin.tokens import principal_parts
 from kraftcore.cli.admin_tool import Connection, make_connection, server_options
 from kraftcore.cli.kafka_style import KafkaTool, StdoutFailure, check_not_with, given, words
-from kraftcore.cli.output import printable
+from kraftcore.cli.output import output_option, print_json, printable
 from kraftcore.errors import KraftError, LocalError
 from kraftcore.security.acl import CLUSTER_NAME, WILDCARD, Operation, PatternType, Permission, ResourceType
 
@@ -121,8 +121,11 @@ Examples:
 \b
 Deny wins over allow. Without an entry nobody but super.users is allowed anything. 'match' finds every entry that
 applies to the name, 'any' those with this very name, literal or prefixed; both are for --list and --remove.
+With --output json --list prints an object with acls: [{resourceType, name, patternType, principal, host, operation,
+permissionType}].
 """,
 )
+@output_option
 @click.option("--user-principal", "users", multiple=True, metavar="NAME", help="Resource: a user, for its tokens.")
 @click.option("--force", is_flag=True, help="With --remove: do not ask.")
 @click.option("--consumer", is_flag=True, help="Operations of a consumer: read, describe a topic; read a group.")
@@ -168,12 +171,16 @@ def acls(
     bootstrap_server: str | None,
     bootstrap_controller: str | None,
     command_config: str | None,
+    output: str,
     **options: Any,
 ) -> None:
     """List, add and remove access control entries, as kafka-acls does."""
     action = _check(given(ctx))
     connection = make_connection(bootstrap_server, bootstrap_controller, command_config)
-    {"add": _add, "remove": _remove, "list": _list}[action](connection, options)
+    if action == "list":
+        _list(connection, options, as_json=output == "json")
+    else:
+        {"add": _add, "remove": _remove}[action](connection, options)
 
 
 def _check(present: Sequence[str]) -> str:
@@ -187,6 +194,7 @@ def _check(present: Sequence[str]) -> str:
         raise click.UsageError("Command must include exactly one action: --list, --add, --remove. ")
     hosts = ("allow-host", "allow-principal", "deny-host", "deny-principal")
     check_not_with(present, "list", ("producer", "consumer", *hosts))
+    check_not_with(present, "output", ("add", "remove"))
     for role in ("producer", "consumer"):
         check_not_with(present, role, ("operation", "deny-principal", "deny-host"))
     if "principal" in present and "list" not in present:
@@ -256,7 +264,7 @@ def _confirmed(question: str) -> bool:
     return answer.strip().lower() == "y"
 
 
-def _list(connection: Connection, options: Mapping[str, Any]) -> None:
+def _list(connection: Connection, options: Mapping[str, Any], *, as_json: bool) -> None:
     resources = _resources(options)
     principals = sorted({_principal(text) for text in options["principal"]})
 
@@ -265,6 +273,9 @@ def _list(connection: Connection, options: Mapping[str, Any]) -> None:
         return {acl for each in filters for acl in await client.describe_acls(each)}
 
     found = connection.run(ask)
+    if as_json:
+        print_json(acls=[_as_object(acl) for acl in sorted(found) if not principals or acl.principal in principals])
+        return
     if not principals:
         _print(found)
     for principal in principals:
@@ -272,14 +283,30 @@ def _list(connection: Connection, options: Mapping[str, Any]) -> None:
         _print(acl for acl in found if acl.principal == principal)
 
 
+def _named(acl: Acl) -> tuple[Resource, Entry]:
+    kind, pattern = _known(ResourceType, acl.resource_type), _known(PatternType, acl.pattern_type)
+    operation, permission = _known(Operation, acl.operation), _known(Permission, acl.permission_type)
+    return Resource(kind, acl.resource_name, pattern), Entry(acl.principal, acl.host, operation, permission)
+
+
+def _as_object(acl: Acl) -> dict[str, str]:
+    resource, entry = _named(acl)
+    return {
+        "resourceType": resource.type.name,
+        "name": resource.name,
+        "patternType": resource.pattern.name,
+        "principal": entry.principal,
+        "host": entry.host,
+        "operation": entry.operation.name,
+        "permissionType": entry.permission.name,
+    }
+
+
 def _print(found: Iterable[Acl]) -> None:
     by_resource: dict[str, list[Entry]] = {}
     for acl in sorted(found):
-        entry = Entry(
-            acl.principal, acl.host, _known(Operation, acl.operation), _known(Permission, acl.permission_type)
-        )
-        kind, pattern = _known(ResourceType, acl.resource_type), _known(PatternType, acl.pattern_type)
-        by_resource.setdefault(str(Resource(kind, acl.resource_name, pattern)), []).append(entry)
+        resource, entry = _named(acl)
+        by_resource.setdefault(str(resource), []).append(entry)
     for resource, entries in by_resource.items():
         click.echo(printable(f"Current ACLs for resource `{resource}`:"))
         click.echo(_listed(entries) + "\n")

@@ -1,7 +1,7 @@
 """``kraftcore configs``: Kafka's kafka-configs. Text output is that of Kafka 4.3.1's ConfigCommand.
 
 Differences, all deliberate: resources, quotas and users are printed in order (Kafka's is that of hash tables); wrong
-usage is one line and a hint; of a stack trace the line with the error is left.
+usage is one line and a hint; of a stack trace the line with the error is left; ``--describe --output json``.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import ipaddress
 import re
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,7 +39,7 @@ from kraftcore.cli.kafka_style import (
     options_in_order,
     words,
 )
-from kraftcore.cli.output import printable
+from kraftcore.cli.output import output_option, print_json, printable
 from kraftcore.configdef.keys import definitions
 from kraftcore.configdef.topics import ConfigSource
 from kraftcore.configdef.types import ConfigType, ConfigValueError, parse, read_integer, show_double
@@ -142,8 +142,19 @@ Examples:
 \b
 Without --all only what was set while the cluster runs is shown. Synonyms are all values a key could have, the one in
 force first. Quotas are bytes per second, percent of a thread, and changes per second.
+
+\b
+With --output json --describe prints an object with:
+  of topics, brokers, broker-loggers, client-metrics, groups:
+    configs      [{type, name, entries: [{name, value, source, sensitive, readOnly, synonyms: [{name, value,
+                 source}]}]}]
+  of users, clients, ips:
+    quotas       [{entity: {user, client-id, ip}, values: {key: number}}]
+    credentials  [{user, mechanisms: {name: iterations}}], and failed: [{user, error, message}]; of users alone
+A name, user, client-id or ip that is null is the default of all.
 """,
 )
+@output_option
 @click.option("--client-metrics", metavar="NAME", help="The subscription to client metrics of this name.")
 @click.option("--group", metavar="ID", help="The group of this id.")
 @click.option("--ip-defaults", is_flag=True, help="What holds for all IP addresses.")
@@ -190,6 +201,7 @@ def configs(
     bootstrap_server: str | None,
     bootstrap_controller: str | None,
     command_config: str | None,
+    output: str,
     **options: Any,
 ) -> None:
     """Describe and change configurations, quotas and SCRAM credentials, as kafka-configs does."""
@@ -200,9 +212,9 @@ def configs(
     if options["alter"]:
         _alter(connection, entities, _read_added(options), _read_deleted(options))
     elif entities.type in RESOURCES:
-        _describe_resources(connection, entities, show_all=options["show_all"])
+        _describe_resources(connection, entities, show_all=options["show_all"], as_json=output == "json")
     else:
-        _describe_quotas(connection, entities)
+        _describe_quotas(connection, entities, as_json=output == "json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,6 +262,7 @@ def _check(present: Sequence[str], entities: Entities, options: Mapping[str, Any
     if ("alter" in present) == ("describe" in present):
         raise click.UsageError("Command must include exactly one action: --describe, --alter")
     check_not_with(present, "describe", ("alter", "add-config", "delete-config"))
+    check_not_with(present, "output", ("alter",))
     types = entities.types
     twice = dict.fromkeys(each for number, each in enumerate(types) if each in types[:number])
     if twice:
@@ -494,22 +507,29 @@ def _filters(entities: Entities) -> list[QuotaFilter]:
     return filters
 
 
-def _describe_resources(connection: Connection, entities: Entities, *, show_all: bool) -> None:
+def _describe_resources(connection: Connection, entities: Entities, *, show_all: bool, as_json: bool) -> None:
     async def work(client: AdminClient) -> None:
-        if entities.names and not show_all and not await _is_there(client, entities):
-            click.echo(
-                printable(
-                    f"The {entities.singular} '{entities.names[0]}' doesn't exist and doesn't have dynamic config."
-                )
+        is_missing = bool(entities.names) and not show_all and not await _is_there(client, entities)
+        names = [] if is_missing else entities.names[:1] or await _all_names(client, entities.type)
+        if as_json:
+            found = {name: await _entries(client, entities.type, name, show_all=show_all) for name in names}
+            print_json(
+                configs=[
+                    {"type": entities.type, "name": name or None, "entries": [_entry_object(each) for each in entries]}
+                    for name, entries in found.items()
+                ]
             )
             return
-        for name in entities.names[:1] or await _all_names(client, entities.type):
+        if is_missing:
+            text = f"The {entities.singular} '{entities.names[0]}' doesn't exist and doesn't have dynamic config."
+            click.echo(printable(text))
+        for name in names:
             if name:
                 click.echo(printable(f"{'All' if show_all else 'Dynamic'} configs for {entities.singular} {name} are:"))
             else:
                 click.echo(f"Default configs for {entities.type} in the cluster are:")
-            for line in await _config_lines(client, entities.type, name, show_all=show_all):
-                click.echo(printable(line))
+            for entry in await _entries(client, entities.type, name, show_all=show_all):
+                click.echo(printable(_config_line(entry)))
 
     connection.run(work)
 
@@ -543,14 +563,27 @@ async def _all_names(client: AdminClient, entity_type: str) -> list[str]:
     return sorted(names)
 
 
-async def _config_lines(client: AdminClient, entity_type: str, name: str, *, show_all: bool) -> list[str]:
+async def _entries(client: AdminClient, entity_type: str, name: str, *, show_all: bool) -> list[ConfigEntry]:
     kind, source = RESOURCES[entity_type]
     if kind == BROKER and not name:
         source = ConfigSource.DYNAMIC_DEFAULT_BROKER
     resource = ConfigResource(kind, name)
     entries = (await client.describe_configs([resource], include_synonyms=True))[resource]
     shown = [entry for entry in entries if show_all or source is None or entry.source is source]
-    return [_config_line(entry) for entry in sorted(shown, key=lambda entry: entry.name)]
+    return sorted(shown, key=lambda entry: entry.name)
+
+
+def _entry_object(entry: ConfigEntry) -> dict[str, object]:
+    return {
+        "name": entry.name,
+        "value": entry.value,
+        "source": SOURCES[entry.source],
+        "sensitive": entry.is_sensitive,
+        "readOnly": entry.is_read_only,
+        "synonyms": [
+            {"name": each.name, "value": each.value, "source": SOURCES[each.source]} for each in entry.synonyms
+        ],
+    }
 
 
 def _config_line(entry: ConfigEntry) -> str:
@@ -563,13 +596,21 @@ def _text(value: str | None) -> str:
     return "null" if value is None else value
 
 
-def _describe_quotas(connection: Connection, entities: Entities) -> None:
+def _describe_quotas(connection: Connection, entities: Entities, *, as_json: bool) -> None:
     async def work(client: AdminClient) -> None:
-        for entity, quotas in (await client.describe_client_quotas(_filters(entities), strict=True)).items():
-            values = ", ".join(f"{key}={show_double(value)}" for key, value in quotas.items())
-            click.echo(printable(f"Quota configs for {_entity_text(entity)} are {values}"))
-        if not {CLIENTS, IPS} & {*entities.types} and "" not in entities.names:
-            await _describe_credentials(client, entities.names)
+        found = await client.describe_client_quotas(_filters(entities), strict=True)
+        has_credentials = not {CLIENTS, IPS} & {*entities.types} and "" not in entities.names
+        if not as_json:
+            for entity, values in found.items():
+                text = ", ".join(f"{key}={show_double(value)}" for key, value in values.items())
+                click.echo(printable(f"Quota configs for {_entity_text(entity)} are {text}"))
+        credentials = await _credentials(client, entities.names) if has_credentials else {}
+        if as_json:
+            quotas = [{"entity": dict(entity), "values": dict(values)} for entity, values in found.items()]
+            print_json(quotas=quotas, **(_credential_objects(credentials) if has_credentials else {}))
+        else:
+            for line in _credential_lines(credentials):
+                click.echo(printable(line))
 
     connection.run(work)
 
@@ -583,21 +624,40 @@ def _entity_text(entity: QuotaEntity) -> str:
     return ", ".join(texts)
 
 
-async def _describe_credentials(client: AdminClient, users: Sequence[str]) -> None:
+async def _credentials(client: AdminClient, users: Sequence[str]) -> Mapping[str, object]:
+    """By user: iterations by mechanism, or why nobody said; nothing of users that have none."""
     results: Mapping[str, object]
     try:
         results = await client.describe_scram_credentials(users or None)
     except PartlyRefusedError as error:
         results = error.results
-    for user, found in results.items():
+    return {
+        user: found
+        for user, found in results.items()
+        if not (isinstance(found, RefusedError) and found.error == "RESOURCE_NOT_FOUND")
+    }
+
+
+def _credential_lines(credentials: Mapping[str, object]) -> Iterator[str]:
+    for user, found in credentials.items():
         if isinstance(found, RefusedError):
-            if found.error != "RESOURCE_NOT_FOUND":
-                click.echo(
-                    printable(
-                        f"Error retrieving SCRAM credential configs for user-principal '{user}': "
-                        f"{exception_name(found.error)}: {found.message}"
-                    )
-                )
+            reason = f"{exception_name(found.error)}: {found.message}"
+            yield f"Error retrieving SCRAM credential configs for user-principal '{user}': {reason}"
         elif isinstance(found, Mapping):
             text = ", ".join(f"{mechanism.label}=iterations={count}" for mechanism, count in found.items())
-            click.echo(printable(f"SCRAM credential configs for user-principal '{user}' are {text}"))
+            yield f"SCRAM credential configs for user-principal '{user}' are {text}"
+
+
+def _credential_objects(credentials: Mapping[str, object]) -> dict[str, object]:
+    return {
+        "credentials": [
+            {"user": user, "mechanisms": {mechanism.label: count for mechanism, count in found.items()}}
+            for user, found in credentials.items()
+            if isinstance(found, Mapping)
+        ],
+        "failed": [
+            {"user": user, "error": found.error, "message": found.message}
+            for user, found in credentials.items()
+            if isinstance(found, RefusedError)
+        ],
+    }

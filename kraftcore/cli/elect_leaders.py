@@ -1,7 +1,7 @@
 """``kraftcore elect-leaders``: Kafka's kafka-leader-election. Text output is that of 4.3.1's LeaderElectionCommand.
 
 Differences, all deliberate: partitions are named in order (Kafka's is that of hash tables); no stack traces; files
-that are no JSON, or hold something else, are said to be without the names of Java's classes.
+that are no JSON, or hold something else, are said to be without the names of Java's classes; ``--output json``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from click.shell_completion import CompletionItem
 from kraftcore.admin import ElectionType, PartlyRefusedError, TopicPartition
 from kraftcore.cli.admin_tool import Connection, make_connection, server_options
 from kraftcore.cli.kafka_style import JavaNumber, KafkaFailure, KafkaTool, given, last_failure, words
-from kraftcore.cli.output import printable
+from kraftcore.cli.output import output_option, print_json, printable
 from kraftcore.cli.partition_files import read_election, read_file
 from kraftcore.errors import LocalError, RefusedError, UnreachableError
 
@@ -48,8 +48,11 @@ Examples:
 
 \b
 The file: {"partitions": [{"topic": "orders", "partition": 1}, {"topic": "clicks", "partition": 2}]}
+With --output json an object with electionType, elected: [{topic, partition}], notNeeded: [{topic, partition}] and
+failed: [{topic, partition, error, message}]; the exit status is 1 if there are any.
 """,
 )
+@output_option
 @click.option("--all-topic-partitions", is_flag=True, help="All partitions that need it.")
 @click.option("--partition", metavar="N", type=JavaNumber(), help="With --topic: the partition's number.")
 @click.option("--topic", metavar="NAME", help="A topic; with --partition.")
@@ -75,6 +78,7 @@ def elect_leaders(
     topic: str | None,
     partition: int | None,
     all_topic_partitions: bool,
+    output: str,
 ) -> None:
     """Elect leaders of partitions, as kafka-leader-election does."""
     _check(given(ctx))
@@ -83,13 +87,15 @@ def elect_leaders(
         partitions = read_election(read_file(path_to_json_file))
     elif topic is not None and partition is not None:
         partitions = [TopicPartition(topic, partition)]
+    as_json = output == "json"
     if admin_config is not None:
         click.echo(
             "Option --admin.config has been deprecated and will be removed in a future version. "
-            "Use --command-config instead."
+            "Use --command-config instead.",
+            err=as_json,
         )
     connection = make_connection(bootstrap_server, None, command_config or admin_config)
-    _print(election_type, _elect(connection, election_type, partitions))
+    _print(election_type, _elect(connection, election_type, partitions, as_json=as_json), as_json=as_json)
 
 
 def _check(present: Sequence[str]) -> None:
@@ -107,7 +113,7 @@ def _check(present: Sequence[str]) -> None:
 
 
 def _elect(
-    connection: Connection, election: ElectionType, partitions: Sequence[TopicPartition] | None
+    connection: Connection, election: ElectionType, partitions: Sequence[TopicPartition] | None, *, as_json: bool
 ) -> Mapping[TopicPartition, object]:
     patient = replace(connection, properties={**TIMEOUTS, **connection.properties})
     try:
@@ -115,22 +121,44 @@ def _elect(
     except PartlyRefusedError as error:
         return error.results
     except UnreachableError as error:
-        click.echo("Timeout waiting for election results")
+        click.echo("Timeout waiting for election results", err=as_json)
         raise KafkaFailure(f"Timeout waiting for election results\n{last_failure(error)}") from None
     except RefusedError as error:
         if error.error == "CLUSTER_AUTHORIZATION_FAILED":
-            click.echo("Not authorized to perform leader election")
+            click.echo("Not authorized to perform leader election", err=as_json)
             raise KafkaFailure("Not authorized to perform leader election") from None
         raise
 
 
-def _print(election: ElectionType, results: Mapping[TopicPartition, object]) -> None:
-    def named(wanted: Iterable[TopicPartition]) -> str:
-        return ", ".join(map(str, sorted(wanted)))
-
+def _print(election: ElectionType, results: Mapping[TopicPartition, object], *, as_json: bool) -> None:
     elected = [each for each, result in results.items() if result is True]
     needless = [each for each, result in results.items() if result is False]
     failed = {each: result for each, result in results.items() if isinstance(result, RefusedError)}
+    if as_json:
+        print_json(
+            electionType=election.name,
+            elected=[each._asdict() for each in sorted(elected)],
+            notNeeded=[each._asdict() for each in sorted(needless)],
+            failed=[
+                {**each._asdict(), "error": error.error, "message": error.message}
+                for each, error in sorted(failed.items())
+            ],
+        )
+    else:
+        _print_text(election, elected, needless, failed)
+    if failed:
+        raise KafkaFailure(f"{len(failed)} replica(s) could not be elected")
+
+
+def _print_text(
+    election: ElectionType,
+    elected: Sequence[TopicPartition],
+    needless: Sequence[TopicPartition],
+    failed: Mapping[TopicPartition, RefusedError],
+) -> None:
+    def named(wanted: Iterable[TopicPartition]) -> str:
+        return ", ".join(map(str, sorted(wanted)))
+
     if elected:
         text = f"Successfully completed leader election ({election.name}) for partitions {named(elected)}"
         click.echo(printable(text))
@@ -139,5 +167,3 @@ def _print(election: ElectionType, results: Mapping[TopicPartition, object]) -> 
     for partition, error in sorted(failed.items()):
         text = f"Error completing leader election ({election.name}) for partition: {partition}: {words(error)}"
         click.echo(printable(text))
-    if failed:
-        raise KafkaFailure(f"{len(failed)} replica(s) could not be elected")

@@ -1,7 +1,8 @@
 """``kraftcore topics``: Kafka's kafka-topics. Text output is that of Kafka 4.3.1's TopicCommand.
 
 Differences, all deliberate: topics are described in the order of their names (Kafka's is that of a hash table); wrong
-usage is one line and a hint, not the whole help; no stack traces. Regular expressions are Python's.
+usage is one line and a hint, not the whole help; no stack traces; ``--output json`` for what only reads. Regular
+expressions are Python's.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -35,7 +36,7 @@ from kraftcore.cli.kafka_style import (
     java_int,
     plain_words,
 )
-from kraftcore.cli.output import printable
+from kraftcore.cli.output import output_option, print_json, printable
 from kraftcore.configdef.topics import ConfigSource, TopicDefaults
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import KraftError, LocalError, RefusedError, UnsupportedVersionError
@@ -82,8 +83,16 @@ Examples:
 Leader is 'none' while a partition has none; Isr are the replicas in sync; Elr those that may lead although they are
 not in sync any more, LastKnownElr the last of them that was lost. Configurations of a topic that is there are changed
 with 'kraftcore configs'.
+
+\b
+With --output json an object with:
+  --list      topics: [name]
+  --describe  topics: [{topic, topicId, partitionCount, replicationFactor, configs, partitions: [{partition, leader,
+              replicas, isr, adding, removing, elr, lastKnownElr}]}], with those partitions alone that were asked for;
+              leader, elr and lastKnownElr are null where there is none or nothing is known
 """,
 )
+@output_option
 @click.option(
     "--partition-size-limit-per-response", metavar="N", type=JavaNumber(), help="Partitions asked for at once."
 )
@@ -117,14 +126,20 @@ with 'kraftcore configs'.
 @click.option("--list", is_flag=True, help="Names, in order.")
 @server_options(controllers=False)
 @click.pass_context
-def topics(ctx: click.Context, /, bootstrap_server: str, command_config: str | None, **options: Any) -> None:
+def topics(
+    ctx: click.Context, /, bootstrap_server: str, command_config: str | None, output: str, **options: Any
+) -> None:
     """Create, delete, describe, list and change topics, as kafka-topics does."""
     present = given(ctx)
-    action = _check(present)
+    action = _check(present, as_json=output == "json")
     connection = make_connection(bootstrap_server, None, command_config)
     wanted = Wanted(**{name: value for name, value in options.items() if name in Wanted.__annotations__})
-    run = {"create": _create, "alter": _alter, "list": _list, "describe": _describe, "delete": _delete}[action]
-    run(connection, wanted)
+    if action == "list":
+        _list(connection, wanted, as_json=output == "json")
+    elif action == "describe":
+        _describe(connection, wanted, as_json=output == "json")
+    else:
+        {"create": _create, "alter": _alter, "delete": _delete}[action](connection, wanted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +173,7 @@ class Wanted:
         )
 
 
-def _check(present: Sequence[str]) -> str:
+def _check(present: Sequence[str], *, as_json: bool) -> str:
     """Which action it is; refuses options that do not go together, as Kafka's tool does and in its order."""
     actions = [action for action in ACTIONS if action in present]
     if len(actions) != 1:
@@ -180,7 +195,8 @@ def _check(present: Sequence[str]) -> str:
         if "topic" in present and "topic-id" in present:
             click.echo(
                 "Only topic id will be used when both --topic and --topic-id are specified "
-                "and topicId is not Uuid.ZERO_UUID"
+                "and topicId is not Uuid.ZERO_UUID",
+                err=as_json,
             )
     if action not in ("list", "describe"):
         check_required(present, "topic")
@@ -203,7 +219,8 @@ def _check(present: Sequence[str]) -> str:
     check_not_with(present, OVERRIDES, (*_others("describe"), *REPORTS))
     check_not_with(present, "if-exists", _others("alter", "delete", "describe"))
     check_not_with(present, "if-not-exists", _others("create"))
-    check_not_with(present, "exclude-internal", _others("list", "describe"))
+    for option in ("exclude-internal", "output"):
+        check_not_with(present, option, _others("list", "describe"))
     return action
 
 
@@ -292,8 +309,12 @@ def _alter(connection: Connection, wanted: Wanted) -> None:
     connection.run(work)
 
 
-def _list(connection: Connection, wanted: Wanted) -> None:
-    click.echo(printable("\n".join(connection.run(lambda client: _names(client, wanted)))))
+def _list(connection: Connection, wanted: Wanted, *, as_json: bool) -> None:
+    names = connection.run(lambda client: _names(client, wanted))
+    if as_json:
+        print_json(topics=names)
+    else:
+        click.echo(printable("\n".join(names)))
 
 
 def _delete(connection: Connection, wanted: Wanted) -> None:
@@ -334,15 +355,39 @@ def _check_found(found: Sequence[object], wanted: Wanted) -> None:
         raise LocalError(f"Topic '{wanted.topic}' does not exist as expected")
 
 
-def _describe(connection: Connection, wanted: Wanted) -> None:
-    for line in connection.run(lambda client: _described(client, wanted)):
-        click.echo(line)
+class Described(NamedTuple):
+    """What is shown of a topic.
+
+    Attributes:
+        topic: which.
+        changed: its configurations that are not Kafka's defaults.
+        has_topic: the topic itself is shown, not only partitions.
+        partitions: those that are shown, with how their replicas move.
+        replication_factor: of its first partition.
+    """
+
+    topic: TopicDescription
+    changed: Sequence[ConfigEntry]
+    has_topic: bool
+    partitions: Sequence[tuple[PartitionDescription, Reassignment | None]]
+    replication_factor: int
 
 
-async def _described(client: AdminClient, wanted: Wanted) -> list[str]:
+def _describe(connection: Connection, wanted: Wanted, *, as_json: bool) -> None:
+    living, found = connection.run(lambda client: _described(client, wanted))
+    if as_json:
+        print_json(topics=[_as_object(each, living) for each in found if each.has_topic or each.partitions])
+        return
+    for each in found:
+        for line in _topic_lines(each, living):
+            click.echo(line)
+
+
+async def _described(client: AdminClient, wanted: Wanted) -> tuple[set[int], list[Described]]:
+    """The ids of the brokers that live, and what is shown."""
     topics = await _find(client, wanted)
     if not topics:
-        return []
+        return set(), []
     resources = [ConfigResource(TOPIC, topic.name) for topic in topics]
     configs = await client.describe_configs(resources)
     living = {node.id for node in (await client.describe_cluster()).nodes}
@@ -353,10 +398,11 @@ async def _described(client: AdminClient, wanted: Wanted) -> list[str]:
         if isinstance(error, RefusedError) and error.error != "CLUSTER_AUTHORIZATION_FAILED":
             raise
         moves = {}
-    lines = []
+    found = []
     for topic, resource in zip(topics, resources, strict=True):
-        lines += _topic_lines(topic, configs[resource], living, moves, wanted)
-    return lines
+        moving = {part.number: moves.get(TopicPartition(topic.name, part.number)) for part in topic.partitions}
+        found.append(_chosen(topic, configs[resource], living, moving, wanted))
+    return living, found
 
 
 async def _find(client: AdminClient, wanted: Wanted) -> list[TopicDescription]:
@@ -375,32 +421,61 @@ async def _find(client: AdminClient, wanted: Wanted) -> list[TopicDescription]:
     return list(found.values())
 
 
-def _topic_lines(
+def _chosen(
     topic: TopicDescription,
     config: Sequence[ConfigEntry],
     living: set[int],
-    moves: Mapping[TopicPartition, Reassignment],
+    moving: Mapping[int, Reassignment | None],
     wanted: Wanted,
-) -> list[str]:
-    lines = []
+) -> Described:
     changed = [entry for entry in config if entry.source is not ConfigSource.DEFAULT]
-    if not wanted.is_report and (changed or not wanted.topics_with_overrides) and topic.partitions:
-        first = topic.partitions[0]
-        replicas = _replication_factor(first, moves.get(TopicPartition(topic.name, first.number)))
-        text = ",".join(f"{entry.name}={'null' if entry.value is None else entry.value}" for entry in changed)
+    has_topic = not wanted.is_report and bool(changed or not wanted.topics_with_overrides) and bool(topic.partitions)
+    least = next((entry.value for entry in config if entry.name == MIN_ISR), None)
+    shown = []
+    for part in () if wanted.topics_with_overrides else topic.partitions:
+        move = moving[part.number]
+        if not wanted.is_report or _is_reported(part, move, living, least, wanted):
+            shown.append((part, move))
+    first = next(iter(topic.partitions), None)
+    factor = 0 if first is None else _replication_factor(first, moving[first.number])
+    return Described(topic, changed, has_topic, shown, factor)
+
+
+def _topic_lines(described: Described, living: set[int]) -> list[str]:
+    topic, lines = described.topic, []
+    if described.has_topic:
+        text = ",".join(f"{entry.name}={'null' if entry.value is None else entry.value}" for entry in described.changed)
         topic_id = f"\tTopicId: {topic.id}" if topic.id else ""
         lines.append(
             f"Topic: {printable(topic.name)}{topic_id}\tPartitionCount: {len(topic.partitions)}"
-            f"\tReplicationFactor: {replicas}\tConfigs: {printable(text)}"
+            f"\tReplicationFactor: {described.replication_factor}\tConfigs: {printable(text)}"
         )
-    if wanted.topics_with_overrides:
-        return lines
-    least = next((entry.value for entry in config if entry.name == MIN_ISR), None)
-    for part in topic.partitions:
-        move = moves.get(TopicPartition(topic.name, part.number))
-        if not wanted.is_report or _is_reported(part, move, living, least, wanted):
-            lines.append(_partition_line(topic.name, part, move, living))
+    lines += [_partition_line(topic.name, part, move, living) for part, move in described.partitions]
     return lines
+
+
+def _as_object(described: Described, living: set[int]) -> dict[str, object]:
+    topic = described.topic
+    return {
+        "topic": topic.name,
+        "topicId": str(topic.id) if topic.id else None,
+        "partitionCount": len(topic.partitions),
+        "replicationFactor": described.replication_factor,
+        "configs": {entry.name: entry.value for entry in described.changed},
+        "partitions": [
+            {
+                "partition": part.number,
+                "leader": part.leader_id if part.leader_id in living else None,
+                "replicas": part.replicas,
+                "isr": part.isr,
+                "adding": () if move is None else move.adding,
+                "removing": () if move is None else move.removing,
+                "elr": part.eligible_leaders,
+                "lastKnownElr": part.last_known_eligible,
+            }
+            for part, move in described.partitions
+        ],
+    }
 
 
 def _is_reported(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kraftcore.errors import MetadataRecordError
-from kraftcore.metadata.journal import Part
+from kraftcore.metadata.journal import Journal, Part
 from kraftcore.protocol.records.remove_user_scram_credential_record import RemoveUserScramCredentialRecord
 from kraftcore.protocol.records.user_scram_credential_record import UserScramCredentialRecord
 
@@ -47,7 +48,40 @@ _MECHANISMS = (1, 2)
 class Scram(Part[ScramUser, ScramCredential]):
     """Credentials by user and mechanism."""
 
-    __slots__ = ()
+    __slots__ = ("_iterations",)
+
+    def __init__(self, journal: Journal) -> None:
+        super().__init__(journal)
+        self._iterations: dict[int, Counter[int]] = {mechanism: Counter() for mechanism in _MECHANISMS}
+
+    def iterations(self, mechanism: int) -> Mapping[int, int]:
+        """How many credentials of a mechanism have how many iterations."""
+        return self._iterations[mechanism]
+
+    def put(self, user: ScramUser, credential: ScramCredential) -> None:
+        """See the base class."""
+        self._count(user, credential)
+        super().put(user, credential)
+
+    def drop(self, user: ScramUser) -> None:
+        """See the base class."""
+        self._count(user, None)
+        super().drop(user)
+
+    def restore_item(self, user: ScramUser, credential: ScramCredential | None) -> None:
+        """See the base class."""
+        self._count(user, credential)
+        super().restore_item(user, credential)
+
+    def _count(self, user: ScramUser, after: ScramCredential | None) -> None:
+        """A user's credential is about to become ``after``."""
+        counted, before = self._iterations[user.mechanism], self.get(user)
+        if before is not None:
+            counted[before.iterations] -= 1
+            if not counted[before.iterations]:
+                del counted[before.iterations]
+        if after is not None:
+            counted[after.iterations] += 1
 
     def on_credential(self, record: UserScramCredentialRecord) -> None:
         """A credential is set.

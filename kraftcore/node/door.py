@@ -20,6 +20,7 @@ from kraftcore.config.node import NodeConfig
 from kraftcore.config.security import PLAIN, SaslConfig
 from kraftcore.errors import AuthenticationError
 from kraftcore.node.inbox import Inbox
+from kraftcore.node.logins import LoginCounts
 from kraftcore.node.refusals import refusal_of
 from kraftcore.node.registry import Asker, Priority, Registry, RequestContext, RequestHandler
 from kraftcore.node.shell import Ticket
@@ -163,6 +164,9 @@ class Door:
         nursery: for those who wait to be turned away, and for what asks for keys of tokens.
         note: gets a line for people about each that is turned away, unless there were many just before.
         now_ms: the time.
+
+    Attributes:
+        logins: how many there were, by listener.
     """
 
     def __init__(
@@ -183,6 +187,8 @@ class Door:
         self._nursery = nursery
         self._complain = Complaints(note, trio.current_time)
         self._now_ms = now_ms
+        names = (endpoint.name for endpoint in config.listeners)
+        self.logins = {name: LoginCounts() for name in names if has_door(config, name)}
         self._mechanisms = self._open(credentials, os.urandom(_SECRET_BYTES), note)
 
     def serve(self, frame: bytes, origin: Origin, reply: Reply) -> None:
@@ -220,14 +226,20 @@ class Door:
                 if login.is_done and login.principal is not None and login.identity is not None:
                     asker.principal, asker.is_by_token = login.principal, login.identity.is_by_token
                     origin.is_admitted = True
+                    self._count(origin, is_good=True, is_again=login.is_renewal)
                 reply([frame])
             case TellVersions(header, request):
                 ticket = Ticket(reply, header.request_api_version, header.correlation_id, origin.listener)
                 if self._inbox.answer_api_versions(request, ticket):
                     login.told_versions()
-            case TurnAway(answer, reason):
+            case TurnAway(answer, reason, is_failure):
+                if is_failure:
+                    self._count(origin, is_good=False, is_again=login.is_renewal)
                 self._complain("login", f"{origin.peer} did not log in to {origin.listener}: {reason}")
                 self._nursery.start_soon(self._turn_away, answer, origin, reply)
+
+    def _count(self, origin: Origin, *, is_good: bool, is_again: bool = False) -> None:
+        self.logins[origin.listener].count(is_good=is_good, is_again=is_again)
 
     async def _turn_away(self, frame: bytes | None, origin: Origin, reply: Reply) -> None:
         await trio.sleep(self._config.failed_authentication_delay_ms / 1000)
@@ -271,7 +283,9 @@ class Door:
         except Exception:  # of an application's
             _logger.exception("the principal builder raised")
         else:
+            self._count(origin, is_good=True)
             return asker
+        self._count(origin, is_good=False)
         return None
 
     def _principal(self, origin: Origin, identity: Identity | None) -> Principal:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from time import perf_counter
 from typing import Any
 
@@ -41,6 +41,7 @@ from kraftcore.node.home import Home
 from kraftcore.node.inbox import Inbox
 from kraftcore.node.leaderless import Leaderless
 from kraftcore.node.local_requests import LocalRequests
+from kraftcore.node.logins import LoginCounts
 from kraftcore.node.outbox import FORWARDS, OTHERS, Outbox
 from kraftcore.node.pump import Pump
 from kraftcore.node.recorder import Recorder
@@ -107,6 +108,7 @@ class Engine(ExecutorHooks):
         self.stopped = trio.Event()
         self.error: BaseException | None = None
         self.is_closed = False
+        self.logins: Mapping[str, LoginCounts] = {}
         self._is_stopping = False
         self._nursery = nursery
         self._end = end
@@ -200,7 +202,9 @@ class Engine(ExecutorHooks):
         """Where those who come to some listeners prove who they are; None: by the passwords of the configuration."""
         principals = principal_builder(self.config)
         note, now_ms = self.note, self.clock.now_ms
-        return Door(self.config, credentials, principals, self.registry, self.inbox, self._nursery, note, now_ms)
+        door = Door(self.config, credentials, principals, self.registry, self.inbox, self._nursery, note, now_ms)
+        self.logins = door.logins
+        return door
 
     def begin(self) -> None:
         """Start the tasks, then take part."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import trio
@@ -19,6 +19,7 @@ from kraftcore.executor.proposals import RECORD_OVERHEAD, Appended, AppendedMany
 from kraftcore.executor.sessions import numbering
 from kraftcore.node.authorization import Authorization
 from kraftcore.node.engine import Engine
+from kraftcore.node.logins import LoginCounts
 from kraftcore.node.outbox import OTHERS, Outbox
 from kraftcore.node.registry import RequestContext, RequestHandler
 from kraftcore.node.status import Status
@@ -410,6 +411,11 @@ class Node:
     def authorization(self) -> Authorization | None:
         """What is asked before requests are answered, and how often it said yes and no; None: everybody may do all."""
         return self._engine.registry.authorization
+
+    @property
+    def logins(self) -> Mapping[str, LoginCounts]:
+        """How many logins there were, by listener; only of those on which clients have to prove who they are."""
+        return self._engine.logins
 
     def describe_features_by(self, describe: Callable[[ApiVersionsResponse], None]) -> None:
         """Have the feature fields of ApiVersions answers filled in by a plugin that keeps features in the log."""

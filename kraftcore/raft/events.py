@@ -208,7 +208,7 @@ class Send(NamedTuple):
     min_version: int = 0
 
 
-class Reply(NamedTuple):
+class Response(NamedTuple):
     """The answer to a received request."""
 
     ticket: Any
@@ -313,7 +313,7 @@ class Effects:
     election_state: ElectionState | None = None
     probation_over: bool = False
     sends: list[Send] = field(default_factory=list)
-    replies: list[Reply] = field(default_factory=list)
+    replies: list[Response] = field(default_factory=list)
     flush: int = 0
     snapshot: VerifySnapshot | InstallSnapshot | None = None
     restore: tuple[int, int] | None = None

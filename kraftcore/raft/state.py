@@ -25,7 +25,7 @@ from kraftcore.raft.events import (
     Leadership,
     Outcome,
     RaftConfig,
-    Reply,
+    Response,
     Send,
 )
 from kraftcore.raft.history import BOOTSTRAP_OFFSET, History
@@ -340,7 +340,7 @@ class RaftState:
 
     def reply(self, ticket: Any, message: Struct) -> None:
         """Answer a received request."""
-        self.out.replies.append(Reply(ticket, message))
+        self.out.replies.append(Response(ticket, message))
 
     def finish(self, ticket: Any, error: ErrorCode, offset: int = -1, message: str = "") -> None:
         """End a local request; ``ticket`` is None where no caller waits."""

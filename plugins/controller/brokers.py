@@ -25,7 +25,7 @@ from kraftcore.metadata import Broker
 from kraftcore.plugins.controller.decision import Api, Context, ControllerResult, Record, Refusal, check_record_count
 from kraftcore.plugins.controller.directories import cordoned, offline
 from kraftcore.plugins.controller.requester import check_epoch
-from kraftcore.plugins.controller.soft_state import NO_OFFSET, NOT_SHUTTING_DOWN, Session
+from kraftcore.plugins.controller.soft_state import NO_OFFSET, NOT_SHUTTING_DOWN, BrokerSession
 from kraftcore.plugins.controller.updates import PartitionUpdates
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.features import KRAFT_VERSION, METADATA_VERSION, MetadataVersion
@@ -206,7 +206,7 @@ def heartbeat(context: Context, request: BrokerHeartbeatRequest, version: int) -
     """A broker is alive, says how far it has read the metadata log, and what it wants."""
     broker = check_epoch(context, request.broker_id, request.broker_epoch)
     registered_at: int = context.image.registration_offsets.get(broker.id, broker.epoch)
-    session = context.soft.session(broker.id, broker.epoch) or Session(broker.epoch, context.now_ms)
+    session = context.soft.session(broker.id, broker.epoch) or BrokerSession(broker.epoch, context.now_ms)
     state, following = _transition(context, broker, session, request, registered_at)
     records: list[Record] = []
     if following is not state:
@@ -237,12 +237,12 @@ def heartbeat(context: Context, request: BrokerHeartbeatRequest, version: int) -
         is_fenced=is_fenced,
         should_shut_down=following is _State.SHUTDOWN_NOW,
     )
-    sessions = {broker.id: Session(broker.epoch, context.now_ms, offset, shutdown_offset)}
+    sessions = {broker.id: BrokerSession(broker.epoch, context.now_ms, offset, shutdown_offset)}
     return ControllerResult(answer, records, is_atomic=False, sessions=sessions)
 
 
 def _transition(
-    context: Context, broker: Broker, session: Session, request: BrokerHeartbeatRequest, registered_at: int
+    context: Context, broker: Broker, session: BrokerSession, request: BrokerHeartbeatRequest, registered_at: int
 ) -> tuple[_State, _State]:
     """The state a broker is in, and the one it gets into: the table of this module."""
     wants_shutdown = request.want_shut_down
@@ -318,7 +318,7 @@ def fence_expired(context: Context) -> ControllerResult:
     if broker_id is None:
         return ControllerResult(None)
     broker: Broker | None = context.image.brokers.get(broker_id)
-    ended: Mapping[int, Session | None] = {broker_id: None}
+    ended: Mapping[int, BrokerSession | None] = {broker_id: None}
     if broker is None or context.soft.session(broker_id, broker.epoch) is None:
         return ControllerResult(None, sessions=ended, is_more=True)
     return ControllerResult(None, fencing(context, broker), is_atomic=False, sessions=ended, is_more=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Final
 
@@ -74,6 +74,10 @@ class LogCredentials:
         if found is None:
             raise NotReadyError("the metadata log is not loaded yet, and nothing is known of this user")
         return found
+
+    def iterations(self, mechanism: str) -> Mapping[int, int]:
+        """See `Credentials`."""
+        return self._known_machine().image.scram.iterations(NUMBERS[mechanism])
 
     def token(self, mechanism: str, token_id: str) -> TokenCredential | None:
         """See `Credentials`."""

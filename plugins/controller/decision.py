@@ -16,7 +16,7 @@ from kraftcore.configdef.keys import definitions
 from kraftcore.errors import RefusedError
 from kraftcore.metadata import Image
 from kraftcore.plugins.controller.caller import UNKNOWN_CALLER, Caller
-from kraftcore.plugins.controller.soft_state import Session, SoftState
+from kraftcore.plugins.controller.soft_state import BrokerSession, SoftState
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.schema import MetadataRecord, Response
 from kraftcore.security.audit import Action
@@ -145,7 +145,7 @@ class ControllerResult:
     answer: Response | None
     records: list[Record] = field(default_factory=list)
     is_atomic: bool = True
-    sessions: Mapping[int, Session | None] = field(default_factory=dict)
+    sessions: Mapping[int, BrokerSession | None] = field(default_factory=dict)
     is_more: bool = False
     kraft_upgrade: KRaftUpgrade | None = None
 

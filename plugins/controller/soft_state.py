@@ -13,7 +13,7 @@ NOT_SHUTTING_DOWN = -1
 NO_OFFSET = -1
 
 
-class Session(NamedTuple):
+class BrokerSession(NamedTuple):
     """What is known of one registered broker.
 
     Attributes:
@@ -45,7 +45,7 @@ class SoftState:
     __slots__ = ("sessions",)
 
     def __init__(self) -> None:
-        self.sessions: dict[int, Session] = {}
+        self.sessions: dict[int, BrokerSession] = {}
 
     @classmethod
     def of_unfenced(cls, brokers: Iterable[tuple[int, int]], now_ms: int) -> SoftState:
@@ -56,10 +56,10 @@ class SoftState:
             now_ms: when it took over; sessions begin now.
         """
         soft = cls()
-        soft.sessions.update((broker_id, Session(epoch, now_ms)) for broker_id, epoch in brokers)
+        soft.sessions.update((broker_id, BrokerSession(epoch, now_ms)) for broker_id, epoch in brokers)
         return soft
 
-    def update(self, sessions: Mapping[int, Session | None]) -> None:
+    def update(self, sessions: Mapping[int, BrokerSession | None]) -> None:
         """Take over what a decision says, after its records are appended."""
         for broker_id, session in sessions.items():
             if session is None:
@@ -67,7 +67,7 @@ class SoftState:
             else:
                 self.sessions[broker_id] = session
 
-    def session(self, broker_id: int, broker_epoch: int) -> Session | None:
+    def session(self, broker_id: int, broker_epoch: int) -> BrokerSession | None:
         """The session of this registration, or None."""
         session = self.sessions.get(broker_id)
         return session if session is not None and session.broker_epoch == broker_epoch else None

@@ -2,6 +2,7 @@
 
 Kafka's are spelled as the JMX exporter's usual rules for KRaft spell them: ``kafka.server:type=raft-metrics`` becomes
 ``kafka_server_raftmetrics_`` and dashes become underscores; a text is a label of the metric's own name on the value 1.
+``kafka.server:type=socket-server-metrics`` becomes ``kafka_server_socketservermetrics_`` with the label ``listener``.
 One difference: those rules call what ends in ``max`` a counter; it is a gauge here.
 """
 
@@ -14,6 +15,7 @@ from kraftcore.plugins.metrics.reading import Reading
 
 RAFT = "kafka_server_raftmetrics_"
 CHANNEL = "kafka_server_raftchannelmetrics_"
+SOCKETS = "kafka_server_socketservermetrics_"
 OWN = "kraftcore_"
 
 
@@ -24,6 +26,7 @@ def families(reading: Reading) -> Iterator[Any]:
     yield from _log(reading)
     yield from _replicas(reading)
     yield from _events(reading)
+    yield from _logins(reading)
 
 
 def _gauge(name: str, text: str, value: float) -> Any:
@@ -141,6 +144,24 @@ def _events(reading: Reading) -> Iterator[Any]:
         for verdict, count in zip(("allowed", "denied"), reading.authorizations, strict=True):
             decisions.add_metric([verdict], float(count))
         yield decisions
+
+
+def _logins(reading: Reading) -> Iterator[Any]:
+    """Attributes of ``kafka.server:type=socket-server-metrics``; there are no network processors to tell apart."""
+    from prometheus_client.core import CounterMetricFamily
+
+    if not reading.logins:
+        return
+    for name, text, attribute in (
+        ("successful_authentication", "Connections that proved who they are.", "succeeded"),
+        ("failed_authentication", "Connections that were turned away.", "failed"),
+        ("successful_reauthentication", "Sessions that proved it anew (KIP-368).", "renewed"),
+        ("failed_reauthentication", "Sessions that ended because they did not prove it anew.", "not_renewed"),
+    ):
+        family = CounterMetricFamily(SOCKETS + name, text, labels=["listener"])
+        for listener, counts in reading.logins.items():
+            family.add_metric([listener], float(getattr(counts, attribute)))
+        yield family
 
 
 COUNTED = {

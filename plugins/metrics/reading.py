@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 
 from kraftcore.core.uuid import ZERO_UUID
+from kraftcore.node.logins import LoginCounts
 from kraftcore.node.node import Node
 from kraftcore.node.status import Status
 from kraftcore.plugins.metrics.latency import LatencyReading
@@ -46,6 +48,7 @@ class Reading:
         sessions: clients remembered for their retries.
         connections: (accepted, made); None if the transport does not count.
         authorizations: how often the authorizer said yes and no; None without one.
+        logins: how many there were, by listener.
         bytes_in_flight_max: bound of ``status.bytes_in_flight``.
         now_ms: the node's time.
         commits: latency of what was appended here.
@@ -68,6 +71,7 @@ class Reading:
     sessions: int
     connections: tuple[int, int] | None
     authorizations: tuple[int, int] | None
+    logins: dict[str, LoginCounts]
     bytes_in_flight_max: int
     now_ms: int
     commits: LatencyReading
@@ -111,6 +115,7 @@ def read_node(
         sessions=status.sessions,
         connections=status.connections,
         authorizations=None if asked is None else (asked.allowed, asked.denied),
+        logins={name: copy(each) for name, each in node.logins.items()},
         bytes_in_flight_max=node.config.max_bytes_in_flight,
         now_ms=node.now_ms(),
         commits=commits,

@@ -20,7 +20,7 @@ from kraftcore.errors import (
 from kraftcore.node.node import Node
 from kraftcore.plugins.recipes.machine import OK, UNKNOWN_CLIENT, RecipeMachine, Watcher, encode_command
 from kraftcore.plugins.recipes.objects import CONFLICT, ObjectState
-from kraftcore.plugins.recipes.sessions import WINDOW, Reply
+from kraftcore.plugins.recipes.sessions import WINDOW, CommandResult
 
 _RETRY_S = 0.02
 _clients: WeakKeyDictionary[Node, Client] = WeakKeyDictionary()
@@ -88,7 +88,7 @@ class Client:
             if tries > 1:
                 raise OutcomeUnknownError("the client's session ended meanwhile: the command may be applied or not")
 
-    async def _append(self, client: int, number: int, operations: Sequence[Sequence[Any]]) -> tuple[Reply, int]:
+    async def _append(self, client: int, number: int, operations: Sequence[Sequence[Any]]) -> tuple[CommandResult, int]:
         """Append until there is a reply; it, and how many appends may have reached the log."""
         node = self.node
         tries = 1
@@ -178,7 +178,7 @@ class Recipe:
         return self.client.machine.watch((self.kind, self.name), callback)
 
 
-def _payload(reply: Reply) -> list[Any]:
+def _payload(reply: CommandResult) -> list[Any]:
     if reply.status == OK:
         payload: list[Any] = reply.payload
         return payload

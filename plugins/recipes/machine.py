@@ -16,7 +16,7 @@ from kraftcore.core.batch import RecordBatch
 from kraftcore.errors import CorruptDataError
 from kraftcore.plugins.recipes.codec import pack, unpack
 from kraftcore.plugins.recipes.objects import ALONE, BAD, INT_MAX, KINDS, Moment, ObjectState, Refusal
-from kraftcore.plugins.recipes.sessions import ClientSessions, Reply
+from kraftcore.plugins.recipes.sessions import ClientSessions, CommandResult
 from kraftcore.state_machine import SnapshotSink, StateMachine
 
 FORMAT = 1
@@ -77,7 +77,7 @@ class RecipeMachine(StateMachine):
     # --- commands -----------------------------------------------------------------------------------------------------
 
     def apply(self, batch: RecordBatch) -> Sequence[Any]:
-        """Take over commands; returns a `Reply` for each."""
+        """Take over commands; returns a `CommandResult` for each."""
         moment = self._moment
         self.now_ms = moment.now_ms = max(self.now_ms, batch.max_timestamp_ms)
         replies = []
@@ -90,42 +90,42 @@ class RecipeMachine(StateMachine):
                 self._tell(key, detail)
         return replies
 
-    def _command(self, value: bytes, moment: Moment) -> Reply:
+    def _command(self, value: bytes, moment: Moment) -> CommandResult:
         try:
             version, client, number, done_below, operations = unpack(value)
         except (ValueError, TypeError) as error:
-            return Reply(BAD, f"no command of recipes: {error}")
+            return CommandResult(BAD, f"no command of recipes: {error}")
         if version != FORMAT:
-            return Reply(BAD, f"a command of version {version!r}; this replica knows {FORMAT}")
+            return CommandResult(BAD, f"a command of version {version!r}; this replica knows {FORMAT}")
         if not all(type(one) is int and 0 <= one <= INT_MAX for one in (client, number, done_below)):
-            return Reply(BAD, "client and numbers of a command are integers from 0")
+            return CommandResult(BAD, "client and numbers of a command are integers from 0")
         if number == 0:
             self._sessions.open(client, moment.now_ms)
-            return Reply(OK, [])
+            return CommandResult(OK, [])
         session = self._sessions.find(client, moment.now_ms)
         if session is None:
-            return Reply(UNKNOWN_CLIENT, "the client has no session, or was silent for too long")
+            return CommandResult(UNKNOWN_CLIENT, "the client has no session, or was silent for too long")
         known = session.known(number, done_below)
         if known is not None:
             return known
         return session.remember(number, self._perform(operations, moment))
 
-    def _perform(self, operations: Any, moment: Moment) -> Reply:
+    def _perform(self, operations: Any, moment: Moment) -> CommandResult:
         if type(operations) is not list or not operations:
-            return Reply(BAD, "a command has operations")
+            return CommandResult(BAD, "a command has operations")
         alone = len(operations) == 1
         undo = moment.undo = None if alone else []
         told = len(moment.changes)
         touched: dict[ObjectState, None] = {}
         try:
-            reply = Reply(OK, [self._operate(one, moment, alone, touched) for one in operations])
+            reply = CommandResult(OK, [self._operate(one, moment, alone, touched) for one in operations])
         except Refusal as refusal:
             for inverse, arguments in reversed(undo or ()):
                 inverse(*arguments)
             for state in touched:
                 state.undone()
             del moment.changes[told:]
-            reply = Reply(refusal.status, refusal.text)
+            reply = CommandResult(refusal.status, refusal.text)
         for state in touched:
             if state.is_empty:
                 self._objects.pop((state.kind, state.name), None)

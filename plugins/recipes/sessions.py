@@ -21,14 +21,14 @@ WINDOW = 4096
 """Commands that a client may have under way."""
 
 
-class Reply(NamedTuple):
+class CommandResult(NamedTuple):
     """What a command is answered: 0 and its results, or why it was refused."""
 
     status: int
     payload: Any
 
 
-class Session:
+class ClientSession:
     """One client.
 
     Attributes:
@@ -42,9 +42,9 @@ class Session:
     def __init__(self, last_ms: int, done_below: int = 1) -> None:
         self.last_ms = last_ms
         self.done_below = done_below
-        self.replies: dict[int, Reply] = {}
+        self.replies: dict[int, CommandResult] = {}
 
-    def known(self, number: int, done_below: int) -> Reply | None:
+    def known(self, number: int, done_below: int) -> CommandResult | None:
         """What a command that is not to be applied is answered; None: apply it, then ``remember`` its reply.
 
         Args:
@@ -55,13 +55,13 @@ class Session:
         if reply is not None:
             return reply
         if number < self.done_below:
-            return Reply(STALE, "the client has this command's reply, or gave it up")
+            return CommandResult(STALE, "the client has this command's reply, or gave it up")
         self._forget_below(min(done_below, number))
         if number >= self.done_below + WINDOW:
-            return Reply(BAD, f"a client may have {WINDOW} commands under way")
+            return CommandResult(BAD, f"a client may have {WINDOW} commands under way")
         return None
 
-    def remember(self, number: int, reply: Reply) -> Reply:
+    def remember(self, number: int, reply: CommandResult) -> CommandResult:
         """Keep the reply of a command that ``known`` let pass, for its retries."""
         self.replies[number] = reply
         return reply
@@ -85,7 +85,7 @@ class ClientSessions:
 
     def __init__(self, expiry_ms: int) -> None:
         self._expiry_ms = expiry_ms
-        self._by_client: dict[int, Session] = {}
+        self._by_client: dict[int, ClientSession] = {}
 
     def __len__(self) -> int:
         return len(self._by_client)
@@ -97,9 +97,9 @@ class ClientSessions:
                 break
             del self._by_client[other]
         if self.find(client, now_ms) is None:
-            self._by_client[client] = Session(now_ms)
+            self._by_client[client] = ClientSession(now_ms)
 
-    def find(self, client: int, now_ms: int) -> Session | None:
+    def find(self, client: int, now_ms: int) -> ClientSession | None:
         """A client's session, which thereby is the least silent; None if there is none, or no longer."""
         session = self._by_client.pop(client, None)
         if session is None or now_ms - session.last_ms > self._expiry_ms:
@@ -117,5 +117,5 @@ class ClientSessions:
     def load(self, row: list[Any]) -> None:
         """Add one that ``rows`` gave."""
         client, last_ms, done_below, replies = row
-        session = self._by_client[client] = Session(last_ms, done_below)
-        session.replies = {number: Reply(status, payload) for number, status, payload in replies}
+        session = self._by_client[client] = ClientSession(last_ms, done_below)
+        session.replies = {number: CommandResult(status, payload) for number, status, payload in replies}

@@ -23,11 +23,19 @@ from kraftcore.core.uuid import Uuid
 from kraftcore.errors import LocalError
 from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
+from kraftcore.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from kraftcore.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest, DescribeClientQuotasResponse
+from kraftcore.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from kraftcore.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from kraftcore.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
 )
+from kraftcore.protocol.messages.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+)
+from kraftcore.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from kraftcore.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
@@ -216,3 +224,147 @@ def test_what_reassign_reads_as_json(broker: ScriptedNode, capsys: pytest.Captur
     }
     assert main(["reassign", *WHERE, "--output", "json", "--cancel", "--reassignment-json-file", str(plan)]) == 1
     assert 'Option "[output]" can\'t be used with action "[cancel]"' in capsys.readouterr().err
+
+
+def said_as_json(capsys: pytest.CaptureFixture[str], command: str, *arguments: str, status: int = 0) -> object:
+    """The one object that a command prints."""
+    assert main([command, *WHERE, *arguments, "--output", "json"]) == status
+    (line,) = capsys.readouterr().out.splitlines()
+    return json.loads(line)
+
+
+def test_topics_as_json(broker: ScriptedNode, capsys: pytest.CaptureFixture[str]) -> None:
+    known = MetadataResponse.MetadataResponseTopic
+    topic = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
+    part = topic.DescribeTopicPartitionsResponsePartition
+    result = DescribeConfigsResponse.DescribeConfigsResult
+    entry = result.DescribeConfigsResourceResult
+    moving = ListPartitionReassignmentsResponse.OngoingTopicReassignment
+    parts = [
+        part(partition_index=0, leader_id=1, replica_nodes=[1, 2], isr_nodes=[1, 2], eligible_leader_replicas=[]),
+        part(partition_index=1, leader_id=7, replica_nodes=[7, 1], isr_nodes=[7]),
+    ]
+    entries = [
+        entry(name="retention.ms", value="5", config_source=1),
+        entry(name="min.insync.replicas", value="1", config_source=5),
+    ]
+    moves = [moving.OngoingPartitionReassignment(partition_index=0, replicas=[1, 2], adding_replicas=[2])]
+    broker.scripts |= {
+        MetadataRequest: lambda _: MetadataResponse(topics=[known(name="t")]),
+        DescribeTopicPartitionsRequest: lambda _: DescribeTopicPartitionsResponse(
+            topics=[topic(name="t", topic_id=Uuid(b"\1" * 16), partitions=parts)]
+        ),
+        DescribeConfigsRequest: lambda _: DescribeConfigsResponse(
+            results=[result(resource_type=2, resource_name="t", configs=entries)]
+        ),
+        ListPartitionReassignmentsRequest: lambda _: ListPartitionReassignmentsResponse(
+            topics=[moving(name="t", partitions=moves)]
+        ),
+    }
+    first: dict[str, object] = {"partition": 0, "leader": 1, "replicas": [1, 2], "isr": [1, 2]}
+    first |= {"adding": [2], "removing": [], "elr": [], "lastKnownElr": None}
+    second: dict[str, object] = {"partition": 1, "leader": None, "replicas": [7, 1], "isr": [7]}
+    second |= {"adding": [], "removing": [], "elr": None, "lastKnownElr": None}
+    found: dict[str, object] = {"topic": "t", "topicId": "AQEBAQEBAQEBAQEBAQEBAQ", "partitionCount": 2}
+    found |= {"replicationFactor": 1, "configs": {"retention.ms": "5"}}
+    assert said_as_json(capsys, "topics", "--list") == {"topics": ["t"]}
+    describe = ("topics", "--describe")
+    assert said_as_json(capsys, *describe) == {"topics": [{**found, "partitions": [first, second]}]}
+    only = {"topics": [{**found, "partitions": [second]}]}
+    assert said_as_json(capsys, *describe, "--unavailable-partitions") == only
+    assert said_as_json(capsys, *describe, "--topics-with-overrides") == {"topics": [{**found, "partitions": []}]}
+    entries.pop(0)
+    assert said_as_json(capsys, *describe, "--topics-with-overrides") == {"topics": []}
+    assert main(["topics", *WHERE, "--delete", "--topic", "t", "--output", "json"]) == 1
+    assert 'Option "[output]" can\'t be used with option "[delete]"' in capsys.readouterr().err
+
+
+def test_configs_as_json(broker: ScriptedNode, capsys: pytest.CaptureFixture[str]) -> None:
+    result = DescribeConfigsResponse.DescribeConfigsResult
+    entry = result.DescribeConfigsResourceResult
+    synonym = entry.DescribeConfigsSynonym(name="log.cleaner.threads", value="2", source=3)
+    given = entry(name="log.cleaner.threads", value="2", config_source=3, synonyms=[synonym])
+    secret = entry(name="ssl.key.password", value=None, is_sensitive=True, read_only=True, config_source=4)
+    broker.scripts[DescribeConfigsRequest] = lambda request: DescribeConfigsResponse(
+        results=[result(resource_type=4, resource_name=request.resources[0].resource_name, configs=[secret, given])]
+    )
+    told: dict[str, object] = {"name": "log.cleaner.threads", "value": "2", "sensitive": False, "readOnly": False}
+    source = {"source": "DYNAMIC_DEFAULT_BROKER_CONFIG"}
+    told |= {**source, "synonyms": [{"name": "log.cleaner.threads", "value": "2", **source}]}
+    hidden: dict[str, object] = {"name": "ssl.key.password", "value": None, "sensitive": True, "readOnly": True}
+    hidden |= {"source": "STATIC_BROKER_CONFIG", "synonyms": []}
+    describe = ("configs", "--describe")
+    assert said_as_json(capsys, *describe, "--entity-type", "brokers") == {
+        "configs": [
+            {"type": "brokers", "name": "1", "entries": []},
+            {"type": "brokers", "name": None, "entries": [told]},
+        ]
+    }
+    assert said_as_json(capsys, *describe, "--broker", "1", "--all") == {
+        "configs": [{"type": "brokers", "name": "1", "entries": [told, hidden]}]
+    }
+    assert said_as_json(capsys, *describe, "--broker", "2") == {"configs": []}
+    assert main(["configs", *WHERE, "--alter", "--broker", "1", "--add-config", "a=1", "--output", "json"]) == 1
+    assert 'Option "[output]" can\'t be used with option "[alter]"' in capsys.readouterr().err
+
+
+def test_quotas_and_credentials_as_json(broker: ScriptedNode, capsys: pytest.CaptureFixture[str]) -> None:
+    entry = DescribeClientQuotasResponse.EntryData
+    quota = entry(
+        entity=[entry.EntityData(entity_type="user", entity_name=None)],
+        values=[entry.ValueData(key="producer_byte_rate", value=5.0)],
+    )
+    result = DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult
+    broker.scripts |= {
+        DescribeClientQuotasRequest: lambda _: DescribeClientQuotasResponse(entries=[quota]),
+        DescribeUserScramCredentialsRequest: lambda _: DescribeUserScramCredentialsResponse(
+            results=[
+                result(user="alice", credential_infos=[result.CredentialInfo(mechanism=2, iterations=8192)]),
+                result(user="bob", error_code=91, error_message="nothing"),
+                result(user="eve", error_code=92, error_message="twice"),
+            ]
+        ),
+    }
+    quotas = [{"entity": {"user": None}, "values": {"producer_byte_rate": 5.0}}]
+    assert said_as_json(capsys, "configs", "--describe", "--entity-type", "users") == {
+        "quotas": quotas,
+        "credentials": [{"user": "alice", "mechanisms": {"SCRAM-SHA-512": 8192}}],
+        "failed": [{"user": "eve", "error": "DUPLICATE_RESOURCE", "message": "twice"}],
+    }
+    assert said_as_json(capsys, "configs", "--describe", "--user-defaults") == {"quotas": quotas}
+
+
+def test_acls_as_json(broker: ScriptedNode, capsys: pytest.CaptureFixture[str]) -> None:
+    resource = DescribeAclsResponse.DescribeAclsResource
+    acl = resource.AclDescription
+    entries = [
+        acl(principal="User:eve", host="*", operation=4, permission_type=2),
+        acl(principal="User:alice", host="10.0.0.1", operation=99, permission_type=3),
+    ]
+    broker.scripts[DescribeAclsRequest] = lambda _: DescribeAclsResponse(
+        resources=[resource(resource_type=2, resource_name="t", pattern_type=4, acls=entries)]
+    )
+    where = {"resourceType": "TOPIC", "name": "t", "patternType": "PREFIXED"}
+    alice = {**where, "principal": "User:alice", "host": "10.0.0.1", "operation": "UNKNOWN", "permissionType": "ALLOW"}
+    eve = {**where, "principal": "User:eve", "host": "*", "operation": "WRITE", "permissionType": "DENY"}
+    assert said_as_json(capsys, "acls", "--list") == {"acls": [alice, eve]}
+    assert said_as_json(capsys, "acls", "--list", "--principal", "User:eve") == {"acls": [eve]}
+    assert said_as_json(capsys, "acls", "--list", "--principal", "User:bob") == {"acls": []}
+    assert main(["acls", *WHERE, "--remove", "--topic", "t", "--force", "--output", "json"]) == 1
+    assert 'Option "[output]" can\'t be used with option "[remove]"' in capsys.readouterr().err
+
+
+def test_elections_as_json(broker: ScriptedNode, capsys: pytest.CaptureFixture[str]) -> None:
+    result = ElectLeadersResponse.ReplicaElectionResult
+    part = result.PartitionResult
+    parts = [part(partition_id=0), part(partition_id=2, error_code=84, error_message="it leads")]
+    broker.scripts[ElectLeadersRequest] = lambda _: ElectLeadersResponse(
+        replica_election_results=[result(topic="t", partition_result=parts)]
+    )
+    arguments = ("elect-leaders", "--election-type", "preferred", "--all-topic-partitions")
+    wanted: dict[str, object] = {"electionType": "PREFERRED", "elected": [{"topic": "t", "partition": 0}]}
+    wanted |= {"notNeeded": [{"topic": "t", "partition": 2}]}
+    assert said_as_json(capsys, *arguments) == {**wanted, "failed": []}
+    parts.append(part(partition_id=1, error_code=80, error_message="it is away"))
+    failed = [{"topic": "t", "partition": 1, "error": "PREFERRED_LEADER_NOT_AVAILABLE", "message": "it is away"}]
+    assert said_as_json(capsys, *arguments, status=1) == {**wanted, "failed": failed}

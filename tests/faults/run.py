@@ -2,7 +2,8 @@
 
 Prints a line a round and the sum; ends with status 1 at the first round in which a promise was broken, and leaves its
 directory for whoever looks for the reason. ``--abuse``: what a quorum of three processes commits, and the most memory
-that one of them takes, in windows without and with hostile connections, 10,000 of each kind. ``--frames N``: so many
+that one of them takes, in windows without and with hostile connections, 10,000 of each kind; ``standing``: half-open
+logins that stay, all there before a window begins. ``--frames N``: so many
 frames that are almost sound, at a controller, drawn from ``--seed``; a line after each tenth. ``--handshakes N``: the
 same with logins at a listener with SASL.
 
@@ -28,11 +29,13 @@ import trio
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
 from broken import Broken
-from faults.abuse import Figures, run_siege
+from faults.abuse import STANDING, Figures, run_siege
 from faults.frames import run_frames
 from faults.handshakes import run_handshakes
 from faults.rounds import run_round
 from kafka_tools import KafkaTools
+
+QUORUMS = ("plain", "TLS", "SASL", STANDING)
 
 
 def main() -> int:
@@ -41,6 +44,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="of the first round")
     parser.add_argument("--seconds", type=float, default=8.0, help="how long things go wrong in a round")
     parser.add_argument("--abuse", action="store_true", help="abuse quorums instead: plain, with TLS, with SASL")
+    parser.add_argument("--quorum", action="append", choices=QUORUMS, help="with --abuse, only this; may be repeated")
     parser.add_argument("--connections", type=int, default=10_000, help="of each kind of abuse")
     parser.add_argument("--window", type=float, default=2.0, help="seconds of one window, without abuse or with it")
     parser.add_argument("--windows", type=int, default=8, help="of both, for each kind")
@@ -63,12 +67,13 @@ def main() -> int:
 def abuse(options: argparse.Namespace) -> int:
     about = (__doc__ or "").partition("``--abuse``: ")[2]
     print(about[:1].upper() + about[1:])
-    for name in ("plain", "TLS", "SASL"):
+    for name in options.quorum or QUORUMS:
         with tempfile.TemporaryDirectory() as folder:
             found = run_siege(
                 Path(folder),
                 tls=name == "TLS",
-                sasl=name == "SASL",
+                sasl=name in ("SASL", STANDING),
+                standing=name == STANDING,
                 windows=options.windows,
                 window_s=options.window,
                 connections=options.connections,

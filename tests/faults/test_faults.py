@@ -114,6 +114,15 @@ def test_an_abused_quorum_goes_on(protocol, tmp_path):
         assert figures.abused_mib - figures.quiet_mib < 64
 
 
+def test_a_quorum_commits_beside_standing_logins(tmp_path):
+    how = {"windows": 2, "window_s": 0.5, "connections": 300, "in_flight": 8}
+    (figures,) = run_siege(tmp_path, tls=False, sasl=True, standing=True, **how)
+    assert figures.abused > 0
+    assert figures.standing == 300
+    assert figures.connections >= 600
+    assert figures.row()["ratio"] == round(figures.abused / figures.quiet, 3)
+
+
 def test_spoilt_frames_are_answered_or_end_their_connection(kafka, tmp_path):
     report = run_frames(kafka, tmp_path, 1, 3000, 2)
     assert report.frames == 3000

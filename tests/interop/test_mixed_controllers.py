@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import signal
 import time
@@ -11,8 +12,9 @@ from pathlib import Path
 import pytest
 from kafka_lab import HOST, KafkaLab, KafkaNode, free_port, new_uuid, wait_for
 from kafka_tools import KafkaTools
-from partition_files import batches, check_equal
+from partition_files import batches, check_equal, log_end
 
+from kraftcore.config import SaslLogin
 from kraftcore.core.batch import RecordBatch
 from kraftcore.raft.control_records import voter_changes
 
@@ -243,6 +245,108 @@ def test_a_wrong_cluster_id(pair: KafkaLab) -> None:
     assert ours.process.poll() is None
     assert key(ours) not in observers(pair)
     ours.stop()
+
+
+def let_lead(lab: KafkaLab, wanted: KafkaNode, *others: KafkaNode) -> None:
+    """Of three voters: one stands still while the leader and ``wanted`` commit, then the leader dies."""
+    leader = wait_leader(lab, wanted, *others)
+    if leader is wanted:
+        return
+    behind = next(node for node in others if node is not leader)
+    behind.signal(signal.SIGSTOP)
+    try:
+        wait_commits(lab)
+        leader.kill()
+    finally:
+        behind.signal(signal.SIGCONT)
+    assert wait_leader(lab, wanted, behind) is wanted, "who lacks what is committed is not elected"
+    leader.start().wait_listening()
+
+
+def create_topic(lab: KafkaLab, broker: KafkaNode, name: str, replicas: int) -> None:
+    create = ("--create", "--if-not-exists", "--topic", name, "--partitions", 2, "--replication-factor", replicas)
+    wait_for(f"topic {name}", lambda: lab.tool("topics", "--bootstrap-server", broker.address, *create).status == 0)
+
+
+def in_sync(lab: KafkaLab, broker: KafkaNode, name: str) -> int:
+    """Replicas in sync of all partitions of a topic, as a broker knows them."""
+    found = lab.tool("topics", "--bootstrap-server", broker.address, "--describe", "--topic", name).out
+    return sum(len(ids.split(",")) for ids in re.findall(r"Isr: (\S+)", found))
+
+
+def test_a_voter_of_ours_leads(pair: KafkaLab) -> None:
+    """Among Kafka's controllers, under their brokers, of which one comes meanwhile; then it goes, and Kafka leads."""
+    one, two = pair.nodes[1], pair.nodes[2]
+    ours = pair.kraftcore(10, kraftcore_offers_log=None).format("--no-initial-controllers").start().wait_listening()
+    add(pair, ours)
+    pair.bootstrap = [node.address for node in (one, two, ours)]
+    first = pair.broker(20).format().start().wait_listening()
+    create_topic(pair, first, "before", 1)
+
+    let_lead(pair, ours, one, two)
+    create_topic(pair, first, "during", 1)
+    second = pair.broker(21).format().start().wait_listening()
+    create_topic(pair, first, "on-both", 2)
+    wait_for("the new broker to follow", lambda: in_sync(pair, first, "on-both") == 4)
+    second.stop()  # a controlled shutdown, which a leader of ours decides
+    wait_for("it to be out of sync", lambda: in_sync(pair, first, "on-both") == 2)
+    assert wait_leader(pair, ours) is ours
+
+    ours.stop()
+    wait_leader(pair, one, two)
+    second.start().wait_listening()
+    create_topic(pair, first, "after", 2)
+    for name, count in (("before", 2), ("during", 2), ("on-both", 4), ("after", 4)):
+        wait_for(f"{name} to be in sync", lambda name=name, count=count: in_sync(pair, second, name) == count)
+    ours.start().wait_listening()
+    end = wait_commits(pair)
+    for node in (first, second):
+        node.stop()
+    pair.bootstrap = [one.address, two.address]
+    remove(pair, key(ours))
+    ours.stop()
+    check_equal(map(log_of, (one, two, ours)), end)
+
+
+def test_voters_log_in_with_scram(kafka: KafkaTools, tmp_path: Path) -> None:
+    """Ours at Kafka's controllers and they at ours, whoever leads. Kafka's can be the first only alone: who has no
+    quorum yet knows no credentials there."""
+    mechanism = "SCRAM-SHA-512"
+    module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+    guarded = {
+        "listener_security_protocol_map": "CONTROLLER:SASL_PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        "sasl_enabled_mechanisms": mechanism,
+        "sasl_mechanism_controller_protocol": mechanism,
+        f"listener_name_controller_{mechanism.lower()}_sasl_jaas_config": (
+            f'{module} required username="node" password="secret";'
+        ),
+    }
+    with KafkaLab(kafka, tmp_path) as lab:
+        lab.connection = {"sasl": SaslLogin(mechanism=mechanism, username="node", password="secret")}
+        one = lab.controller(1, **guarded).format(
+            "--standalone", "--add-scram", f"{mechanism}=[name=node,password=secret]"
+        )
+        one.start().wait_listening()
+        lab.bootstrap = [one.address]
+        two = lab.controller(2, **guarded, **AUTO_JOIN).format("--no-initial-controllers").start()
+        ours = lab.kraftcore(3, kraftcore_offers_log=None, **guarded, **AUTO_JOIN)
+        ours.format("--no-initial-controllers").start()
+        wait_voters(lab, one, two, ours)
+        lab.bootstrap = [node.address for node in (one, two, ours)]
+        for node in (one, two, ours):  # as it would be from now on
+            node.write(controller_quorum_bootstrap_servers=lab.controllers)
+        wait_commits(lab)
+        let_lead(lab, ours, one, two)
+        wait_commits(lab)
+        ours.kill()
+        wait_leader(lab, one, two)
+        ours.start().wait_listening()
+        end = wait_commits(lab)
+        wait_for("ours to follow", lambda: end in range(log_end(log_of(ours)) + 1))
+        ours.stop()
+        check_equal(map(log_of, (one, two, ours)), end)
+    strangers = re.findall("did not log in", ours.output.read_text())
+    assert not strangers
 
 
 def test_our_quorum_grows(kafka: KafkaTools, tmp_path: Path) -> None:

@@ -296,23 +296,10 @@ def test_a_node_of_ours_votes_among_kafkas_over_sasl_ssl(kafka: KafkaTools, tmp_
 
         nodes = {node.properties["node.id"]: node for node in lab.start_quorum([1, 2, 3], make=make, **properties)}
 
-        def describe() -> QuorumDescription | None:
-            async def ask() -> QuorumDescription:
-                async with admin.connect(
-                    bootstrap_controllers=lab.bootstrap,
-                    tls=TlsFiles(ca=stores.ca),
-                    sasl=login,
-                    timing=admin.Timing(call_timeout_ms=5000),
-                ) as client:
-                    return await client.describe_quorum()
-
-            try:
-                return trio.run(ask)
-            except KraftError:
-                return None
+        lab.connection = {"tls": TlsFiles(ca=stores.ca), "sasl": login}
 
         def all_follow() -> QuorumDescription | None:
-            found = describe()
+            found = lab.describe()
             if found is None or found.high_watermark < 10:
                 return None
             ends = {voter.key.id: voter.log_end_offset for voter in found.voters}
@@ -324,7 +311,7 @@ def test_a_node_of_ours_votes_among_kafkas_over_sasl_ssl(kafka: KafkaTools, tmp_
         nodes[first.leader_id if first.leader_id != 3 else kafkas.pop()].kill()
 
         def goes_on() -> QuorumDescription | None:
-            found = describe()
+            found = lab.describe()
             return found if found is not None and found.high_watermark > first.high_watermark + 10 else None
 
         wait_for("commits by one of Kafka's and ours", goes_on)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +23,7 @@ PROTOCOLS = {"CONTROLLER": "SASL_SSL", "INNER": "SASL_PLAINTEXT"}
 
 @dataclass
 class Guarded:
-    """A controller of ours with two listeners, and two brokers of Kafka's: each came in by another one."""
+    """A controller of ours with two listeners, and three brokers of Kafka's: each came in by another mechanism."""
 
     lab: KafkaLab
     places: Mapping[str, str]
@@ -62,12 +63,13 @@ class Guarded:
 
 def node_properties(listener: str, mechanism: str, stores: Stores) -> dict[str, object]:
     """How a broker reaches the controller."""
+    module = PLAIN_MODULE if mechanism == "PLAIN" else SCRAM_MODULE
     return {
         "controller.listener.names": listener,
         "listener.security.protocol.map": f"{listener}:{PROTOCOLS[listener]},PLAINTEXT:PLAINTEXT",
         "sasl.mechanism.controller.protocol": mechanism,
         f"listener.name.{listener.lower()}.{mechanism.lower()}.sasl.jaas.config": (
-            f'{SCRAM_MODULE} required username="broker" password="secret";'
+            f'{module} required username="broker" password="secret";'
         ),
         "super.users": SUPER_USERS,
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -79,7 +81,7 @@ def node_properties(listener: str, mechanism: str, stores: Stores) -> dict[str, 
 def guarded(kafka: KafkaTools, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     folder = tmp_path_factory.mktemp("guarded")
     stores, inner = make_stores(folder), free_port()
-    users = 'username="admin" password="secret" user_admin="secret"'
+    users = 'username="admin" password="secret" user_admin="secret" user_broker="secret"'
     with KafkaLab(kafka, folder) as lab:
         node = lab.kraftcore(1, kraftcore_offers_log=None)
         both = f"CONTROLLER://{node.address},INNER://{HOST}:{inner}"
@@ -106,7 +108,7 @@ def guarded(kafka: KafkaTools, tmp_path_factory: pytest.TempPathFactory) -> Iter
         node.format("--standalone", *arguments).start().wait_listening()
         places = {"CONTROLLER": node.address, "INNER": f"{HOST}:{inner}"}
         brokers = []
-        for number, (listener, mechanism) in enumerate(zip(PROTOCOLS, MECHANISMS[1:], strict=True), 11):
+        for number, (listener, mechanism) in enumerate(zip(("INNER", *PROTOCOLS), MECHANISMS, strict=True), 11):
             lab.bootstrap = [places[listener]]
             broker = lab.broker(number)
             broker.properties |= node_properties(listener, mechanism, stores)
@@ -172,19 +174,13 @@ def test_brokers_log_in(guarded: Guarded) -> None:
     at = ",".join(broker.address for broker in guarded.brokers)
 
     def made() -> bool:
-        create = ("--create", "--if-not-exists", "--topic", "work", "--partitions", 4, "--replication-factor", 2)
+        create = ("--create", "--if-not-exists", "--topic", "work", "--partitions", 4, "--replication-factor", 3)
         return guarded.lab.tool("topics", "--bootstrap-server", at, *create).status == 0
 
-    wait_for("a topic on both brokers", made)
-    described = wait_for(
-        "both in sync",
-        lambda: (
-            (found := guarded.lab.tool("topics", "--bootstrap-server", at, "--describe", "--topic", "work").out).count(
-                "Isr: 11,12"
-            )
-            + found.count("Isr: 12,11")
-            == 4
-            and found
-        ),
-    )
-    assert described.count("Replicas:") == 4
+    wait_for("a topic on all brokers", made)
+
+    def in_sync() -> bool:
+        found = guarded.lab.tool("topics", "--bootstrap-server", at, "--describe", "--topic", "work").out
+        return [sorted(ids.split(",")) for ids in re.findall(r"Isr: (\S+)", found)] == 4 * [["11", "12", "13"]]
+
+    wait_for("all in sync", in_sync)

@@ -15,7 +15,9 @@ from kraftcore.protocol.records.end_transaction_record import EndTransactionReco
 from kraftcore.protocol.records.feature_level_record import FeatureLevelRecord
 from kraftcore.protocol.records.partition_record import PartitionRecord
 from kraftcore.protocol.records.remove_topic_record import RemoveTopicRecord
+from kraftcore.protocol.records.remove_user_scram_credential_record import RemoveUserScramCredentialRecord
 from kraftcore.protocol.records.topic_record import TopicRecord
+from kraftcore.protocol.records.user_scram_credential_record import UserScramCredentialRecord
 from kraftcore.state_machine import SnapshotSink
 
 
@@ -156,3 +158,24 @@ def test_levels_are_told_when_they_are_committed():
     assert (machine.levels, machine.features_offset) == ({METADATA_VERSION: 25}, 0)
     commit(machine, [level(26)], 1)
     assert (machine.levels, machine.features_offset) == ({METADATA_VERSION: 26}, 1)
+
+
+def test_iterations_of_passwords_are_counted_there_and_back():
+    def changed(name, iterations, mechanism=1):
+        image.apply(UserScramCredentialRecord(name=name, mechanism=mechanism, iterations=iterations))
+
+    def gone(name):
+        image.apply(RemoveUserScramCredentialRecord(name=name, mechanism=1))
+
+    image = Image(ahead=True)
+    changed("a", 4096)
+    changed("b", 8192)
+    changed("a", 9999, mechanism=2)
+    image.mark(1)
+    changed("a", 8192)
+    changed("c", 16384)
+    gone("b")
+    assert dict(image.scram.iterations(1)) == {8192: 1, 16384: 1}
+    assert image.roll_back(None) == 1
+    assert dict(image.scram.iterations(1)) == {4096: 1, 8192: 1}
+    assert dict(image.scram.iterations(2)) == {9999: 1}

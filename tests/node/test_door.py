@@ -11,8 +11,10 @@ from transport_rig import in_trio
 
 from kraftcore import NodeConfig, open_node
 from kraftcore.config import ConfigError, SaslConfig
+from kraftcore.errors import AuthenticationError
 from kraftcore.node.plugin import Plugin
 from kraftcore.node.registry import RequestHandler
+from kraftcore.plugins.metrics import Metrics
 from kraftcore.ports.transport import Address
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.frames import decode_response, encode_request
@@ -21,6 +23,7 @@ from kraftcore.protocol.messages.describe_cluster import DescribeClusterRequest,
 from kraftcore.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from kraftcore.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from kraftcore.protocol.registry import ApiKey, api_of
+from kraftcore.security.principals import Principal
 from kraftcore.security.sasl.credentials import NotReadyError, Passwords
 from kraftcore.security.sasl.scram_client import Password, ScramClient
 from kraftcore.transports.memory import MemoryNetwork
@@ -313,12 +316,73 @@ class Loading:
 
     token = scram
 
+    def iterations(self, mechanism):
+        return {}
+
+
+class LoadingMetrics(Metrics):
+    credentials = Loading()
+
 
 @in_trio
 async def test_what_is_not_loaded_yet_is_no_wrong_password(tmp_path):
-    async with serving(tmp_path, Witness(Loading())) as (endpoints, _), connected(endpoints[1]) as wire:
+    metrics = LoadingMetrics(listen=None)
+    async with serving(tmp_path, metrics) as (endpoints, _), connected(endpoints[1]) as wire:
+        await metrics.ready.wait()
         await wire.shake(SCRAM)
         assert await wire.token(ScramClient(SCRAM, "bob", Password("builder")).first()) is None
+        assert counted(metrics) == {"GUARDED": [0, 0, 0, 0]}
+
+
+def counted(metrics):
+    """Logins to each listener: succeeded, failed, renewed, not renewed."""
+    found = {}
+    for family in metrics.registry.collect():
+        if family.name.startswith("kafka_server_socketservermetrics_"):
+            for sample in family.samples:
+                found.setdefault(sample.labels["listener"], []).append(sample.value)
+    return found
+
+
+@in_trio
+async def test_logins_are_counted(tmp_path):
+    metrics = Metrics(listen=None)
+    async with serving(tmp_path, metrics, max_reauth_ms={"PLAIN": 3_600_000}) as (endpoints, _):
+        await metrics.ready.wait()
+        assert counted(metrics) == {"GUARDED": [0, 0, 0, 0]}
+        async with connected(endpoints[0]) as wire:
+            await wire.call(ApiVersionsRequest(), 0)
+        async with connected(endpoints[1]) as wire, connected(endpoints[1]) as other:
+            for each in (wire, other):
+                await each.log_in()
+            assert counted(metrics) == {"GUARDED": [2, 0, 0, 0]}
+            await wire.log_in()
+            assert counted(metrics) == {"GUARDED": [2, 0, 1, 0]}
+            await other.shake()
+            assert (await other.token(BAD)).error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+        for begin in (Wire.shake, Wire.who):
+            async with connected(endpoints[1]) as wire:
+                await begin(wire)
+                await wire.token(BAD)
+        assert counted(metrics) == {"GUARDED": [2, 2, 1, 1]}
+
+
+class KnowsNobody:
+    def build(self, context):
+        if context.listener == "GUARDED":
+            raise AuthenticationError("nobody I know")
+        return Principal("User", "somebody")
+
+
+@in_trio
+async def test_what_a_principal_builder_says_is_counted(tmp_path):
+    metrics = Metrics(listen=None)
+    async with serving(tmp_path, metrics, listener_sasl={}, principal_builder=KnowsNobody()) as (endpoints, _):
+        await metrics.ready.wait()
+        for endpoint, known in zip(endpoints, (True, False), strict=True):
+            async with connected(endpoint) as wire:
+                assert (await wire.call(ApiVersionsRequest(), 0) is not None) == known
+        assert counted(metrics) == {"CONTROLLER": [1, 0, 0, 0], "GUARDED": [0, 1, 0, 0]}
 
 
 @in_trio

@@ -33,6 +33,9 @@ class Tokens:
     def scram(self, mechanism, user):
         return None
 
+    def iterations(self, mechanism):
+        return {8192: 1}
+
     def token(self, mechanism, token_id):
         if token_id != "id":
             return None
@@ -196,6 +199,50 @@ def test_they_are_the_same_work(mechanism, monkeypatch):
     assert unknown == wrong
     assert "pbkdf2_hmac" not in unknown  # a stranger does not make the server hash a password
     assert unknown["compare_digest"] >= 1
+
+
+def iterations_shown(asks, name, **more):
+    challenge = asks.respond(client(name, **more).first()).decode()
+    return int(dict(part.split("=", 1) for part in challenge.split(","))["i"])
+
+
+@pytest.mark.parametrize("mechanism", HASHES)
+def test_unknown_users_have_as_many_iterations_as_known_ones(mechanism):
+    """A number of its own for each, always the same, as often as among those who are known."""
+    counts = {4096: 6, 8192: 3, 16384: 1}
+    keys = [count for count, times in counts.items() for _ in range(times)]
+    known = {(mechanism, f"user{i}"): ScramCredential(b"salt", b"k", b"k", count) for i, count in enumerate(keys)}
+    other = {
+        ("SCRAM-SHA-256" if mechanism.endswith("512") else "SCRAM-SHA-512", "x"): ScramCredential(b"", b"", b"", 9999)
+    }
+    passwords = Passwords(known | other)
+    shown = {
+        name: iterations_shown(server(mechanism, passwords), name, mechanism=mechanism)
+        for name in (f"nobody{number}" for number in range(1000))
+    }
+    frequent = Counter(shown.values())
+    assert set(frequent) == set(counts)
+    assert all(abs(frequent[count] - 100 * times) < 75 for count, times in counts.items())  # about five deviations
+    again = {name: iterations_shown(server(mechanism, passwords), name, mechanism=mechanism) for name in shown}
+    assert again == shown
+    # A further user changes what a stranger is shown only to that user's number, and seldom.
+    more = Passwords(known | other | {(mechanism, "new"): ScramCredential(b"salt", b"k", b"k", 8192)})
+    changed = {
+        name: count
+        for name, before in shown.items()
+        if (count := iterations_shown(server(mechanism, more), name, mechanism=mechanism)) != before
+    }
+    assert set(changed.values()) <= {8192}
+    assert len(changed) < 150
+
+
+def test_unknown_tokens_have_as_many_iterations_as_known_ones():
+    for name in ("id", "other"):
+        assert iterations_shown(server(credentials=Tokens()), name, is_token=True) == 4096
+
+
+def test_without_any_user_there_are_as_few_iterations_as_may_be():
+    assert iterations_shown(server(credentials=Passwords({})), "nobody") == 4096
 
 
 def test_too_few_iterations_are_nobodys():

@@ -277,6 +277,7 @@ class KafkaLab:
         self.cluster_id = new_uuid()
         self.nodes: dict[int, KafkaNode] = {}
         self.bootstrap: list[str] = []
+        self.connection: dict[str, Any] = {}  # what ``describe`` needs to reach the controllers: ``tls``, ``sasl``
         self.log4j = folder / "log4j2.properties"
         self.log4j.write_text(LOG4J)
         self._tools: subprocess.Popen[bytes] | None = None
@@ -382,7 +383,7 @@ class KafkaLab:
         """What the leader says now; None while there is none."""
 
         async def ask() -> admin.QuorumDescription:
-            async with admin.connect(bootstrap_controllers=self.bootstrap, timing=QUICK) as client:
+            async with admin.connect(bootstrap_controllers=self.bootstrap, timing=QUICK, **self.connection) as client:
                 return await client.describe_quorum()
 
         try:

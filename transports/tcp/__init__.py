@@ -8,7 +8,7 @@
 ``connection``  what both have in common: frames in, frames out
 ``tls``         TLS as plain calls over memory buffers
 ``dial``        from a name and a port to a connected socket
-``watch``       the one timer
+``timer``       the one timer
 ``complaints``  log lines, rate-limited
 ==============  ====================================================================
 """

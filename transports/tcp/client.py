@@ -94,11 +94,11 @@ class ClientConnection(Connection):
             self._log_in(self._session, is_first=True)
 
     def _log_in(self, session: ClientSession, *, is_first: bool) -> None:
-        watch = self._shared.watch
-        self._login_began = watch.now()
+        timer = self._shared.timer
+        self._login_began = timer.now()
         self._login_due = self._login_began + self._shared.limits.handshake_timeout_ms / 1000
         self._renewal_due = inf
-        watch.by(self._login_due)
+        timer.by(self._login_due)
         try:
             self.write(session.begin() if is_first else session.renew())
         except AuthenticationError as error:
@@ -119,10 +119,10 @@ class ClientConnection(Connection):
         self._arrivals_at_login = self.arrivals
         lifetime_ms = session.lifetime_ms
         if lifetime_ms is not None:
-            now = self._shared.watch.now()
+            now = self._shared.timer.now()
             due = now + lifetime_ms / 1000 * random.uniform(*_RENEWED_AFTER)
             self._renewal_due = max(due, self._login_began + _RENEWED_AFTER_S)
-            self._shared.watch.by(self._renewal_due)
+            self._shared.timer.by(self._renewal_due)
         self._owner.established(self)
 
     async def _renew(self, session: ClientSession) -> None:
@@ -274,7 +274,7 @@ class Peer:
     def overflow(self, pending: Pending, waiting_bytes: int) -> None:
         """Fail a request that would take more memory than one peer may have."""
         if pending.answer is not None:
-            self._shared.watch.later(pending.answer, Failure.OTHER)
+            self._shared.timer.later(pending.answer, Failure.OTHER)
         self._shared.complain("full", f"{self.address} takes nothing: {waiting_bytes} bytes wait for it already")
 
     async def _run(self) -> None:
@@ -325,7 +325,7 @@ class Peer:
         self.connection = connection
         if self._logins is not None:
             self._logins.succeeded(self.address)
-        now = self._shared.watch.now()
+        now = self._shared.timer.now()
         waiting, self._waiting, self._waiting_bytes = self._waiting, {}, 0
         for correlation_id, (parts, pending) in waiting.items():
             pending.sent = now
@@ -389,7 +389,7 @@ class Peer:
     def _back_off(self) -> None:
         limits = self._shared.limits
         self._backoff_ms = min(max(2 * self._backoff_ms, limits.reconnect_backoff_ms), limits.reconnect_backoff_max_ms)
-        self._not_before = self._shared.watch.now() + self._backoff_ms / 1000 * random.uniform(0.8, 1.2)
+        self._not_before = self._shared.timer.now() + self._backoff_ms / 1000 * random.uniform(0.8, 1.2)
 
     def _fail_waiting(self, failure: Failure) -> None:
         waiting, self._waiting, self._waiting_bytes = self._waiting, {}, 0

@@ -27,8 +27,8 @@ from kraftcore.ports.transport import Parts
 from kraftcore.protocol.failure import Failure
 from kraftcore.transports.tcp.limits import Limits
 from kraftcore.transports.tcp.readers import READS_IN_A_ROW, Readers
+from kraftcore.transports.tcp.timer import Timer
 from kraftcore.transports.tcp.tls import TlsPipe
-from kraftcore.transports.tcp.watch import Watch
 
 Buffers = list[bytes | bytearray | memoryview]
 
@@ -64,7 +64,7 @@ class Shared:
     """
 
     limits: Limits
-    watch: Watch
+    timer: Timer
     complain: Complaints
     nursery: trio.Nursery
     readers: Readers | None
@@ -302,10 +302,10 @@ class Connection:
         size = _unpack_size(buffer)[0] if rest >= 4 else 0
         shared = self._shared
         if start or self._frame_began == inf:
-            self._frame_began = shared.watch.now()
+            self._frame_began = shared.timer.now()
         limits = shared.limits
         self._frame_due = self._frame_began + limits.frame_timeout_ms / 1000 + size / limits.min_bytes_per_second
-        shared.watch.by(self._frame_due)
+        shared.timer.by(self._frame_due)
         if 4 + size > _BUFFER_BYTES:
             # It grows with what arrives: a length alone reserves nothing.
             self._long, self._long_bytes = bytearray(buffer[4:rest]), size
@@ -352,7 +352,7 @@ class Connection:
             try:
                 data = tls.encrypt(b"".join(buffers))
             except OSError as error:
-                self._shared.watch.later(self.break_, failure_of(error), f"connection broke: {error}")
+                self._shared.timer.later(self.break_, failure_of(error), f"connection broke: {error}")
                 return
             buffers, size = [data], len(data)
         self._push_raw(buffers, size)
@@ -373,17 +373,17 @@ class Connection:
             except (BlockingIOError, InterruptedError):
                 sent = 0
             except OSError as error:
-                self._shared.watch.later(self.break_, failure_of(error), f"connection broke: {error}")
+                self._shared.timer.later(self.break_, failure_of(error), f"connection broke: {error}")
                 return
             if sent == size:
                 return
-            self._write_due = self._shared.watch.now() + self._shared.limits.frame_timeout_ms / 1000
-            self._shared.watch.by(self._write_due)
+            self._write_due = self._shared.timer.now() + self._shared.limits.frame_timeout_ms / 1000
+            self._shared.timer.by(self._write_due)
             self._shared.nursery.start_soon(self._drain)
             size -= sent
             buffers = _without(buffers, sent)
         elif self.is_server and self._outbox_bytes + size > self._shared.limits.connection_memory_bytes:
-            self._shared.watch.later(self.break_, Failure.TIMED_OUT, "it does not read its responses", "slow reader")
+            self._shared.timer.later(self.break_, Failure.TIMED_OUT, "it does not read its responses", "slow reader")
             return
         self._outbox.extend(memoryview(each) for each in buffers if len(each))  # an empty one would never be gone
         self._outbox_bytes += size
@@ -405,7 +405,7 @@ class Connection:
                 self.break_(failure_of(error), f"connection broke: {error}")
                 return
             self._outbox_bytes -= sent
-            self._write_due = self._shared.watch.now() + self._shared.limits.frame_timeout_ms / 1000
+            self._write_due = self._shared.timer.now() + self._shared.limits.frame_timeout_ms / 1000
             while sent:
                 first = outbox[0]
                 if sent < len(first):

@@ -35,25 +35,25 @@ class ServerConnection(Connection):
 
     is_server = True
 
-    def __init__(self, server: Server, listener: Listener, sock: socket.socket, peer: Address) -> None:
+    def __init__(self, acceptor: Acceptor, listener: BoundListener, sock: socket.socket, peer: Address) -> None:
         tls = listener.tls.server_pipe() if listener.tls is not None else None
-        super().__init__(server.shared, sock, str(peer), tls)
+        super().__init__(acceptor.shared, sock, str(peer), tls)
         self.ip = peer.host
         self.is_proven = False
-        self._server = server
+        self._acceptor = acceptor
         self._serve = listener.serve
         admission = listener.admission
         self._origin = Origin(listener.name, self.peer, None, admission is None, None, self._finish)
         self._responses = Responses(self._respond, self._refused)
         self._refusal = ("a request of its was refused", "")  # the node has logged why
         self._pause: trio.Event | None = None
-        timeout_ms = server.shared.limits.handshake_timeout_ms
+        timeout_ms = acceptor.shared.limits.handshake_timeout_ms
         if admission is not None:
             timeout_ms = admission.timeout_ms
             self.min_frame_bytes = 0
             self._max_taken_bytes = min(admission.max_frame_bytes, self._max_frame_bytes)
-        self._first_due = server.shared.watch.now() + timeout_ms / 1000
-        server.shared.watch.by(self._first_due)
+        self._first_due = acceptor.shared.timer.now() + timeout_ms / 1000
+        acceptor.shared.timer.by(self._first_due)
 
     def begin(self) -> bool:
         """Take in what came along with the connection; False if that broke it already: most garbage needs no task."""
@@ -108,7 +108,7 @@ class ServerConnection(Connection):
         self._first_due = inf
         self.min_frame_bytes = type(self).min_frame_bytes
         self._max_taken_bytes = self._max_frame_bytes
-        self._server.proven(self)
+        self._acceptor.proven(self)
 
     def _finish(self) -> None:
         """See ``Origin.close``."""
@@ -165,10 +165,10 @@ class ServerConnection(Connection):
         self._responses.close()
         if self._pause is not None:
             self._pause.set()
-        self._server.gone(self)
+        self._acceptor.gone(self)
 
 
-class Listener:
+class BoundListener:
     """A name, the sockets bound for it, and who serves what comes in."""
 
     def __init__(
@@ -193,7 +193,7 @@ class Listener:
                 sock.close()
 
 
-class Server:
+class Acceptor:
     """All accepted connections of a transport, whichever listener they came in on."""
 
     def __init__(self, shared: Shared) -> None:
@@ -204,7 +204,7 @@ class Server:
         self._credit = 0.0  # connections that may be accepted now
         self._credited = 0.0  # when that was reckoned
 
-    async def accept(self, listener: Listener, sock: socket.socket) -> None:
+    async def accept(self, listener: BoundListener, sock: socket.socket) -> None:
         """Accept until the socket is closed."""
         while sock.fileno() >= 0:
             try:
@@ -232,7 +232,7 @@ class Server:
         """Wait until a connection may be accepted."""
         rate = self.shared.limits.max_connection_creation_rate
         while True:
-            now = self.shared.watch.now()
+            now = self.shared.timer.now()
             burst = max(1.0, rate / 10)
             self._credit = min(burst, self._credit + (now - self._credited) * rate)
             self._credited = now
@@ -240,7 +240,7 @@ class Server:
                 return
             await trio.sleep(max(1 / rate, 0.01))
 
-    def _accepted(self, listener: Listener, sock: socket.socket, peer: tuple[str, int]) -> None:
+    def _accepted(self, listener: BoundListener, sock: socket.socket, peer: tuple[str, int]) -> None:
         limits = self.shared.limits
         ip = peer[0]
         if self._by_ip.get(ip, 0) >= limits.max_connections_per_peer and not self._push_out(ip):

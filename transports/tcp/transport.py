@@ -23,10 +23,10 @@ from kraftcore.transports.tcp.connection import Shared
 from kraftcore.transports.tcp.dial import Resolve, resolve_name
 from kraftcore.transports.tcp.limits import Limits
 from kraftcore.transports.tcp.readers import make_readers
-from kraftcore.transports.tcp.server import Listener, Server, ServerConnection, bind
+from kraftcore.transports.tcp.server import Acceptor, BoundListener, ServerConnection, bind
+from kraftcore.transports.tcp.timer import Timer
 from kraftcore.transports.tcp.tls import TlsContexts, TlsSettings
 from kraftcore.transports.tcp.tls_reload import TlsReload
-from kraftcore.transports.tcp.watch import Watch
 
 TLS_RELOAD_MS = 10_000
 _logger = logging.getLogger("kraftcore.transports.tcp")
@@ -82,7 +82,7 @@ class TcpTransport:
         self.limits = Limits(**limits)
         self._resolve = resolve
         self._log = log
-        self._listeners: list[Listener] = []
+        self._listeners: list[BoundListener] = []
         self._peers: dict[Address, Peer] = {}
         self._is_open = False
 
@@ -93,14 +93,14 @@ class TcpTransport:
         ready = trio.Event()
         outer.start_soon(self._keep_nursery, ready)
         await ready.wait()
-        self._watch = Watch(self._sweep)
-        complain = Complaints(self._warn, self._watch.now)
+        self._timer = Timer(self._sweep)
+        complain = Complaints(self._warn, self._timer.now)
         self._readers = make_readers()
-        self._shared = Shared(self.limits, self._watch, complain, self._nursery, self._readers, {}, {})
-        self._server = Server(self._shared)
+        self._shared = Shared(self.limits, self._timer, complain, self._nursery, self._readers, {}, {})
+        self._acceptor = Acceptor(self._shared)
         self._token = trio.lowlevel.current_trio_token()
         self._is_open = True
-        self._nursery.start_soon(self._watch.run)
+        self._nursery.start_soon(self._timer.run)
         if self._readers is not None:
             self._nursery.start_soon(self._readers.run)
         if self._reload is not None and self._used_tls:
@@ -130,10 +130,10 @@ class TcpTransport:
             tls.check_server()
         sockets, port = await bind(address)
         self._check_open()
-        one = Listener(listener, serve, sockets, tls, admission)
+        one = BoundListener(listener, serve, sockets, tls, admission)
         self._listeners.append(one)
         for sock in sockets:
-            self._nursery.start_soon(self._server.accept, one, sock)
+            self._nursery.start_soon(self._acceptor.accept, one, sock)
         return Address(address.host, port)
 
     def request(self, address: Address, parts: Parts, timeout_ms: int, answer: Answer) -> None:
@@ -155,15 +155,15 @@ class TcpTransport:
                 raise LocalError("the transport was never opened: use it as `async with TcpTransport(...)`")
             answer_after_end(self._token, answer, Failure.OTHER)
             return
-        watch = self._watch
-        now = watch.now()
+        timer = self._timer
+        now = timer.now()
         due = now + timeout_ms / 1000
         peer = self._peers.get(address)
         if peer is None:
             peer = self._peers[address] = Peer(self._shared, address, self._resolve, self._tls, self._logins)
         peer.request(correlation_id, parts, Pending(answer, now, due, size))
-        if due < watch.next:
-            watch.by(due)
+        if due < timer.next:
+            timer.by(due)
 
     async def aclose(self) -> None:
         """See ``Transport``; leaving the ``async with`` does it."""
@@ -222,7 +222,7 @@ class TcpTransport:
         self._is_open = False
         with ExitStack() as stack:  # last first, and all of them, even when a callback raises
             stack.callback(self._nursery.cancel_scope.cancel)
-            stack.callback(self._watch.run_later)
+            stack.callback(self._timer.run_later)
             for peer in self._peers.values():
                 stack.callback(peer.close)
             for connection in self._shared.connections:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
@@ -38,11 +40,15 @@ class NotReadyError(KraftError):
 class Credentials(Protocol):
     """Who may log in with SCRAM; asked at each login, so that what changed counts at once.
 
-    Either call raises `NotReadyError` while the answer is not known.
+    Each call raises `NotReadyError` while the answer is not known.
     """
 
     def scram(self, mechanism: str, user: str) -> ScramCredential | None:
         """A user's credential for ``SCRAM-SHA-256`` or ``SCRAM-SHA-512``; None without one."""
+        ...
+
+    def iterations(self, mechanism: str) -> Mapping[int, int]:
+        """How many users' credentials of a mechanism have how many iterations."""
         ...
 
     def token(self, mechanism: str, token_id: str) -> TokenCredential | None:
@@ -82,6 +88,10 @@ class Passwords:
         """See `Credentials`."""
         return self.found.get((mechanism, user))
 
+    def iterations(self, mechanism: str) -> Mapping[int, int]:
+        """See `Credentials`."""
+        return Counter(known.iterations for (of, _), known in self.found.items() if of == mechanism)
+
     def token(self, mechanism: str, token_id: str) -> TokenCredential | None:
         """See `Credentials`."""
         return None
@@ -103,3 +113,24 @@ def salt_of(secret: bytes, mechanism: str, user: str) -> bytes:
     """
     drawn = hmac.digest(secret, f"{mechanism}\0{user}".encode(), "sha256")
     return random_salt(lambda count: drawn[:count])
+
+
+def drawn_iterations(in_use: Mapping[int, int], secret: bytes, mechanism: str, user: str) -> int:
+    """A number of iterations for a user that is not known, as likely as it is among those that are.
+
+    It stays the same for as long as the others have theirs, and hardly ever changes when a few of them change (weighted
+    rendezvous hashing).
+
+    Args:
+        in_use: how many users have how many iterations; numbers below the least that may be are left out.
+        secret: nobody else knows it.
+        mechanism: it differs by this, and by
+        user: the name.
+    """
+
+    def draw(number: int) -> float:
+        drawn = hmac.digest(secret, f"{mechanism}\0{number}\0{user}".encode(), "sha256")
+        uniform = (int.from_bytes(drawn[:8]) + 1) / (2**64 + 1)
+        return in_use[number] / -math.log(uniform)
+
+    return max((number for number in in_use if number >= ITERATIONS_MIN), key=draw, default=ITERATIONS_MIN)

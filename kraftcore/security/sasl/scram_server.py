@@ -1,7 +1,8 @@
 """SCRAM, the side that asks for proof (RFC 5802, RFC 7677; KIP-48 for delegation tokens).
 
-Who is not known, or has no credential for the mechanism, is asked like anybody else, with a salt that stays the same:
-Kafka says at once that there is no such user. Here either learns after its proof that something was wrong, no more.
+Who is not known, or has no credential for the mechanism, is asked like anybody else, with a salt and a number of
+iterations that stay the same: Kafka says at once that there is no such user. Here either learns after its proof that
+something was wrong, no more.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from enum import Enum, auto
 from typing import Final
 
 from kraftcore.metadata.scram import ScramCredential
-from kraftcore.security.sasl.credentials import HASHES, Credentials, salt_of
+from kraftcore.security.sasl.credentials import HASHES, Credentials, drawn_iterations, salt_of
 from kraftcore.security.sasl.mechanism import AuthenticationError, Identity
 from kraftcore.security.sasl.scram_messages import (
     ClientFirst,
@@ -43,7 +44,7 @@ class ScramServer:
     Args:
         mechanism: ``SCRAM-SHA-256`` or ``SCRAM-SHA-512``.
         credentials: of those who may come.
-        secret: the salts of those who may not are made from it.
+        secret: salts and iterations of those who may not are made from it.
         draw_nonce: makes the server's part of the nonce: printable, without commas, never twice the same.
 
     Attributes:
@@ -87,7 +88,7 @@ class ScramServer:
     def _challenge_for(self, first: ClientFirst) -> bytes:
         if first.authorization_id and first.authorization_id != first.name:
             raise AuthenticationError(ACTING_FOR_ANOTHER)
-        nobody = self._nobody(first.name)  # always made: it takes its time
+        nobody = self._nobody(first)  # always made: it takes its time
         found, identity = self._find(first)
         is_known = found is not None and found.iterations >= ITERATIONS_MIN
         self._credential = found if found is not None and is_known else nobody
@@ -106,10 +107,14 @@ class ScramServer:
             return None, Identity(first.name)
         return self._credentials.scram(self._mechanism, first.name), Identity(first.name)
 
-    def _nobody(self, name: str) -> ScramCredential:
+    def _nobody(self, first: ClientFirst) -> ScramCredential:
         """A credential that no proof fits."""
+        name, iterations = first.name, ITERATIONS_MIN  # which every token has
+        if not first.is_by_token:
+            in_use = self._credentials.iterations(self._mechanism)
+            iterations = drawn_iterations(in_use, self._secret, self._mechanism, name)
         key = hmac.digest(self._secret, name.encode(), self._hash)
-        return ScramCredential(salt_of(self._secret, self._mechanism, name), key, key, ITERATIONS_MIN)
+        return ScramCredential(salt_of(self._secret, self._mechanism, name), key, key, iterations)
 
     def _verify(self, message: bytes) -> bytes:
         final, credential = read_client_final(message), self._credential

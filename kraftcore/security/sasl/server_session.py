@@ -68,10 +68,12 @@ class TurnAway:
     Attributes:
         frame: the answer.
         reason: for people on this side; holds nothing that was sent.
+        is_failure: something was wrong with the login; else it is too early to say.
     """
 
     frame: bytes | None
     reason: str
+    is_failure: bool = True
 
 
 Step = Answer | TellVersions | TurnAway
@@ -161,6 +163,11 @@ class ServerSession(Generic[PrincipalT]):
             return False
         return self._renewed_ms is None or now_ms - self._renewed_ms >= RENEWAL_PAUSE_MS
 
+    @property
+    def is_renewal(self) -> bool:
+        """Whether the present login, or the last one, is not the connection's first."""
+        return self._renewed_ms is not None
+
     def renew(self, frame: bytes, now_ms: int) -> Step:
         """Take the SaslHandshake that begins the session anew; its followers go to ``take``."""
         self._renewed_ms = now_ms
@@ -217,7 +224,7 @@ class ServerSession(Generic[PrincipalT]):
             )
             return self._turn_away(_encoded(refusal, header), str(error))
         except NotReadyError as error:
-            return self._turn_away(None, str(error))
+            return self._not_ready(error)
         response = SaslAuthenticateResponse(error_message="", auth_bytes=token, session_lifetime_ms=lifetime_ms)
         return Answer(_encoded(response, header))
 
@@ -225,8 +232,10 @@ class ServerSession(Generic[PrincipalT]):
         try:
             token = self._respond(frame)
             self._complete(now_ms)
-        except (AuthenticationError, NotReadyError) as error:
+        except AuthenticationError as error:
             return self._turn_away(None, str(error))
+        except NotReadyError as error:
+            return self._not_ready(error)
         return Answer(token)
 
     def _respond(self, token: bytes) -> bytes:
@@ -266,6 +275,10 @@ class ServerSession(Generic[PrincipalT]):
     def _turn_away(self, frame: bytes | None, reason: str) -> TurnAway:
         self._stage = _Stage.OVER
         return TurnAway(frame, reason)
+
+    def _not_ready(self, error: NotReadyError) -> TurnAway:
+        self._stage = _Stage.OVER
+        return TurnAway(None, str(error), is_failure=False)
 
     def _general_words(self) -> str:
         """Kafka's, for whatever is wrong with credentials."""

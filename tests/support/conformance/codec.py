@@ -18,11 +18,7 @@ from pathlib import Path
 import crc32c
 
 DEFS = json.loads((Path(__file__).parent / "schemas.json").read_text())["messages"]
-BY_KEY = {
-    (m["apiKey"], m["type"]): n for n, m in DEFS.items() if "header" in m
-}  # requests and responses of this release
 RECORD_TYPES = {m["apiKey"]: n for n, m in DEFS.items() if m["type"] == "metadata"}
-API = {n.removesuffix("Request"): k for (k, t), n in BY_KEY.items() if t == "request"}
 
 PRODUCE, FETCH, API_VERSIONS = 0, 1, 18
 VOTE, BEGIN, END, DESCRIBE_QUORUM = 52, 53, 54, 55
@@ -253,10 +249,8 @@ NULL = object()
 class Codec:
     """Encoder and decoder of one message at one version. defs: the messages of a release."""
 
-    defs = DEFS
-
-    def __init__(self, name, version):
-        self.name, self.msg, self.version = name, self.defs[name], version
+    def __init__(self, name, version, defs=DEFS):
+        self.name, self.msg, self.version = name, defs[name], version
         if not within(self.msg["valid"], version):
             raise ValueError(f"{name} has no version {version}")
         self.flexible = within(self.msg["flexible"], version)
@@ -428,54 +422,57 @@ class Codec:
         return (out, r.data[r.pos :]) if partial else out
 
 
-@functools.cache
-def codec(name, version):
-    """The codec of a message at a version."""
-    return Codec(name, version)
+class Release:
+    """The messages of one Kafka release, by their definitions; frames without the 4-byte size."""
+
+    def __init__(self, defs):
+        self.defs = defs
+        self.by_key = {(m["apiKey"], m["type"]): n for n, m in defs.items() if "header" in m}
+        self.codec = functools.cache(lambda name, version: Codec(name, version, defs))
+
+    def encode(self, name, version, value):
+        return self.codec(name, version).encode(value)
+
+    def decode(self, name, version, data, partial=False):
+        return self.codec(name, version).decode(data, partial)
+
+    def header_version(self, name, version):
+        return next(h for low, high, h in self.defs[name]["header"] if low <= version <= high)
+
+    def request_frame(self, key, version, correlation, body, client_id="conformance"):
+        """Header and body of a request."""
+        name = self.by_key[key, "request"]
+        head = {"RequestApiKey": key, "RequestApiVersion": version, "CorrelationId": correlation, "ClientId": client_id}
+        return self.encode("RequestHeader", self.header_version(name, version), head) + self.body(name, version, body)
+
+    def parse_request(self, frame):
+        """-> (key, version, correlation, client id, body)"""
+        key, version = struct.unpack(">hh", frame[:4])
+        name = self.by_key[key, "request"]
+        head, rest = self.decode("RequestHeader", self.header_version(name, version), frame, partial=True)
+        return key, version, head["CorrelationId"], head["ClientId"], self.decode(name, version, rest)
+
+    def response_frame(self, key, version, correlation, body):
+        name = self.by_key[key, "response"]
+        head = self.encode("ResponseHeader", self.header_version(name, version), {"CorrelationId": correlation})
+        return head + self.body(name, version, body)
+
+    def parse_response(self, key, version, frame):
+        """-> (correlation, body)"""
+        name = self.by_key[key, "response"]
+        head, rest = self.decode("ResponseHeader", self.header_version(name, version), frame, partial=True)
+        return head["CorrelationId"], self.decode(name, version, rest)
+
+    def body(self, name, version, body):
+        """A body given as bytes is sent as it is."""
+        return body if isinstance(body, bytes) else self.encode(name, version, body)
 
 
-def encode(name, version, value):
-    return codec(name, version).encode(value)
-
-
-def decode(name, version, data, partial=False):
-    return codec(name, version).decode(data, partial)
-
-
-def header_version(name, version):
-    return next(h for low, high, h in DEFS[name]["header"] if low <= version <= high)
-
-
-def request_frame(key, version, correlation, body, client_id="conformance"):
-    """Header and body of a request, without the size."""
-    name = BY_KEY[key, "request"]
-    head = encode(
-        "RequestHeader",
-        header_version(name, version),
-        {"RequestApiKey": key, "RequestApiVersion": version, "CorrelationId": correlation, "ClientId": client_id},
-    )
-    return head + (body if isinstance(body, bytes) else encode(name, version, body))
-
-
-def parse_request(frame):
-    """-> (key, version, correlation, client id, body)"""
-    key, version = struct.unpack(">hh", frame[:4])
-    name = BY_KEY[key, "request"]
-    head, rest = decode("RequestHeader", header_version(name, version), frame, partial=True)
-    return key, version, head["CorrelationId"], head["ClientId"], decode(name, version, rest)
-
-
-def response_frame(key, version, correlation, body):
-    name = BY_KEY[key, "response"]
-    head = encode("ResponseHeader", header_version(name, version), {"CorrelationId": correlation})
-    return head + (body if isinstance(body, bytes) else encode(name, version, body))
-
-
-def parse_response(key, version, frame):
-    """-> (correlation, body)"""
-    name = BY_KEY[key, "response"]
-    head, rest = decode("ResponseHeader", header_version(name, version), frame, partial=True)
-    return head["CorrelationId"], decode(name, version, rest)
+THIS = Release(DEFS)
+BY_KEY, codec, encode, decode = THIS.by_key, THIS.codec, THIS.encode, THIS.decode
+request_frame, parse_request = THIS.request_frame, THIS.parse_request
+response_frame, parse_response = THIS.response_frame, THIS.parse_response
+API = {n.removesuffix("Request"): k for (k, t), n in BY_KEY.items() if t == "request"}
 
 
 # ---------------------------------------------------------------- records

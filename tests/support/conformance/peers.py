@@ -1,8 +1,5 @@
-"""The other end of the wire: a client for the node under test, and scripted fake voters it talks to."""
+"""The other end of the wire: calls and request bodies for the node under test, and fake voters it talks to."""
 
-import contextlib
-import socket
-import struct
 import threading
 import time
 
@@ -25,24 +22,8 @@ from conformance.codec import (
     VOTE,
     ZERO_UUID,
 )
-from conformance.target import HOST, PATIENCE, new_uuid, until
-
-HOLD, DROP = object(), object()  # a script's answers: no reply, or close the connection
-
-
-def read_exact(sock, n):
-    out = bytearray()
-    while len(out) < n:
-        part = sock.recv(n - len(out))
-        if not part:
-            raise ConnectionError(f"closed after {len(out)} of {n} bytes")
-        out += part
-    return bytes(out)
-
-
-def read_frame(sock):
-    return read_exact(sock, struct.unpack(">i", read_exact(sock, 4))[0])
-
+from conformance.target import HOST, new_uuid, until
+from conformance.wire import HOLD, Client, ScriptedNode, Seen
 
 # ---------------------------------------------------------------- request bodies
 
@@ -202,53 +183,6 @@ def first(body):
 # ---------------------------------------------------------------- client
 
 
-class Client:
-    def __init__(self, port, timeout=20):
-        timeout *= max(1, PATIENCE)
-        self.sock = socket.create_connection((HOST, port), timeout)
-        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.timeout, self.correlation = timeout, 0
-
-    def send(self, key, version, body, client_id="conformance", correlation=None):
-        self.correlation = self.correlation + 1 if correlation is None else correlation
-        self.raw(codec.request_frame(key, version, self.correlation, body, client_id))
-        return self.correlation
-
-    def raw(self, frame):
-        self.sock.sendall(struct.pack(">i", len(frame)) + frame)
-
-    def recv(self, timeout=None):
-        self.sock.settimeout(timeout or self.timeout)
-        return read_frame(self.sock)
-
-    def reply(self, key, version, correlation, timeout=None):
-        got, body = codec.parse_response(key, version, self.recv(timeout))
-        assert got == correlation, f"correlation {got}, sent {correlation}"
-        return body
-
-    def call(self, key, version, body, timeout=None, **kw):
-        return self.reply(key, version, self.send(key, version, body, **kw), timeout)
-
-    def closed(self, timeout=20):
-        """True when the other side closes without sending anything more."""
-        self.sock.settimeout(timeout * max(1, PATIENCE))
-        try:
-            return self.sock.recv(1) == b""
-        except ConnectionError:
-            return True
-        except TimeoutError:
-            return False
-
-    def close(self):
-        self.sock.close()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
-
-
 def call(port, key, version, body, timeout=20, **kw):
     with Client(port, timeout) as c:
         return c.call(key, version, body, **kw)
@@ -299,18 +233,12 @@ def leo_of(q, node):
 # ---------------------------------------------------------------- fake voters
 
 
-class Seen:
-    def __init__(self, key, version, body, frame, order):
-        self.key, self.version, self.body, self.frame, self.order = key, version, body, frame, order
-        self.time = time.monotonic()
+class RaftRequest(Seen):
+    """A request about the one partition there is."""
 
     @property
     def part(self):
-        t = self.body["Topics"][0]
-        return t["Partitions"][0]
-
-    def __repr__(self):
-        return f"<{codec.BY_KEY[self.key, 'request']} v{self.version} {self.body}>"
+        return self.body["Topics"][0]["Partitions"][0]
 
 
 VERSIONS = {
@@ -329,21 +257,18 @@ VERSIONS = {
 }
 
 
-class FakeVoter:
-    """Listens like a controller, records every request, and answers by a script.
-
-    on[key] is a function of Seen returning a response body, HOLD or DROP. The defaults: votes are granted, Begin and
-    End are accepted, Fetch is answered as by a node that knows no leader.
+class FakeVoter(ScriptedNode):
+    """A scripted controller. By default votes are granted, Begin and End are accepted, Fetch is answered as by a node
+    that knows no leader.
     """
 
+    seen_as = RaftRequest
+
     def __init__(self, node, port, directory=None, cluster=None):
-        self.node, self.port, self.directory, self.cluster = node, port, directory or new_uuid(), cluster
-        self.seen, self.lock, self.order = [], threading.Condition(), 0
-        self.versions = dict(VERSIONS)
+        self.directory, self.cluster = directory or new_uuid(), cluster
         self.kraft = (0, 1)
         self.epoch, self.leader, self.leader_port = 0, -1, None
-        self.on = {
-            API_VERSIONS: self.api_versions,
+        on = {
             VOTE: self.grant,
             BEGIN: self.accept_begin,
             END: self.accept_end,
@@ -353,10 +278,7 @@ class FakeVoter:
             UPDATE_VOTER: lambda s: {},
             ADD_VOTER: lambda s: {},
         }
-        self.down = False
-        self.socks = set()
-        self.listener = None
-        self.open()
+        super().__init__(node, port, VERSIONS, on)
 
     @property
     def entry(self):
@@ -366,65 +288,9 @@ class FakeVoter:
     def endpoint(self):
         return ("CONTROLLER", HOST, self.port)
 
-    def open(self):
-        self.listener = socket.socket()
-        self.listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self.listener.bind((HOST, self.port))
-        self.listener.listen(64)
-        self.down = False
-        threading.Thread(target=self.accept, args=(self.listener,), daemon=True).start()
-
-    def accept(self, listener):
-        while True:
-            try:
-                sock, _ = listener.accept()
-            except OSError:
-                return
-            self.socks.add(sock)
-            threading.Thread(target=self.serve, args=(sock,), daemon=True).start()
-
-    def serve(self, sock):
-        try:
-            while not self.down:
-                frame = read_frame(sock)
-                key, version, correlation, _, body = codec.parse_request(frame)
-                with self.lock:
-                    self.order += 1
-                    s = Seen(key, version, body, frame, self.order)
-                    self.seen.append(s)
-                    self.lock.notify_all()
-                answer = self.on[key](s)
-                if answer is DROP:
-                    break
-                if answer is HOLD:
-                    continue
-                out = codec.response_frame(
-                    key,
-                    0
-                    if key == API_VERSIONS and isinstance(answer, dict) and answer.get("ErrorCode") == 35
-                    else version,
-                    correlation,
-                    answer,
-                )
-                sock.sendall(struct.pack(">i", len(out)) + out)
-        except (OSError, ValueError, IndexError):
-            pass
-        finally:
-            self.socks.discard(sock)
-            sock.close()
-
-    def close(self):
-        self.down = True
-        with contextlib.suppress(OSError):
-            self.listener.shutdown(socket.SHUT_RDWR)
-        self.listener.close()
-        for s in list(self.socks):
-            with contextlib.suppress(OSError):
-                s.shutdown(socket.SHUT_RDWR)
-
     # -- default script
     def api_versions(self, s):
-        body = {"ApiKeys": [{"ApiKey": k, "MinVersion": lo, "MaxVersion": hi} for k, (lo, hi) in self.versions.items()]}
+        body = super().api_versions(s)
         if s.version >= 3:
             body["SupportedFeatures"] = [{"Name": "metadata.version", "MinVersion": 7, "MaxVersion": 30}]
             if self.kraft:
@@ -466,33 +332,6 @@ class FakeVoter:
     def no_leader(self, s):
         time.sleep(0.05)
         return self.fetch_reply(s, error=6, epoch=max(self.epoch, s.part["CurrentLeaderEpoch"]))
-
-    # -- what arrived
-    def mark(self):
-        with self.lock:
-            return self.order
-
-    def since(self, mark, key=None, match=None):
-        with self.lock:
-            return [
-                s for s in self.seen if s.order > mark and (key is None or s.key == key) and (match is None or match(s))
-            ]
-
-    def wait(self, key, match=None, after=0, timeout=25):
-        """The first request of this kind after the mark."""
-        end = time.monotonic() + timeout * PATIENCE
-        with self.lock:
-            while True:
-                for s in self.seen:
-                    if s.order > after and s.key == key and (match is None or match(s)):
-                        return s
-                left = end - time.monotonic()
-                if left <= 0:
-                    raise TimeoutError(
-                        f"peer {self.node} saw no {codec.BY_KEY[key, 'request']}; it saw "
-                        f"{[(codec.BY_KEY[x.key, 'request'], x.version) for x in self.seen[-12:]]}"
-                    )
-                self.lock.wait(left)
 
 
 class FakeLeader(FakeVoter):

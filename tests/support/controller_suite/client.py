@@ -3,14 +3,14 @@
 import threading
 import time
 
-from conformance import codec, peers
+from conformance import codec, wire
 from conformance.codec import API, DEFS
 
 IDLE_S = 60.0  # connections.max.idle.ms is ten minutes: tests of other folders may come in between
 LATEST = {n: DEFS[n + "Request"]["valid"][1] for n in API if DEFS[n + "Request"]["valid"]}
 
 
-class Client(peers.Client):
+class Client(wire.Client):
     """One connection. call() by API name or number; send() and reply() apart for pipelining."""
 
     def __init__(self, port, timeout=30):

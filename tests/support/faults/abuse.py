@@ -29,6 +29,7 @@ import trio
 
 from faults.client import Client
 from faults.rounds import HOST, Member, Round
+from faults.standing import StandingLogins
 from kraftcore.protocol.frames import encode_request
 from kraftcore.protocol.messages.api_versions import ApiVersionsRequest
 from kraftcore.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
@@ -41,6 +42,7 @@ PATIENCE_S = 0.2  # for an answer, or to be thrown out
 EVERYTHING = "all at once"
 HELD = 10_000  # logins that were begun and left, at a time
 FILES = HELD + 2000
+STANDING = "standing"
 SASL = {"mechanisms": ["PLAIN", "SCRAM-SHA-256"], "users": {"node": "secret"}}
 LOGIN = {"mechanism": "PLAIN", "username": "node", "password": "secret"}
 
@@ -59,6 +61,7 @@ class Figures:
         quiet_mib: peak of memory in the windows without.
         abused_mib: and in those with it.
         attacker: share of a core that the abuse's own side took.
+        standing: half-open logins that were open at the end of each window with abuse, at least; None of other kinds.
     """
 
     kind: str
@@ -70,6 +73,7 @@ class Figures:
     quiet_mib: float = 0.0
     abused_mib: float = 0.0
     attacker: float = 0.0
+    standing: int | None = None
 
     @property
     def ratio(self) -> float:
@@ -87,9 +91,15 @@ class Figures:
 
         None of connections that last: theirs is a matter of how long.
         """
-        if self.kind == "slow senders" or not self.quiet or not self.connections:
+        if self.kind in ("slow senders", STANDING) or not self.quiet or not self.connections:
             return None
         return 1e6 * (self.abused_cpu - self.ratio * self.quiet_cpu) / self.connections
+
+    def add_abused(self, rate: float, work: float, peak: float, windows: int) -> None:
+        """Take in what was seen in one of so many windows with abuse."""
+        self.abused += rate / windows
+        self.abused_cpu += work
+        self.abused_mib = max(self.abused_mib, peak)
 
     HEAD = (
         f"{'':14}{'connections':>12}{'commits/s':>11}{'abused':>9}{'ratio':>7}{'us each':>9}{'MiB':>7}{'abused':>8}"
@@ -288,16 +298,22 @@ class Siege(Round):
         folder: an empty one.
         tls: fields of ``TlsConfig``; None: plain.
         sasl: whether nodes log in at each other.
+        standing: half-open logins that stay are all of the abuse; the nodes have places for them.
     """
 
-    def __init__(self, folder: Path, tls: dict[str, object] | None = None, *, sasl: bool = False) -> None:
+    def __init__(
+        self, folder: Path, tls: dict[str, object] | None = None, *, sasl: bool = False, standing: bool = False
+    ) -> None:
         super().__init__(1, folder, 0.0)
         for member in self.members:
             member.proxy_port = member.port
         self.settings = {"tls": tls} if tls else {}
         if sasl:
             self.settings |= {"listener_sasl": {"CONTROLLER": SASL}, "sasl": LOGIN}
+        if standing:
+            self.settings |= {"max_connections": FILES, "max_connections_per_peer": FILES}
         self._tls, self._sasl = tls is not None, sasl
+        self._kinds = [STANDING] if standing else Abuse.kinds(self._tls, self._sasl)
 
     async def besiege(self, windows: int, window_s: float, connections: int, in_flight: int) -> list[Figures]:
         """Alternate windows without and with abuse, one kind after the other.
@@ -315,7 +331,7 @@ class Siege(Round):
             Broken: a node ended, or they do not hold the same.
         """
         self.format()
-        found = [Figures(kind) for kind in Abuse.kinds(self._tls, self._sasl)]
+        found = [Figures(kind) for kind in self._kinds]
         try:
             for member in self.members:
                 self.start(member)
@@ -328,7 +344,10 @@ class Siege(Round):
                     figures.quiet += quiet / windows
                     figures.quiet_cpu += work
                     figures.quiet_mib = max(figures.quiet_mib, peak)
-                    await self._abused_window(figures, client, windows, window_s, connections, in_flight, number)
+                    if figures.kind == STANDING:
+                        await self._window_among_standing(figures, client, windows, window_s, connections, in_flight)
+                    else:
+                        await self._abused_window(figures, client, windows, window_s, connections, in_flight, number)
                     self.check_alive()
             client.close()
             await self._applied_by_all()
@@ -357,14 +376,34 @@ class Siege(Round):
         begin, worked = time.monotonic(), time.process_time()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(abuse.run)
-            rate, work, peak = await self._window(client, window_s, in_flight)
+            seen = await self._window(client, window_s, in_flight)
             figures.attacker += (time.process_time() - worked) / (time.monotonic() - begin) / windows
             if not abuse.has_end:
                 nursery.cancel_scope.cancel()
-        figures.abused += rate / windows
-        figures.abused_cpu += work
-        figures.abused_mib = max(figures.abused_mib, peak)
+        figures.add_abused(*seen, windows)
         figures.connections += abuse.connections
+
+    async def _window_among_standing(
+        self, figures: Figures, client: Client, windows: int, window_s: float, count: int, in_flight: int
+    ) -> None:
+        """They are all there before the window begins, and are renewed in it; they go before the next one does."""
+        logins = StandingLogins(HOST, [member.port for member in self.members], count, _begun_login())
+        try:
+            await logins.fill()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(logins.run)
+                await self._load(client, window_s, in_flight)
+                begin, worked = time.monotonic(), time.process_time()
+                seen = await self._window(client, window_s, in_flight)
+                figures.attacker += (time.process_time() - worked) / (time.monotonic() - begin) / windows
+                nursery.cancel_scope.cancel()
+            standing = logins.open_now()
+        finally:
+            logins.close()
+        await self._load(client, window_s, in_flight)
+        figures.add_abused(*seen, windows)
+        figures.connections += logins.connections
+        figures.standing = standing if figures.standing is None else min(figures.standing, standing)
 
     async def _window(self, client: Client, seconds: float, in_flight: int) -> tuple[float, float, float]:
         """Commits a second, processor time of all nodes, and the peak of memory, MiB."""
@@ -401,7 +440,7 @@ def certificates(folder: Path) -> dict[str, object]:
     return names
 
 
-def run_siege(folder: Path, *, tls: bool, sasl: bool = False, **how: float) -> list[Figures]:
+def run_siege(folder: Path, *, tls: bool, sasl: bool = False, standing: bool = False, **how: float) -> list[Figures]:
     """Run one; see ``Siege.besiege``."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < FILES:
@@ -409,4 +448,4 @@ def run_siege(folder: Path, *, tls: bool, sasl: bool = False, **how: float) -> l
             resource.RLIMIT_NOFILE, (FILES if hard == resource.RLIM_INFINITY else min(hard, FILES), hard)
         )
     files = certificates(folder / "tls") if tls else None
-    return trio.run(partial(Siege(folder, files, sasl=sasl).besiege, **how))
+    return trio.run(partial(Siege(folder, files, sasl=sasl, standing=standing).besiege, **how))

@@ -1,13 +1,10 @@
 """The other ends of the wire: a client and follower for the broker under test, the controller, and scripted fake
 brokers."""
 
-import socket
-import struct
-import threading
 import time
 
-from conformance.peers import DROP, HOLD, read_frame
-from conformance.target import PATIENCE
+from conformance import wire
+from conformance.wire import HOLD
 from kafka_lab import HOST, new_uuid
 
 from replica_suite import codec
@@ -43,44 +40,8 @@ def diverging(epoch, end, hwm=1):
     }
 
 
-class Client:
-    def __init__(self, port, timeout=20):
-        timeout *= max(1, PATIENCE)
-        self.sock = socket.create_connection((HOST, port), timeout)
-        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.timeout, self.correlation = timeout, 0
-
-    def send(self, key, version, body):
-        self.correlation += 1
-        frame = codec.request_frame(key, version, self.correlation, body)
-        self.sock.sendall(struct.pack(">i", len(frame)) + frame)
-        return self.correlation
-
-    def reply(self, key, version, correlation, timeout=None):
-        self.sock.settimeout(timeout or self.timeout)
-        got, body = codec.parse_response(key, version, read_frame(self.sock))
-        assert got == correlation, f"correlation {got}, sent {correlation}"
-        return body
-
-    def call(self, key, version, body, timeout=None):
-        return self.reply(key, version, self.send(key, version, body), timeout)
-
-    def silent(self, seconds):
-        """True when nothing arrives for so long."""
-        self.sock.settimeout(seconds)
-        try:
-            return self.sock.recv(1, socket.MSG_PEEK) is None
-        except TimeoutError:
-            return True
-
-    def close(self):
-        self.sock.close()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
+class Client(wire.Client):
+    release = codec.THIS
 
 
 def call(port, key, version, body, timeout=20):
@@ -401,11 +362,8 @@ def stop_errors(response):
 # ---------------------------------------------------------------- fake brokers
 
 
-class Seen:
-    """A request that a fake broker got."""
-
-    def __init__(self, key, version, body, order):
-        self.key, self.version, self.body, self.order, self.time = key, version, body, order, time.monotonic()
+class BrokerRequest(wire.Seen):
+    """A request that may name partitions."""
 
     def part(self, topic, partition=0):
         """This topic's partition in the request, or None."""
@@ -415,9 +373,6 @@ class Seen:
                     if p.get("Partition", p.get("PartitionIndex")) == partition:
                         return p
         return None
-
-    def __repr__(self):
-        return f"<{codec.BY_KEY[self.key, 'request']} v{self.version} {self.body}>"
 
 
 class FakeLog:
@@ -461,13 +416,11 @@ class FakeLog:
         return {"HighWatermark": self.hwm, "LastStableOffset": self.hwm, "LogStartOffset": self.start, "Records": data}
 
 
-class FakeBroker:
-    """Listens like a broker, records every request, serves Fetch and ListOffsets from its logs, and answers the rest
-    by a script.
+class FakeBroker(wire.ScriptedNode):
+    """A scripted broker: serves Fetch and ListOffsets from its logs, agrees to every ISR."""
 
-    on[key] is a function of Seen returning a response body, HOLD or DROP.
-    """
-
+    release = codec.THIS
+    seen_as = BrokerRequest
     VERSIONS = {
         PRODUCE: (3, 11),
         FETCH: (0, 17),
@@ -482,68 +435,14 @@ class FakeBroker:
     }
 
     def __init__(self, node, port):
-        self.node, self.port, self.logs, self.names = node, port, {}, {}
-        self.seen, self.lock, self.order, self.socks = [], threading.Condition(), 0, set()
-        self.on = {
-            API_VERSIONS: self.api_versions,
+        self.logs, self.names = {}, {}
+        on = {
             FETCH: self.serve_fetch,
             LIST_OFFSETS: self.serve_list_offsets,
             ALTER_PARTITION: self.accept_isr,
             OFFSET_FOR_LEADER_EPOCH: lambda s: HOLD,
         }
-        self.open()
-
-    def open(self):
-        self.down = False
-        self.listener = socket.socket()
-        self.listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self.listener.bind((HOST, self.port))
-        self.listener.listen(64)
-        threading.Thread(target=self.accept, args=(self.listener,), daemon=True).start()
-
-    def accept(self, listener):
-        while True:
-            try:
-                sock, _ = listener.accept()
-            except OSError:
-                return
-            self.socks.add(sock)
-            threading.Thread(target=self.serve, args=(sock,), daemon=True).start()
-
-    def serve(self, sock):
-        try:
-            while not self.down:
-                key, version, correlation, _, body = codec.parse_request(read_frame(sock))
-                with self.lock:
-                    self.order += 1
-                    s = Seen(key, version, body, self.order)
-                    self.seen.append(s)
-                    self.lock.notify_all()
-                answer = self.on[key](s)
-                if answer is DROP:
-                    break
-                if answer is HOLD:
-                    continue
-                out = codec.response_frame(key, version, correlation, answer)
-                sock.sendall(struct.pack(">i", len(out)) + out)
-        except OSError:
-            pass
-        finally:
-            self.socks.discard(sock)
-            sock.close()
-
-    def close(self):
-        self.down = True
-        try:
-            self.listener.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass
-        self.listener.close()
-        for s in list(self.socks):
-            try:
-                s.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
+        super().__init__(node, port, self.VERSIONS, on)
 
     # -- logs
     def lead(self, topic, partition=0, epoch=0, log=None):
@@ -570,9 +469,6 @@ class FakeBroker:
             return out
 
     # -- default script
-    def api_versions(self, s):
-        return {"ApiKeys": [{"ApiKey": k, "MinVersion": lo, "MaxVersion": hi} for k, (lo, hi) in self.VERSIONS.items()]}
-
     def serve_fetch(self, s):
         """Without new data the answer waits for up to the request's MaxWaitMs (0.2 s at most)."""
         end = time.monotonic() + min(s.body["MaxWaitMs"], 200) / 1000
@@ -635,31 +531,6 @@ class FakeBroker:
         return {"Topics": out}
 
     # -- what arrived
-    def mark(self):
-        with self.lock:
-            return self.order
-
-    def since(self, mark, key=None, match=None):
-        with self.lock:
-            return [
-                s for s in self.seen if s.order > mark and (key is None or s.key == key) and (match is None or match(s))
-            ]
-
-    def wait(self, key, match=None, after=0, timeout=20):
-        """The first request of this kind after the mark."""
-        end = time.monotonic() + timeout * PATIENCE
-        with self.lock:
-            while True:
-                for s in self.seen:
-                    if s.order > after and s.key == key and (match is None or match(s)):
-                        return s
-                left = end - time.monotonic()
-                if left <= 0:
-                    raise TimeoutError(
-                        f"broker {self.node} saw no {codec.BY_KEY[key, 'request']}; last: {self.seen[-4:]}"
-                    )
-                self.lock.wait(left)
-
     def wait_fetch(self, topic, partition=0, after=0, timeout=20, **fields):
         """The first Fetch after the mark with this partition and these fields; -> (request, its partition)."""
 

@@ -12,8 +12,8 @@ import threading
 
 from conformance import codec
 from conformance.codec import FETCH
-from conformance.peers import read_frame
 from conformance.target import HOST
+from conformance.wire import read_frame, write_frame
 
 KEY = codec.API
 
@@ -318,10 +318,6 @@ MUTATIONS = {
 
 
 # ---------------------------------------------------------------- the proxy itself
-
-
-def write_frame(sock, frame):
-    sock.sendall(struct.pack(">i", len(frame)) + frame)
 
 
 class Proxy:

@@ -132,35 +132,26 @@ class PartitionSteps(BrokerSteps):
                 note += ", two topics"
         self.add("AlterPartition", version, note, {**body, "Topics": topics})
 
+    def in_sync(self, w, which, note):
+        """A partition's leader asks for an ISR: itself alone ("leader"), or all that may be in it ("usable")."""
+        sender = ref("leader", **w)
+        part = {
+            "PartitionIndex": w["partition"],
+            "LeaderEpoch": ref("leader_epoch", **w),
+            "PartitionEpoch": ref("partition_epoch", **w),
+            "NewIsrWithEpochs": ref("isr_epochs", **w, of=which),
+        }
+        body = {"BrokerId": sender, "BrokerEpoch": ref("broker_epoch", broker=sender)}
+        topics = [{"TopicId": ref("topic_id", topic=w["topic"]), "Partitions": [part]}]
+        self.add("AlterPartition", 3, note, {**body, "Topics": topics})
+
     def starve(self, bad):
         """Take a partition's replicas away one by one, asking for leaders on the way, and bring them back in some
         order.
         """
         w = self.where()
         if self.chance(0.6):
-            sender = ref("leader", **w)
-            self.add(
-                "AlterPartition",
-                3,
-                "leader alone",
-                {
-                    "BrokerId": sender,
-                    "BrokerEpoch": ref("broker_epoch", broker=sender),
-                    "Topics": [
-                        {
-                            "TopicId": ref("topic_id", topic=w["topic"]),
-                            "Partitions": [
-                                {
-                                    "PartitionIndex": w["partition"],
-                                    "LeaderEpoch": ref("leader_epoch", **w),
-                                    "PartitionEpoch": ref("partition_epoch", **w),
-                                    "NewIsrWithEpochs": ref("isr_epochs", **w, of="leader"),
-                                }
-                            ],
-                        }
-                    ],
-                },
-            )
+            self.in_sync(w, "leader", "leader alone")
         for _ in range(self.pick(1, 2, 3, 4)):
             b = ref("leader", **w) if self.chance(0.6) else ref("replica", **w, index=self.rng.randrange(4))
             self.add(
@@ -250,29 +241,7 @@ class PartitionSteps(BrokerSteps):
                 entry["Replicas"] = None
             self.add("AlterPartitionReassignments", version, note, body)
             if note in ("replace", "add", "keep the factor") and self.chance(0.6):  # move it along
-                sender = ref("leader", **w)
-                self.add(
-                    "AlterPartition",
-                    3,
-                    "finish a reassignment",
-                    {
-                        "BrokerId": sender,
-                        "BrokerEpoch": ref("broker_epoch", broker=sender),
-                        "Topics": [
-                            {
-                                "TopicId": ref("topic_id", topic=w["topic"]),
-                                "Partitions": [
-                                    {
-                                        "PartitionIndex": w["partition"],
-                                        "LeaderEpoch": ref("leader_epoch", **w),
-                                        "PartitionEpoch": ref("partition_epoch", **w),
-                                        "NewIsrWithEpochs": ref("isr_epochs", **w, of="usable"),
-                                    }
-                                ],
-                            }
-                        ],
-                    },
-                )
+                self.in_sync(w, "usable", "finish a reassignment")
             return
         note = self.pick(
             "unknown topic",

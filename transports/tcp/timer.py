@@ -13,7 +13,7 @@ import trio
 _GRAIN_S = 0.005
 
 
-class Watch:
+class Timer:
     """Calls ``sweep(now)`` when the earliest deadline is due; it returns the next one.
 
     Attributes:
