@@ -25,6 +25,7 @@ from kraftcore.node.outbox import Outbox
 from kraftcore.plugins.broker.api.fetch import Fetch
 from kraftcore.plugins.broker.api.fetch_sessions import FetchSessions
 from kraftcore.plugins.broker.api.leaders import Leaders
+from kraftcore.plugins.broker.api.metadata import INTERNAL
 from kraftcore.plugins.broker.api.permits import Permits
 from kraftcore.plugins.broker.background import Background
 from kraftcore.plugins.broker.config import BrokerConfig
@@ -166,6 +167,7 @@ class Core:
             config.groups,
             config.message_max_bytes,
             None if around.image is None else around.controllers.send_to_controller,
+            self.disk,
             now_ms,
         )
         replicas.on_moved = self._moved
@@ -245,7 +247,8 @@ class Core:
     async def _retain(self) -> None:
         retention = Retention(self.config.retention_ms, self.config.retention_bytes)
         for name, replica in list(self.replicas.all.items()):
-            if replica.partition.expired(self.now_ms(), retention) is None:
+            # Internal topics have cleanup.policy=compact: their records do not age.
+            if name.topic in INTERNAL or replica.partition.expired(self.now_ms(), retention) is None:
                 continue
             async with self.disk:
                 # It may have been deleted, or cut, meanwhile.

@@ -279,6 +279,55 @@ def test_a_log_that_cannot_be_read_is_told_of_and_the_broker_stays_up(tmp_path):
     trio.run(main)
 
 
+async def condensed(rig, broker_id):
+    """Condense; first offset and size of the log before and after, which then begins elsewhere."""
+    log = rig.brokers[broker_id].replicas.all[TopicPartition(OFFSETS, 0)].partition.log
+    before = log.log_start_offset, log.size_in_bytes
+    with trio.fail_after(60):
+        await rig.brokers[broker_id]._core.groups.condense_large()
+    return before, (log.log_start_offset, log.size_in_bytes)
+
+
+def test_a_log_that_has_grown_is_condensed_and_everything_in_it_stays(tmp_path):
+    async def main():
+        async with open_rig(tmp_path) as rig:
+            settings = GroupSettings(initial_rebalance_delay_ms=0, topic_segment_bytes=10_000)
+            for broker_id in (1, 2):
+                await rig.start(broker_id, groups=settings)
+            await open_groups(rig, 1, 2)
+            member = (await rig.ask(1, join_request(group="live"), 9)).member_id
+            joined = await rig.ask(1, join_request(member, "live"), 9)
+            given = [SyncGroupRequest.SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"a")]
+            sync = SyncGroupRequest(
+                group_id="live",
+                generation_id=1,
+                member_id=joined.member_id,
+                protocol_type="consumer",
+                protocol_name="range",
+                assignments=given,
+            )
+            assert (await rig.ask(1, sync, 5)).error_code == 0
+            for number in range(100):
+                assert await commit(rig, 1, number, group=f"g{number % 3}") is E.NONE
+            assert await commit(rig, 1, 0, group="gone") is E.NONE
+            assert (await rig.ask(1, DeleteGroupsRequest(groups_names=["gone"]), 2)).results[0].error_code == 0
+            (start, size), (new_start, new_size) = await condensed(rig, 1)
+            assert (start, new_start > 100, new_size < size // 10) == (0, True, True)
+            assert await condensed(rig, 1) == ((new_start, new_size), (new_start, new_size))
+            assert await commit(rig, 1, 100, group="g0") is E.NONE
+            follower = rig.brokers[2].replicas.all[TopicPartition(OFFSETS, 0)].partition.log
+            await until(lambda: follower.log_start_offset == new_start)
+            await open_groups(rig, 1, 2, leader=2, epoch=1)
+            for group, offset in (("g0", 100), ("g1", 97), ("g2", 98)):
+                assert await fetch(rig, 2, group=group) == (E.NONE, offset)
+            listed = await rig.ask(2, ListGroupsRequest(), 5)
+            assert {each.group_id for each in listed.groups} == {"g0", "g1", "g2", "live"}
+            beat = HeartbeatRequest(group_id="live", generation_id=1, member_id=joined.member_id)
+            assert (await rig.ask(2, beat, 4)).error_code == 0
+
+    trio.run(main)
+
+
 # --- unmodified clients -----------------------------------------------------------------------------------------------
 
 

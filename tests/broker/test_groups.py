@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from group_rig import REBALANCE_MS, SESSION_MS, GroupRig, subscription
+from group_rig import REBALANCE_MS, SESSION_MS, Asked, GroupRig, subscription
 
-from kraftcore.core.uuid import Uuid
+from kraftcore.core.batch import Record, RecordBatch, build_records_batch
+from kraftcore.core.uuid import ZERO_UUID, Uuid
 from kraftcore.plugins.broker.groups.effects import Committed, Effects, Timers
 from kraftcore.plugins.broker.groups.group import State
+from kraftcore.plugins.broker.groups.loading import Loader
 from kraftcore.plugins.broker.groups.membership import NEW_MEMBER_JOIN_TIMEOUT_MS
+from kraftcore.plugins.broker.groups.records import offset_entry
 from kraftcore.plugins.broker.groups.topic import partition_of
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.protocol.error_codes import ErrorCode as E
@@ -617,6 +620,65 @@ def test_a_group_that_just_came_to_be_is_known_to_the_next_coordinator():
     rig.fails = E.NOT_LEADER_OR_FOLLOWER
     asked = rig.join(version=3)
     assert (asked.error, rig.shard.groups) == (E.NOT_COORDINATOR, {})
+
+
+def transaction(producer, offset, *entries, control=False):
+    data = build_records_batch(
+        [Record(value, key) for key, value in entries],
+        timestamp_ms=1,
+        base_offset=offset,
+        producer_id=producer,
+        producer_epoch=0,
+        base_sequence=-1 if control else 0,
+        transactional=True,
+        control=control,
+    )
+    return RecordBatch(data)
+
+
+COMMIT, ABORT = ((bytes((0, 0, 0, kind)), bytes(6)) for kind in (1, 0))
+
+
+def test_offsets_in_transactions_count_when_they_are_committed_and_nothing_came_after_them():
+    """As Kafka's coordinator writes them for transactional producers."""
+
+    def entry(topic, offset):
+        return offset_entry("g", TopicPartition(topic, 0), Committed(offset, -1, "", 0))
+
+    loader = Loader(TopicPartition("__consumer_offsets", 0))
+    plain = build_records_batch(
+        [Record(value, key) for key, value in [entry("late", 9)]], timestamp_ms=1, base_offset=6
+    )
+    for batch in (
+        transaction(1, 0, entry("t", 1), entry("late", 1)),
+        transaction(2, 2, entry("aborted", 1)),
+        transaction(3, 3, entry("open", 1)),
+        transaction(2, 5, ABORT, control=True),
+        RecordBatch(plain),
+        transaction(1, 7, COMMIT, control=True),
+    ):
+        loader.add(batch)
+    rig = GroupRig(loader.finish(0))
+    assert rig.offsets() == {("t", 0): 1, ("late", 0): 9}
+    asked = Asked()
+    asked_for = [("t", ZERO_UUID, [0]), ("open", ZERO_UUID, [0])]
+    rig.carry_out(rig.shard.fetch_offsets("g", asked_for, asked, require_stable=True))
+    assert [topic.partitions[0].error_code for topic in asked.response.topics] == [0, E.UNSTABLE_OFFSET_COMMIT]
+
+
+def test_groups_of_other_protocols_are_left_alone():
+    """Keys of record type 3, 11 and 17 in Kafka 4.3.1: groups of KIP-848, KIP-932, KIP-1071."""
+    loader = Loader(TopicPartition("__consumer_offsets", 0))
+    keys = [bytes((0, kind)) + b"\0\6modern" for kind in (3, 5, 11, 17)]
+    data = build_records_batch([Record(b"\0\0\0\0\0\1", key) for key in keys], timestamp_ms=1)
+    loader.add(RecordBatch(data))
+    rig = GroupRig(loader.finish(0))
+    assert rig.join(group="modern").error is E.INCONSISTENT_GROUP_PROTOCOL
+    assert rig.commit_offsets({("t", 0): 1}, group="modern").response.topics[0].partitions[0].error_code == (
+        E.UNKNOWN_MEMBER_ID
+    )
+    assert rig.delete("modern").response is E.NON_EMPTY_GROUP
+    assert rig.log == []
 
 
 # --- parts ------------------------------------------------------------------------------------------------------------

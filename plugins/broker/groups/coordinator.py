@@ -4,12 +4,15 @@ A shard is loaded when leadership begins, and ends with it. What a shard wants w
 partition as acks=all would; answers wait until it is committed. While a partition is loaded, clients are told
 COORDINATOR_LOAD_IN_PROGRESS: until all that its log held at the beginning is committed, so nothing is told that a later
 leader might not know.
+
+There is no log cleaner, which would keep the last record of each key. In its place a log that has grown is condensed:
+the live records are written again behind the others, and when they are committed the log begins there.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
 from functools import partial
 from math import inf
 from typing import Any
@@ -17,10 +20,11 @@ from uuid import uuid4
 
 import trio
 
-from kraftcore.core.batch import Record, build_records_batch, iter_batches
+from kraftcore.core.batch import Record, RecordBatch, build_records_batch, iter_batches
+from kraftcore.core.log import Log
 from kraftcore.errors import CorruptDataError, KraftError, RefusedError, StorageError
 from kraftcore.plugins.broker.api.errors import code_of
-from kraftcore.plugins.broker.groups.effects import Effects, Write
+from kraftcore.plugins.broker.groups.effects import Effects, Entry, Write
 from kraftcore.plugins.broker.groups.loading import Loader
 from kraftcore.plugins.broker.groups.settings import GroupSettings
 from kraftcore.plugins.broker.groups.shard import Shard
@@ -33,6 +37,9 @@ from kraftcore.protocol.error_codes import ErrorCode
 
 _READ_BYTES = 1024 * 1024
 _YIELD_RECORDS = 2000  # loading lets others go on after so many
+_CONDENSING_S = 60  # how often is looked for logs that have grown
+_CHUNK_BYTES = 256 * 1024  # of records that are written again in one batch
+_RECORD_BYTES = 30  # at most, of a record beside its key and value
 _logger = logging.getLogger("kraftcore.broker")
 
 
@@ -43,15 +50,17 @@ class _Led:
         name: of the partition.
         shard: its groups; None: they are being loaded, or could not be.
         has_failed: they could not be loaded.
+        live_bytes: how much of its log was needed when it was condensed last, or was to be.
         moved: set when its high watermark or role changed.
     """
 
-    __slots__ = ("has_failed", "moved", "name", "shard")
+    __slots__ = ("has_failed", "live_bytes", "moved", "name", "shard")
 
     def __init__(self, name: TopicPartition) -> None:
         self.name = name
         self.shard: Shard | None = None
         self.has_failed = False
+        self.live_bytes = 0
         self.moved = trio.Event()
 
 
@@ -79,6 +88,7 @@ class GroupCoordinator:
         settings: see ``GroupSettings``.
         batch_max_bytes: largest batch that may be written.
         ask_controller: sends a request to the active controller; None: none can make topics.
+        disk: held by whoever removes parts of logs.
         now_ms: the time.
 
     Attributes:
@@ -92,12 +102,14 @@ class GroupCoordinator:
         settings: GroupSettings,
         batch_max_bytes: int,
         ask_controller: Callable[[Any], Awaitable[Any]] | None,
+        disk: trio.Lock,
         now_ms: Callable[[], int],
     ) -> None:
         self.settings = settings
         self._replicas = replicas
         self._cache = cache
         self._batch_max_bytes = batch_max_bytes
+        self._disk = disk
         self._now_ms = now_ms
         self._topic = GroupsTopic(settings, ask_controller)
         self._led: dict[int, _Led] = {}
@@ -197,30 +209,70 @@ class GroupCoordinator:
         if not self._is_current(led):
             return
         found = self._replicas.all[led.name].partition
-        log, loader = found.log, Loader(led.name)
-        end, offset, pause_at = log.log_end_offset, log.log_start_offset, _YIELD_RECORDS
-        while offset < end:
-            data = log.read(offset, _READ_BYTES, up_to=end, at_least_one=True)
-            if not data:
-                break
-            for batch in iter_batches(data):
-                loader.add(batch)
-                offset = batch.next_offset
-                if loader.records >= pause_at:
-                    pause_at = loader.records + _YIELD_RECORDS
-                    await trio.lowlevel.checkpoint()
-                    if not self._is_current(led):
-                        return
-        while found.high_watermark < end:
-            led.moved = trio.Event()
-            await led.moved.wait()
+        loader, end = Loader(led.name), found.log.log_end_offset
+        async for _ in _batches(found.log, loader, found.log.log_start_offset, end):
             if not self._is_current(led):
                 return
+        if not await self._wait_committed(led, found, end):
+            return
         now_ms = self._now_ms()
         loaded = loader.finish(now_ms)
         led.shard = shard = Shard(self.settings, _random, loaded, now_ms)
         _logger.info("%s: %d groups from %d records", led.name, len(loaded.groups), loader.records)
         self.carry_out(led.name, shard, shard.begin(now_ms))
+
+    async def _wait_committed(self, led: _Led, found: Partition, end: int) -> bool:
+        """Wait until all below ``end`` is committed; False: we lead no more."""
+        while found.high_watermark < end:
+            led.moved = trio.Event()
+            await led.moved.wait()
+            if not self._is_current(led):
+                return False
+        return True
+
+    # --- size -------------------------------------------------------------------------------------------------------
+
+    async def condense_large(self) -> None:
+        """Condense each log that is larger than a segment of the topic, and more than half of which is not needed."""
+        for led in list(self._led.values()):
+            replica = self._replicas.all.get(led.name)
+            if led.shard is None or replica is None:
+                continue
+            size = replica.partition.log.size_in_bytes
+            if size > max(self.settings.topic_segment_bytes, 2 * led.live_bytes):
+                try:
+                    await self._condense(led, replica.partition)
+                except (StorageError, CorruptDataError) as error:
+                    self._replicas.failed(led.name, error)
+                except KraftError as error:
+                    _logger.warning("%s is not condensed: %s", led.name, error)
+
+    async def _condense(self, led: _Led, found: Partition) -> None:
+        log, loader = found.log, Loader(led.name)
+        read = log.log_start_offset
+        async for offset in _batches(log, loader, read, log.log_end_offset):
+            read = offset
+            if not self._is_current(led):
+                return
+        # From here to the last append nobody else can write.
+        end = log.log_end_offset
+        for batch in _read(log, read, end):
+            loader.add(batch)
+        entries = loader.live()
+        led.live_bytes = sum(len(key) + len(value or b"") + _RECORD_BYTES for key, value in entries)
+        if loader.has_open or 2 * led.live_bytes > log.size_in_bytes:
+            return  # the offsets in a transaction count when it ends; or there is little to win
+        now_ms, size = self._now_ms(), log.size_in_bytes
+        log.roll(now_ms)
+        for chunk in _chunks(entries, min(self._batch_max_bytes, _CHUNK_BYTES)):
+            _, effects = found.append(_batch_of(chunk, now_ms), now_ms, needs_isr=True)
+            self._replicas.carry_out(led.name, effects)
+        if not await self._wait_committed(led, found, log.log_end_offset):
+            return
+        async with self._disk:
+            if self._is_current(led):
+                found.delete_below(end, self._now_ms())
+                _logger.info("%s: %d bytes became %d", led.name, size, log.size_in_bytes)
 
     # --- effects ------------------------------------------------------------------------------------------------------
 
@@ -242,9 +294,7 @@ class GroupCoordinator:
         now_ms = self._now_ms()
         waiter = _Waiter(write, partial(self._committed, name, shard))
         try:
-            batch = build_records_batch(
-                [Record(value, key, timestamp_ms=now_ms) for key, value in write.entries], timestamp_ms=now_ms
-            )
+            batch = _batch_of(write.entries, now_ms)
             if len(batch) > self._batch_max_bytes:
                 raise refused(ErrorCode.RECORD_LIST_TOO_LARGE, f"{len(batch)} bytes in one write")
             found: Partition = self._replicas.find(name)
@@ -267,6 +317,7 @@ class GroupCoordinator:
         """Load what is led, and look after timers, until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._keep_time)
+            nursery.start_soon(self._keep_small)
             async for job in self._todo:
                 nursery.start_soon(job)
 
@@ -286,9 +337,57 @@ class GroupCoordinator:
                     self.carry_out(name, shard, shard.expire(now_ms))
             await trio.lowlevel.checkpoint()
 
+    async def _keep_small(self) -> None:
+        while True:
+            await trio.sleep(_CONDENSING_S)
+            await self.condense_large()
+
     def _loaded(self) -> list[tuple[TopicPartition, Shard]]:
         return [(led.name, led.shard) for led in self._led.values() if led.shard is not None]
 
 
 def _random() -> str:
     return str(uuid4())
+
+
+def _read(log: Log, offset: int, end: int) -> Iterator[RecordBatch]:
+    """All batches from an offset on."""
+    while offset < end:
+        data = log.read(offset, _READ_BYTES, up_to=end, at_least_one=True)
+        if not data:
+            return
+        for batch in iter_batches(data):
+            yield batch
+            offset = batch.next_offset
+
+
+async def _batches(log: Log, loader: Loader, offset: int, end: int) -> AsyncIterator[int]:
+    """Hand batches to a loader; each time others were let on, the offset up to which it has them, and at the end."""
+    pause_at = _YIELD_RECORDS
+    for batch in _read(log, offset, end):
+        loader.add(batch)
+        offset = batch.next_offset
+        if loader.records >= pause_at:
+            pause_at = loader.records + _YIELD_RECORDS
+            await trio.lowlevel.checkpoint()
+            yield offset
+    yield offset
+
+
+def _batch_of(entries: Sequence[Entry], now_ms: int) -> bytearray:
+    return build_records_batch([Record(value, key, timestamp_ms=now_ms) for key, value in entries], timestamp_ms=now_ms)
+
+
+def _chunks(entries: list[Entry], bytes_max: int) -> Iterator[list[Entry]]:
+    """Entries that make batches of about so many bytes."""
+    chunk: list[Entry] = []
+    size = 0
+    for key, value in entries:
+        added = len(key) + len(value or b"") + _RECORD_BYTES
+        if chunk and size + added > bytes_max:
+            yield chunk
+            chunk, size = [], 0
+        chunk.append((key, value))
+        size += added
+    if chunk:
+        yield chunk

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from kraftcore.core.batch import RecordBatch
 from kraftcore.errors import KraftError
-from kraftcore.plugins.broker.groups.effects import Committed
+from kraftcore.plugins.broker.groups.effects import Committed, Entry
 from kraftcore.plugins.broker.groups.group import Group
 from kraftcore.plugins.broker.groups.records import GroupName, OffsetName, read_committed, read_group, read_key
 from kraftcore.plugins.broker.partition import TopicPartition
@@ -76,6 +76,15 @@ class Loader:
                     before = self._latest.get(key)
                     if before is None or before[0] < offset:
                         self._latest[key] = (offset, value)
+
+    @property
+    def has_open(self) -> bool:
+        """Whether a transaction has not ended."""
+        return bool(self._open)
+
+    def live(self) -> list[Entry]:
+        """The last record of each key, tombstones left out."""
+        return [(key, value) for key, (_, value) in self._latest.items() if value is not None]
 
     def finish(self, now_ms: int) -> Loaded:
         """What is left."""
