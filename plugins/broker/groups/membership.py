@@ -321,7 +321,7 @@ class Membership:
             self._wait_for_members(group, now_ms)
             return
         group.next_generation(now_ms)
-        if group.state is State.EMPTY:
+        if not group.members:
             # Whether it is stored or not: an empty generation has nobody who could be misled.
             effects.writes.append(Write([group_entry(group, {})]))
             return

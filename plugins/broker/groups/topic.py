@@ -63,5 +63,5 @@ class GroupsTopic:
             return
         for told in answer.topics:
             if told.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-                error = ErrorCode(told.error_code).name
+                error = ErrorCode.of(told.error_code).name
                 _logger.warning("%s could not be made: %s: %s", GROUPS_TOPIC, error, told.error_message)
