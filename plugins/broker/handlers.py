@@ -11,12 +11,13 @@ from dataclasses import replace
 from typing import Any
 
 from kraftcore.metadata import Image
-from kraftcore.node.registry import ListenerType, Priority, RequestHandler
+from kraftcore.node.registry import DESCRIBE_CLUSTER, Access, ListenerType, Priority, RequestHandler
 from kraftcore.plugins.broker.api.auto_create import AutoCreate
 from kraftcore.plugins.broker.api.delete_records import DeleteRecords
 from kraftcore.plugins.broker.api.describe_cluster import DescribeCluster
 from kraftcore.plugins.broker.api.describe_log_dirs import DescribeLogDirs
 from kraftcore.plugins.broker.api.describe_topic_partitions import DescribeTopicPartitions
+from kraftcore.plugins.broker.api.describe_users import DescribeClientQuotas, DescribeUserScramCredentials
 from kraftcore.plugins.broker.api.forwarding import Forwarding
 from kraftcore.plugins.broker.api.image_questions import QUESTIONS, ImageQuestions, settings_of
 from kraftcore.plugins.broker.api.init_producer_id import InitProducerId
@@ -31,9 +32,11 @@ from kraftcore.plugins.controller.access import ACCESS
 from kraftcore.plugins.controller.envelope import FORWARDABLE
 from kraftcore.plugins.controller.registry import APIS
 from kraftcore.protocol.messages.delete_records import DeleteRecordsRequest
+from kraftcore.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest
 from kraftcore.protocol.messages.describe_cluster import DescribeClusterRequest
 from kraftcore.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from kraftcore.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
+from kraftcore.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
 from kraftcore.protocol.messages.fetch import FetchRequest
 from kraftcore.protocol.messages.init_producer_id import InitProducerIdRequest
 from kraftcore.protocol.messages.list_offsets import ListOffsetsRequest
@@ -88,11 +91,16 @@ def _kraft_handlers(core: Core, image: Callable[[], Image], forwarding: Forwardi
         image, settings_of(core.cluster_id, config.node_id, config.static_configs), permits, core.now_ms
     )
     for kind in QUESTIONS:
-        handler = broker_handler(kind, None, questions.respond)
-        yield replace(handler, access=ACCESS.get(kind), refuse=APIS[kind].refuse)
+        asked = broker_handler(kind, None, questions.respond)
+        yield replace(asked, access=ACCESS.get(kind), refuse=APIS[kind].refuse)
+    for kind, handler, access in (
+        (DescribeUserScramCredentialsRequest, DescribeUserScramCredentials(image), DESCRIBE_CLUSTER),
+        (DescribeClientQuotasRequest, DescribeClientQuotas(image), Access("DESCRIBE_CONFIGS")),
+    ):
+        yield replace(broker_handler(kind, None, handler.respond), access=access)
     ids = ProducerIds(config.node_id, core.broker_epoch, core.controllers.send_to_controller, background.start)
     init_producer_id = InitProducerId(ids, core.cache, permits, background)
-    yield broker_handler(InitProducerIdRequest, None, init_producer_id.respond)
+    yield broker_handler(InitProducerIdRequest, (0, 5), init_producer_id.respond)
     topics = DescribeTopicPartitions(core.cache, image, permits)
     yield broker_handler(DescribeTopicPartitionsRequest, None, topics.respond)
 

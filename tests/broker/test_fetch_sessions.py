@@ -1,4 +1,4 @@
-"""Fetch sessions (KIP-227): what is remembered, told, forgotten and refused, on the leader's side and the follower's."""
+"""Fetch sessions (KIP-227), the leader's side and the follower's: what is remembered, told, forgotten and refused."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def test_a_follower_asks_for_what_changed():
 
 @pytest.mark.parametrize("seed", range(20))
 def test_both_sides_agree_whatever_happens(seed):
-    """What the leader reads is what the follower wants, with changes, losses, restarts and lost answers in any order."""
+    """What the leader reads is what the follower wants: changes, restarts and lost answers in any order."""
     random = Random(seed)
     numbers = count(1)
 

@@ -284,7 +284,7 @@ async def condensed(rig, broker_id):
     log = rig.brokers[broker_id].replicas.all[TopicPartition(OFFSETS, 0)].partition.log
     before = log.log_start_offset, log.size_in_bytes
     with trio.fail_after(60):
-        await rig.brokers[broker_id]._core.groups.condense_large()
+        await rig.brokers[broker_id].groups.condense_large()
     return before, (log.log_start_offset, log.size_in_bytes)
 
 

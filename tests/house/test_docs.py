@@ -104,6 +104,24 @@ def test_what_the_broker_offers_is_what_its_page_says(tmp_path):
     trio.run(main)
 
 
+def test_what_the_broker_offers_under_a_kraft_controller_is_what_its_page_says(tmp_path):
+    from kraft_rig import open_kraft_rig
+
+    page = "".join((ROOT / "docs" / name).read_text() for name in ("broker-requests.md", "groups.md"))
+    listed = {name: (int(low), int(high)) for name, low, high in re.findall(r"^\| (\w+) \| (\d+)-(\d+) \|", page, re.M)}
+
+    async def main():
+        async with open_kraft_rig(tmp_path) as rig:
+            await rig.controller()
+            await rig.broker(1)
+            answer = await rig.ask(1, ApiVersionsRequest(client_software_name="a", client_software_version="1"), 3)
+            camel = {key: "".join(part.capitalize() for part in key.name.split("_")) for key in ApiKey}
+            offered = {camel[ApiKey(each.api_key)]: (each.min_version, each.max_version) for each in answer.api_keys}
+            assert offered == listed
+
+    trio.run(main)
+
+
 def test_testing_your_application(kraft_run, kraft_cluster):
     names = examples("testing-your-application.md", examples("embedding.md", {}))
     assert run_tests(names, kraft_run, kraft_cluster) == 2

@@ -1,4 +1,4 @@
-"""Questions that the metadata answers: DescribeConfigs, DescribeAcls, SCRAM users, delegation tokens.
+"""Questions that the metadata answers as it does at a controller: DescribeConfigs, DescribeAcls.
 
 The answers are the ones a controller gives (``plugins.controller``), from the image that this broker has, and
 with its own file for what is set there.
@@ -19,16 +19,9 @@ from kraftcore.plugins.controller.registry import APIS
 from kraftcore.plugins.controller.soft_state import SoftState
 from kraftcore.protocol.messages.describe_acls import DescribeAclsRequest
 from kraftcore.protocol.messages.describe_configs import DescribeConfigsRequest
-from kraftcore.protocol.messages.describe_delegation_token import DescribeDelegationTokenRequest
-from kraftcore.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
 from kraftcore.protocol.schema import Request, Response
 
-QUESTIONS: Final[tuple[type[Request], ...]] = (
-    DescribeAclsRequest,
-    DescribeConfigsRequest,
-    DescribeDelegationTokenRequest,
-    DescribeUserScramCredentialsRequest,
-)
+QUESTIONS: Final[tuple[type[Request], ...]] = (DescribeAclsRequest, DescribeConfigsRequest)
 """What is answered here."""
 
 

@@ -128,6 +128,11 @@ class Timers:
     def __contains__(self, name: Hashable) -> bool:
         return name in self._set
 
+    @property
+    def entries(self) -> int:
+        """How many entries there are, those of cancelled timers among them."""
+        return len(self._heap)
+
     def set(self, name: Hashable, due_ms: int, action: Action) -> None:
         """Have ``action`` done at a time, in place of what had this name."""
         self._set[name] = (due_ms, action)
