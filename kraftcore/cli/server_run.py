@@ -23,10 +23,10 @@ from kraftcore.node import Node, open_node
 from kraftcore.node.events import LeaderChanged, NodeEvent, RoleChanged, SnapshotRestored, VotersChanged
 from kraftcore.node.opening import tcp_transport
 from kraftcore.node.plugin import Plugin
-from kraftcore.plugins.controller import Controller
 from kraftcore.plugins.broker import BrokerConfig, KRaftBroker
 from kraftcore.plugins.broker.config import HONOURED as BROKER_HONOURED
 from kraftcore.plugins.broker.kraft.life import Stage
+from kraftcore.plugins.controller import Controller
 from kraftcore.plugins.controller.settings import HONOURED
 from kraftcore.raft.quorum import VoterSet
 from kraftcore.transports.tcp import TcpTransport

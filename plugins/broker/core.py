@@ -39,8 +39,8 @@ from kraftcore.plugins.broker.logdirs.directory import Directory
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.broker.partition.partition import PartitionSettings
-from kraftcore.plugins.broker.partition.retention import Retention
 from kraftcore.plugins.broker.replicas import Replicas
+from kraftcore.plugins.broker.topic_settings import TopicSettingsTable
 
 # The last batches of a log that followers and consumers who keep up read from memory.
 _TAIL_BYTES = 256 * 1024
@@ -93,6 +93,7 @@ class Core:
         cluster_id: of the cluster that the directories belong to.
         cache, broker_epoch, controllers, now_ms, image: as in `Surroundings`.
         replicas: its partitions.
+        topics: what is set for each topic.
         leaders: of partitions that are led elsewhere.
         deadlines: for answers that wait.
         background: for answers that take a task.
@@ -115,8 +116,9 @@ class Core:
         self.disk = trio.Lock()
         self._nursery = around.nursery
         self._fail = around.fail
-        settings = PartitionSettings(config.min_insync_replicas, config.replica_lag_time_max_ms)
-        self.replicas = replicas = Replicas(config.node_id, dirs, cache, settings)
+        self.topics = TopicSettingsTable(config, log_config(config))
+        dirs.configure(lambda topic: self.topics.of(topic).log)
+        self.replicas = replicas = Replicas(config.node_id, dirs, cache, self._partition_settings)
         replicas.on_directory_failure = around.on_directory_failure
         fetch_settings = FetchSettings(
             config.replica_fetch_wait_max_ms,
@@ -180,6 +182,9 @@ class Core:
     def topic_name(self, topic_id: Uuid) -> str | None:
         """What the topic with this id is called, as far as known."""
         return self.cache.names.get(topic_id)
+
+    def _partition_settings(self, topic: str) -> PartitionSettings:
+        return PartitionSettings(self.topics.of(topic).min_insync_replicas, self.config.replica_lag_time_max_ms)
 
     # --- a life -------------------------------------------------------------------------------------------------------
 
@@ -245,8 +250,8 @@ class Core:
         await self._in_directories(lambda directory: directory.remove_expired(now_ms))
 
     async def _retain(self) -> None:
-        retention = Retention(self.config.retention_ms, self.config.retention_bytes)
         for name, replica in list(self.replicas.all.items()):
+            retention = self.topics.of(name.topic).retention
             # Internal topics have cleanup.policy=compact: their records do not age.
             if name.topic in INTERNAL or replica.partition.expired(self.now_ms(), retention) is None:
                 continue

@@ -45,7 +45,7 @@ class Replicas:
         broker_id: ours.
         dirs: the log directories.
         cache: what was announced.
-        settings: of every partition.
+        settings_of: of a topic's partitions, by its name.
 
     Attributes:
         all: by name.
@@ -54,7 +54,9 @@ class Replicas:
         on_directory_failure: told of a log directory that is used no more.
     """
 
-    def __init__(self, broker_id: int, dirs: LogDirs, cache: MetadataCache, settings: PartitionSettings) -> None:
+    def __init__(
+        self, broker_id: int, dirs: LogDirs, cache: MetadataCache, settings_of: Callable[[str], PartitionSettings]
+    ) -> None:
         self.all: dict[TopicPartition, Replica] = {}
         self.on_moved: Callable[[TopicPartition], None] = lambda name: None
         self.on_proposal: Callable[[TopicPartition, IsrProposal], None] = lambda name, proposal: None
@@ -62,7 +64,7 @@ class Replicas:
         self._broker_id = broker_id
         self._dirs = dirs
         self._cache = cache
-        self._settings = settings
+        self._settings_of = settings_of
 
     # --- finding ------------------------------------------------------------------------------------------------------
 
@@ -146,7 +148,7 @@ class Replicas:
                 name,
                 self._broker_id,
                 hosted.log,
-                self._settings,
+                self._settings_of(name.topic),
                 hosted.high_watermark,
                 is_eligible,
                 hosted.producers,
@@ -155,6 +157,12 @@ class Replicas:
         found.has_id = topic_id is not None
         self.assign_topic_id(found, topic_id)
         return found
+
+    def configure(self, name: TopicPartition) -> None:
+        """The settings of a partition changed."""
+        replica = self.all.get(name)
+        if replica is not None:
+            replica.partition.settings = self._settings_of(name.topic)
 
     def assign_topic_id(self, replica: Replica, topic_id: Uuid | None) -> None:
         """Give a partition the id that it lacks."""

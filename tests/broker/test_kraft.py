@@ -11,6 +11,7 @@ from kraftcore.core.uuid import UNASSIGNED_DIRECTORY
 from kraftcore.plugins.broker.kraft.life import Stage
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from kraftcore.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from kraftcore.protocol.messages.metadata import MetadataRequest
 from kraftcore.protocol.messages.unregister_broker import UnregisterBrokerRequest
 
@@ -200,3 +201,32 @@ def test_log_directories_and_one_that_fails(play):
         await until(lambda: rig.image().brokers[1].directories == (broker.core.dirs.directories[0].id,))
         await until(lambda: all(rig.row(partition=number).leader == 2 for number in lost))
         assert all(rig.row(partition=number).leader == 1 for number in set(range(4)) - set(lost))
+
+
+def test_what_is_set_for_a_topic_holds_for_its_partitions(play):
+    @play
+    async def main(rig):
+        await rig.controller()
+        await rig.broker(1)
+        await rig.create([1], min_insync_replicas="2", segment_bytes=str(1 << 20), retention_ms="1000")
+        await rig.create([1], topic="other")
+        await led_by(rig, 1)
+        core = rig.brokers[1].core
+        assert rig.partition(1).settings.min_insync_replicas == 2
+        assert rig.partition(1).log.config.segment_bytes == 1 << 20
+        assert core.topics.of("t").retention.ms == 1000
+        assert core.topics.of("other").retention.ms == -1
+        kind = IncrementalAlterConfigsRequest.AlterConfigsResource
+        for type_, name, topic, wanted in ((2, "t", "t", 4), (4, "", "other", 3)):
+            entry = kind.AlterableConfig(name="min.insync.replicas", config_operation=0, value=str(wanted))
+            change = kind(resource_type=type_, resource_name=name, configs=[entry])
+            answer = await rig.ask_controller(IncrementalAlterConfigsRequest(resources=[change]), 1)
+            assert answer.responses[0].error_code == 0, answer
+            await until(lambda topic=topic, wanted=wanted: core.topics.of(topic).min_insync_replicas == wanted)
+            await until(
+                lambda topic=topic, wanted=wanted: rig.partition(1, topic).settings.min_insync_replicas == wanted
+            )
+        await rig.stop(1)
+        await rig.broker(1)
+        await led_by(rig, 1)
+        assert rig.partition(1).log.config.segment_bytes == 1 << 20

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import trio
 
 from kraftcore.errors import CorruptDataError, StorageError
+from kraftcore.metadata import Image
 from kraftcore.plugins.broker.catalogue import Catalogue, LocalChanges
 from kraftcore.plugins.broker.core import Core
 from kraftcore.plugins.broker.kraft.committed_image import CommittedImage
@@ -50,15 +51,17 @@ class Publisher:
         self._catalogue = Catalogue(broker_id)
 
     async def begin(self) -> None:
-        """Publish the first state: folders that are none of our partitions' are set aside."""
-        await self._publish(self._set_aside_strays)
+        """Publish the first state: logs are opened, and folders that are none of our partitions' set aside."""
+        await self._publish(self._load)
 
     async def publish(self) -> None:
         """Publish what came since, if anything did."""
         await self._publish(None)
 
-    def _set_aside_strays(self) -> None:
-        self._core.dirs.set_aside_strays(self._catalogue.held)
+    def _load(self) -> None:
+        dirs = self._core.dirs
+        dirs.load(self._core.now_ms())
+        dirs.set_aside_strays(self._catalogue.held)
 
     async def _publish(self, first: Callable[[], None] | None) -> None:
         offset = self._committed.offset - 1
@@ -66,14 +69,33 @@ class Publisher:
         changes = self._catalogue.begin(image) if delta is None else self._catalogue.follow(image, delta)
         if delta is None or changes.brokers:
             self._cache.show(image)
+        configured = self._configure(image, changes)
         if first is not None:
             await trio.to_thread.run_sync(first)
         if not changes.is_empty:
             async with self._core.disk:
                 await self._carry_out(changes)
+            for name in configured:
+                self._core.replicas.configure(name)
             self._core.refresh()
             self._core.groups.topics_deleted(changes.gone)
         self.offset = offset
+
+    def _configure(self, image: Image, changes: LocalChanges) -> list[TopicPartition]:
+        """Take over what is set for topics; returns the partitions for which it may be something else now."""
+        table, held = self._core.topics, self._catalogue.held
+        if changes.broker_configs:
+            table.show_brokers(image)
+            for topic in {name.topic for name in held}:
+                table.show(topic, image)
+            return list(held)
+        found = []
+        for topic in changes.topic_configs:
+            table.show(topic, image)
+            known = image.topics.by_name(topic)
+            if known is not None:
+                found += [TopicPartition(topic, number) for number, _ in image.partitions.of_topic(known.id)]
+        return found
 
     async def _carry_out(self, changes: LocalChanges) -> None:
         count = 0

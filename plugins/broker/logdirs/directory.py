@@ -68,7 +68,7 @@ class Directory:
     Args:
         files: where it is.
         path: its folder.
-        config: of all logs in it.
+        config: of all logs in it, until ``configure``.
         delete_delay_ms: how long a deleted partition's folder stays.
         producer_expiration_ms: how long a producer may be silent before it is forgotten.
 
@@ -96,14 +96,19 @@ class Directory:
         self.id: Uuid | None = None
         self.previous_epoch = _NO_EPOCH
         self._files = files
-        self._config = config
+        self._config_of: Callable[[str], LogConfig] = lambda topic: config
         self._delete_delay_ms = delete_delay_ms
         self._producer_expiration_ms = producer_expiration_ms
         self._expiring: list[tuple[int, str]] = []
         self._written: dict[str, bytes] = {}
+        self._is_loaded = False
 
     def _path(self, *names: str) -> str:
         return os.path.join(self.path, *names)
+
+    def configure(self, config_of: Callable[[str], LogConfig]) -> None:
+        """How logs are opened from now on, by the topic's name."""
+        self._config_of = config_of
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
@@ -117,7 +122,6 @@ class Directory:
         """
         high_watermarks, log_starts = self._read(HIGH_WATERMARKS), self._read(LOG_STARTS)
         if self._files.exists(self._path(CLEAN_SHUTDOWN)):
-            self.previous_epoch = _decode_clean(self._files.read_file(self._path(CLEAN_SHUTDOWN)))
             self._files.unlink(self._path(CLEAN_SHUTDOWN))
             self._files.sync_folder(self.path)
         for folder in self._files.list_folder(self.path):
@@ -132,6 +136,7 @@ class Directory:
                 except KraftError as error:
                     _logger.error("%s is not served: %s", name, error)
                     self.broken[name] = error
+        self._is_loaded = True
 
     def _read(self, file: str) -> dict[TopicPartition, int]:
         """A checkpoint's entries; one that cannot be read counts as empty, as in Kafka."""
@@ -148,7 +153,7 @@ class Directory:
     def _open(self, name: TopicPartition, now_ms: int, high_watermark: int, log_start: int) -> HostedLog:
         folder = self._path(str(name))
         topic_id = self._read_topic_id(folder)
-        log = Log.open(self._files, folder, self._config, now_ms=now_ms)
+        log = Log.open(self._files, folder, self._config_of(name.topic), now_ms=now_ms)
         for action in log.recovery_actions:
             _logger.warning("%s: %s", name, action)
         if log.log_start_offset < log_start <= log.log_end_offset:
@@ -182,7 +187,7 @@ class Directory:
         Raises:
             StorageError: a checkpoint could not be written.
         """
-        is_clean = is_clean and self.failure is None
+        is_clean = is_clean and self.failure is None and self._is_loaded
         for hosted in self.logs.values():
             try:
                 hosted.log.close()
@@ -312,7 +317,9 @@ class Directory:
     # --- whose it is --------------------------------------------------------------------------------------------------
 
     def adopt(self, node_id: int, cluster_id: str, randbytes: Callable[[int], bytes]) -> None:
-        """Learn its id under a KRaft controller; the node has seen that it is ours. An empty directory becomes so.
+        """Learn its id and how it was left, under a KRaft controller; the node has seen that it is ours.
+
+        An empty directory becomes ours.
 
         Raises:
             LocalError: it is formatted without a directory id.
@@ -326,6 +333,8 @@ class Directory:
         if found.directory_id is None:
             raise LocalError(f"{self.path}: meta.properties names no directory id: format it again")
         self.id = found.directory_id
+        if self._files.exists(self._path(CLEAN_SHUTDOWN)):
+            self.previous_epoch = _decode_clean(self._files.read_file(self._path(CLEAN_SHUTDOWN)))
 
     def claim(self, node_id: int, cluster_id: str | None, randbytes: Callable[[int], bytes]) -> str:
         """See that it belongs to this broker; an empty directory becomes its own.

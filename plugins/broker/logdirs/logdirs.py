@@ -32,7 +32,8 @@ class LogDirs:
         randbytes: for ids.
         producer_expiration_ms: how long a producer may be silent before it is forgotten.
         kraft_cluster_id: of a KRaft cluster, whose node has locked ``held`` and checked all of them; directories that
-            cannot be read are left out then. None: the directories say which cluster they belong to.
+            cannot be read are left out then, and logs opened by ``load``. None: the directories say which cluster they
+            belong to.
         held: those of the paths that are locked already.
 
     Attributes:
@@ -70,7 +71,7 @@ class LogDirs:
         try:
             if kraft_cluster_id is not None:
                 self.cluster_id = kraft_cluster_id
-                self._adopt(node_id, now_ms)
+                self._adopt(node_id)
             else:
                 cluster_id = None
                 for directory in self.directories:
@@ -78,7 +79,7 @@ class LogDirs:
                 self.cluster_id = str(cluster_id)
                 for directory in self.directories:
                     directory.load(now_ms)
-            self._check_unique()
+                self._check_unique()
         except BaseException:
             for directory in self.directories:
                 for hosted in directory.logs.values():
@@ -86,11 +87,29 @@ class LogDirs:
             self._locks.release()
             raise
 
-    def _adopt(self, node_id: int, now_ms: int) -> None:
+    def configure(self, config_of: Callable[[str], LogConfig]) -> None:
+        """How logs are opened from now on, by the topic's name."""
+        for directory in self.directories:
+            directory.configure(config_of)
+
+    def load(self, now_ms: int) -> None:
+        """Open all logs, in a KRaft cluster once it is known how they are configured; recovery may take long.
+
+        Raises:
+            LocalError: a partition is in two directories.
+        """
+        for directory in self.usable:
+            try:
+                directory.load(now_ms)
+            except (CorruptDataError, StorageError) as error:
+                _logger.error("log directory %s is not used: %s", directory.path, error)
+                directory.failure = error
+        self._check_unique()
+
+    def _adopt(self, node_id: int) -> None:
         for directory in self.directories:
             try:
                 directory.adopt(node_id, self.cluster_id, self._randbytes)
-                directory.load(now_ms)
             except (CorruptDataError, StorageError) as error:
                 _logger.error("log directory %s is not used: %s", directory.path, error)
                 directory.failure = error

@@ -72,6 +72,7 @@ class Partition:
         leading: what a leader knows; None for others.
         is_following: whether it replicates from ``leader_id``.
         producers: those that number their batches.
+        settings: may be replaced at any time.
     """
 
     def __init__(
@@ -94,7 +95,7 @@ class Partition:
         self.leading: Leading | None = None
         self.is_following = False
         self._broker_id = broker_id
-        self._settings = settings
+        self.settings = settings
         self.is_eligible = is_eligible
         self._replicas: tuple[int, ...] = ()
 
@@ -170,7 +171,7 @@ class Partition:
     @property
     def min_insync_replicas(self) -> int:
         """How many must be in sync: no more than there are replicas."""
-        return min(self._settings.min_insync_replicas, len(self._replicas))
+        return min(self.settings.min_insync_replicas, len(self._replicas))
 
     # --- leader -------------------------------------------------------------------------------------------------------
 
@@ -319,7 +320,7 @@ class Partition:
             return effects
         self._commit(effects, now_ms)
         if leading.isr.is_settled:
-            lagging = leading.lagging(self._broker_id, self.log.log_end_offset, now_ms, self._settings.lag_time_max_ms)
+            lagging = leading.lagging(self._broker_id, self.log.log_end_offset, now_ms, self.settings.lag_time_max_ms)
             if lagging:
                 kept = tuple(each for each in leading.isr.committed if each not in lagging)
                 self._propose(effects, leading, kept)
@@ -345,7 +346,7 @@ class Partition:
         """Raise the high watermark as far as it may go, and end the produces that waited for it."""
         leading = self._lead()
         if len(leading.isr.committed) >= self.min_insync_replicas:
-            end = leading.committed(self.log.log_end_offset, now_ms, self._settings.lag_time_max_ms, self.is_eligible)
+            end = leading.committed(self.log.log_end_offset, now_ms, self.settings.lag_time_max_ms, self.is_eligible)
             if end > self.high_watermark:
                 self.high_watermark = end
                 effects.has_moved = True

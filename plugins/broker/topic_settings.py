@@ -1,0 +1,94 @@
+"""What is set for each topic's partitions: its own configuration, then the brokers', then this broker's file.
+
+Source: Kafka 4.3.1, LogConfig; ``kraftcore.configdef`` has the keys and what falls back to what.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from kraftcore.configdef.topics import ConfigSource, TopicDefaults
+from kraftcore.core.log.config import LogConfig
+from kraftcore.metadata import Image
+from kraftcore.metadata.configs import BROKER, TOPIC
+from kraftcore.plugins.broker.config import BrokerConfig
+from kraftcore.plugins.broker.partition.retention import Retention
+
+_INDEX_BYTES_MIN = 36
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSettings:
+    """Of one topic.
+
+    Attributes:
+        min_insync_replicas: fewer, and acks=all is refused.
+        retention: how much of its logs is kept.
+        log: of its logs; a log that is open keeps its own until the next start.
+    """
+
+    min_insync_replicas: int
+    retention: Retention
+    log: LogConfig
+
+
+class TopicSettingsTable:
+    """The settings of all topics that have their own; the others have the broker's.
+
+    Args:
+        config: of the broker.
+        log: of logs whose topic sets nothing.
+    """
+
+    def __init__(self, config: BrokerConfig, log: LogConfig) -> None:
+        self._broker_id = config.node_id
+        retention = Retention(config.retention_ms, config.retention_bytes)
+        self._file = TopicSettings(config.min_insync_replicas, retention, log)
+        self._default = self._file
+        self._defaults = TopicDefaults({})
+        self._own: dict[str, TopicSettings] = {}
+
+    def of(self, topic: str) -> TopicSettings:
+        """What is in force for a topic."""
+        return self._own.get(topic, self._default)
+
+    def show_brokers(self, image: Image) -> None:
+        """What the log sets for this broker, or all of them, changed: topics are to be shown anew."""
+        cluster, node = image.configs.of(BROKER, ""), image.configs.of(BROKER, str(self._broker_id))
+        self._defaults = TopicDefaults({}, cluster, node)
+        self._default = self._read({})
+        self._own.clear()
+
+    def show(self, topic: str, image: Image) -> None:
+        """A topic's configuration changed."""
+        overrides = image.configs.of(TOPIC, topic)
+        if overrides:
+            self._own[topic] = self._read(overrides)
+        else:
+            self._own.pop(topic, None)
+
+    def _read(self, overrides: Mapping[str, str]) -> TopicSettings:
+        def number(key: str, of_file: int) -> int:
+            found = self._defaults.of(key, overrides)
+            return of_file if found.source is ConfigSource.DEFAULT or found.value is None else int(found.value)
+
+        log, retention = self._file.log, self._file.retention
+        policies = (self._defaults.of("cleanup.policy", overrides).value or "").split(",")
+        # A compacted topic's records do not age; as long as there is no cleaner, they all stay.
+        ages = "delete" in {policy.strip() for policy in policies}
+        return TopicSettings(
+            number("min.insync.replicas", self._file.min_insync_replicas),
+            Retention(number("retention.ms", retention.ms), number("retention.bytes", retention.bytes))
+            if ages
+            else Retention(-1, -1),
+            replace(
+                log,
+                segment_bytes=number("segment.bytes", log.segment_bytes),
+                segment_ms=number("segment.ms", log.segment_ms),
+                index_interval_bytes=number("index.interval.bytes", log.index_interval_bytes),
+                index_bytes_max=max(number("segment.index.bytes", log.index_bytes_max), _INDEX_BYTES_MIN),
+                max_batch_bytes=number("segment.bytes", log.max_batch_bytes),
+                file_delete_delay_ms=number("file.delete.delay.ms", log.file_delete_delay_ms),
+            ),
+        )

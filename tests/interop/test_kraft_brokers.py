@@ -1,0 +1,148 @@
+"""Brokers of ours and of Kafka in one cluster, under controllers of either."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from kafka_lab import HOST, KafkaLab, KafkaNode, KraftcoreNode, wait_for
+from kafka_tools import KafkaTools
+
+from kraftcore.core.batch import iter_batches
+from kraftcore.ports.transport import Address
+from kraftcore.protocol.failure import Failure
+from kraftcore.protocol.frames import decode_response, encode_request_parts
+from kraftcore.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from kraftcore.protocol.messages.metadata import MetadataRequest
+from kraftcore.transports.tcp import TcpTransport
+
+THEIRS, OURS = 10, 11
+EACH = 2000
+QUICK = {"broker_heartbeat_interval_ms": 200, "replica_lag_time_max_ms": 5000, "log_initial_task_delay_ms": 200}
+# Idempotent producers are another chapter.
+PRODUCER = ("acks=all", "enable.idempotence=false", "batch.size=2000", "compression.type=lz4")
+
+
+def our_broker(lab: KafkaLab, node_id: int, **properties: object) -> KafkaNode:
+    return lab.add(KraftcoreNode, node_id, "broker", "PLAINTEXT", **{**QUICK, **properties})
+
+
+def produce(lab: KafkaLab, at: str, topic: str) -> None:
+    perf = ("org.apache.kafka.tools.ProducerPerformance", "--topic", topic, "--num-records", EACH)
+    sizes = ("--record-size", 100, "--throughput", -1)
+    lab.run_class(*perf, *sizes, "--producer-props", f"bootstrap.servers={at}", *PRODUCER)
+
+
+def consume(lab: KafkaLab, at: str, topic: str, partition: int, count: int) -> None:
+    consumer = ("org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", at, "--topic", topic)
+    which = ("--partition", partition, "--offset", 0, "--max-messages", count, "--timeout-ms", 60_000)
+    assert f"Processed a total of {count} messages" in lab.run_class(*consumer, *which)
+
+
+def ask(node: KafkaNode, request: Any, version: int) -> Any:
+    """What a node answers, or a `Failure`."""
+
+    async def main() -> Any:
+        answers: list[Any] = []
+        came = trio.Event()
+        async with TcpTransport(log=lambda _: None) as transport:
+            parts = encode_request_parts(request, version, 1, "test")
+            transport.request(
+                Address(HOST, node.port), parts, 10_000, lambda frame: (answers.append(frame), came.set())
+            )
+            await came.wait()
+        return answers[0]
+
+    answer = trio.run(main)
+    return answer if isinstance(answer, Failure) else decode_response(answer, type(request).schema.api_key, version)[1]
+
+
+def described(node: KafkaNode, topic: str) -> dict[int, tuple[int, set[int]]]:
+    """Leader and ISR by partition, as a broker tells its clients."""
+    request = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=topic)])
+    answer = ask(node, request, 12)
+    if isinstance(answer, Failure):
+        return {}
+    return {each.partition_index: (each.leader_id, set(each.isr_nodes)) for each in answer.topics[0].partitions}
+
+
+def log_bytes(node: KafkaNode, name: str) -> bytes:
+    return b"".join(file.read_bytes() for file in sorted((node.folder / name).glob("*.log")))
+
+
+@pytest.mark.parametrize("is_ours", [False, True], ids=["kafka", "kraftcore"])
+def test_either_leads_and_follows_is_killed_and_takes_a_partition_over(
+    kafka: KafkaTools, tmp_path: Path, is_ours: bool
+) -> None:
+    with KafkaLab(kafka, tmp_path) as lab:
+        make: Callable[..., KafkaNode] | None = lab.kraftcore if is_ours else None
+        only_ours = {"kraftcore_offers_log": None} if is_ours else {}
+        [controller] = lab.start_quorum([1], make=make, broker_session_timeout_ms=3000, **only_ours)
+        theirs = lab.broker(THEIRS, **QUICK).format().start()
+        ours = our_broker(lab, OURS).format().start()
+        theirs.wait_listening()
+        ours.wait_listening()
+        at = theirs.address
+
+        def is_in_sync(*leaders: int) -> bool:
+            found = described(theirs, "t")
+            return [found.get(number) for number in range(2)] == [(leader, {THEIRS, OURS}) for leader in leaders]
+
+        placed = ("--replica-assignment", f"{THEIRS}:{OURS},{OURS}:{THEIRS}", "--config", "min.insync.replicas=1")
+        wait_for(
+            "a topic on both",
+            lambda: lab.tool("topics", "--bootstrap-server", at, "--create", *("--topic", "t"), *placed).status == 0,
+        )
+        wait_for("both to lead, in sync", lambda: is_in_sync(THEIRS, OURS))
+        produce(lab, f"{theirs.address},{ours.address}", "t")
+        for number in range(2):
+            wait_for(
+                "both logs to be equal",
+                lambda number=number: log_bytes(theirs, f"t-{number}") == log_bytes(ours, f"t-{number}") != b"",
+            )
+        # Ours is killed while it leads, and comes back; then Kafka's.
+        for victim, other, survivor in ((ours, theirs, THEIRS), (theirs, ours, OURS)):
+            victim.kill()
+            wait_for(
+                "the other one to lead all",
+                lambda survivor=survivor, other=other: (
+                    described(other, "t") == {number: (survivor, {survivor}) for number in range(2)}
+                ),
+            )
+            produce(lab, other.address, "t")
+            victim.start()
+            wait_for("it to be in sync again", lambda survivor=survivor: is_in_sync(survivor, survivor))
+        for number in range(2):
+            wait_for(
+                "both logs to be equal again",
+                lambda number=number: log_bytes(theirs, f"t-{number}") == log_bytes(ours, f"t-{number}"),
+            )
+        assert sum(end_of(theirs, number) for number in range(2)) == 3 * EACH
+        # A partition moves from one to the other.
+        kind = AlterPartitionReassignmentsRequest.ReassignableTopic
+        moves = [
+            kind.ReassignablePartition(partition_index=number, replicas=[node_id])
+            for number, node_id in enumerate((OURS, THEIRS))
+        ]
+        request = AlterPartitionReassignmentsRequest(timeout_ms=30_000, topics=[kind(name="t", partitions=moves)])
+        assert ask(controller, request, 0).error_code == 0
+        wait_for(
+            "both to have moved",
+            lambda: described(theirs, "t") == {0: (OURS, {OURS}), 1: (THEIRS, {THEIRS})},
+        )
+        wait_for("what went to be deleted", lambda: not (ours.folder / "t-1").exists())
+        consume(lab, ours.address, "t", 0, end_of(ours, 0))
+        # Stops in order hand leadership over, and are remembered.
+        ours.stop(signal.SIGTERM)
+        assert json.loads((ours.folder / ".kafka_cleanshutdown").read_text())["brokerEpoch"] > 0
+
+
+def end_of(node: KafkaNode, partition: int) -> int:
+    """How many records the log of a partition has, by its bytes."""
+    *_, last = iter_batches(log_bytes(node, f"t-{partition}"))
+    return int(last.next_offset)
