@@ -121,8 +121,8 @@ def test_offsets_of_a_deleted_topic_are_forgotten_also_if_it_comes_again(play):
         assert await commit(rig, CONTROLLER_ID, 7, old) is E.NONE
         assert await commit(rig, CONTROLLER_ID, 7, ZERO_UUID) is E.UNKNOWN_TOPIC_ID
         await rig.delete()
-        groups = rig.brokers[CONTROLLER_ID].core.groups
-        await until(lambda: all(not shard.offsets.committed for _, shard in groups.shards()))
+        _, shard = rig.brokers[CONTROLLER_ID].core.groups.shard_of("g")
+        await until(lambda: not shard.offsets.committed)
         assert await fetch(rig, CONTROLLER_ID, old) == (E.NONE, E.UNKNOWN_TOPIC_ID, -1)
         await rig.create([CONTROLLER_ID])
         new = rig.image().topics.by_name("t").id
