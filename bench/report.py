@@ -19,6 +19,7 @@ from bench.harness import OURS, Effort, Outcome, Timing
 PACKAGES = (
     "kraftcore",
     "aiokafka",
+    "confluent-kafka",
     "kafka-python",
     "kio",
     "crc32c",

@@ -5,53 +5,21 @@ Cases that share a cluster are a scene. Each scene starts a fresh one of every c
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench import report
-from bench.harness import Effort, Missing, Outcome, Timing
+from bench import report, scenes
+from bench.harness import Effort, Outcome
 from bench.peers.controller import loops, moments, sizes
-from bench.peers.controller.nodes import CONTENDERS, Contender
-from bench.peers.controller.sizes import Sample, Scene
-from bench.peers.controller.wire import Unexpected
+from bench.peers.controller.nodes import CONTENDERS
+from bench.peers.controller.sizes import Scene
+from bench.scenes import SceneCase, settings
+
+__all__ = ["cases", "measure", "settings"]
 
 
-@dataclass(frozen=True)
-class ControllerCase:
-    """A figure of a controller.
-
-    Attributes:
-        name: as in the table.
-        unit: of the figure. Rates are better when higher, everything else when lower.
-        contenders: by name, ours among them.
-        about: one sentence for ``--list``.
-        scene: what gives it.
-        folder: the clusters' files go below it.
-    """
-
-    name: str
-    unit: str
-    contenders: dict[str, Contender]
-    about: str
-    scene: Scene
-    folder: Path
-
-    @property
-    def is_rate(self) -> bool:
-        return self.unit.endswith("/s")
-
-    def figure(self, value: float) -> float:
-        """Convert what a sample holds to the unit: seconds of one unit of work, or MiB."""
-        return 1 / value if self.is_rate else value * {"ms": 1e3, "s": 1, "MiB": 1}[self.unit]
-
-    def outcome(self) -> Outcome:
-        return Outcome(self.name, self.unit, self.is_rate, self.figure, headline="median")
-
-
-def cases(folder: Path, effort: Effort) -> list[ControllerCase]:
+def cases(folder: Path, effort: Effort) -> list[SceneCase]:
     """All cases."""
     one = "CreateTopics of one topic of one partition, a connection with one request in flight each: "
     rows: list[tuple[str, str, Scene, str]] = [
@@ -94,11 +62,11 @@ def cases(folder: Path, effort: Effort) -> list[ControllerCase]:
         ("load-1m-memory", "MiB", moments.load, "memory resident after that"),
     ]
     contenders = {contender.name: contender for contender in CONTENDERS}
-    return [ControllerCase(name, unit, contenders, about, scene, folder) for name, unit, scene, about in rows]
+    return [SceneCase(name, unit, contenders, about, scene, folder) for name, unit, scene, about in rows]
 
 
 def measure(
-    cases: Sequence[ControllerCase], effort: Effort, status: report.Status, rows: Sequence[dict[str, Any]] = ()
+    cases: Sequence[SceneCase], effort: Effort, status: report.Status, rows: Sequence[dict[str, Any]] = ()
 ) -> Iterator[Outcome]:
     """Scene after scene, each with every contender in turn.
 
@@ -109,27 +77,4 @@ def measure(
         rows: of a saved run; this suite takes none up.
     """
     size = sizes.SMOKE if effort.smoke else sizes.QUICK if effort.slice_factor < 1 else sizes.FULL
-    scenes = list(dict.fromkeys(case.scene for case in cases))
-    for number, scene in enumerate(scenes, 1):
-        chosen = {case.name: case for case in cases if case.scene is scene}
-        outcomes = {name: case.outcome() for name, case in chosen.items()}
-        some = next(iter(chosen.values()))
-        for name, contender in some.contenders.items():
-            status(f"[{number}/{len(scenes)}] {', '.join(chosen)}: {name}")
-            try:
-                for case, sample in scene(contender, some.folder, size, set(chosen)):
-                    outcomes[case].timings[name] = timing(sample)
-            except (Missing, Unexpected, OSError, subprocess.TimeoutExpired) as reason:
-                for outcome in outcomes.values():
-                    if name not in outcome.timings:
-                        outcome.missing[name] = str(reason) or type(reason).__name__
-        yield from outcomes.values()
-
-
-def timing(sample: Sample) -> Timing:
-    return Timing(seconds=sample.figures, calls=sample.calls, note=sample.note)
-
-
-def settings(cases: Sequence[ControllerCase]) -> dict[str, str]:
-    """What a reader must know of the contenders."""
-    return {name: each.settings for case in cases for name, each in case.contenders.items()}
+    return scenes.measure(cases, size, status)

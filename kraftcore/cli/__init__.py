@@ -39,6 +39,7 @@ COMMANDS = {
     "storage": ("kraftcore.cli.storage:storage", "Format a server's directories and look at them."),
     "tokens": ("kraftcore.cli.tokens:tokens", "Create, renew, expire and describe delegation tokens."),
     "topics": ("kraftcore.cli.topics:topics", "Create, delete, describe, list and change topics."),
+    "up": ("kraftcore.cli.up:up", "Run a whole Kafka here, to try things."),
 }
 EXIT_INTERRUPTED = 130  # as a shell reports SIGINT
 EXIT_PIPE = 141  # as a shell reports SIGPIPE

@@ -307,8 +307,8 @@ def _print(found: Iterable[Acl]) -> None:
     for acl in sorted(found):
         resource, entry = _named(acl)
         by_resource.setdefault(str(resource), []).append(entry)
-    for resource, entries in by_resource.items():
-        click.echo(printable(f"Current ACLs for resource `{resource}`:"))
+    for name, entries in by_resource.items():
+        click.echo(printable(f"Current ACLs for resource `{name}`:"))
         click.echo(_listed(entries) + "\n")
 
 

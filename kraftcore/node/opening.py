@@ -76,10 +76,7 @@ async def open_node(
         config = await ask_before_beginning(disk, config, transport)
         home = await trio.to_thread.run_sync(open_home, disk, config, endpoints)
         stack.callback(home.close)
-        if endpoints is None:
-            endpoints = await _listen(transport, config, gates, config.listeners)
-        broker_endpoints = await _listen(transport, config, gates, config.broker_listeners)
-        _warn_of_strangers(config, (*endpoints, *broker_endpoints), transport)
+        bound = await _listen_on_the_rest(transport, config, gates, endpoints)
         raised: BaseException | None = None
         engine: Engine | None = None
         async with trio.open_nursery() as nursery:
@@ -87,16 +84,7 @@ async def open_node(
                 with trio.CancelScope() as body:
                     for plugin in chosen:
                         plugin.attach(state_machine)
-                    engine = Engine(
-                        config,
-                        home,
-                        (endpoints, broker_endpoints),
-                        state_machine,
-                        transport,
-                        chosen,
-                        nursery,
-                        body.cancel,
-                    )
+                    engine = Engine(config, home, bound, state_machine, transport, chosen, nursery, body.cancel)
                     node = Node(engine, state_machine)
                     _begin(engine, node, chosen, nursery)
                     gates.open(engine, nursery)
@@ -105,11 +93,7 @@ async def open_node(
                 # Raised again outside the nursery, which would wrap it in a group.
                 raised = error
             if engine is not None:
-                with trio.CancelScope(shield=True):
-                    await _stop_plugins(engine, chosen)
-                    await engine.shut_down()
-                gates.close()
-                engine.close()
+                await _shut_down(engine, chosen, gates)
             nursery.cancel_scope.cancel()
         if engine is not None and engine.error is not None:
             raise NodeStoppedError(f"node {config.node_id} stopped: {engine.error}") from engine.error
@@ -162,6 +146,14 @@ async def _run_plugin(plugin: Plugin, node: Node, engine: Engine) -> None:
         else:
             _logger.exception("plugin %s raised and is dropped", plugin.name)
             engine.events.drop(plugin)
+
+
+async def _shut_down(engine: Engine, plugins: Sequence[Plugin], gates: _Gates) -> None:
+    with trio.CancelScope(shield=True):
+        await _stop_plugins(engine, plugins)
+        await engine.shut_down()
+    gates.close()
+    engine.close()
 
 
 async def _stop_plugins(engine: Engine, plugins: Sequence[Plugin]) -> None:
@@ -267,6 +259,17 @@ def _check_early(early: Iterable[str], known: Collection[str]) -> None:
                 f"{', '.join(known) or 'none'}",
                 ["early.start.listeners"],
             )
+
+
+async def _listen_on_the_rest(
+    transport: Transport, config: NodeConfig, gates: _Gates, endpoints: tuple[Endpoint, ...] | None
+) -> tuple[tuple[Endpoint, ...], tuple[Endpoint, ...]]:
+    """The node's listeners, unless they are bound already, and its broker's."""
+    if endpoints is None:
+        endpoints = await _listen(transport, config, gates, config.listeners)
+    of_broker = await _listen(transport, config, gates, config.broker_listeners)
+    _warn_of_strangers(config, (*endpoints, *of_broker), transport)
+    return endpoints, of_broker
 
 
 async def _listen(

@@ -24,16 +24,23 @@ class Responses:
     Args:
         send: takes each response when its turn has come.
         refuse: called when the turn of a request has come that got None for an answer; no response is sent after it.
+        held: told by how many bytes ``early_bytes`` grew or fell.
     """
 
-    __slots__ = ("_refuse", "_send", "_tickets", "early_bytes", "is_ending", "is_open")
+    __slots__ = ("_held", "_refuse", "_send", "_tickets", "early_bytes", "is_ending", "is_open")
 
-    def __init__(self, send: Callable[[Parts], None], refuse: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        send: Callable[[Parts], None],
+        refuse: Callable[[], None],
+        held: Callable[[int], None] = lambda change: None,
+    ) -> None:
         self.early_bytes = 0
         self.is_open = True
         self.is_ending = False
         self._send = send
         self._refuse = refuse
+        self._held = held
         self._tickets: deque[_Ticket] = deque()
 
     def __len__(self) -> int:
@@ -57,14 +64,18 @@ class Responses:
         if tickets[0] is not ticket:
             ticket.is_early = True
             ticket.parts = parts
-            self.early_bytes += sum(map(len, parts or ()))
+            self._keep(sum(map(len, parts or ())))
             return
         tickets.popleft()
         self._in_turn(parts)
         while tickets and tickets[0].is_early:
             parts = tickets.popleft().parts
-            self.early_bytes -= sum(map(len, parts or ()))
+            self._keep(-sum(map(len, parts or ())))
             self._in_turn(parts)
+
+    def _keep(self, change: int) -> None:
+        self.early_bytes += change
+        self._held(change)
 
     def _in_turn(self, parts: Parts | None) -> None:
         if parts is None:

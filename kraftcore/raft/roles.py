@@ -386,7 +386,7 @@ class Leader:
     Attributes:
         epoch_start_offset: its log end when elected; the LeaderChange record stands there.
         watermark: log end offsets of the voters in force.
-        replicas: everyone who fetches, voters and observers, by key.
+        replicas: everyone who fetches, voters and observers, by key; observers in the order of their last Fetch.
         begin_due_ms: per voter, when BeginQuorumEpoch is due unless it fetches.
         check_quorum_deadline_ms: when it resigns unless a majority fetched; None for a sole voter.
         heard: voters heard since that timer last restarted.
@@ -433,11 +433,12 @@ class Leader:
         found = self.replicas.get(key)
         if found is None:
             if len(self.replicas) >= REPLICAS_MAX:
-                observers = (seen for other, seen in self.replicas.items() if not voters.is_voter(other))
-                oldest = min(observers, key=lambda seen: seen.last_fetch_ms, default=None)
+                oldest = next((other for other in self.replicas if not voters.is_voter(other)), None)
                 if oldest is not None:
-                    del self.replicas[oldest.key]
+                    del self.replicas[oldest]
             found = self.replicas[key] = FetchProgress(key)
+        elif not voters.is_voter(key):
+            self.replicas[key] = self.replicas.pop(key)
         return found
 
     def observer_keys(self, voters: VoterSet, since_ms: int) -> list[ReplicaKey]:

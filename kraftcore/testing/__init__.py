@@ -1,7 +1,9 @@
-"""For the tests of applications that embed kraftcore: a whole quorum in one process, to be killed and cut apart.
+"""For tests: a whole quorum, or a whole Kafka, in one process, to be killed and cut apart.
 
-``Cluster`` is for any test that runs on trio; ``pytest_plugin`` brings it as the fixture ``kraft_cluster``. See
-docs/testing-your-application.md.
+``Cluster`` is a quorum of an application that embeds kraftcore, for tests on trio: docs/testing-your-application.md.
+``KafkaCluster`` is a Kafka for clients of any kind, ``in_thread`` the same for tests without trio:
+docs/kafka-for-tests.md.
+``pytest_plugin`` brings them as the fixtures ``kraft_cluster`` and ``kafka_cluster``.
 """
 
 from importlib import import_module
@@ -9,12 +11,22 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kraftcore.testing.cluster import Cluster as Cluster
+    from kraftcore.testing.kafka_cluster import KafkaCluster as KafkaCluster
+    from kraftcore.testing.kafka_thread import KafkaThread as KafkaThread
+    from kraftcore.testing.kafka_thread import in_thread as in_thread
 
-__all__ = ["Cluster"]
+__all__ = ["Cluster", "KafkaCluster", "KafkaThread", "in_thread"]
+
+_MODULES = {
+    "Cluster": "cluster",
+    "KafkaCluster": "kafka_cluster",
+    "KafkaThread": "kafka_thread",
+    "in_thread": "kafka_thread",
+}
 
 
 # pytest imports this package whenever it starts: nothing is loaded before somebody wants it.
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
+    if name not in _MODULES:
         raise AttributeError(f"module 'kraftcore.testing' has no attribute {name!r}")
-    return getattr(import_module("kraftcore.testing.cluster"), name)
+    return getattr(import_module(f"kraftcore.testing.{_MODULES[name]}"), name)

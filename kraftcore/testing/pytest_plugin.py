@@ -5,13 +5,15 @@ Nothing of kraftcore but this file is imported before a test asks for a fixture.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
 if TYPE_CHECKING:
     from kraftcore.testing.cluster import Cluster
+    from kraftcore.testing.kafka_thread import KafkaThread
 
 Result = TypeVar("Result")
 
@@ -42,3 +44,20 @@ def kraft_run() -> Callable[..., Any]:
         return trio.run(limited, clock=MockClock(autojump_threshold=0))
 
     return run
+
+
+@pytest.fixture
+def kafka_cluster() -> Iterator[Callable[..., KafkaThread]]:
+    """Starts a Kafka for this test: ``kafka = kafka_cluster(3)``; arguments are `kraftcore.testing.KafkaCluster`'s.
+
+    It runs in a thread of its own until the test ends; ``kafka.bootstrap_servers`` is what clients are given.
+    """
+    from kraftcore.testing.kafka_cluster import KafkaCluster
+    from kraftcore.testing.kafka_thread import in_thread
+
+    with ExitStack() as stack:
+
+        def start(brokers: int = 3, **options: Any) -> KafkaThread:
+            return stack.enter_context(in_thread(KafkaCluster(brokers, **options)))
+
+        yield start

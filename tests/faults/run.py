@@ -5,7 +5,8 @@ directory for whoever looks for the reason. ``--abuse``: what a quorum of three 
 that one of them takes, in windows without and with hostile connections, 10,000 of each kind; ``standing``: half-open
 logins that stay, all there before a window begins. ``--frames N``: so many
 frames that are almost sound, at a controller, drawn from ``--seed``; a line after each tenth. ``--handshakes N``: the
-same with logins at a listener with SASL.
+same with logins at a listener with SASL. ``--broker-abuse``: as ``--abuse``, of three brokers that acknowledge with
+acks=all: what they acknowledge, and the most memory that one of them takes.
 
 They come from this process, whose share of a core is shown: on a machine of few cores the quorum lacks it. "us each"
 is what a connection costs the nodes, microseconds of processor time beyond what their commits take.
@@ -30,6 +31,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
 from broken import Broken
 from faults.abuse import STANDING, Figures, run_siege
+from faults.broker_siege import run_broker_siege
 from faults.frames import run_frames
 from faults.handshakes import run_handshakes
 from faults.rounds import run_round
@@ -52,6 +54,7 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="figures of abuse also as JSON, a line a kind")
     parser.add_argument("--frames", type=int, default=0, help="send so many spoilt frames to a controller instead")
     parser.add_argument("--handshakes", type=int, default=0, help="try so many spoilt logins at a controller instead")
+    parser.add_argument("--broker-abuse", action="store_true", help="abuse three brokers instead")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -59,6 +62,8 @@ def main() -> int:
             return frames(options.seed, options.frames)
         if options.handshakes:
             return handshakes(options.seed, options.handshakes)
+        if options.broker_abuse:
+            return broker_abuse(options)
         return abuse(options) if options.abuse else rounds(options.seed, options.rounds, options.seconds)
     except KeyboardInterrupt:
         return 130
@@ -83,6 +88,23 @@ def abuse(options: argparse.Namespace) -> int:
         if options.json:
             for figures in found:
                 print(json.dumps({"quorum": name, **figures.row()}), flush=True)
+    return 0
+
+
+def broker_abuse(options: argparse.Namespace) -> int:
+    folder = Path(tempfile.mkdtemp(prefix="kraftcore-brokers-"))
+    try:
+        found = run_broker_siege(
+            folder, windows=options.windows, window_s=options.window, connections=options.connections
+        )
+    except Broken as error:
+        print(f"BROKEN: {error}\nsee {folder}")
+        return 1
+    shutil.rmtree(folder)
+    print(f"Three brokers, records acknowledged with acks=all:\n{Figures.HEAD}", *found, sep="\n", flush=True)
+    if options.json:
+        for figures in found:
+            print(json.dumps({"brokers": 3, **figures.row()}), flush=True)
     return 0
 
 

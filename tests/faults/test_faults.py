@@ -11,6 +11,7 @@ import pytest
 import trio
 from broken import Broken
 from faults.abuse import run_siege
+from faults.broker_siege import run_broker_siege
 from faults.frames import run_frames
 from faults.handshakes import run_handshakes
 from faults.proxy import Links, Proxy
@@ -121,6 +122,14 @@ def test_a_quorum_commits_beside_standing_logins(tmp_path):
     assert figures.standing == 300
     assert figures.connections >= 600
     assert figures.row()["ratio"] == round(figures.abused / figures.quiet, 3)
+
+
+def test_abused_brokers_lose_nothing_and_their_memory_is_bounded(tmp_path):
+    found = run_broker_siege(tmp_path, windows=1, window_s=0.5, connections=200)
+    assert len(found) == 9
+    for figures in found:
+        assert figures.connections >= (20 if figures.kind == "slow senders" else 200)
+        assert figures.abused_mib - figures.quiet_mib < 512
 
 
 def test_spoilt_frames_are_answered_or_end_their_connection(kafka, tmp_path):

@@ -127,6 +127,12 @@ def test_testing_your_application(kraft_run, kraft_cluster):
     assert run_tests(names, kraft_run, kraft_cluster) == 2
 
 
+def test_kafka_for_tests(kafka_cluster):
+    names = examples("kafka-for-tests.md", {})
+    assert run_tests(names, kafka_cluster) == 1
+    trio.run(names["main"])
+
+
 def test_transports(capsys):
     assert run_tests(examples("transports.md", {})) == 1
     assert "rules hold: " in capsys.readouterr().out

@@ -54,6 +54,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "admin",
         "observer",
         "metadata",
+        "testing",
     },
     "plugins": {
         "core",
@@ -73,7 +74,11 @@ MAY_IMPORT: dict[str, set[str]] = {
         "metadata",
         "simulation",
     },
-    "testing": {"core", "protocol", "storage", "raft", "ports", "transports", "node", "config", "state_machine"},
+    # A face above plugins: it runs whole brokers.
+    "testing": {
+        *("core", "protocol", "storage", "raft", "ports", "transports", "node", "config", "state_machine"),
+        *("admin", "metadata", "plugins"),
+    },
     "aio": {"core", "executor", "node", "config", "state_machine", "ports", "transports", "raft"},
     "blocking": {"core", "executor", "node", "config", "state_machine", "ports", "transports", "raft"},
 }

@@ -106,23 +106,9 @@ def test_kafkas_own_tools(kafka: KafkaTools, tmp_path: Path) -> None:
             # With the client's defaults: acks=all and idempotence.
             lab.run_class(*perf, *sizes, "--producer-props", f"bootstrap.servers={at}")
             assert len(values(at, "t", COUNT)) == COUNT
-            offsets = lab.run_class("org.apache.kafka.tools.GetOffsetShell", "--bootstrap-server", at, "--topic", "t")
-            assert sum(int(line.rpartition(":")[2]) for line in offsets.split()) == COUNT
-            lab.run_class(
-                "org.apache.kafka.tools.consumer.ConsoleConsumer",
-                "--bootstrap-server",
-                at,
-                "--topic",
-                "t",
-                "--partition",
-                0,
-                "--offset",
-                "earliest",
-                "--max-messages",
-                1,
-                "--timeout-ms",
-                60_000,
-            )
+            consumer = ("org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", at, "--topic", "t")
+            which = ("--partition", 0, "--offset", "earliest", "--max-messages", 1, "--timeout-ms", 60_000)
+            assert "Processed a total of 1 messages" in lab.run_class(*consumer, *which)
             tool("topics", at, "--delete", "--topic", "t")
 
         with_a_broker(tmp_path / "n1", use)

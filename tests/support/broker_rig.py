@@ -76,6 +76,10 @@ class Rig:
 
     # --- brokers ------------------------------------------------------------------------------------------------------
 
+    def address(self, broker_id: int) -> Address:
+        """Where a broker, or the controller, listens."""
+        return Address(f"broker{broker_id}", 9092)
+
     async def start(self, broker_id: int, **settings: Any) -> Broker:
         """Start a broker, and tell everybody who is alive."""
         config = BrokerConfig(
@@ -153,9 +157,9 @@ class Rig:
             kind(
                 id=broker_id,
                 rack=self.racks.get(broker_id),
-                endpoints=[kind.UpdateMetadataEndpoint(host=f"broker{broker_id}", port=9092, listener=LISTENER)],
+                endpoints=[kind.UpdateMetadataEndpoint(host=at.host, port=at.port, listener=LISTENER)],
             )
-            for broker_id in (*self.brokers, CONTROLLER)
+            for broker_id, at in ((each, self.address(each)) for each in (*self.brokers, CONTROLLER))
         ]
         topics = [
             UpdateMetadataRequest.UpdateMetadataTopicState(
@@ -219,8 +223,8 @@ class Rig:
 
     # --- clients ------------------------------------------------------------------------------------------------------
 
-    async def ask(self, broker_id: int, request: Any, version: int) -> Any:
-        """Send a request; the answer, or a `Failure`."""
+    async def ask(self, broker_id: int, request: Any, version: int, lane: int | None = None) -> Any:
+        """Send a request, on a connection of its own unless a lane is named; the answer, or a `Failure`."""
         number = next(self._numbers)
         answers: list[Any] = []
         came = trio.Event()
@@ -230,7 +234,8 @@ class Rig:
             came.set()
 
         parts = encode_request_parts(request, version, number, "test")
-        self.transport.request(Address(f"broker{broker_id}", 9092, number), parts, 60_000, done)
+        address = self.address(broker_id)._replace(lane=number if lane is None else lane)
+        self.transport.request(address, parts, 60_000, done)
         with trio.fail_after(60):
             await came.wait()
         if isinstance(answers[0], Failure):
@@ -245,8 +250,8 @@ class Rig:
         records = more["records"] if "records" in more else build_batch(list(values), timestamp_ms=1)
         data = kind(name=topic, partition_data=[kind.PartitionProduceData(index=0, records=records)])
         request = ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=[data])
-        answer = await self.ask(broker_id, request, 9)
-        return answer.responses[0].partition_responses[0]
+        answer = await self.ask(broker_id, request, 9, more.get("lane"))
+        return answer if isinstance(answer, Failure) else answer.responses[0].partition_responses[0]
 
     async def fetch(self, broker_id: int, offset: int = 0, topic: str = "t", wait_ms: int = 0, **more: Any) -> Any:
         """The answer for the partition."""
@@ -276,7 +281,7 @@ async def open_rig(folder: Path) -> AsyncIterator[Rig]:
         stack.callback(nursery.cancel_scope.cancel)
         rig = Rig(folder, nursery)
         rig.transport = await stack.enter_async_context(rig.network.transport("test"))
-        await rig.transport.listen(LISTENER, Address(f"broker{CONTROLLER}", 9092), rig.serve)
+        await rig.transport.listen(LISTENER, rig.address(CONTROLLER), rig.serve)
         yield rig
         for broker_id in list(rig.brokers):
             await rig.stop(broker_id)

@@ -267,6 +267,31 @@ async def test_memory_for_frames_under_way_is_bounded():
     assert "its frame began first" in lines[0]
 
 
+@in_trio
+async def test_memory_for_responses_is_bounded_and_whoever_reads_keeps_its_place():
+    response = bytes(40 * MIB)  # more than the kernel takes of one connection
+
+    def serve(frame, origin, reply):
+        reply([frame[4:8], response])
+
+    async with serving(serve, send_memory_bytes=120 * MIB) as (server, at, lines, _):
+        before = accepted(server)
+        reader, *idle = [await connect(at) for _ in range(8)]
+        got = 0
+        for number, stream in enumerate([reader, *idle]):
+            await stream.send_all(framed(request_frame(number)))
+            with trio.fail_after(60):
+                while got < (number + 1) * 4 * MIB:
+                    got += len(await reader.receive_some(MIB)) or pytest.fail("the reader was broken")
+        await until(lambda: any("memory for responses" in line for line in lines))
+        with trio.fail_after(60):
+            while got < 8 + len(response):
+                got += len(await reader.receive_some(MIB)) or pytest.fail("the reader was broken")
+        assert 1 < accepted(server) - before < 7
+        for stream in (reader, *idle):
+            await stream.aclose()
+
+
 def test_responses_that_nobody_reads_are_bounded():
     async def attack():
         response = bytes(MIB)

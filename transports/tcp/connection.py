@@ -61,6 +61,9 @@ class Shared:
         connections: all that are open, oldest first.
         partial: connections that hold part of a long frame, in the order in which those began; with the bytes.
         partial_bytes: their sum.
+        unsent: accepted connections for which responses lie here, with the bytes; the one that has taken nothing for
+            the longest time first.
+        unsent_bytes: their sum.
     """
 
     limits: Limits
@@ -70,7 +73,9 @@ class Shared:
     readers: Readers | None
     connections: dict[Connection, None]
     partial: dict[Connection, int]
+    unsent: dict[Connection, int]
     partial_bytes: int = 0
+    unsent_bytes: int = 0
 
 
 class Connection:
@@ -102,6 +107,7 @@ class Connection:
         self._is_established = False
         self._outbox: deque[memoryview] = deque()
         self._outbox_bytes = 0
+        self._is_given_up = False
         self._ending: tuple[Failure, str, str] | None = None  # break it with this when the outbox is empty
         self._cork: Buffers | None = None
         self._cork_bytes = 0
@@ -363,7 +369,7 @@ class Connection:
             self._push_raw([data], len(data))
 
     def _push_raw(self, buffers: Buffers, size: int) -> None:
-        if not self.is_open:
+        if not self.is_open or self._is_given_up:
             return
         if not self._outbox:
             if size <= _JOIN_BYTES or len(buffers) > _GATHER:
@@ -387,6 +393,31 @@ class Connection:
             return
         self._outbox.extend(memoryview(each) for each in buffers if len(each))  # an empty one would never be gone
         self._outbox_bytes += size
+        if self.is_server:
+            self.hold(size)
+
+    def hold(self, change: int) -> None:
+        """So many bytes more, or fewer, lie here for the other side; too many for all break who is slowest."""
+        shared = self._shared
+        if self not in shared.connections or self._is_given_up:
+            return
+        held = shared.unsent.get(self, 0) + change
+        if change < 0:
+            shared.unsent.pop(self, None)  # it took something: to the end of the line
+        if held:
+            shared.unsent[self] = held
+        shared.unsent_bytes += change
+        while shared.unsent_bytes > shared.limits.send_memory_bytes:
+            next(iter(shared.unsent)).give_up()
+
+    def give_up(self) -> None:
+        """Its place among the responses is needed: let go of them, and break it soon."""
+        self._is_given_up = True
+        self._outbox.clear()
+        self._outbox_bytes = 0
+        self._shared.unsent_bytes -= self._shared.unsent.pop(self, 0)
+        why = "memory for responses ran out, and it has taken nothing of its own for the longest time"
+        self._shared.timer.later(self.break_, Failure.OTHER, why, "memory")
 
     async def _drain(self) -> None:
         """The writer task."""
@@ -405,6 +436,8 @@ class Connection:
                 self.break_(failure_of(error), f"connection broke: {error}")
                 return
             self._outbox_bytes -= sent
+            if self.is_server:
+                self.hold(-sent)
             self._write_due = self._shared.timer.now() + self._shared.limits.frame_timeout_ms / 1000
             while sent:
                 first = outbox[0]
@@ -464,6 +497,7 @@ class Connection:
         shared = self._shared
         shared.connections.pop(self, None)
         shared.partial_bytes -= shared.partial.pop(self, 0)
+        shared.unsent_bytes -= shared.unsent.pop(self, 0)
         if self.is_server and shared.readers is not None:
             shared.readers.closing(self._fd)
         notify_closing(self._fd)

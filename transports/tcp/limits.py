@@ -27,6 +27,8 @@ class Limits:
             breaks the connection; a client fails the request that would go beyond.
         receive_memory_bytes: what all frames together may take that have arrived in part. Beyond it the connection
             whose frame began first is broken.
+        send_memory_bytes: what all responses together may take that lie here. Beyond it the connection that has taken
+            nothing for the longest time is broken.
         handshake_timeout_ms: from accepting a connection to its first whole frame, TLS handshake included; also how
             long to try to connect.
         frame_timeout_ms: for a whole frame once its first byte is here, on top of the time its length takes at
@@ -47,6 +49,7 @@ class Limits:
     max_in_flight: int = 1000
     connection_memory_bytes: int = 128 * MIB
     receive_memory_bytes: int = 512 * MIB
+    send_memory_bytes: int = 512 * MIB
     handshake_timeout_ms: int = 10_000
     frame_timeout_ms: int = 10_000
     min_bytes_per_second: int = 256 * 1024

@@ -21,6 +21,7 @@ from kraftcore.transports.tcp.tls import TlsContexts
 _BACKLOG = 1024
 _ACCEPTS_IN_A_ROW = 8  # then the connections there are get their turn
 _PORTS_TRIED = 5
+_UNTAKEN_BYTES = 2**20  # of responses: further requests of the connection wait until the other side took some
 _OUT_OF_RESOURCES = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS}
 _OUT_OF_RESOURCES_PAUSE_S = 0.1
 
@@ -44,7 +45,7 @@ class ServerConnection(Connection):
         self._serve = listener.serve
         admission = listener.admission
         self._origin = Origin(listener.name, self.peer, None, admission is None, None, self._finish)
-        self._responses = Responses(self._respond, self._refused)
+        self._responses = Responses(self._respond, self._refused, self.hold)
         self._refusal = ("a request of its was refused", "")  # the node has logged why
         self._pause: trio.Event | None = None
         timeout_ms = acceptor.shared.limits.handshake_timeout_ms
@@ -134,7 +135,8 @@ class ServerConnection(Connection):
         return (
             self._responses.is_ending
             or len(self._responses) >= limits.max_in_flight
-            or self._responses.early_bytes + self._outbox_bytes > limits.connection_memory_bytes // 2
+            or self._responses.early_bytes + self._outbox_bytes
+            > min(limits.connection_memory_bytes // 2, _UNTAKEN_BYTES)
         )
 
     async def paused(self) -> None:

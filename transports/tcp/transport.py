@@ -96,7 +96,7 @@ class TcpTransport:
         self._timer = Timer(self._sweep)
         complain = Complaints(self._warn, self._timer.now)
         self._readers = make_readers()
-        self._shared = Shared(self.limits, self._timer, complain, self._nursery, self._readers, {}, {})
+        self._shared = Shared(self.limits, self._timer, complain, self._nursery, self._readers, {}, {}, {})
         self._acceptor = Acceptor(self._shared)
         self._token = trio.lowlevel.current_trio_token()
         self._is_open = True

@@ -118,13 +118,13 @@ class Node:
         lines = [f"{key}={value}\n" for key, value in self.properties.items() if value is not None]
         self.file.write_text("".join(lines))
 
-    def format(self, cluster_id: str, voters: str | None) -> None:
-        options = ["--standalone"] if voters is None else ["--initial-controllers", voters]
+    def format(self, cluster_id: str, *options: str) -> None:
+        """Format its directory, with options of ``kafka-storage format``."""
         arguments = ["format", "-t", cluster_id, "-c", str(self.file), *options]
         if self.contender.is_ours:
             command = [*OURS_COMMAND, "storage", *arguments]
         else:
-            command = [*_java("256m", self.logging), "kafka.tools.StorageTool", *arguments]
+            command = [*java("256m", self.logging), "kafka.tools.StorageTool", *arguments]
         done = subprocess.run(command, capture_output=True, text=True, timeout=START_S, check=False)
         if done.returncode:
             raise Missing(f"format failed: {(done.stdout + done.stderr).strip()[-300:]}")
@@ -134,8 +134,8 @@ class Node:
         if self.contender.is_ours:
             command = [*OURS_COMMAND, "server", "start", str(self.file)]
         else:
-            java = _java(self.heap, self.logging, f"-Xms{self.heap}", *JVM)
-            command = [*java, "kafka.Kafka", str(self.file)]
+            jvm = java(self.heap, self.logging, f"-Xms{self.heap}", *JVM)
+            command = [*jvm, "kafka.Kafka", str(self.file)]
         with self.output.open("ab") as output:
             self.process = subprocess.Popen(
                 command,
@@ -192,11 +192,12 @@ class Node:
         return total
 
 
-def _java(heap: str, logging: Path, *options: str) -> list[str]:
-    (java,) = builds.tools(["java"], "install a JDK, 17 or newer")
+def java(heap: str, logging: Path, *options: str) -> list[str]:
+    """The command that runs a class of Kafka's, up to the class."""
+    (program,) = builds.tools(["java"], "install a JDK, 17 or newer")
     pom = SOURCES / "kafka" / "pom.xml"
     jars = builds.make("kafka-raft", [pom], lambda folder: builds.copy_jars(pom, folder))
-    return [java, f"-Xmx{heap}", f"-Dlog4j2.configurationFile={logging}", *options, "-cp", f"{jars}/*"]
+    return [program, f"-Xmx{heap}", f"-Dlog4j2.configurationFile={logging}", *options, "-cp", f"{jars}/*"]
 
 
 class Quorum:
@@ -240,7 +241,8 @@ class Quorum:
                 listener = f"CONTROLLER://{HOST}:{node.port}"
                 own = {"node.id": node.node_id, "log.dirs": node.log_dir}
                 node.set({**common, **own, "listeners": listener, "advertised.listeners": listener})
-                node.format(self.cluster_id, None if size == 1 else voters)
+                options = ["--standalone"] if size == 1 else ["--initial-controllers", voters]
+                node.format(self.cluster_id, *options)
                 node.start()
             self.connect()
         except BaseException:

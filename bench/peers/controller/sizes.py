@@ -74,8 +74,8 @@ class Sample:
     note: str
 
 
-Found = Iterator[tuple[str, Sample]]
-"""Names of cases, and what they gave."""
+Found = Iterator[tuple[str, Sample | Exception]]
+"""Names of cases, and what they gave, or why nothing."""
 Scene = Callable[[Contender, Path, Sizes, set[str]], Found]
 """Cases that share a cluster: (whose, folder, sizes, the wanted cases)."""
 

@@ -33,6 +33,8 @@ _FROM_FOLLOWERS = 11  # consumers that say their rack may read from any replica
 _LEADER_SINCE = 16  # version from which refusals say who leads (KIP-951)
 _ASK_ELSEWHERE = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH}
 _READ_COMMITTED = 1
+ANSWER_BYTES = 4 * 1024**2
+"""Most records in an answer, unless its first batch alone is longer: others are served while the client takes them."""
 _Topic = FetchResponse.FetchableTopicResponse
 _Data = _Topic.PartitionData
 
@@ -99,6 +101,9 @@ class Fetch:
         max_bytes: of records in an answer, whatever is asked (``fetch.max.bytes``).
         now_ms: the time.
         is_rack_aware: whether consumers are sent to a replica in their rack (``replica.selector.class``).
+
+    Attributes:
+        sessions: as given.
     """
 
     def __init__(
@@ -118,7 +123,7 @@ class Fetch:
         self._cache = cache
         self._leaders = leaders
         self._deadlines = deadlines
-        self._sessions = sessions
+        self.sessions = sessions
         self._permits = permits
         self._is_rack_aware = is_rack_aware
         self._max_bytes = max_bytes
@@ -127,7 +132,7 @@ class Fetch:
 
     def respond(self, request: FetchRequest, context: RequestContext) -> FetchResponse | None:
         """Read; answer at once, or let the request wait."""
-        fetch_context = self._sessions.context(request, context.version)
+        fetch_context = self.sessions.context(request, context.version)
         if fetch_context.error is not ErrorCode.NONE:
             return FetchResponse(error_code=fetch_context.error)
         by_state = context.version >= _REPLICA_STATE
@@ -159,7 +164,7 @@ class Fetch:
 
     def _read(self, waiting: _Waiting) -> _Result:
         result = _Result([])
-        left = min(waiting.request.max_bytes, self._max_bytes)
+        left = min(waiting.request.max_bytes, self._max_bytes, ANSWER_BYTES)
         for asked in waiting.asked:
             data = _Data(
                 partition_index=asked.fields.partition, high_watermark=-1, aborted_transactions=None, records=b""
@@ -310,7 +315,7 @@ class Fetch:
 
     def _answer(self, waiting: _Waiting, found: _Result) -> FetchResponse:
         fetch_context, version = waiting.fetch_context, waiting.context.version
-        error, session_id, told = self._sessions.finish(
+        error, session_id, told = self.sessions.finish(
             fetch_context, found.data, version, is_of_follower=waiting.is_replica
         )
         response = FetchResponse(error_code=error, session_id=session_id)

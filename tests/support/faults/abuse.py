@@ -440,12 +440,17 @@ def certificates(folder: Path) -> dict[str, object]:
     return names
 
 
-def run_siege(folder: Path, *, tls: bool, sasl: bool = False, standing: bool = False, **how: float) -> list[Figures]:
-    """Run one; see ``Siege.besiege``."""
+def allow_files() -> None:
+    """As many open files as there may be connections."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < FILES:
         resource.setrlimit(
             resource.RLIMIT_NOFILE, (FILES if hard == resource.RLIM_INFINITY else min(hard, FILES), hard)
         )
+
+
+def run_siege(folder: Path, *, tls: bool, sasl: bool = False, standing: bool = False, **how: float) -> list[Figures]:
+    """Run one; see ``Siege.besiege``."""
+    allow_files()
     files = certificates(folder / "tls") if tls else None
     return trio.run(partial(Siege(folder, files, sasl=sasl, standing=standing).besiege, **how))

@@ -1,0 +1,1 @@
+"""Brokers from outside: clusters of three and a controller, and the clients that load them."""

@@ -1,0 +1,43 @@
+"""Single events of a cluster of brokers: its start, the death of a leader."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+
+from bench.peers.broker.cluster import Cluster, Load, running
+from bench.peers.broker.sizes import Sizes
+from bench.peers.controller.nodes import Contender
+from bench.peers.controller.sizes import Found, events
+
+
+def start(contender: Contender, folder: Path, sizes: Sizes, wanted: set[str]) -> Found:
+    """From the first formatting to the first acknowledged record."""
+    took = []
+    for _ in range(sizes.trials):
+        with Cluster(contender, folder) as cluster:
+            load = Load(cluster, "first", "first", {})
+            load.wait_ready()
+            begun = time.time()
+            cluster.start()
+            cluster.topic("first", 1)
+            load.go()
+            took.append(load.result()["at"] - begun)
+    yield "start", events(took, "four formatted directories, four processes, a topic, a client, a record with acks=all")
+
+
+def failover(contender: Contender, folder: Path, sizes: Sizes, wanted: set[str]) -> Found:
+    """SIGKILL of a partition's leader under load, to the next acknowledged record."""
+    took = []
+    for _ in range(sizes.trials):
+        with running(contender, folder) as cluster:
+            cluster.topic("killed", 1)
+            load = Load(cluster, "through", "killed", {"settle": sizes.settle_s})
+            load.wait_ready()
+            leader = cluster.leader("killed", 0)
+            killed_at = time.time()
+            leader.stop(signal.SIGKILL)
+            load.go()
+            took.append(load.result()["at"] - killed_at)
+    yield "failover", events(took, "broker.session.timeout.ms=6000, acks=all, a record each 5 ms")

@@ -1,0 +1,144 @@
+"""Rates and latencies of a cluster of brokers, and its memory after them."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from bench.peers.broker.cluster import Cluster, percentile, running
+from bench.peers.broker.sizes import Sizes
+from bench.peers.controller.nodes import MEBIBYTE, Contender
+from bench.peers.controller.sizes import Found, Sample
+from bench.peers.controller.wire import Unexpected
+
+PERF = "org.apache.kafka.tools.ProducerPerformance"
+CONSUMER_PERF = "org.apache.kafka.tools.ConsumerPerformance"
+PARTITIONS = 6
+MANY = 8
+FILLED = "filled"
+SENT = re.compile(r"^\d+ records sent, ([\d.]+) records/sec", re.MULTILINE)
+
+
+def loads(contender: Contender, folder: Path, sizes: Sizes, wanted: set[str]) -> Found:
+    """Everything that can be asked of one cluster, in this order."""
+    with running(contender, folder) as cluster:
+        cluster.topic("warm", PARTITIONS)
+        cluster.load("produce", "warm", size=100, warm=0, seconds=sizes.first_warm_s)
+        for acks in ("all", "1"):
+            for label, size in (("100", 100), ("1k", 1000)):
+                for count in (1, MANY):
+                    name = f"produce-{acks}-{label}/{count}"
+                    if name in wanted:
+                        yield name, tried(produced, cluster, sizes, acks, size, count)
+                    if f"perf-{name}" in wanted:
+                        yield f"perf-{name}", tried(performed, cluster, sizes, acks, size)
+        if any(name.startswith(("consume", "perf-consume")) for name in wanted):
+            yield from consumed(cluster, sizes, wanted)
+        yield from latencies(cluster, sizes, wanted)
+        if "memory" in wanted:
+            time.sleep(1.0)
+            mebibytes = cluster.resident_mib()
+            controller = cluster.controller.resident_bytes() / MEBIBYTE
+            yield "memory", Sample([mebibytes], 1, f"resident after these loads; the controller {controller:.0f} MiB")
+
+
+def tried(case: Callable[..., Sample], *arguments: object) -> Sample | Exception:
+    """What a case gives, or why it does not: the others on this cluster are measured all the same."""
+    try:
+        return case(*arguments)
+    except (Unexpected, subprocess.TimeoutExpired) as reason:
+        return reason
+
+
+def fresh(cluster: Cluster, partitions: int = PARTITIONS) -> str:
+    """A new topic's name; it is made, and all are in sync."""
+    name = f"bench-{time.monotonic_ns()}"
+    cluster.topic(name, partitions)
+    return name
+
+
+def produced(cluster: Cluster, sizes: Sizes, acks: str, size: int, count: int) -> Sample:
+    """Records acknowledged by producers of confluent-kafka that send as fast as they can."""
+    topic, before = fresh(cluster), cluster.cpu_s()
+    found = cluster.load("produce", topic, count, acks=acks, size=size, warm=sizes.warm_s, seconds=sizes.measure_s)
+    rate = sum(each["records"] / each["seconds"] for each in found)
+    if not rate:
+        raise Unexpected(f"nothing was acknowledged in {sizes.measure_s:g} s")
+    used = cluster.cpu_s() - before
+    note = f"{rate * size / 1e6:.1f} MB/s, {used / (sizes.warm_s + sizes.measure_s):.2f} processors for the cluster"
+    return Sample([1 / rate], sum(each["records"] for each in found), note)
+
+
+def performed(cluster: Cluster, sizes: Sizes, acks: str, size: int) -> Sample:
+    """The same by Kafka's tool, with its defaults."""
+    records = sizes.perf_records if size == 100 else sizes.perf_records // 10
+    out = cluster.tool(
+        PERF,
+        *("--topic", fresh(cluster), "--num-records", records, "--record-size", size, "--throughput", -1),
+        *("--producer-props", f"bootstrap.servers={cluster.bootstrap}", f"acks={acks}"),
+    )
+    rates = SENT.findall(out)
+    if not rates:
+        raise Unexpected(f"{PERF} printed no rate: {out[-200:]}")
+    # The last line is the sum of the run; those before are of five seconds each.
+    rate = float(rates[-1])
+    return Sample(
+        [1 / rate], records, f"{rate * size / 1e6:.1f} MB/s; the tool's start is not in it, its warming up is"
+    )
+
+
+def consumed(cluster: Cluster, sizes: Sizes, wanted: set[str]) -> Found:
+    """One and eight consumers read all partitions from the beginning."""
+    fill(cluster, sizes.consumed)
+    for count in (1, MANY):
+        name = f"consume-100/{count}"
+        if name in wanted:
+            yield name, tried(read, cluster, sizes, count)
+    if "perf-consume-100/1" in wanted:
+        yield "perf-consume-100/1", tried(read_in_a_group, cluster, sizes)
+
+
+def read(cluster: Cluster, sizes: Sizes, count: int) -> Sample:
+    """Consumers of confluent-kafka, without a group."""
+    found = cluster.load("consume", FILLED, count, records=sizes.consumed)
+    records = sum(each["records"] for each in found)
+    rate = records / max(each["seconds"] for each in found)
+    return Sample([1 / rate], records, f"{rate / 1e4:.1f} MB/s of values")
+
+
+def read_in_a_group(cluster: Cluster, sizes: Sizes) -> Sample:
+    """Kafka's tool."""
+    out = cluster.tool(
+        CONSUMER_PERF,
+        *("--bootstrap-server", cluster.bootstrap, "--topic", FILLED),
+        *("--messages", sizes.consumed, "--hide-header", "--timeout", 60_000),
+    )
+    rate = float(out.strip().splitlines()[-1].split(",")[-1])
+    return Sample([1 / rate], sizes.consumed, "without the joining of its group")
+
+
+def fill(cluster: Cluster, records: int) -> None:
+    cluster.topic(FILLED, PARTITIONS)
+    cluster.load("fill", FILLED, size=100, records=records)
+
+
+def latencies(cluster: Cluster, sizes: Sizes, wanted: set[str]) -> Found:
+    """One record at a time, and a steady half of what Kafka takes here; acks=all."""
+    times = {"warm": sizes.warm_s, "seconds": sizes.measure_s, "size": 100}
+    for name, about in (("single", "one record of 100 B at a time"), ("paced", f"{sizes.rate} records/s of 100 B")):
+        cases = [(f"{name}-p50", 0.5), (f"{name}-p99", 0.99)]
+        if not any(case in wanted for case, _ in cases):
+            continue
+        more = {"rate": sizes.rate} if name == "paced" else {}
+        try:
+            (found,) = cluster.load(name, fresh(cluster, 1 if name == "single" else PARTITIONS), **times, **more)
+        except Unexpected as reason:
+            yield from ((case, reason) for case, _ in cases if case in wanted)
+            continue
+        values = found["latencies_s"]
+        for case, share in cases:
+            if case in wanted:
+                yield case, Sample([percentile(values, share)], len(values), f"acks=all, {about}")

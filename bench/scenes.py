@@ -1,0 +1,91 @@
+"""Cases that share a cluster: a scene gives them all, for one contender after the other, each on a fresh cluster."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench import report
+from bench.harness import Missing, Outcome, Timing
+from bench.peers.controller.nodes import Contender
+from bench.peers.controller.sizes import Found, Sample
+from bench.peers.controller.wire import Unexpected
+
+Scene = Callable[[Contender, Path, Any, set[str]], Found]
+"""(whose, folder, how much of each, the wanted cases)."""
+
+
+@dataclass(frozen=True)
+class SceneCase:
+    """A figure of a cluster.
+
+    Attributes:
+        name: as in the table.
+        unit: of the figure. Rates are better when higher, everything else when lower.
+        contenders: by name, ours among them.
+        about: one sentence for ``--list``.
+        scene: what gives it.
+        folder: the clusters' files go below it.
+    """
+
+    name: str
+    unit: str
+    contenders: dict[str, Contender]
+    about: str
+    scene: Scene
+    folder: Path
+
+    @property
+    def is_rate(self) -> bool:
+        return self.unit.endswith("/s")
+
+    def figure(self, value: float) -> float:
+        """Convert what a sample holds to the unit: seconds of one unit of work, or MiB."""
+        return 1 / value if self.is_rate else value * {"ms": 1e3, "s": 1, "MiB": 1}[self.unit]
+
+    def outcome(self) -> Outcome:
+        return Outcome(self.name, self.unit, self.is_rate, self.figure, headline="median")
+
+
+def measure(cases: Sequence[SceneCase], size: Any, status: report.Status) -> Iterator[Outcome]:
+    """Scene after scene, each with every contender in turn.
+
+    Args:
+        cases: the chosen ones, with the chosen contenders.
+        size: how much of each, as the scenes take it.
+        status: is told what is being done.
+    """
+    scenes = list(dict.fromkeys(case.scene for case in cases))
+    for number, scene in enumerate(scenes, 1):
+        chosen = {case.name: case for case in cases if case.scene is scene}
+        outcomes = {name: case.outcome() for name, case in chosen.items()}
+        some = next(iter(chosen.values()))
+        for name, contender in some.contenders.items():
+            status(f"[{number}/{len(scenes)}] {', '.join(chosen)}: {name}")
+            try:
+                for case, sample in scene(contender, some.folder, size, set(chosen)):
+                    if isinstance(sample, Exception):
+                        outcomes[case].missing[name] = _reason(sample)
+                    else:
+                        outcomes[case].timings[name] = timing(sample)
+            except (Missing, Unexpected, OSError, subprocess.TimeoutExpired) as reason:
+                for outcome in outcomes.values():
+                    if name not in {**outcome.timings, **outcome.missing}:
+                        outcome.missing[name] = _reason(reason)
+        yield from outcomes.values()
+
+
+def _reason(error: Exception) -> str:
+    return str(error) or type(error).__name__
+
+
+def timing(sample: Sample) -> Timing:
+    return Timing(seconds=sample.figures, calls=sample.calls, note=sample.note)
+
+
+def settings(cases: Sequence[SceneCase]) -> dict[str, str]:
+    """What a reader must know of the contenders."""
+    return {name: each.settings for case in cases for name, each in case.contenders.items()}

@@ -1,0 +1,59 @@
+"""Brokers from outside: three and a controller on loopback under Kafka's tools and librdkafka, Kafka's beside ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka  # noqa: F401  (the loads need it: say so before a cluster is made)
+
+from bench import report, scenes
+from bench.harness import Effort, Outcome
+from bench.peers.broker import moments, rates, sizes
+from bench.peers.broker.cluster import CONTENDERS
+from bench.scenes import Scene, SceneCase, settings
+
+__all__ = ["cases", "measure", "settings"]
+
+
+def cases(folder: Path, effort: Effort) -> list[SceneCase]:
+    """All cases."""
+    rows: list[tuple[str, str, Scene, str]] = []
+    for acks in ("all", "1"):
+        for label, size in (("100", "100 B"), ("1k", "1 KB")):
+            for count, who in ((1, "a producer"), (rates.MANY, f"{rates.MANY} producers")):
+                about = f"records of {size} acknowledged with acks={acks}, {who}"
+                name = f"produce-{acks}-{label}/{count}"
+                rows.append((name, "records/s", rates.loads, f"{about} of confluent-kafka"))
+                if count == 1:
+                    rows.append((f"perf-{name}", "records/s", rates.loads, f"{about}, kafka-producer-perf-test"))
+    rows += [
+        ("consume-100/1", "records/s", rates.loads, "records of 100 B read by a consumer of confluent-kafka"),
+        (f"consume-100/{rates.MANY}", "records/s", rates.loads, f"the same by {rates.MANY}, each reads all"),
+        ("perf-consume-100/1", "records/s", rates.loads, "the same by kafka-consumer-perf-test, in a group"),
+        ("single-p50", "ms", rates.loads, "a record of 100 B with acks=all at a time, confluent-kafka: median"),
+        ("single-p99", "ms", rates.loads, "99th percentile of that"),
+        ("paced-p50", "ms", rates.loads, "50,000 records/s of 100 B with acks=all, confluent-kafka: median latency"),
+        ("paced-p99", "ms", rates.loads, "99th percentile of that"),
+        ("memory", "MiB", rates.loads, "resident memory a broker after these loads"),
+        ("start", "s", moments.start, "from formatting to the first record acknowledged with acks=all"),
+        ("failover", "s", moments.failover, "SIGKILL of a leader to the next acknowledged record, sessions of 6 s"),
+    ]
+    contenders = {contender.name: contender for contender in CONTENDERS}
+    return [SceneCase(name, unit, contenders, about, scene, folder) for name, unit, scene, about in rows]
+
+
+def measure(
+    cases: Sequence[SceneCase], effort: Effort, status: report.Status, rows: Sequence[dict[str, Any]] = ()
+) -> Iterator[Outcome]:
+    """Scene after scene, each with every contender in turn.
+
+    Args:
+        cases: the chosen ones, with the chosen contenders.
+        effort: how much of each.
+        status: is told what is being done.
+        rows: of a saved run; this suite takes none up.
+    """
+    size = sizes.SMOKE if effort.smoke else sizes.QUICK if effort.slice_factor < 1 else sizes.FULL
+    return scenes.measure(cases, size, status)

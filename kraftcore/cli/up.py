@@ -1,0 +1,81 @@
+"""``kraftcore up``: a whole Kafka in this process, for a shell."""
+
+from __future__ import annotations
+
+import click
+
+from kraftcore.cli.kafka_style import KafkaFailure
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  kraftcore up --brokers 3
+  kraftcore up --brokers 3 --first-port 9092 --directory ./kafka --property min.insync.replicas=2
+
+\b
+One line an event on stdout; with --output json an object with "event" and:
+  started  bootstrapServers, brokers, controllers, directory (null: a temporary one)
+  stopped  error (null: it was asked to)
+
+SIGINT (Ctrl-C) and SIGTERM stop it, brokers first; a second one ends it at once. The exit status is 0 after a stop that
+was asked for, and 1 if it could not start or a node failed.
+"""
+)
+@click.option("--brokers", type=click.IntRange(1, 100), default=3, show_default=True, help="How many brokers.")
+@click.option("--controllers", type=click.IntRange(1, 9), default=1, show_default=True, help="How many controllers.")
+@click.option(
+    "--first-port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    help="Broker 1 listens here, the others above.  [default: free ones]",
+)
+@click.option(
+    "--directory",
+    type=click.Path(file_okay=False),
+    help="Keep everything here, and go on with what is there.  [default: a temporary one, removed at the end]",
+)
+@click.option(
+    "--property",
+    "properties",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A setting of all nodes, by Kafka's name; repeatable.",
+)
+@click.option(
+    "--output", type=click.Choice(["text", "json"]), default="text", help="json: one object an event instead of text."
+)
+@click.pass_context
+def up(
+    ctx: click.Context,
+    brokers: int,
+    controllers: int,
+    first_port: int,
+    directory: str | None,
+    properties: tuple[str, ...],
+    output: str,
+) -> None:
+    """Run brokers and controllers in this process, until told to stop.
+
+    Prints the bootstrap servers. Clients connect by PLAINTEXT, from this machine alone. It is made for trying things
+    and for tests: all nodes share one process and one disk.
+    """
+    from kraftcore.cli.up_run import run_up
+
+    given = {}
+    for text in properties:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise click.UsageError(f"--property {text}: write KEY=VALUE")
+        given[key.strip()] = value
+    error = run_up(
+        brokers=brokers,
+        controllers=controllers,
+        first_port=first_port,
+        directory=directory,
+        properties=given,
+        as_json=output == "json",
+    )
+    if error is not None:
+        raise KafkaFailure(error)
+    ctx.exit(0)

@@ -1,0 +1,93 @@
+"""What ``kraftcore up`` does: a cluster, its bootstrap servers as a line, signals."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import trio
+
+from kraftcore.cli.server_run import STOPPING, ReportedLog, Reporter
+from kraftcore.errors import KraftError
+from kraftcore.testing.kafka_cluster import KafkaCluster
+
+
+def run_up(
+    *,
+    brokers: int,
+    controllers: int,
+    first_port: int,
+    directory: str | None,
+    properties: Mapping[str, str],
+    as_json: bool,
+) -> str | None:
+    """Run a cluster until a signal, or the failure of a node, ends it; arguments are `KafkaCluster`'s.
+
+    Returns:
+        Why it could not start or had to stop; None if it was asked to.
+    """
+    reporter = Reporter(as_json=as_json)
+    logger, handler = logging.getLogger("kraftcore"), ReportedLog(reporter)
+    logger.addHandler(handler)
+    error = None
+    try:
+        make = partial(
+            KafkaCluster,
+            brokers,
+            controllers=controllers,
+            directory=directory,
+            properties=properties,
+            first_port=first_port,
+        )
+        trio.run(_run, make, directory, reporter)
+    except (KraftError, AssertionError) as found:
+        error = str(found)
+    finally:
+        logger.removeHandler(handler)
+    reporter.event("stopped", error=error)
+    return error
+
+
+async def _run(make: partial[KafkaCluster], directory: str | None, reporter: Reporter) -> None:
+    raised: BaseException | None = None
+    with trio.open_signal_receiver(*STOPPING) as signals:
+        async with trio.open_nursery() as nursery:
+            asked = trio.Event()
+            nursery.start_soon(_obey, signals, asked, reporter)
+            try:
+                async with make() as kafka:
+                    reporter.event(
+                        "started",
+                        bootstrapServers=kafka.bootstrap_servers,
+                        brokers=list(kafka.brokers),
+                        controllers=list(kafka.controllers),
+                        directory=directory,
+                    )
+                    async with trio.open_nursery() as waits:
+                        for wait in (asked.wait, kafka.wait_failed):
+                            waits.start_soon(_then_cancel, wait, waits.cancel_scope)
+                    if not kafka.failures:
+                        await kafka.stop_all()
+            except BaseException as error:
+                raised = error  # outside the nursery, which would wrap it in a group
+            nursery.cancel_scope.cancel()
+    if raised is not None:
+        raise raised
+
+
+async def _then_cancel(wait: Any, scope: trio.CancelScope) -> None:
+    await wait()
+    scope.cancel()
+
+
+async def _obey(signals: Any, asked: trio.Event, reporter: Reporter) -> None:
+    async for number in signals:
+        if asked.is_set():  # the second one: at once
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+        reporter.event("stopping", signal=signal.Signals(number).name)
+        asked.set()

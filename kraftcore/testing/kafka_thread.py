@@ -1,0 +1,152 @@
+"""The same cluster for threads: ``with in_thread(KafkaCluster(3)) as kafka``."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import trio
+
+if TYPE_CHECKING:
+    from kraftcore.testing.kafka_cluster import KafkaCluster
+
+T = TypeVar("T")
+
+
+class KafkaThread:
+    """A cluster that runs in a thread of its own; any other thread may call. Names and meanings are `KafkaCluster`'s.
+
+    Attributes:
+        cluster: the cluster itself; touch it only in what ``call`` runs.
+        bootstrap_servers: what clients are given.
+    """
+
+    def __init__(self, cluster: KafkaCluster, token: trio.lowlevel.TrioToken) -> None:
+        self.cluster = cluster
+        self.bootstrap_servers = cluster.bootstrap_servers
+        self._token = token
+
+    def call(self, function: Callable[..., Awaitable[T]], *arguments: Any, **options: Any) -> T:
+        """Run an async function in the cluster's thread, and wait for it."""
+
+        async def run() -> T:
+            return await function(*arguments, **options)
+
+        return trio.from_thread.run(run, trio_token=self._token)
+
+    def look(self, function: Callable[..., T], *arguments: Any) -> T:
+        """The same for a plain function."""
+        return trio.from_thread.run_sync(function, *arguments, trio_token=self._token)
+
+    def address(self, broker_id: int) -> str:
+        """See ``KafkaCluster.address``."""
+        return self.look(self.cluster.address, broker_id)
+
+    @property
+    def brokers(self) -> tuple[int, ...]:
+        """Ids of the brokers that run."""
+        return self.look(lambda: self.cluster.brokers)
+
+    @property
+    def controllers(self) -> tuple[int, ...]:
+        """Ids of the controllers that run."""
+        return self.look(lambda: self.cluster.controllers)
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        replication_factor: int | None = None,
+        *,
+        configs: Mapping[str, str] | None = None,
+    ) -> None:
+        """See ``KafkaCluster.create_topic``."""
+        self.call(self.cluster.create_topic, name, partitions, replication_factor, configs=configs)
+
+    def leader(self, topic: str, partition: int = 0) -> int | None:
+        """See ``KafkaCluster.leader``."""
+        return self.look(self.cluster.leader, topic, partition)
+
+    def isr(self, topic: str, partition: int = 0) -> frozenset[int]:
+        """See ``KafkaCluster.isr``."""
+        return self.look(self.cluster.isr, topic, partition)
+
+    def wait_leader(self, topic: str, partition: int = 0, **options: float) -> int:
+        """See ``KafkaCluster.wait_leader``."""
+        return self.call(self.cluster.wait_leader, topic, partition, **options)
+
+    def wait_isr(self, topic: str, size: int | None = None, **options: float) -> None:
+        """See ``KafkaCluster.wait_isr``."""
+        self.call(self.cluster.wait_isr, topic, size, **options)
+
+    def wait_ready(self, **options: float) -> None:
+        """See ``KafkaCluster.wait_ready``."""
+        self.call(self.cluster.wait_ready, **options)
+
+    def start(self, node_id: int) -> None:
+        """See ``KafkaCluster.start``."""
+        self.call(self.cluster.start, node_id)
+
+    def stop(self, node_id: int) -> None:
+        """See ``KafkaCluster.stop``."""
+        self.call(self.cluster.stop, node_id)
+
+    def kill(self, node_id: int) -> None:
+        """See ``KafkaCluster.kill``."""
+        self.call(self.cluster.kill, node_id)
+
+    def restart(self, node_id: int) -> None:
+        """See ``KafkaCluster.restart``."""
+        self.call(self.cluster.restart, node_id)
+
+    def partition(self, *groups: int | Iterable[int]) -> None:
+        """See ``KafkaCluster.partition``."""
+        self.look(self.cluster.partition, *groups)
+
+    def heal(self) -> None:
+        """See ``KafkaCluster.heal``."""
+        self.look(self.cluster.heal)
+
+
+@contextmanager
+def in_thread(cluster: KafkaCluster) -> Iterator[KafkaThread]:
+    """Run a cluster in a thread for as long as the block runs.
+
+    Raises:
+        KraftError, AssertionError: it did not start.
+        NodeStoppedError: a node stopped by itself while the block ran.
+        Exception: whatever else ended the cluster.
+    """
+    started: SimpleQueue[KafkaThread | None] = SimpleQueue()
+    ending = trio.Event()
+    raised: list[BaseException] = []
+
+    async def run() -> None:
+        async with cluster:
+            started.put(KafkaThread(cluster, trio.lowlevel.current_trio_token()))
+            await ending.wait()
+
+    def body() -> None:
+        try:
+            trio.run(run)
+        except BaseException as error:
+            raised.append(error)
+        finally:
+            started.put(None)
+
+    thread = threading.Thread(target=body, name="kafka-cluster", daemon=True)
+    thread.start()
+    kafka = started.get()
+    try:
+        if kafka is not None:
+            yield kafka
+    finally:
+        if kafka is not None:
+            with suppress(trio.RunFinishedError):  # it ended by itself, and says why
+                trio.from_thread.run_sync(ending.set, trio_token=kafka._token)
+        thread.join()
+    if raised:
+        raise raised[0]

@@ -1,0 +1,63 @@
+"""``kraftcore up``: bootstrap servers as a line, a client that writes, an end in order, and what goes on after it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+
+UP = [sys.executable, "-P", "-c", "import sys; from kraftcore.cli import main; sys.exit(main())", "up"]
+
+
+class Up:
+    """A process of it."""
+
+    def __init__(self, *options: object) -> None:
+        self.process = subprocess.Popen(
+            [*UP, "--output", "json", *map(str, options)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        self.started = self.event("started")
+
+    def event(self, name):
+        for line in self.process.stdout:
+            found = json.loads(line)
+            if found["event"] == name:
+                return found
+        raise AssertionError(f"no event {name}: {self.process.stderr.read()}")
+
+    def end(self):
+        self.process.send_signal(signal.SIGINT)
+        stopped = self.event("stopped")
+        self.process.communicate(timeout=60)
+        return stopped["error"], self.process.returncode
+
+
+def test_it_serves_until_told_to_stop_and_goes_on_where_it_was(tmp_path):
+    up = Up("--brokers", 2, "--directory", tmp_path / "kafka", "--property", "min.insync.replicas=2")
+    try:
+        servers = up.started["bootstrapServers"]
+        assert up.started["brokers"] == [1, 2]
+        assert len(servers.split(",")) == 2
+        assert (tmp_path / "kafka" / "broker-1" / "meta.properties").exists()
+    finally:
+        assert up.end() == (None, 0)
+    assert "min.insync.replicas=2\n" in (tmp_path / "kafka" / "broker-2.properties").read_text()
+    up = Up("--brokers", 2, "--directory", tmp_path / "kafka", "--first-port", servers.split(",")[0].rpartition(":")[2])
+    try:
+        assert up.started["bootstrapServers"].split(",")[0] == servers.split(",")[0]
+    finally:
+        assert up.end() == (None, 0)
+
+
+def test_what_is_wrong_is_told(tmp_path):
+    done = subprocess.run(
+        [*UP, "--property", "no.such.property=1", "--directory", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 1
+    assert "there is no property no.such.property" in done.stderr
+    assert subprocess.run([*UP, "--property", "half"], capture_output=True, check=False, timeout=60).returncode == 2

@@ -1,0 +1,127 @@
+"""A Kafka for tests: unmodified clients, kills, partitions, restarts; on trio, in a thread, as a fixture."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+import trio
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer
+from confluent_kafka import TopicPartition as Assigned
+
+from kraftcore.admin import PartlyRefusedError
+from kraftcore.errors import LocalError, TransportError
+from kraftcore.testing import KafkaCluster, in_thread
+
+
+def produce(kafka, topic, *values, by=None):
+    """Offsets, each acknowledged by all that are in sync."""
+    servers = kafka.bootstrap_servers if by is None else kafka.address(by)
+    producer = Producer(
+        {"bootstrap.servers": servers, "acks": "all", "linger.ms": 0, "retry.backoff.ms": 20, "log_level": 0}
+    )
+    offsets = []
+
+    def delivered(error, message):
+        assert error is None, error
+        offsets.append(message.offset())
+
+    for value in values:
+        producer.produce(topic, value, partition=0, on_delivery=delivered)
+        assert producer.flush(60) == 0
+    return offsets
+
+
+def consume(kafka, topic, count):
+    consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": "test", "enable.auto.commit": False})
+    consumer.assign([Assigned(topic, 0, OFFSET_BEGINNING)])
+    messages = consumer.consume(count, 60)
+    consumer.close()
+    return [message.value() for message in messages]
+
+
+def test_a_client_writes_through_the_death_of_leaders_and_reads_everything(kafka_cluster):
+    kafka = kafka_cluster(3, properties={"min.insync.replicas": 2})
+    assert (kafka.brokers, kafka.controllers) == ((1, 2, 3), (101,))
+    kafka.create_topic("orders", partitions=2)
+    assert kafka.isr("orders", 1) == {1, 2, 3}
+    assert produce(kafka, "orders", b"a") == [0]
+    first = kafka.leader("orders")
+    kafka.kill(first)
+    assert first not in kafka.brokers
+    assert produce(kafka, "orders", b"b") == [1]
+    assert kafka.leader("orders") not in (None, first)
+    kafka.start(first)
+    kafka.wait_isr("orders")
+    second = kafka.leader("orders")
+    kafka.stop(second)
+    assert produce(kafka, "orders", b"c") == [2]
+    kafka.restart(second)
+    kafka.wait_isr("orders", 3)
+    assert consume(kafka, "orders", 3) == [b"a", b"b", b"c"]
+
+
+def test_a_broker_that_is_cut_off_is_replaced_and_comes_back(tmp_path):
+    async def main():
+        async with KafkaCluster(3, directory=tmp_path, properties={"min.insync.replicas": 2}) as kafka:
+            await kafka.create_topic("t")
+            cut = kafka.leader("t")
+            kafka.partition(cut)
+            with trio.fail_after(60):
+                while await kafka.wait_leader("t") == cut:
+                    await trio.sleep(0.01)
+            # The one that is cut off believes that it leads: a client that asks it waits in vain.
+            by = next(each for each in kafka.brokers if each != cut)
+            assert await trio.to_thread.run_sync(partial(produce, kafka, "t", b"x", by=by)) == [0]
+            assert cut in kafka.brokers
+            kafka.heal()
+            await kafka.wait_isr("t")
+
+    trio.run(main)
+    logs = [(tmp_path / f"broker-{each}" / "t-0" / f"{0:020}.log").read_bytes() for each in (1, 2, 3)]
+    assert logs[0] == logs[1] == logs[2] != b""
+
+
+def test_what_is_in_a_directory_is_there_again_at_the_same_address(tmp_path):
+    with in_thread(KafkaCluster(1, directory=tmp_path)) as kafka:
+        before = kafka.bootstrap_servers
+        kafka.create_topic("kept")
+        assert produce(kafka, "kept", b"v") == [0]
+    port = int(before.rpartition(":")[2])
+    with in_thread(KafkaCluster(1, directory=tmp_path, first_port=port)) as kafka:
+        assert kafka.bootstrap_servers == before
+        assert consume(kafka, "kept", 1) == [b"v"]
+        with pytest.raises(TransportError, match=f"cannot listen on 127.0.0.1:{port}"):
+            in_thread(KafkaCluster(1, first_port=port)).__enter__()
+
+
+def test_three_controllers_lose_the_active_one(kafka_cluster):
+    kafka = kafka_cluster(1, controllers=3)
+    kafka.kill(kafka.look(lambda: next(each for each, node in kafka.cluster.nodes.items() if node.is_leader)))
+    kafka.wait_ready()
+    kafka.create_topic("t")
+    assert produce(kafka, "t", b"v") == [0]
+
+
+def test_what_cannot_be_is_refused(kafka_cluster):
+    for options in ({"brokers": 0}, {"controllers": 0}, {"brokers": 101}, {"first_port": 65535}):
+        with pytest.raises(LocalError):
+            KafkaCluster(**options)
+    kafka = kafka_cluster(1)
+    with pytest.raises(LocalError, match="there is no node 7: there are 1, 101"):
+        kafka.kill(7)
+    with pytest.raises(LocalError, match="node 1 runs"):
+        kafka.start(1)
+    with pytest.raises(PartlyRefusedError, match="INVALID_REPLICATION_FACTOR"):
+        kafka.create_topic("t", replication_factor=3)
+    with pytest.raises(AssertionError, match=r"waited 0\.01 s for the replicas of nothing"):
+        kafka.wait_isr("nothing", timeout_s=0.01)
+
+
+def test_a_temporary_folder_goes_with_the_cluster_and_a_setting_that_is_none_is_told():
+    cluster = KafkaCluster(1)
+    with in_thread(cluster):
+        pass
+    assert not trio.run(trio.Path(cluster._directory).exists)
+    with pytest.raises(Exception, match=r"there is no property min\.insync\.replica\b"):
+        in_thread(KafkaCluster(1, properties={"min.insync.replica": 2})).__enter__()
