@@ -13,6 +13,8 @@ from kraftcore.config.login import SaslLogin
 from kraftcore.config.properties import Properties, load_properties, read_flag, read_integer
 from kraftcore.config.sources import read_broker_security, read_roles
 from kraftcore.config.tls import TlsConfig
+from kraftcore.plugins.broker.groups.settings import PROPERTIES as GROUP_PROPERTIES
+from kraftcore.plugins.broker.groups.settings import GroupSettings, read_group_settings
 from kraftcore.raft.quorum import Endpoint
 
 CONTROL = "partition.control"
@@ -75,7 +77,7 @@ _TEXTS = {
     "broker.rack",
     "controlled.shutdown.enable",
 }
-HONOURED = frozenset({*_TEXTS, *(key for key, _, _ in _NUMBERS.values())})
+HONOURED = frozenset({*_TEXTS, *(key for key, _, _ in _NUMBERS.values()), *GROUP_PROPERTIES})
 """Properties that a broker honours."""
 
 
@@ -123,6 +125,7 @@ class BrokerConfig:
             (producer.id.expiration.ms).
         request_max_bytes: longest frame (socket.request.max.bytes).
         max_connections: accepted at a time (max.connections).
+        groups: see ``GroupSettings``.
         static_configs: all of the file, as DescribeConfigs tells it.
         rack: where the broker stands, or None (broker.rack).
         heartbeat_ms: how often the controller hears of it (broker.heartbeat.interval.ms).
@@ -172,6 +175,7 @@ class BrokerConfig:
     producer_expiration_ms: int = 24 * 3600 * 1000
     request_max_bytes: int = 100 * 1024**2
     max_connections: int = 1000
+    groups: GroupSettings = field(default_factory=GroupSettings)
     static_configs: Mapping[str, str] = field(default_factory=dict)
     rack: str | None = None
     heartbeat_ms: int = 2000
@@ -267,6 +271,7 @@ def _read(properties: Properties) -> BrokerConfig:
     for name, (key, low, high) in _NUMBERS.items():
         if key in properties:
             values[name] = read_integer(properties, key, low, high)
+    values["groups"] = read_group_settings(properties)
     retention = next((key for key in _RETENTION if key in properties), None)
     if retention is not None:
         found = read_integer(properties, retention, -1, _INT_MAX if _RETENTION[retention] > 1 else _LONG_MAX)

@@ -130,7 +130,7 @@ def test_what_the_broker_offers_is_what_its_page_says(tmp_path):
 def test_what_the_broker_offers_under_a_kraft_controller_is_what_its_page_says(tmp_path):
     from kraft_rig import open_kraft_rig
 
-    page = (ROOT / "docs" / "broker-requests.md").read_text()
+    page = "".join((ROOT / "docs" / name).read_text() for name in ("broker-requests.md", "groups.md"))
     listed = {name: (int(low), int(high)) for name, low, high in re.findall(r"^\| (\w+) \| (\d+)-(\d+) \|", page, re.M)}
 
     async def main():
