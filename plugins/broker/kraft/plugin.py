@@ -36,7 +36,7 @@ from kraftcore.node.outbox import FORWARDS, Outbox
 from kraftcore.node.plugin import Plugin
 from kraftcore.node.registry import RequestContext, RequestHandler
 from kraftcore.plugins.broker.config import BrokerConfig
-from kraftcore.plugins.broker.controller_channel import ControllerChannel
+from kraftcore.plugins.broker.controller_channel import LIFE, ControllerChannel
 from kraftcore.plugins.broker.core import Core, Surroundings, log_config, raise_file_limit
 from kraftcore.plugins.broker.handlers import client_handlers
 from kraftcore.plugins.broker.kraft.committed_image import CommittedImage
@@ -211,6 +211,7 @@ class KRaftBroker(Plugin):
                         self._begin(node, transport, nursery)
         finally:
             self._is_open = False
+            self._gone.set()  # whoever cancelled it from outside lets nobody wait for a controller
             with trio.CancelScope(shield=True):
                 await self._close()
             self._ended.set()
@@ -358,7 +359,7 @@ class KRaftBroker(Plugin):
             offset = publisher.offset if self._is_loaded.is_set() else self._committed.offset - 1
             timeout_ms = max(self.config.session_ms // 2, 1)
             try:
-                answer = await self.core.controllers.ask(life.request(offset), timeout_ms, lane=FORWARDS)
+                answer = await self.core.controllers.ask(life.request(offset), timeout_ms, lane=LIFE)
             except NodeStoppedError:
                 return
             delay_ms = life.answered(answer)

@@ -55,28 +55,24 @@ class PartitionSettings:
 class Partition:
     """See the module text.
 
-        Args:
-            name: topic and number.
-            broker_id: ours.
-            log: the partition's, open; nobody else changes it.
-            settings: see ``PartitionSettings``.
-            high_watermark: as last stored; bounded by what the log holds.
-            is_eligible: whether a broker, in the incarnation of this broker epoch, may be proposed for the ISR
-                (KIP-841).
-            producers: of the log, as far as it goes; None: it has none yet, and no snapshots are kept.
+    Args:
+        name: topic and number.
+        broker_id: ours.
+        log: the partition's, open; nobody else changes it.
+        settings: see ``PartitionSettings``.
+        high_watermark: as last stored; bounded by what the log holds.
+        is_eligible: whether a broker, in the incarnation of this broker epoch, may be proposed for the ISR (KIP-841).
+        producers: of the log, as far as it goes; None: it has none yet, and no snapshots are kept.
 
-        Attributes:
-            leader_id: broker id; None before the first assignment.
-            leader_epoch: -1 before the first assignment.
-            partition_epoch: likewise.
-            high_watermark: exclusive end of what is committed, as far as known here.
-            leading: what a leader knows; None for others.
-            is_following: whether it replicates from ``leader_id``.
-    <<<<<<< HEAD
-            producers: those that number their batches.
-    =======
-            settings: may be replaced at any time.
-    >>>>>>> w/kraft
+    Attributes:
+        leader_id: broker id; None before the first assignment.
+        leader_epoch: -1 before the first assignment.
+        partition_epoch: likewise.
+        high_watermark: exclusive end of what is committed, as far as known here.
+        leading: what a leader knows; None for others.
+        is_following: whether it replicates from ``leader_id``.
+        producers: those that number their batches.
+        settings: may be replaced at any time.
     """
 
     def __init__(
