@@ -25,6 +25,7 @@ from kraftcore.node.outbox import Outbox
 from kraftcore.plugins.broker.api.fetch import Fetch
 from kraftcore.plugins.broker.api.fetch_sessions import FetchSessions
 from kraftcore.plugins.broker.api.leaders import Leaders
+from kraftcore.plugins.broker.api.metadata import INTERNAL
 from kraftcore.plugins.broker.api.permits import Permits
 from kraftcore.plugins.broker.background import Background
 from kraftcore.plugins.broker.config import BrokerConfig
@@ -32,10 +33,12 @@ from kraftcore.plugins.broker.controller_channel import ControllerChannel
 from kraftcore.plugins.broker.deadlines import Deadlines
 from kraftcore.plugins.broker.fetchers import Fetchers
 from kraftcore.plugins.broker.following import FetchSettings
+from kraftcore.plugins.broker.groups.coordinator import GroupCoordinator
 from kraftcore.plugins.broker.isr_changes import IsrChanges
 from kraftcore.plugins.broker.logdirs import LogDirs
 from kraftcore.plugins.broker.logdirs.directory import Directory
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
+from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.broker.partition.partition import PartitionSettings
 from kraftcore.plugins.broker.replicas import Replicas
 from kraftcore.plugins.broker.topic_settings import TopicSettingsTable
@@ -97,6 +100,7 @@ class Core:
         background: for answers that take a task.
         permits: who may do what.
         fetch: answers Fetch.
+        groups: coordinates consumer groups.
         refresh: to be called when assignments or addresses changed.
         disk: held by whoever flushes or removes parts of logs.
     """
@@ -160,8 +164,21 @@ class Core:
             now_ms,
             is_rack_aware=config.is_rack_aware,
         )
-        replicas.on_moved = self.fetch.moved
+        self.groups = GroupCoordinator(
+            replicas,
+            cache,
+            config.groups,
+            config.message_max_bytes,
+            None if around.image is None else around.controllers.send_to_controller,
+            self.disk,
+            now_ms,
+        )
+        replicas.on_moved = self._moved
         replicas.on_proposal = self._isr_changes.propose
+
+    def _moved(self, name: TopicPartition) -> None:
+        self.fetch.moved(name)
+        self.groups.moved(name)
 
     def topic_name(self, topic_id: Uuid) -> str | None:
         """What the topic with this id is called, as far as known."""
@@ -177,6 +194,7 @@ class Core:
         config, start = self.config, self._nursery.start_soon
         start(self.run, self.deadlines.run)
         start(self.run, self._isr_changes.run)
+        start(self.run, self.groups.run)
         for interval_ms, duty in (
             (config.high_watermark_checkpoint_ms, self._store_high_watermarks),
             (config.recovery_checkpoint_ms, self._store_recovery_points),
@@ -235,7 +253,8 @@ class Core:
     async def _retain(self) -> None:
         for name, replica in list(self.replicas.all.items()):
             retention = self.topics.of(name.topic).retention
-            if replica.partition.expired(self.now_ms(), retention) is None:
+            # Internal topics have cleanup.policy=compact: their records do not age.
+            if name.topic in INTERNAL or replica.partition.expired(self.now_ms(), retention) is None:
                 continue
             async with self.disk:
                 # It may have been deleted, or cut, meanwhile.

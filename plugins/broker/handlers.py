@@ -26,6 +26,7 @@ from kraftcore.plugins.broker.api.metadata import Metadata
 from kraftcore.plugins.broker.api.offset_for_leader_epoch import OffsetForLeaderEpoch
 from kraftcore.plugins.broker.api.produce import BatchLimits, Produce
 from kraftcore.plugins.broker.core import Core
+from kraftcore.plugins.broker.groups.handlers import group_handlers
 from kraftcore.plugins.broker.producers.ids import ProducerIds
 from kraftcore.plugins.controller.access import ACCESS
 from kraftcore.plugins.controller.envelope import FORWARDABLE
@@ -76,6 +77,7 @@ def client_handlers(core: Core) -> Iterator[RequestHandler]:
     )
     for kind, versions, handler in handlers:
         yield broker_handler(kind, versions, handler.respond)
+    yield from group_handlers(core)
     if core.image is not None:
         yield from _kraft_handlers(core, core.image, forwarding)
 

@@ -7,7 +7,8 @@ from random import Random
 
 import pytest
 import trio
-from broker_rig import open_rig, until
+from broker_rig import until
+from kraft_rig import open_kraft_rig
 
 from kraftcore.core.uuid import ZERO_UUID, Uuid
 from kraftcore.plugins.broker.api.fetch_sessions import EVICTION_MS, FetchSessions, PartitionData
@@ -215,22 +216,24 @@ def test_both_sides_agree_whatever_happens(seed):
 
 def test_our_follower_replicates_within_a_session(tmp_path):
     async def main():
-        async with open_rig(tmp_path) as rig:
+        async with open_kraft_rig(tmp_path) as rig:
+            await rig.controller()
             for broker_id in (1, 2):
-                await rig.start(broker_id)
-            await rig.assign(1, 0, [1, 2])
-            await rig.assign(1, 0, [1, 2], topic="u")
-            sessions = rig.brokers[1]._core.fetch._sessions
+                await rig.broker(broker_id)
+            for topic in ("t", "u"):
+                await rig.create([1, 2], topic=topic)
+                await until(lambda topic=topic: rig.partition(1, topic) and rig.partition(1, topic).leading)
+            sessions = rig.brokers[1].core.fetch.sessions
             for round_ in range(5):
                 for topic in ("t", "u"):
                     answer = await rig.produce(1, b"%d" % round_, topic=topic)
                     assert answer.error_code == 0
             assert len(sessions) == 1
-            (session,) = sessions._sessions.values()
+            (session,) = sessions
             assert {each.name.topic for each in session.partitions.values()} == {"t", "u"}
             assert session.epoch > 5
             # One that is lost is begun anew.
-            sessions._sessions.clear()
+            sessions.clear()
             assert (await rig.produce(1, b"more")).error_code == 0
             await until(lambda: rig.log_bytes(1) == rig.log_bytes(2) and len(sessions) == 1)
 

@@ -101,6 +101,9 @@ class Fetch:
         max_bytes: of records in an answer, whatever is asked (``fetch.max.bytes``).
         now_ms: the time.
         is_rack_aware: whether consumers are sent to a replica in their rack (``replica.selector.class``).
+
+    Attributes:
+        sessions: as given.
     """
 
     def __init__(
@@ -120,7 +123,7 @@ class Fetch:
         self._cache = cache
         self._leaders = leaders
         self._deadlines = deadlines
-        self._sessions = sessions
+        self.sessions = sessions
         self._permits = permits
         self._is_rack_aware = is_rack_aware
         self._max_bytes = max_bytes
@@ -129,7 +132,7 @@ class Fetch:
 
     def respond(self, request: FetchRequest, context: RequestContext) -> FetchResponse | None:
         """Read; answer at once, or let the request wait."""
-        fetch_context = self._sessions.context(request, context.version)
+        fetch_context = self.sessions.context(request, context.version)
         if fetch_context.error is not ErrorCode.NONE:
             return FetchResponse(error_code=fetch_context.error)
         by_state = context.version >= _REPLICA_STATE
@@ -312,7 +315,7 @@ class Fetch:
 
     def _answer(self, waiting: _Waiting, found: _Result) -> FetchResponse:
         fetch_context, version = waiting.fetch_context, waiting.context.version
-        error, session_id, told = self._sessions.finish(
+        error, session_id, told = self.sessions.finish(
             fetch_context, found.data, version, is_of_follower=waiting.is_replica
         )
         response = FetchResponse(error_code=error, session_id=session_id)

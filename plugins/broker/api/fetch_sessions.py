@@ -8,7 +8,7 @@ consumer's, or if the other one has more partitions and it is older than two min
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -145,6 +145,13 @@ class FetchSessions:
 
     def __len__(self) -> int:
         return len(self._sessions)
+
+    def __iter__(self) -> Iterator[FetchSession]:
+        return iter(self._sessions.values())
+
+    def clear(self) -> None:
+        """End all of them: whoever comes again begins another one."""
+        self._sessions.clear()
 
     # --- requests -----------------------------------------------------------------------------------------------------
 

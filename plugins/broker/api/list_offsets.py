@@ -28,6 +28,7 @@ EARLIEST_PENDING_UPLOAD = -6
 _CONSUMER = -1
 _DEBUGGING = -2  # reads as a replica, from any of them
 _SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+_EPOCH_SINCE = 4
 _OFFSET_NOT_AVAILABLE_SINCE = 5  # older clients are told LEADER_NOT_AVAILABLE, which they retry, too
 _Answer = ListOffsetsResponse.ListOffsetsTopicResponse.ListOffsetsPartitionResponse
 
@@ -71,6 +72,8 @@ class ListOffsets:
                     if code is ErrorCode.OFFSET_NOT_AVAILABLE and context.version < _OFFSET_NOT_AVAILABLE_SINCE:
                         code = ErrorCode.LEADER_NOT_AVAILABLE
                     answer.error_code = code
+                if context.version < _EPOCH_SINCE:
+                    answer.leader_epoch = -1  # the answer has no place for it
                 told.partitions.append(answer)
             response.topics.append(told)
         return response

@@ -78,6 +78,8 @@ class Metadata:
         permits, names = self._permits, []
         may_all = permits.may_cluster(request, context, Operation.CREATE, is_logged=False)
         for told in response.topics:
+            if told.is_internal:
+                continue  # who uses it makes it, with its own settings
             if told.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and told.name is not None:
                 if what_is_wrong(told.name) is not None:
                     told.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION

@@ -22,6 +22,13 @@ _OPERATIONS: Final = {
         Operation.DESCRIBE_CONFIGS,
         Operation.ALTER_CONFIGS,
     ),
+    ResourceType.GROUP: (
+        Operation.READ,
+        Operation.DELETE,
+        Operation.DESCRIBE,
+        Operation.DESCRIBE_CONFIGS,
+        Operation.ALTER_CONFIGS,
+    ),
     ResourceType.CLUSTER: (
         Operation.CREATE,
         Operation.ALTER,
@@ -67,7 +74,7 @@ class Permits:
         return lambda action: self._may(request, context, action)
 
     def operations(self, request: Any, context: RequestContext, kind: ResourceType, name: str) -> int:
-        """What the asker may do to a topic or the cluster, as bits by the operations' numbers."""
+        """What the asker may do to a topic, a group or the cluster, as bits by the operations' numbers."""
         return sum(
             1 << operation
             for operation in _OPERATIONS[kind]
