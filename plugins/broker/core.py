@@ -183,6 +183,10 @@ class Core:
         """What the topic with this id is called, as far as known."""
         return self.cache.names.get(topic_id)
 
+    def max_message_bytes(self, topic: str) -> int:
+        """Of a client's batch for a topic."""
+        return self.topics.of(topic).max_message_bytes
+
     def _partition_settings(self, topic: str) -> PartitionSettings:
         return PartitionSettings(self.topics.of(topic).min_insync_replicas, self.config.replica_lag_time_max_ms)
 

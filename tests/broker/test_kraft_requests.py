@@ -350,3 +350,28 @@ def test_brokers_that_are_fenced_are_described_to_whoever_wants_them(tmp_path):
             assert await describe(include_fenced_brokers=True) == [(1, False), (2, True)]
 
     trio.run(main)
+
+
+def test_how_long_a_batch_may_be_is_set_topic_by_topic(tmp_path):
+    async def main():
+        async with open_kraft_rig(tmp_path) as rig:
+            await open_broker(rig, message_max_bytes=2000)
+            await rig.create([1], topic="short", max_message_bytes="500")
+            await rig.create([1], topic="long", max_message_bytes="5000")
+            await rig.create([1])
+            found = {}
+            for topic in ("short", "t", "long"):
+                await until(lambda topic=topic: rig.partition(1, topic) and rig.partition(1, topic).leading)
+                found[topic] = [
+                    (await rig.produce(1, b"v" * size, topic=topic)).error_code for size in (100, 1000, 3000, 6000)
+                ]
+            long = ErrorCode.MESSAGE_TOO_LARGE
+            assert found == {"short": [0, long, long, long], "t": [0, 0, long, long], "long": [0, 0, 0, long]}
+            resource = IncrementalAlterConfigsRequest.AlterConfigsResource
+            config = resource.AlterableConfig(name="max.message.bytes", config_operation=0, value="9000")
+            changed = resource(resource_type=TOPIC, resource_name="short", configs=[config])
+            await rig.ask(1, IncrementalAlterConfigsRequest(resources=[changed]), 1)
+            await until(lambda: rig.brokers[1].core.max_message_bytes("short") == 9000)
+            assert (await rig.produce(1, b"v" * 6000, topic="short")).error_code == 0
+
+    trio.run(main)
