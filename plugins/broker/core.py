@@ -150,7 +150,7 @@ class Core:
             names_incarnations=around.image is not None,
         )
         self.deadlines = Deadlines()
-        self.background = Background(around.nursery, self.run)
+        self.background = Background(around.nursery)
         self.permits = Permits(around.authorization)
         self.leaders = Leaders(replicas, cache)
         self.fetch = Fetch(

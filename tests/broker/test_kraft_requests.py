@@ -252,6 +252,8 @@ def test_partitions_are_described_in_pages(tmp_path):
                 ("no/where", ErrorCode.INVALID_TOPIC_EXCEPTION),
                 ("nowhere", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
             ]
+            bad = await describe("a", cursor=("a", -1))
+            assert bad == ([("a", [])], None)
             (first, *_) = answer.topics[0].partitions
             assert (first.leader_id, first.isr_nodes, first.eligible_leader_replicas) == (1, [1], [])
 
