@@ -377,3 +377,18 @@ def test_how_long_a_batch_may_be_is_set_topic_by_topic(tmp_path):
             assert (await rig.produce(1, b"v" * 6000, topic="short")).error_code == 0
 
     trio.run(main)
+
+
+def test_logs_are_synced_as_often_as_is_set_for_their_topic(tmp_path):
+    async def main():
+        async with open_kraft_rig(tmp_path) as rig:
+            await open_broker(rig, flush_check_ms=10, flush_ms=10)
+            await rig.create([1])
+            await rig.create([1], topic="later", flush_ms=str(10**9))
+            for topic in ("later", "t"):
+                await until(lambda topic=topic: rig.partition(1, topic) and rig.partition(1, topic).leading)
+                assert (await rig.produce(1, b"v", topic=topic)).error_code == 0
+            await until(lambda: rig.partition(1).log.flushed_offset == 1)
+            assert rig.partition(1, "later").log.flushed_offset == 0
+
+    trio.run(main)
