@@ -61,6 +61,7 @@ class Rig:
         answers_isr: whether the controller answers them.
         disks: what brokers keep their directories on, by id; the others use the operating system's.
         failures: why brokers stopped by themselves, by id.
+        racks: where brokers stand.
     """
 
     def __init__(self, folder: Path, nursery: trio.Nursery) -> None:
@@ -71,6 +72,7 @@ class Rig:
         self.answers_isr = True
         self.disks: dict[int, Files] = {}
         self.failures: dict[int, NodeStoppedError] = {}
+        self.racks: dict[int, str] = {}
         self.topic_ids: dict[str, Uuid] = {}
         self.states: dict[TopicPartition, LeaderAndIsrPartitionState] = {}
         self._nursery = nursery
@@ -162,6 +164,7 @@ class Rig:
         live = [
             kind(
                 id=broker_id,
+                rack=self.racks.get(broker_id),
                 endpoints=[kind.UpdateMetadataEndpoint(host=at.host, port=at.port, listener=LISTENER)],
             )
             for broker_id, at in ((each, self.address(each)) for each in (*self.brokers, CONTROLLER))
