@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from functools import partial
 
 import pytest
@@ -119,10 +118,10 @@ def test_what_cannot_be_is_refused(kafka_cluster):
         kafka.wait_isr("nothing", timeout_s=0.01)
 
 
-def test_a_temporary_folder_goes_with_the_cluster_and_a_setting_that_is_none_is_told(monkeypatch, tmp_path):
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with in_thread(KafkaCluster(1)):
-        assert list(tmp_path.iterdir())
-    assert not list(tmp_path.iterdir())
+def test_a_temporary_folder_goes_with_the_cluster_and_a_setting_that_is_none_is_told():
+    cluster = KafkaCluster(1)
+    with in_thread(cluster):
+        pass
+    assert not trio.run(trio.Path(cluster.directory).exists)
     with pytest.raises(Exception, match=r"there is no property min\.insync\.replica\b"):
         in_thread(KafkaCluster(1, properties={"min.insync.replica": 2})).__enter__()
