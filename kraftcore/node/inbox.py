@@ -176,14 +176,15 @@ class Inbox:
             return
         try:
             response = handler.respond(message, context)
+            if response is None:
+                return  # it answers by itself
+            if not inspect.isawaitable(response):
+                context.answer(response)
+                return
         except Exception as error:
             self._raised(handler, context, error)
             return
-        if response is None:
-            return  # it answers by itself
-        if not inspect.isawaitable(response):
-            context.answer(response)
-        elif self._waiting.add(Waiting(handler, context, response)):
+        if self._waiting.add(Waiting(handler, context, response)):
             self._run_waiting()
         else:
             _discard(response)

@@ -50,6 +50,7 @@ class Broker:
         cluster_id: of the cluster that its directories belong to.
         replicas: its partitions.
         cache: what the controller announced.
+        groups: coordinates consumer groups.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class Broker:
         )
         self._core = Core(config, dirs, around)
         self.replicas = self._core.replicas
+        self.groups = self._core.groups
         names = [endpoint.name for endpoint in config.listeners]
         self._registry = Registry(names)
         self._inbox = Inbox(

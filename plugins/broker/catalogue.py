@@ -33,6 +33,7 @@ class LocalChanges:
         topic_configs: topics of its partitions whose configuration changed, or all of them: what is set on each.
         broker_configs: whether settings of this broker, or the default of all brokers, changed.
         brokers: whether registrations changed: who is alive, and where.
+        gone: topics that were deleted, wherever they were.
     """
 
     deletes: dict[TopicPartition, Uuid] = field(default_factory=dict)
@@ -41,13 +42,13 @@ class LocalChanges:
     topic_configs: dict[str, Mapping[str, str]] = field(default_factory=dict)
     broker_configs: bool = False
     brokers: bool = False
+    gone: frozenset[str] = frozenset()
 
     @property
     def is_empty(self) -> bool:
         """Nothing is to be done."""
-        return not (
-            self.deletes or self.leads or self.follows or self.topic_configs or self.broker_configs or self.brokers
-        )
+        lists = self.deletes or self.leads or self.follows or self.topic_configs or self.gone
+        return not (lists or self.broker_configs or self.brokers)
 
 
 class Catalogue:
@@ -86,6 +87,7 @@ class Catalogue:
         """
         changes = LocalChanges(brokers=bool(delta.brokers))
         gone = {topic_id: change.before.name for topic_id, change in delta.topics.items() if change.before is not None}
+        changes.gone = frozenset(gone.values())
         news: list[tuple[TopicPartition, Uuid, PartitionRow]] = []
         for key, (before, after) in delta.partitions.items():
             if after is not None and self._broker_id in after.replicas:

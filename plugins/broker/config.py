@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kraftcore.config.addresses import ALL_INTERFACES, WILDCARDS, parse_endpoint
 from kraftcore.config.errors import ConfigError
 from kraftcore.config.kafka_properties import IGNORED_PREFIXES, KAFKA_PROPERTIES
+from kraftcore.config.login import SaslLogin
 from kraftcore.config.properties import Properties, load_properties, read_flag, read_integer
-from kraftcore.config.sources import read_roles
+from kraftcore.config.sources import read_broker_security, read_roles
+from kraftcore.config.tls import TlsConfig
+from kraftcore.plugins.broker.groups.settings import PROPERTIES as GROUP_PROPERTIES
+from kraftcore.plugins.broker.groups.settings import GroupSettings, read_group_settings
 from kraftcore.raft.quorum import Endpoint
 
 CONTROL = "partition.control"
 BY_REQUESTS = "requests"
+_RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 _INT_MAX = 2**31 - 1
 _LONG_MAX = 2**62
 
@@ -40,6 +45,9 @@ _NUMBERS: Mapping[str, tuple[str, int, int]] = {
     "retention_bytes": ("log.retention.bytes", -1, _LONG_MAX),
     "retention_check_ms": ("log.retention.check.interval.ms", 1, _LONG_MAX),
     "delete_delay_ms": ("log.segment.delete.delay.ms", 0, _LONG_MAX),
+    "num_partitions": ("num.partitions", 1, _INT_MAX),
+    "default_replication_factor": ("default.replication.factor", 1, 32767),
+    "fetch_session_slots": ("max.incremental.fetch.session.cache.slots", 0, _INT_MAX),
     "producer_expiration_ms": ("producer.id.expiration.ms", 1, _INT_MAX),
     "request_max_bytes": ("socket.request.max.bytes", 1024, _INT_MAX),
     "max_connections": ("max.connections", 1, _INT_MAX),
@@ -61,10 +69,15 @@ _TEXTS = {
     "inter.broker.listener.name",
     "log.dirs",
     "log.dir",
+    "replica.selector.class",
+    "auto.create.topics.enable",
+    "authorizer.class.name",
+    "super.users",
+    "allow.everyone.if.no.acl.found",
     "broker.rack",
     "controlled.shutdown.enable",
 }
-HONOURED = frozenset({*_TEXTS, *(key for key, _, _ in _NUMBERS.values())})
+HONOURED = frozenset({*_TEXTS, *(key for key, _, _ in _NUMBERS.values()), *GROUP_PROPERTIES})
 """Properties that a broker honours."""
 
 
@@ -102,10 +115,18 @@ class BrokerConfig:
         retention_bytes: the oldest segments go while the others have as much; -1: never (log.retention.bytes).
         retention_check_ms: how often that is looked at (log.retention.check.interval.ms).
         delete_delay_ms: how long deleted segments and partitions stay (log.segment.delete.delay.ms).
+        auto_create_topics: topics that clients ask for are made (auto.create.topics.enable).
+        num_partitions: such a topic has (num.partitions).
+        default_replication_factor: such a topic has (default.replication.factor).
+        fetch_session_slots: fetch sessions at a time (max.incremental.fetch.session.cache.slots).
+        is_rack_aware: consumers are sent to a replica in their rack (replica.selector.class names Kafka's
+            RackAwareReplicaSelector).
         producer_expiration_ms: a producer that numbers its batches is forgotten when it was silent for so long
             (producer.id.expiration.ms).
         request_max_bytes: longest frame (socket.request.max.bytes).
         max_connections: accepted at a time (max.connections).
+        groups: see ``GroupSettings``.
+        static_configs: all of the file, as DescribeConfigs tells it.
         rack: where the broker stands, or None (broker.rack).
         heartbeat_ms: how often the controller hears of it (broker.heartbeat.interval.ms).
         session_ms: after so long without a heartbeat it is fenced (broker.session.timeout.ms, which is the
@@ -113,6 +134,7 @@ class BrokerConfig:
         registration_timeout_ms: how long the first registration may take (initial.broker.registration.timeout.ms).
         has_controlled_shutdown: hand leaderships over before a stop (controlled.shutdown.enable).
         leaving_timeout_ms: how long that may take (kraftcore.controlled.shutdown.timeout.ms; 5 minutes in Kafka).
+        security: how other brokers are connected to under a KRaft controller: TLS, and the login; None: without.
         ignored: properties that stood in the file and mean nothing here.
 
     Raises:
@@ -145,15 +167,23 @@ class BrokerConfig:
     retention_bytes: int = -1
     retention_check_ms: int = 300_000
     delete_delay_ms: int = 60_000
+    auto_create_topics: bool = True
+    num_partitions: int = 1
+    default_replication_factor: int = 1
+    fetch_session_slots: int = 1000
+    is_rack_aware: bool = False
     producer_expiration_ms: int = 24 * 3600 * 1000
     request_max_bytes: int = 100 * 1024**2
     max_connections: int = 1000
+    groups: GroupSettings = field(default_factory=GroupSettings)
+    static_configs: Mapping[str, str] = field(default_factory=dict)
     rack: str | None = None
     heartbeat_ms: int = 2000
     session_ms: int = 9000
     registration_timeout_ms: int = 60_000
     has_controlled_shutdown: bool = True
     leaving_timeout_ms: int = 60_000
+    security: tuple[TlsConfig | None, SaslLogin | None] = (None, None)
     ignored: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -226,8 +256,13 @@ def _read(properties: Properties) -> BrokerConfig:
         "inter_broker_listener": (properties.get("inter.broker.listener.name") or "").upper(),
         "directories": tuple(properties.list("log.dirs" if "log.dirs" in properties else "log.dir")),
         "rack": properties.get("broker.rack"),
+        "static_configs": properties.all,
         "ignored": tuple(name for name in properties.names if name not in HONOURED),
     }
+    if properties.get("replica.selector.class") == _RACK_AWARE:
+        values["is_rack_aware"] = True
+    if "auto.create.topics.enable" in properties:
+        values["auto_create_topics"] = read_flag(properties, "auto.create.topics.enable")
     if "controlled.shutdown.enable" in properties:
         values["has_controlled_shutdown"] = read_flag(properties, "controlled.shutdown.enable")
     for required, key in (("listeners", "listeners"), ("directories", "log.dirs")):
@@ -236,6 +271,7 @@ def _read(properties: Properties) -> BrokerConfig:
     for name, (key, low, high) in _NUMBERS.items():
         if key in properties:
             values[name] = read_integer(properties, key, low, high)
+    values["groups"] = read_group_settings(properties)
     retention = next((key for key in _RETENTION if key in properties), None)
     if retention is not None:
         found = read_integer(properties, retention, -1, _INT_MAX if _RETENTION[retention] > 1 else _LONG_MAX)
@@ -245,7 +281,10 @@ def _read(properties: Properties) -> BrokerConfig:
         raise properties.error(f"{unknown[0]} is no property of a broker", unknown[0])
     _check_unsupported(properties)
     try:
-        return BrokerConfig(**values)
+        config = BrokerConfig(**values)
+        if has_broker_role(properties):
+            config = replace(config, security=read_broker_security(properties, config.broker_listener))
+        return config
     except ConfigError as error:
         raise properties.error(error.reason, *(_KEYS.get(name, name) for name in error.settings)) from None
 
@@ -259,16 +298,16 @@ def _check_requests(properties: Properties) -> None:
             f"process.roles does not go with {CONTROL}={BY_REQUESTS}: such a broker has no KRaft controller",
             "process.roles",
         )
+    if properties.get(_AUTHORIZER):
+        raise properties.error(
+            f"{_AUTHORIZER} is {properties.get(_AUTHORIZER)}: a broker that obeys requests asks no authorizer, and "
+            "would let everybody do everything: leave it out",
+            _AUTHORIZER,
+        )
     _check_protocols(properties)
 
 
 def _check_kraft(properties: Properties) -> None:
-    if properties.get(_AUTHORIZER):
-        raise properties.error(
-            f"{_AUTHORIZER} is {properties.get(_AUTHORIZER)}: a broker of kraftcore asks no authorizer, and would let "
-            "everybody do everything: leave it out, or use process.roles=controller",
-            _AUTHORIZER,
-        )
     if not properties.list("controller.listener.names"):
         raise properties.error(
             "controller.listener.names is missing: it says which listeners are not the broker's",
@@ -304,6 +343,7 @@ def _check_unsupported(properties: Properties) -> None:
         ("log.message.timestamp.type", lambda text: text == "CreateTime", "CreateTime"),
         ("log.cleanup.policy", lambda text: text == "delete", "delete"),
         ("compression.type", lambda text: text == "producer", "producer"),
+        ("replica.selector.class", lambda text: text in ("", _RACK_AWARE), _RACK_AWARE),
     )
     for key, is_good, only in wanted:
         text = properties.get(key)

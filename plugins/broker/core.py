@@ -12,23 +12,33 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from random import randrange
 
 import trio
 
 from kraftcore.core.log.config import LogConfig
+from kraftcore.core.uuid import Uuid
 from kraftcore.errors import LocalError, StorageError
 from kraftcore.metadata import Image
+from kraftcore.node.authorization import Authorization
 from kraftcore.node.outbox import Outbox
 from kraftcore.plugins.broker.api.fetch import Fetch
+from kraftcore.plugins.broker.api.fetch_sessions import FetchSessions
 from kraftcore.plugins.broker.api.leaders import Leaders
+from kraftcore.plugins.broker.api.metadata import INTERNAL
+from kraftcore.plugins.broker.api.permits import Permits
+from kraftcore.plugins.broker.background import Background
 from kraftcore.plugins.broker.config import BrokerConfig
 from kraftcore.plugins.broker.controller_channel import ControllerChannel
 from kraftcore.plugins.broker.deadlines import Deadlines
-from kraftcore.plugins.broker.fetchers import Fetchers, FetchSettings
+from kraftcore.plugins.broker.fetchers import Fetchers
+from kraftcore.plugins.broker.following import FetchSettings
+from kraftcore.plugins.broker.groups.coordinator import GroupCoordinator
 from kraftcore.plugins.broker.isr_changes import IsrChanges
 from kraftcore.plugins.broker.logdirs import LogDirs
 from kraftcore.plugins.broker.logdirs.directory import Directory
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
+from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.broker.partition.partition import PartitionSettings
 from kraftcore.plugins.broker.replicas import Replicas
 from kraftcore.plugins.broker.topic_settings import TopicSettingsTable
@@ -55,6 +65,7 @@ class Surroundings:
         fail: told why the broker cannot go on.
         on_directory_failure: told of a log directory that is used no more.
         image: the metadata as far as it is committed; None: there is no metadata log.
+        authorization: asked about clients' requests; None: everybody may do everything.
     """
 
     cache: MetadataCache
@@ -66,6 +77,7 @@ class Surroundings:
     fail: Callable[[BaseException], None]
     on_directory_failure: Callable[[Directory], None] = lambda directory: None
     image: Callable[[], Image] | None = None
+    authorization: Callable[[], Authorization | None] = lambda: None
 
 
 class Core:
@@ -85,7 +97,10 @@ class Core:
         topics: what is set for each topic.
         leaders: of partitions that are led elsewhere.
         deadlines: for answers that wait.
+        background: for answers that take a task.
+        permits: who may do what.
         fetch: answers Fetch.
+        groups: coordinates consumer groups.
         refresh: to be called when assignments or addresses changed.
         disk: held by whoever flushes or removes parts of logs.
     """
@@ -135,10 +150,39 @@ class Core:
             names_incarnations=around.image is not None,
         )
         self.deadlines = Deadlines()
+        self.background = Background(around.nursery, self.run)
+        self.permits = Permits(around.authorization)
         self.leaders = Leaders(replicas, cache)
-        self.fetch = Fetch(replicas, cache, self.leaders, self.deadlines, config.fetch_max_bytes, now_ms)
-        replicas.on_moved = self.fetch.moved
+        self.fetch = Fetch(
+            replicas,
+            cache,
+            self.leaders,
+            self.deadlines,
+            FetchSessions(config.fetch_session_slots, self.topic_name, now_ms, randrange),
+            self.permits,
+            config.fetch_max_bytes,
+            now_ms,
+            is_rack_aware=config.is_rack_aware,
+        )
+        self.groups = GroupCoordinator(
+            replicas,
+            cache,
+            config.groups,
+            config.message_max_bytes,
+            None if around.image is None else around.controllers.send_to_controller,
+            self.disk,
+            now_ms,
+        )
+        replicas.on_moved = self._moved
         replicas.on_proposal = self._isr_changes.propose
+
+    def _moved(self, name: TopicPartition) -> None:
+        self.fetch.moved(name)
+        self.groups.moved(name)
+
+    def topic_name(self, topic_id: Uuid) -> str | None:
+        """What the topic with this id is called, as far as known."""
+        return self.cache.names.get(topic_id)
 
     def _partition_settings(self, topic: str) -> PartitionSettings:
         return PartitionSettings(self.topics.of(topic).min_insync_replicas, self.config.replica_lag_time_max_ms)
@@ -150,6 +194,7 @@ class Core:
         config, start = self.config, self._nursery.start_soon
         start(self.run, self.deadlines.run)
         start(self.run, self._isr_changes.run)
+        start(self.run, self.groups.run)
         for interval_ms, duty in (
             (config.high_watermark_checkpoint_ms, self._store_high_watermarks),
             (config.recovery_checkpoint_ms, self._store_recovery_points),
@@ -208,7 +253,8 @@ class Core:
     async def _retain(self) -> None:
         for name, replica in list(self.replicas.all.items()):
             retention = self.topics.of(name.topic).retention
-            if replica.partition.expired(self.now_ms(), retention) is None:
+            # Internal topics have cleanup.policy=compact: their records do not age.
+            if name.topic in INTERNAL or replica.partition.expired(self.now_ms(), retention) is None:
                 continue
             async with self.disk:
                 # It may have been deleted, or cut, meanwhile.

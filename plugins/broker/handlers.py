@@ -6,43 +6,107 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
-from kraftcore.node.registry import ListenerType, Priority, RequestHandler
+from kraftcore.metadata import Image
+from kraftcore.node.registry import DESCRIBE_CLUSTER, Access, ListenerType, Priority, RequestHandler
+from kraftcore.plugins.broker.api.auto_create import AutoCreate
+from kraftcore.plugins.broker.api.delete_records import DeleteRecords
+from kraftcore.plugins.broker.api.describe_cluster import DescribeCluster
+from kraftcore.plugins.broker.api.describe_log_dirs import DescribeLogDirs
+from kraftcore.plugins.broker.api.describe_topic_partitions import DescribeTopicPartitions
+from kraftcore.plugins.broker.api.describe_users import DescribeClientQuotas, DescribeUserScramCredentials
+from kraftcore.plugins.broker.api.forwarding import Forwarding
+from kraftcore.plugins.broker.api.image_questions import QUESTIONS, ImageQuestions, settings_of
+from kraftcore.plugins.broker.api.init_producer_id import InitProducerId
 from kraftcore.plugins.broker.api.list_offsets import ListOffsets
 from kraftcore.plugins.broker.api.metadata import Metadata
 from kraftcore.plugins.broker.api.offset_for_leader_epoch import OffsetForLeaderEpoch
 from kraftcore.plugins.broker.api.produce import BatchLimits, Produce
 from kraftcore.plugins.broker.core import Core
+from kraftcore.plugins.broker.groups.handlers import group_handlers
+from kraftcore.plugins.broker.producers.ids import ProducerIds
+from kraftcore.plugins.controller.access import ACCESS
+from kraftcore.plugins.controller.envelope import FORWARDABLE
+from kraftcore.plugins.controller.registry import APIS
+from kraftcore.protocol.messages.delete_records import DeleteRecordsRequest
+from kraftcore.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest
+from kraftcore.protocol.messages.describe_cluster import DescribeClusterRequest
+from kraftcore.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+from kraftcore.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
+from kraftcore.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
 from kraftcore.protocol.messages.fetch import FetchRequest
+from kraftcore.protocol.messages.init_producer_id import InitProducerIdRequest
 from kraftcore.protocol.messages.list_offsets import ListOffsetsRequest
 from kraftcore.protocol.messages.metadata import MetadataRequest
 from kraftcore.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from kraftcore.protocol.messages.produce import ProduceRequest
+from kraftcore.protocol.registry import api_of
 
 
 def client_handlers(core: Core) -> Iterator[RequestHandler]:
     """What a broker answers on its listeners, whoever controls it."""
     config, replicas = core.config, core.replicas
     limits = BatchLimits(config.message_max_bytes, config.segment_bytes)
-    produce = Produce(replicas, core.leaders, core.deadlines, limits, core.now_ms)
+    produce = Produce(replicas, core.cache, core.leaders, core.deadlines, limits, core.now_ms, core.permits)
+    permits, background = core.permits, core.background
+    delete_records = DeleteRecords(replicas, core.cache, permits, background, core.disk, core.now_ms)
+    is_kraft = core.image is not None
+    forwarding = Forwarding(core.controllers.send_to_controller, background)
+    creating = None
+    if is_kraft and config.auto_create_topics:
+        factor = config.default_replication_factor
+        creating = AutoCreate(forwarding, background, config.num_partitions, factor).create
     # Brokers of Kafka 4.3.1 ask each other in the versions that metadata.version says, without looking (KIP-584). Under
     # control requests: the versions of Kafka 3.9.1, but for those that Kafka 4 dropped.
-    is_kraft = core.image is not None
     handlers: tuple[tuple[Any, tuple[int, int], Any], ...] = (
-        (ProduceRequest, (3, 11), produce),
+        (ProduceRequest, (3, 13 if is_kraft else 11), produce),
         (FetchRequest, (4, 18 if is_kraft else 17), core.fetch),
-        (ListOffsetsRequest, (1, 11 if is_kraft else 9), ListOffsets(replicas)),
-        (MetadataRequest, (0, 12), Metadata(core.cache, core.cluster_id)),
-        (OffsetForLeaderEpochRequest, (2, 4), OffsetForLeaderEpoch(replicas)),
+        (ListOffsetsRequest, (1, 11 if is_kraft else 9), ListOffsets(replicas, permits)),
+        (MetadataRequest, (0, 13 if is_kraft else 12), Metadata(core.cache, core.cluster_id, permits, creating)),
+        (OffsetForLeaderEpochRequest, (2, 4), OffsetForLeaderEpoch(replicas, permits)),
+        (DeleteRecordsRequest, (0, 2), delete_records),
+        (DescribeLogDirsRequest, (1, 5 if is_kraft else 4), DescribeLogDirs(core.dirs, replicas, permits)),
+        (
+            DescribeClusterRequest,
+            (0, 2 if is_kraft else 1),
+            DescribeCluster(core.cache, core.cluster_id, permits, core.image),
+        ),
     )
     for kind, versions, handler in handlers:
         yield broker_handler(kind, versions, handler.respond)
+    yield from group_handlers(core)
+    if core.image is not None:
+        yield from _kraft_handlers(core, core.image, forwarding)
+
+
+def _kraft_handlers(core: Core, image: Callable[[], Image], forwarding: Forwarding) -> Iterator[RequestHandler]:
+    """What a broker answers from the metadata, or has a KRaft controller answer."""
+    config, permits, background = core.config, core.permits, core.background
+    for kind in sorted(FORWARDABLE, key=lambda each: api_of(each).key):
+        yield broker_handler(kind, None, forwarding.respond)
+    questions = ImageQuestions(
+        image, settings_of(core.cluster_id, config.node_id, config.static_configs), permits, core.now_ms
+    )
+    for kind in QUESTIONS:
+        asked = broker_handler(kind, None, questions.respond)
+        yield replace(asked, access=ACCESS.get(kind), refuse=APIS[kind].refuse)
+    for kind, handler, access in (
+        (DescribeUserScramCredentialsRequest, DescribeUserScramCredentials(image), DESCRIBE_CLUSTER),
+        (DescribeClientQuotasRequest, DescribeClientQuotas(image), Access("DESCRIBE_CONFIGS")),
+    ):
+        yield replace(broker_handler(kind, None, handler.respond), access=access)
+    ids = ProducerIds(config.node_id, core.broker_epoch, core.controllers.send_to_controller, background.start)
+    init_producer_id = InitProducerId(ids, core.cache, permits, background)
+    yield broker_handler(InitProducerIdRequest, (0, 5), init_producer_id.respond)
+    topics = DescribeTopicPartitions(core.cache, image, permits)
+    yield broker_handler(DescribeTopicPartitionsRequest, None, topics.respond)
 
 
 def broker_handler(
-    kind: Any, versions: tuple[int, int], respond: Any, priority: Priority = Priority.DATA
+    kind: Any, versions: tuple[int, int] | None, respond: Any, priority: Priority = Priority.DATA
 ) -> RequestHandler:
     """A handler on a broker's listeners; an error in it breaks the asker's connection, and nothing else."""
     return RequestHandler(

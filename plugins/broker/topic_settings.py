@@ -74,9 +74,14 @@ class TopicSettingsTable:
             return of_file if found.source is ConfigSource.DEFAULT or found.value is None else int(found.value)
 
         log, retention = self._file.log, self._file.retention
+        policies = (self._defaults.of("cleanup.policy", overrides).value or "").split(",")
+        # A compacted topic's records do not age; as long as there is no cleaner, they all stay.
+        ages = "delete" in {policy.strip() for policy in policies}
         return TopicSettings(
             number("min.insync.replicas", self._file.min_insync_replicas),
-            Retention(number("retention.ms", retention.ms), number("retention.bytes", retention.bytes)),
+            Retention(number("retention.ms", retention.ms), number("retention.bytes", retention.bytes))
+            if ages
+            else Retention(-1, -1),
             replace(
                 log,
                 segment_bytes=number("segment.bytes", log.segment_bytes),

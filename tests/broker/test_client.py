@@ -18,6 +18,9 @@ from kraftcore.plugins.broker.metadata_cache import LiveBroker
 from kraftcore.plugins.broker.partition import Assignment, TopicPartition
 from kraftcore.ports.transport import Address
 from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.messages.delete_records import DeleteRecordsRequest
+from kraftcore.protocol.messages.describe_cluster import DescribeClusterRequest
+from kraftcore.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from kraftcore.protocol.messages.fetch import FetchRequest
 from kraftcore.protocol.messages.update_metadata import UpdateMetadataPartitionState
 from kraftcore.raft.quorum import Endpoint
@@ -42,6 +45,7 @@ def producer_id(data):
     data[43:51] = (7).to_bytes(8)
 
 
+T = TopicPartition("t", 0)
 GOOD = bytes(build_batch([b"v"], timestamp_ms=1))
 BAD = {
     "nothing": (b"", ErrorCode.INVALID_RECORD),
@@ -72,7 +76,7 @@ def test_bad_batches_are_refused_and_the_next_good_one_is_taken(tmp_path):
     trio.run(main)
 
 
-def test_a_fetch_waits_ends_with_its_partition_and_sessions_are_not_granted(tmp_path):
+def test_a_fetch_waits_and_ends_with_its_partition(tmp_path):
     async def main():
         async with open_rig(tmp_path) as rig:
             await rig.start(1)
@@ -191,5 +195,91 @@ def test_kafka_python_produces_and_consumes(tmp_path, compression):
             broker.cache.topics["t"] = {0: state}
             broker.cache.brokers = {1: LiveBroker(1, None, {"PLAINTEXT": Address("127.0.0.1", port)})}
             await trio.to_thread.run_sync(use, port)
+
+    trio.run(main)
+
+
+def test_records_are_deleted_here_and_at_the_followers(tmp_path):
+    async def main():
+        async with open_rig(tmp_path) as rig:
+            for broker_id in (1, 2):
+                await rig.start(broker_id)
+            await rig.assign(1, 0, [1, 2])
+            for number in range(4):
+                assert (await rig.produce(1, b"%d" % number)).error_code == 0
+
+            async def delete(offset, topic="t", broker_id=1, timeout_ms=60_000):
+                kind = DeleteRecordsRequest.DeleteRecordsTopic
+                asked = kind(name=topic, partitions=[kind.DeleteRecordsPartition(partition_index=0, offset=offset)])
+                request = DeleteRecordsRequest(topics=[asked], timeout_ms=timeout_ms)
+                answer = await rig.ask(broker_id, request, 2)
+                told = answer.topics[0].partitions[0]
+                return ErrorCode.of(told.error_code), told.low_watermark
+
+            assert await delete(2) == (ErrorCode.NONE, 2)
+            assert [rig.brokers[each].replicas.find(T).log.log_start_offset for each in (1, 2)] == [2, 2]
+            assert await rig.values(1, 2) == [b"2", b"3"]
+            assert (await rig.fetch(1, 1)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+            assert await delete(1) == (ErrorCode.NONE, 2)
+            assert await delete(5) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
+            assert await delete(-7) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
+            assert await delete(3, broker_id=2) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+            assert await delete(3, topic="nowhere") == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
+            assert await delete(-1) == (ErrorCode.NONE, 4)
+            # A follower that is announced as alive, and does not come, is waited for.
+            rig.brokers[2].replicas.find(T).pause()
+            assert (await rig.produce(1, b"x", acks=1)).error_code == 0
+            await until(lambda: rig.brokers[1].replicas.find(T).high_watermark == 5)
+            assert await delete(5, timeout_ms=50) == (ErrorCode.REQUEST_TIMED_OUT, -1)
+
+    trio.run(main)
+
+
+def test_a_consumer_is_sent_to_the_replica_in_its_rack(tmp_path):
+    async def main():
+        async with open_rig(tmp_path) as rig:
+            for broker_id in (1, 2):
+                await rig.start(broker_id, is_rack_aware=True)
+            rig.racks = {1: "here", 2: "there"}
+            await rig.assign(1, 0, [1, 2])
+            assert (await rig.produce(1, b"a")).error_code == 0
+            for rack, found in (("", -1), ("here", -1), ("nowhere", -1), ("there", 2)):
+                answer = await rig.fetch(1, rack_id=rack)
+                assert (answer.preferred_read_replica, bool(answer.records)) == (found, found < 0), rack
+            assert (await rig.fetch(2, rack_id="there")).preferred_read_replica == -1
+            await until(lambda: rig.brokers[2].replicas.find(T).high_watermark == 1)
+            assert await rig.values(2, rack_id="there") == [b"a"]
+
+    trio.run(main)
+
+
+def test_what_is_in_the_directories_and_who_the_brokers_are(tmp_path):
+    async def main():
+        async with open_rig(tmp_path) as rig:
+            await rig.start(1)
+            rig.racks = {1: "here"}
+            await rig.assign(1, 0, [1])
+            await rig.assign(1, 0, [1], topic="u")
+            assert (await rig.produce(1, b"a")).error_code == 0
+            answer = await rig.ask(1, DescribeLogDirsRequest(topics=None), 4)
+            (told,) = answer.results
+            assert (told.log_dir, told.error_code) == (str(tmp_path / "d1"), 0)
+            assert 0 < told.usable_bytes <= told.total_bytes
+            sizes = {topic.name: [each.partition_size for each in topic.partitions] for topic in told.topics}
+            assert sizes == {"t": [len(rig.log_bytes(1))], "u": [0]}
+            kind = DescribeLogDirsRequest.DescribableLogDirTopic
+            answer = await rig.ask(1, DescribeLogDirsRequest(topics=[kind(topic="u", partitions=[0, 1])]), 1)
+            assert [topic.name for topic in answer.results[0].topics] == ["u"]
+            request = DescribeClusterRequest(include_cluster_authorized_operations=True)
+            answer = await rig.ask(1, request, 1)
+            brokers = {each.broker_id: (each.host, each.port, each.rack) for each in answer.brokers}
+            assert brokers[1] == ("broker1", 9092, "here")
+            assert answer.cluster_id == rig.brokers[1].cluster_id
+            operations = {number for number in range(32) if answer.cluster_authorized_operations >> number & 1}
+            assert operations == {5, 7, 8, 9, 10, 11, 12}
+            answer = await rig.ask(1, DescribeClusterRequest(endpoint_type=2), 1)
+            assert answer.error_code == ErrorCode.MISMATCHED_ENDPOINT_TYPE
+            answer = await rig.ask(1, DescribeClusterRequest(endpoint_type=3), 1)
+            assert answer.error_code == ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
 
     trio.run(main)

@@ -49,7 +49,7 @@ def produce(broker, name):
     request = ProduceRequest(acks=1, topic_data=[kind(name=name.topic, partition_data=[part])])
     replicas = broker.replicas
     leaders = Leaders(replicas, broker.cache)
-    handler = Produce(replicas, leaders, Deadlines(), BatchLimits(10_000, 10_000), lambda: 0)
+    handler = Produce(replicas, broker.cache, leaders, Deadlines(), BatchLimits(10_000, 10_000), lambda: 0)
     handler.respond(request, Context)
     return ErrorCode(answers[0].responses[0].partition_responses[0].error_code)
 

@@ -6,6 +6,7 @@ import re
 
 import trio
 from project import ROOT, sources
+from transport_rig import free_port
 
 import kraftcore.testing
 from kraftcore.core.batch import build_batch, iter_batches
@@ -87,6 +88,28 @@ def test_broker(tmp_path, capsys):
     trio.run(main)
 
 
+def test_a_broker_that_is_a_controller_too(tmp_path, capsys):
+    page = (ROOT / "docs" / "broker.md").read_text()
+    text = re.findall(r"<<END\n(.*?)    END", page, re.DOTALL)[1]
+    place = f"127.0.0.1:{free_port()}"
+    for found, here in (("127.0.0.1:9093", place), (":9092", ":0"), ("/var/lib/kraftcore", str(tmp_path / "n1"))):
+        assert found in text
+        text = text.replace(found, here)
+    (tmp_path / "n1.properties").write_text(re.sub("^ +", "", text, flags=re.MULTILINE))
+    run = examples("broker.md", {})["run_both"]
+
+    async def main():
+        with trio.move_on_after(60), trio.CancelScope() as scope:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(run, str(tmp_path / "n1.properties"))
+                while "broker 1 serves PLAINTEXT://127.0.0.1:" not in capsys.readouterr().out:
+                    await trio.sleep(0.01)
+                scope.cancel()
+        assert scope.cancelled_caught
+
+    trio.run(main)
+
+
 def test_what_the_broker_offers_is_what_its_page_says(tmp_path):
     from broker_rig import open_rig
 
@@ -96,6 +119,24 @@ def test_what_the_broker_offers_is_what_its_page_says(tmp_path):
     async def main():
         async with open_rig(tmp_path) as rig:
             await rig.start(1)
+            answer = await rig.ask(1, ApiVersionsRequest(client_software_name="a", client_software_version="1"), 3)
+            camel = {key: "".join(part.capitalize() for part in key.name.split("_")) for key in ApiKey}
+            offered = {camel[ApiKey(each.api_key)]: (each.min_version, each.max_version) for each in answer.api_keys}
+            assert offered == listed
+
+    trio.run(main)
+
+
+def test_what_the_broker_offers_under_a_kraft_controller_is_what_its_page_says(tmp_path):
+    from kraft_rig import open_kraft_rig
+
+    page = "".join((ROOT / "docs" / name).read_text() for name in ("broker-requests.md", "groups.md"))
+    listed = {name: (int(low), int(high)) for name, low, high in re.findall(r"^\| (\w+) \| (\d+)-(\d+) \|", page, re.M)}
+
+    async def main():
+        async with open_kraft_rig(tmp_path) as rig:
+            await rig.controller()
+            await rig.broker(1)
             answer = await rig.ask(1, ApiVersionsRequest(client_software_name="a", client_software_version="1"), 3)
             camel = {key: "".join(part.capitalize() for part in key.name.split("_")) for key in ApiKey}
             offered = {camel[ApiKey(each.api_key)]: (each.min_version, each.max_version) for each in answer.api_keys}

@@ -57,6 +57,7 @@ class Rig:
         brokers: those that run, by id.
         isr_requests: the AlterPartition requests that came.
         answers_isr: whether the controller answers them.
+        racks: where brokers stand.
     """
 
     def __init__(self, folder: Path, nursery: trio.Nursery) -> None:
@@ -65,6 +66,7 @@ class Rig:
         self.brokers: dict[int, Broker] = {}
         self.isr_requests: list[AlterPartitionRequest] = []
         self.answers_isr = True
+        self.racks: dict[int, str] = {}
         self.topic_ids: dict[str, Uuid] = {}
         self.states: dict[TopicPartition, LeaderAndIsrPartitionState] = {}
         self._nursery = nursery
@@ -154,6 +156,7 @@ class Rig:
         live = [
             kind(
                 id=broker_id,
+                rack=self.racks.get(broker_id),
                 endpoints=[kind.UpdateMetadataEndpoint(host=at.host, port=at.port, listener=LISTENER)],
             )
             for broker_id, at in ((each, self.address(each)) for each in (*self.brokers, CONTROLLER))

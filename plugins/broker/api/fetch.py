@@ -2,13 +2,13 @@
 
 Consumers read up to the high watermark, from followers as well (KIP-392); followers read to the log's end, and what
 they ask for says what they have. A request with too little to read waits until there is more, its time is over, or
-something about a partition of it changes. Every request is answered in full: fetch sessions (KIP-227) are never
-granted. Source: Kafka 3.9.1, KafkaApis, ReplicaManager, DelayedFetch; KIP-516, KIP-595.
+something about a partition of it changes. Within a session (``fetch_sessions``) only what is new is asked and answered.
+Source: Kafka 3.9.1 and 4.3.1, KafkaApis, ReplicaManager, DelayedFetch; KIP-516, KIP-595.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from kraftcore.core.batch import iter_batches
@@ -16,7 +16,9 @@ from kraftcore.core.uuid import ZERO_UUID
 from kraftcore.errors import KraftError
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.errors import code_of
+from kraftcore.plugins.broker.api.fetch_sessions import AskedPartition, FetchContext, FetchSessions
 from kraftcore.plugins.broker.api.leaders import Leaders
+from kraftcore.plugins.broker.api.permits import Permits
 from kraftcore.plugins.broker.deadlines import Deadline, Deadlines
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
 from kraftcore.plugins.broker.partition import Partition, TopicPartition
@@ -24,8 +26,8 @@ from kraftcore.plugins.broker.partition.state import refused
 from kraftcore.plugins.broker.replicas import Replicas
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.fetch import FetchRequest, FetchResponse
+from kraftcore.security.acl import Operation
 
-_BY_ID = 13
 _REPLICA_STATE = 15
 _FROM_FOLLOWERS = 11  # consumers that say their rack may read from any replica
 _LEADER_SINCE = 16  # version from which refusals say who leads (KIP-951)
@@ -33,25 +35,8 @@ _ASK_ELSEWHERE = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOC
 _READ_COMMITTED = 1
 ANSWER_BYTES = 4 * 1024**2
 """Most records in an answer, unless its first batch alone is longer: others are served while the client takes them."""
-_NEW_SESSION = 0  # session epochs up to here ask for everything
-_FetchPartition = FetchRequest.FetchTopic.FetchPartition
 _Topic = FetchResponse.FetchableTopicResponse
 _Data = _Topic.PartitionData
-
-
-@dataclass(slots=True)
-class _Asked:
-    """A partition of a request.
-
-    Attributes:
-        topic: its place in the request.
-        name: None when nobody knows the topic's id.
-        fields: as asked.
-    """
-
-    topic: int
-    name: TopicPartition | None
-    fields: _FetchPartition
 
 
 @dataclass(slots=True)
@@ -72,11 +57,26 @@ class _Result:
 class _Waiting:
     """A request that waits."""
 
-    __slots__ = ("asked", "broker_epoch", "context", "deadline", "names", "replica_id", "request")
+    __slots__ = (
+        "asked",
+        "broker_epoch",
+        "context",
+        "deadline",
+        "denied",
+        "fetch_context",
+        "names",
+        "replica_id",
+        "request",
+    )
 
-    def __init__(self, request: FetchRequest, context: RequestContext, replica_id: int, asked: list[_Asked]) -> None:
+    def __init__(
+        self, request: FetchRequest, context: RequestContext, replica_id: int, fetch_context: FetchContext
+    ) -> None:
+        asked = fetch_context.asked
         self.request = request
         self.context = context
+        self.fetch_context = fetch_context
+        self.denied: set[TopicPartition] = set()
         self.replica_id = replica_id
         self.broker_epoch = request.replica_state.replica_epoch if context.version >= _REPLICA_STATE else -1
         self.asked = asked
@@ -96,8 +96,14 @@ class Fetch:
         cache: knows topics by id.
         leaders: of partitions that are led elsewhere.
         deadlines: for those that wait.
+        sessions: what clients ask again and again.
+        permits: consumers must be allowed to read a topic, brokers to act for the cluster.
         max_bytes: of records in an answer, whatever is asked (``fetch.max.bytes``).
         now_ms: the time.
+        is_rack_aware: whether consumers are sent to a replica in their rack (``replica.selector.class``).
+
+    Attributes:
+        sessions: as given.
     """
 
     def __init__(
@@ -106,24 +112,33 @@ class Fetch:
         cache: MetadataCache,
         leaders: Leaders,
         deadlines: Deadlines,
+        sessions: FetchSessions,
+        permits: Permits,
         max_bytes: int,
         now_ms: Callable[[], int],
+        *,
+        is_rack_aware: bool = False,
     ) -> None:
         self._replicas = replicas
         self._cache = cache
         self._leaders = leaders
         self._deadlines = deadlines
+        self.sessions = sessions
+        self._permits = permits
+        self._is_rack_aware = is_rack_aware
         self._max_bytes = max_bytes
         self._now_ms = now_ms
         self._waiting: dict[TopicPartition, set[_Waiting]] = {}
 
     def respond(self, request: FetchRequest, context: RequestContext) -> FetchResponse | None:
         """Read; answer at once, or let the request wait."""
-        if request.session_id != 0 and request.session_epoch > _NEW_SESSION:
-            return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        fetch_context = self.sessions.context(request, context.version)
+        if fetch_context.error is not ErrorCode.NONE:
+            return FetchResponse(error_code=fetch_context.error)
         by_state = context.version >= _REPLICA_STATE
         replica_id = request.replica_state.replica_id if by_state else request.replica_id
-        waiting = _Waiting(request, context, replica_id, list(self._asked(request, context.version)))
+        waiting = _Waiting(request, context, replica_id, fetch_context)
+        waiting.denied = self._denied(waiting)
         found = self._read(waiting)
         if waiting.is_replica:
             self._note_progress(waiting, found)
@@ -134,12 +149,16 @@ class Fetch:
             self._waiting.setdefault(name, set()).add(waiting)
         return None
 
-    def _asked(self, request: FetchRequest, version: int) -> Iterable[_Asked]:
-        for place, topic in enumerate(request.topics):
-            known = self._cache.names.get(topic.topic_id) if version >= _BY_ID else topic.topic
-            for fields in topic.partitions:
-                name = None if known is None else TopicPartition(known, fields.partition)
-                yield _Asked(place, name, fields)
+    def _denied(self, waiting: _Waiting) -> set[TopicPartition]:
+        permits, request, context = self._permits, waiting.request, waiting.context
+        if permits.is_open:
+            return set()
+        if waiting.is_replica:
+            may = permits.may_cluster(request, context, Operation.CLUSTER_ACTION)
+            return set() if may else set(waiting.names)
+        topics = {name.topic for name in waiting.names}
+        topics = {topic for topic in topics if not permits.may(request, context, Operation.READ, topic)}
+        return {name for name in waiting.names if name.topic in topics}
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
@@ -157,7 +176,8 @@ class Fetch:
                 continue
             try:
                 size = self._read_partition(waiting, asked, asked.name, data, left, at_least_one=result.size == 0)
-                result.is_urgent = result.is_urgent or data.diverging_epoch.end_offset >= 0
+                if data.diverging_epoch.end_offset >= 0 or data.preferred_read_replica >= 0:
+                    result.is_urgent = True
             except KraftError as error:
                 data.error_code = code_of(self._replicas, asked.name, error)
                 data.high_watermark = data.last_stable_offset = data.log_start_offset = -1
@@ -168,11 +188,20 @@ class Fetch:
         return result
 
     def _read_partition(
-        self, waiting: _Waiting, asked: _Asked, name: TopicPartition, data: _Data, left: int, *, at_least_one: bool
+        self,
+        waiting: _Waiting,
+        asked: AskedPartition,
+        name: TopicPartition,
+        data: _Data,
+        left: int,
+        *,
+        at_least_one: bool,
     ) -> int:
         fields = asked.fields
+        if name in waiting.denied:
+            raise refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         partition = self._find(waiting, name)
-        topic_id = waiting.request.topics[asked.topic].topic_id
+        topic_id = asked.topic_id
         log_id = self._replicas.topic_id(name)
         if topic_id != ZERO_UUID and log_id is not None and log_id != topic_id:
             raise refused(ErrorCode.INCONSISTENT_TOPIC_ID, f"{name} has topic id {log_id}")
@@ -192,6 +221,8 @@ class Fetch:
             if diverging is not None:
                 data.diverging_epoch = _Data.EpochEndOffset(epoch=diverging.epoch, end_offset=diverging.offset)
                 return 0
+        if may_follow and self._is_rack_aware and self._prefer(waiting, partition, fields.fetch_offset, data):
+            return 0
         records = partition.read(
             fields.fetch_offset,
             max(min(fields.partition_max_bytes, left), 0),
@@ -200,6 +231,18 @@ class Fetch:
         )
         data.records = records
         return len(records)
+
+    def _prefer(self, waiting: _Waiting, partition: Partition, offset: int, data: _Data) -> bool:
+        """Whether a consumer is sent to a replica in its rack (KIP-392); it never is from one follower to another."""
+        rack, listener = waiting.request.rack_id, waiting.context.listener
+        if not rack or partition.leading is None:
+            return False
+        here = {broker.id for broker, _ in self._cache.on(listener) if broker.rack == rack}
+        found = partition.nearest_replica(here, offset)
+        if found is None:
+            return False
+        data.preferred_read_replica = found
+        return True
 
     def _find(self, waiting: _Waiting, name: TopicPartition) -> Partition:
         return self._replicas.find(name) if waiting.is_replica else self._replicas.announced(name)
@@ -212,7 +255,10 @@ class Fetch:
                 continue
             try:
                 partition = self._replicas.find(asked.name)
-                effects = partition.fetched(waiting.replica_id, asked.fields.fetch_offset, now_ms, waiting.broker_epoch)
+                fields = asked.fields
+                effects = partition.fetched(
+                    waiting.replica_id, fields.fetch_offset, now_ms, waiting.broker_epoch, fields.log_start_offset
+                )
             except KraftError as error:
                 data.error_code = code_of(self._replicas, asked.name, error)
                 found.is_urgent = True
@@ -268,13 +314,19 @@ class Fetch:
         waiting.context.answer(self._answer(waiting, found))
 
     def _answer(self, waiting: _Waiting, found: _Result) -> FetchResponse:
-        response = FetchResponse()
+        fetch_context, version = waiting.fetch_context, waiting.context.version
+        error, session_id, told = self.sessions.finish(
+            fetch_context, found.data, version, is_of_follower=waiting.is_replica
+        )
+        response = FetchResponse(error_code=error, session_id=session_id)
         nodes: dict[int, FetchResponse.NodeEndpoint] = {}
-        for topic in waiting.request.topics:
-            response.responses.append(_Topic(topic=topic.topic, topic_id=topic.topic_id))
-        tells_leader = waiting.context.version >= _LEADER_SINCE
-        for asked, data in zip(waiting.asked, found.data, strict=True):
-            response.responses[asked.topic].partitions.append(data)
+        tells_leader = version >= _LEADER_SINCE
+        topic: _Topic | None = None
+        for asked, data in told:
+            if topic is None or (topic.topic, topic.topic_id) != (asked.topic, asked.topic_id):
+                topic = _Topic(topic=asked.topic, topic_id=asked.topic_id)
+                response.responses.append(topic)
+            topic.partitions.append(data)
             if tells_leader and data.error_code in _ASK_ELSEWHERE and asked.name is not None:
                 leader = self._leaders.of(asked.name, waiting.context.listener)
                 data.current_leader = _Data.LeaderIdAndEpoch(leader_id=leader.id, leader_epoch=leader.epoch)

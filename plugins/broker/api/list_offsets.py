@@ -1,6 +1,6 @@
 """ListOffsets: the first and last offsets, and those of times.
 
-Clients are told of what is committed, followers of all there is. Source: Kafka 3.9.1,
+Clients are told of what is committed, followers of all there is. Source: Kafka 3.9.1 and 4.3.1,
 Partition.fetchOffsetForTimestamp.
 """
 
@@ -11,20 +11,24 @@ from collections import Counter
 from kraftcore.errors import KraftError
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.errors import code_of
+from kraftcore.plugins.broker.api.permits import Permits
 from kraftcore.plugins.broker.partition import Partition, TopicPartition
 from kraftcore.plugins.broker.partition.state import refused
 from kraftcore.plugins.broker.replicas import Replicas
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from kraftcore.security.acl import Operation
 
 LATEST = -1
 EARLIEST = -2
 MAX_TIMESTAMP = -3
 EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
 _CONSUMER = -1
 _DEBUGGING = -2  # reads as a replica, from any of them
-_SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+_SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+_EPOCH_SINCE = 4
 _OFFSET_NOT_AVAILABLE_SINCE = 5  # older clients are told LEADER_NOT_AVAILABLE, which they retry, too
 _Answer = ListOffsetsResponse.ListOffsetsTopicResponse.ListOffsetsPartitionResponse
 
@@ -34,10 +38,12 @@ class ListOffsets:
 
     Args:
         replicas: our partitions.
+        permits: the asker must be allowed to describe a topic.
     """
 
-    def __init__(self, replicas: Replicas) -> None:
+    def __init__(self, replicas: Replicas, permits: Permits) -> None:
         self._replicas = replicas
+        self._permits = permits
 
     def respond(self, request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
         """Each partition's answer; offset -1 if nothing was found."""
@@ -48,10 +54,13 @@ class ListOffsets:
         )
         for topic in request.topics:
             told = ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name)
+            may_describe = self._permits.may(request, context, Operation.DESCRIBE, topic.name)
             for asked in topic.partitions:
                 name = TopicPartition(topic.name, asked.partition_index)
                 answer = _Answer(partition_index=asked.partition_index)
                 try:
+                    if not may_describe:
+                        raise refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
                     _check_timestamp(asked.timestamp, context.version)
                     if counts[name] > 1:
                         raise refused(ErrorCode.INVALID_REQUEST, f"{name} is in the request more than once")
@@ -63,6 +72,8 @@ class ListOffsets:
                     if code is ErrorCode.OFFSET_NOT_AVAILABLE and context.version < _OFFSET_NOT_AVAILABLE_SINCE:
                         code = ErrorCode.LEADER_NOT_AVAILABLE
                     answer.error_code = code
+                if context.version < _EPOCH_SINCE:
+                    answer.leader_epoch = -1  # the answer has no place for it
                 told.partitions.append(answer)
             response.topics.append(told)
         return response
@@ -89,7 +100,7 @@ def _find(partition: Partition, timestamp: int, answer: _Answer, *, is_replica: 
         answer.offset = partition.readable_end(is_replica=is_replica)
         answer.leader_epoch = partition.leader_epoch
         return
-    if timestamp == LATEST_TIERED:
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return  # nothing is tiered
     if timestamp == MAX_TIMESTAMP:
         timestamp = max(segment.max_timestamp for segment in log.segment_list())

@@ -5,18 +5,25 @@ Source: Kafka 3.9.1, ZkMetadataCache, KafkaApis.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
+
 from kraftcore.core.uuid import ZERO_UUID, Uuid
 from kraftcore.node.registry import RequestContext
+from kraftcore.plugins.broker.api.permits import Permits
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
+from kraftcore.plugins.controller.topic_names import what_is_wrong
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kraftcore.protocol.messages.update_metadata import UpdateMetadataPartitionState
+from kraftcore.security.acl import CLUSTER_NAME, Operation, ResourceType
 
 _Topic = MetadataResponse.MetadataResponseTopic
 _Partition = _Topic.MetadataResponsePartition
 _LISTENER_NOT_FOUND_SINCE = 6
+_MAY_FORBID_CREATION = 4  # version from which a client may say that it wants no new topics
 _BY_ID = 12  # version from which topics may be named by id
-_INTERNAL = {"__consumer_offsets", "__transaction_state", "__share_group_state"}
+INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+"""Topics of Kafka's own."""
 
 
 class Metadata:
@@ -25,14 +32,24 @@ class Metadata:
     Args:
         cache: what was announced.
         cluster_id: the cluster's.
+        permits: the asker must be allowed to describe a topic.
+        create: has topics made that are asked for and not there; None: they are not.
     """
 
-    def __init__(self, cache: MetadataCache, cluster_id: str) -> None:
+    def __init__(
+        self,
+        cache: MetadataCache,
+        cluster_id: str,
+        permits: Permits,
+        create: Callable[[Collection[str], RequestContext], None] | None = None,
+    ) -> None:
         self._cache = cache
         self._cluster_id = cluster_id
+        self._permits = permits
+        self._create = create
 
     def respond(self, request: MetadataRequest, context: RequestContext) -> MetadataResponse:
-        """Brokers that have the listener the request came in on, and the topics asked for; topics are never created."""
+        """Brokers that have the listener the request came in on, and the topics asked for."""
         cache = self._cache
         response = MetadataResponse(
             cluster_id=self._cluster_id, controller_id=-1 if cache.controller_id is None else cache.controller_id
@@ -45,23 +62,64 @@ class Metadata:
             )
         # No topics at all meant all of them in version 0.
         if request.topics is None or (context.version == 0 and not request.topics):
-            response.topics = [self._topic(name, context) for name in cache.topics]
+            may = self._permits.may
+            names = [name for name in cache.topics if may(request, context, Operation.DESCRIBE, name, is_logged=False)]
+            response.topics = [self._topic(name, context) for name in names]
         else:
-            response.topics = [self._asked(each.name, each.topic_id, context) for each in request.topics]
+            response.topics = [self._asked(request, each.name, each.topic_id, context) for each in request.topics]
+            self._create_missing(request, response, context)
+        self._tell_operations(request, response, context)
         return response
 
-    def _asked(self, name: str | None, topic_id: Uuid, context: RequestContext) -> _Topic:
+    def _create_missing(self, request: MetadataRequest, response: MetadataResponse, context: RequestContext) -> None:
+        """Topics that are asked for by a name that is legal are made, if the asker wants that, and may."""
+        if self._create is None or not (request.allow_auto_topic_creation or context.version < _MAY_FORBID_CREATION):
+            return
+        permits, names = self._permits, []
+        may_all = permits.may_cluster(request, context, Operation.CREATE, is_logged=False)
+        for told in response.topics:
+            if told.is_internal:
+                continue  # who uses it makes it, with its own settings
+            if told.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and told.name is not None:
+                if what_is_wrong(told.name) is not None:
+                    told.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION
+                elif may_all or permits.may(request, context, Operation.CREATE, told.name):
+                    names.append(told.name)
+                else:
+                    told.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        if names:
+            self._create(names, context)
+
+    def _tell_operations(self, request: MetadataRequest, response: MetadataResponse, context: RequestContext) -> None:
+        permits = self._permits
+        if request.include_cluster_authorized_operations:
+            may = permits.may_cluster(request, context, Operation.DESCRIBE)
+            kind = ResourceType.CLUSTER
+            allowed = permits.operations(request, context, kind, CLUSTER_NAME) if may else 0
+            response.cluster_authorized_operations = allowed
+        if request.include_topic_authorized_operations:
+            for told in response.topics:
+                if told.error_code != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                    told.topic_authorized_operations = permits.operations(
+                        request, context, ResourceType.TOPIC, told.name or ""
+                    )
+
+    def _asked(self, request: MetadataRequest, name: str | None, topic_id: Uuid, context: RequestContext) -> _Topic:
         if name is None or topic_id != ZERO_UUID:
             if context.version < _BY_ID:
                 return _Topic(error_code=ErrorCode.INVALID_REQUEST, name=name or "", topic_id=topic_id)
             found = self._cache.names.get(topic_id)
             if found is None:
                 return _Topic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
+            if not self._permits.may(request, context, Operation.DESCRIBE, found):
+                return _Topic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
             name = found
+        elif not self._permits.may(request, context, Operation.DESCRIBE, name):
+            return _Topic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name)
         return self._topic(name, context)
 
     def _topic(self, name: str, context: RequestContext) -> _Topic:
-        told = _Topic(name=name, topic_id=self._cache.ids.get(name, ZERO_UUID), is_internal=name in _INTERNAL)
+        told = _Topic(name=name, topic_id=self._cache.ids.get(name, ZERO_UUID), is_internal=name in INTERNAL)
         partitions = self._cache.topics.get(name)
         if partitions is None:
             told.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -5,12 +5,16 @@ from __future__ import annotations
 from kraftcore.errors import KraftError
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.errors import code_of
+from kraftcore.plugins.broker.api.permits import Permits
 from kraftcore.plugins.broker.partition import TopicPartition
+from kraftcore.plugins.broker.partition.state import refused
 from kraftcore.plugins.broker.replicas import Replicas
+from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
 )
+from kraftcore.security.acl import Operation
 
 _Result = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
 
@@ -20,20 +24,27 @@ class OffsetForLeaderEpoch:
 
     Args:
         replicas: our partitions.
+        permits: the asker must be allowed to act for the cluster, or to describe a topic.
     """
 
-    def __init__(self, replicas: Replicas) -> None:
+    def __init__(self, replicas: Replicas, permits: Permits) -> None:
         self._replicas = replicas
+        self._permits = permits
 
     def respond(self, request: OffsetForLeaderEpochRequest, context: RequestContext) -> OffsetForLeaderEpochResponse:
         """Each partition's answer; -1 and -1 for an epoch above the leader's."""
         response = OffsetForLeaderEpochResponse()
+        permits = self._permits
+        is_broker = permits.may_cluster(request, context, Operation.CLUSTER_ACTION, is_logged=False)
         for topic in request.topics:
             told = _Result(topic=topic.topic)
+            may_describe = is_broker or permits.may(request, context, Operation.DESCRIBE, topic.topic)
             for asked in topic.partitions:
                 name = TopicPartition(topic.topic, asked.partition)
                 answer = _Result.EpochEndOffset(partition=asked.partition)
                 try:
+                    if not may_describe:
+                        raise refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
                     partition = self._replicas.find(name)
                     partition.check(asked.current_leader_epoch)
                     found = partition.end_of_epoch(asked.leader_epoch)

@@ -15,18 +15,22 @@ from kraftcore.errors import CorruptBatchError, KraftError
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.errors import code_of
 from kraftcore.plugins.broker.api.leaders import Leaders
+from kraftcore.plugins.broker.api.permits import Permits
 from kraftcore.plugins.broker.deadlines import Deadline, Deadlines
+from kraftcore.plugins.broker.metadata_cache import MetadataCache
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.broker.partition.state import refused
 from kraftcore.plugins.broker.replicas import Replicas
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.produce import ProduceRequest, ProduceResponse
 from kraftcore.protocol.schema import Records
+from kraftcore.security.acl import Operation
 
 ACKS_NONE = 0
 ACKS_LEADER = 1
 ACKS_ALL = -1
 _LEADER_SINCE = 10  # version from which refusals say who leads (KIP-951)
+_BY_ID = 13  # version from which topics are named by id (KIP-516)
 _MAGIC_POSITION, _MAGIC = 16, 2
 _Topic = ProduceResponse.TopicProduceResponse
 _Answer = _Topic.PartitionProduceResponse
@@ -100,21 +104,27 @@ class Produce:
 
     Args:
         replicas: our partitions.
+        cache: knows topics by id.
         leaders: of partitions that are led elsewhere.
         deadlines: for those that wait too long.
         limits: see ``BatchLimits``.
         now_ms: the time.
+        permits: the asker must be allowed to write to a topic.
     """
 
     def __init__(
         self,
         replicas: Replicas,
+        cache: MetadataCache,
         leaders: Leaders,
         deadlines: Deadlines,
         limits: BatchLimits,
         now_ms: Callable[[], int],
+        permits: Permits | None = None,
     ) -> None:
+        self._permits = permits or Permits()
         self._replicas = replicas
+        self._cache = cache
         self._leaders = leaders
         self._deadlines = deadlines
         self._limits = limits
@@ -127,12 +137,23 @@ class Produce:
         parts: list[_Part] = []
         has_failed = False
         for topic in request.topic_data:
-            told = _Topic(name=topic.name)
+            told = _Topic(name=topic.name, topic_id=topic.topic_id)
             response.responses.append(told)
+            may_write = self._permits.is_open
+            topic_name = self._cache.names.get(topic.topic_id) if context.version >= _BY_ID else topic.name
             for data in topic.partition_data:
                 answer = _Answer(index=data.index, base_offset=-1)
                 told.partition_responses.append(answer)
-                name = TopicPartition(topic.name, data.index)
+                if topic_name is None:
+                    _fail(answer, ErrorCode.UNKNOWN_TOPIC_ID)
+                    has_failed = True
+                    continue
+                if not may_write and not self._permits.may(request, context, Operation.WRITE, topic_name):
+                    _fail(answer, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+                    has_failed = True
+                    continue
+                may_write = True
+                name = TopicPartition(topic_name, data.index)
                 try:
                     self._append(name, data.records, request, answer, pending, parts)
                 except KraftError as error:

@@ -78,6 +78,7 @@ class Publisher:
             for name in configured:
                 self._core.replicas.configure(name)
             self._core.refresh()
+            self._core.groups.topics_deleted(changes.gone)
         self.offset = offset
 
     def _configure(self, image: Image, changes: LocalChanges) -> list[TopicPartition]:

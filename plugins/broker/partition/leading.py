@@ -19,12 +19,14 @@ class Progress:
         log_end_offset: what it asked for last: it has everything below. -1: it has not asked.
         caught_up_ms: when it last had all there was; 0: never.
         broker_epoch: of the incarnation that asked (KIP-903); -1: it did not say.
+        log_start_offset: where its log starts; -1: it did not say.
     """
 
-    __slots__ = ("_leader_end_offset", "_seen_ms", "broker_epoch", "caught_up_ms", "log_end_offset")
+    __slots__ = ("_leader_end_offset", "_seen_ms", "broker_epoch", "caught_up_ms", "log_end_offset", "log_start_offset")
 
     def __init__(self) -> None:
         self.broker_epoch = UNKNOWN_EPOCH
+        self.log_start_offset = UNKNOWN_OFFSET
         self.log_end_offset = self._leader_end_offset = UNKNOWN_OFFSET
         self._seen_ms = self.caught_up_ms = 0
 

@@ -14,14 +14,14 @@ The high watermark is exclusive, never falls but by truncation of a follower, an
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from kraftcore.core.batch import RecordBatch, iter_batches
 from kraftcore.core.log import Log
 from kraftcore.core.log.epochs import OffsetAndEpoch
 from kraftcore.errors import InvariantError
-from kraftcore.plugins.broker.partition.leading import UNKNOWN_EPOCH, Leading
+from kraftcore.plugins.broker.partition.leading import UNKNOWN_EPOCH, UNKNOWN_OFFSET, Leading
 from kraftcore.plugins.broker.partition.retention import Retention, retained_start
 from kraftcore.plugins.broker.partition.state import (
     NO_EPOCH,
@@ -55,28 +55,24 @@ class PartitionSettings:
 class Partition:
     """See the module text.
 
-        Args:
-            name: topic and number.
-            broker_id: ours.
-            log: the partition's, open; nobody else changes it.
-            settings: see ``PartitionSettings``.
-            high_watermark: as last stored; bounded by what the log holds.
-            is_eligible: whether a broker, in the incarnation of this broker epoch, may be proposed for the ISR
-                (KIP-841).
-            producers: of the log, as far as it goes; None: it has none yet, and no snapshots are kept.
+    Args:
+        name: topic and number.
+        broker_id: ours.
+        log: the partition's, open; nobody else changes it.
+        settings: see ``PartitionSettings``.
+        high_watermark: as last stored; bounded by what the log holds.
+        is_eligible: whether a broker, in the incarnation of this broker epoch, may be proposed for the ISR (KIP-841).
+        producers: of the log, as far as it goes; None: it has none yet, and no snapshots are kept.
 
-        Attributes:
-            leader_id: broker id; None before the first assignment.
-            leader_epoch: -1 before the first assignment.
-            partition_epoch: likewise.
-            high_watermark: exclusive end of what is committed, as far as known here.
-            leading: what a leader knows; None for others.
-            is_following: whether it replicates from ``leader_id``.
-    <<<<<<< HEAD
-            producers: those that number their batches.
-    =======
-            settings: may be replaced at any time.
-    >>>>>>> w/kraft
+    Attributes:
+        leader_id: broker id; None before the first assignment.
+        leader_epoch: -1 before the first assignment.
+        partition_epoch: likewise.
+        high_watermark: exclusive end of what is committed, as far as known here.
+        leading: what a leader knows; None for others.
+        is_following: whether it replicates from ``leader_id``.
+        producers: those that number their batches.
+        settings: may be replaced at any time.
     """
 
     def __init__(
@@ -220,7 +216,14 @@ class Partition:
         self._commit(effects, now_ms)
         return base, effects
 
-    def fetched(self, replica_id: int, offset: int, now_ms: int, broker_epoch: int = UNKNOWN_EPOCH) -> Effects:
+    def fetched(
+        self,
+        replica_id: int,
+        offset: int,
+        now_ms: int,
+        broker_epoch: int = UNKNOWN_EPOCH,
+        log_start_offset: int = UNKNOWN_OFFSET,
+    ) -> Effects:
         """A follower asked for ``offset``, so it has everything below.
 
         Args:
@@ -228,6 +231,7 @@ class Partition:
             offset: what it asked for.
             now_ms: the time.
             broker_epoch: of its incarnation; -1: it does not say (Fetch below version 15).
+            log_start_offset: where its log starts; -1: it does not say.
 
         Raises:
             RefusedError: NOT_LEADER_OR_FOLLOWER, also for an incarnation that a later one followed, or
@@ -243,6 +247,7 @@ class Partition:
                 f"broker {replica_id} of epoch {broker_epoch} was followed by one of {progress.broker_epoch}",
             )
         progress.broker_epoch = broker_epoch
+        progress.log_start_offset = log_start_offset
         progress.fetched(offset, now_ms, self.log.log_end_offset)
         self._commit(effects, now_ms)
         if (
@@ -258,6 +263,44 @@ class Partition:
         """Of the incarnation of a follower that fetches; -1: not known."""
         progress = None if self.leading is None else self.leading.followers.get(replica_id)
         return UNKNOWN_EPOCH if progress is None else progress.broker_epoch
+
+    def low_watermark(self, is_alive: Callable[[int], bool]) -> int:
+        """The least log start of the leader and of the followers that are alive; -1 while one has not said.
+
+        Args:
+            is_alive: whether a broker is.
+
+        Raises:
+            RefusedError: NOT_LEADER_OR_FOLLOWER.
+        """
+        followers = self._lead().followers
+        starts = [each.log_start_offset for broker_id, each in followers.items() if is_alive(broker_id)]
+        return min([self.log.log_start_offset, *starts])
+
+    def nearest_replica(self, near: Collection[int], offset: int) -> int | None:
+        """Which follower a consumer that wants ``offset`` had better read from (KIP-392).
+
+        Args:
+            near: brokers in its rack.
+            offset: it wants.
+
+        Returns:
+            The broker of the most caught-up replica near it; None: there is none, or the leader is near itself.
+
+        Raises:
+            RefusedError: NOT_LEADER_OR_FOLLOWER.
+        """
+        leading = self._lead()
+        if self._broker_id in near:
+            return None
+        found = [
+            (progress.log_end_offset, progress.caught_up_ms, broker_id)
+            for broker_id, progress in leading.followers.items()
+            if broker_id in near
+            and broker_id in leading.isr.committed
+            and progress.log_start_offset <= offset <= progress.log_end_offset
+        ]
+        return max(found)[2] if found else None
 
     def check_replica(self, replica_id: int, *, has_epoch: bool = True) -> None:
         """Refuse a follower that is none of the assigned replicas: it may know of it before us.

@@ -1,0 +1,77 @@
+"""DescribeLogDirs: what is in each log directory, and how much room it has (KIP-113, KIP-827).
+
+Source: Kafka 4.3.1, ReplicaManager.describeLogDirs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+
+from kraftcore.node.registry import RequestContext
+from kraftcore.plugins.broker.api.permits import Permits
+from kraftcore.plugins.broker.logdirs import LogDirs
+from kraftcore.plugins.broker.logdirs.directory import Directory
+from kraftcore.plugins.broker.partition import TopicPartition
+from kraftcore.plugins.broker.replicas import Replicas
+from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+from kraftcore.security.acl import Operation
+
+_Result = DescribeLogDirsResponse.DescribeLogDirsResult
+_Topic = _Result.DescribeLogDirsTopic
+_UNKNOWN = -1
+
+
+class DescribeLogDirs:
+    """Answers it.
+
+    Args:
+        dirs: the log directories.
+        replicas: the partitions in them.
+        permits: the asker must be allowed to describe the cluster.
+    """
+
+    def __init__(self, dirs: LogDirs, replicas: Replicas, permits: Permits) -> None:
+        self._dirs = dirs
+        self._replicas = replicas
+        self._permits = permits
+
+    def respond(self, request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:
+        """All directories, with the partitions that were asked for, or all."""
+        if not self._permits.may_cluster(request, context, Operation.DESCRIBE):
+            return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        wanted = None
+        if request.topics is not None:
+            wanted = {TopicPartition(each.topic, number) for each in request.topics for number in each.partitions}
+        return DescribeLogDirsResponse(results=[self._directory(each, wanted) for each in self._dirs.directories])
+
+    def _directory(self, directory: Directory, wanted: set[TopicPartition] | None) -> _Result:
+        told = _Result(log_dir=os.path.abspath(directory.path))
+        if directory.failure is not None:
+            told.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+            return told
+        told.total_bytes, told.usable_bytes = _room(directory.path)
+        topics: dict[str, list[_Topic.DescribeLogDirsPartition]] = defaultdict(list)
+        for name, hosted in directory.logs.items():
+            if (wanted is None or name in wanted) and not hosted.log.closed:
+                replica = self._replicas.all.get(name)
+                high_watermark = hosted.high_watermark if replica is None else replica.partition.high_watermark
+                topics[name.topic].append(
+                    _Topic.DescribeLogDirsPartition(
+                        partition_index=name.partition,
+                        partition_size=hosted.log.size_in_bytes,
+                        offset_lag=max(high_watermark - hosted.log.log_end_offset, 0),
+                    )
+                )
+        told.topics = [_Topic(name=topic, partitions=parts) for topic, parts in topics.items()]
+        return told
+
+
+def _room(path: str) -> tuple[int, int]:
+    """Bytes of the volume, and what is left of them for us; -1 if that cannot be told."""
+    try:
+        found = os.statvfs(path)
+    except OSError:
+        return _UNKNOWN, _UNKNOWN
+    return found.f_frsize * found.f_blocks, found.f_frsize * found.f_bavail

@@ -1,0 +1,114 @@
+"""DescribeTopicPartitions: partitions of topics in pages, with their eligible leader replicas (KIP-966).
+
+Source: Kafka 4.3.1, DescribeTopicPartitionsRequestHandler, KRaftMetadataCache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kraftcore.core.uuid import ZERO_UUID
+from kraftcore.metadata import Image
+from kraftcore.node.registry import RequestContext
+from kraftcore.plugins.broker.api.metadata import INTERNAL
+from kraftcore.plugins.broker.api.permits import Permits
+from kraftcore.plugins.broker.metadata_cache import MetadataCache
+from kraftcore.plugins.controller.topic_names import what_is_wrong
+from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+)
+from kraftcore.security.acl import Operation, ResourceType
+
+_Topic = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
+_Partition = _Topic.DescribeTopicPartitionsResponsePartition
+PAGE_MAX = 2000
+"""Partitions in an answer (``max.request.partition.size.limit``)."""
+
+
+class DescribeTopicPartitions:
+    """Answers it.
+
+    Args:
+        cache: what is known of the cluster.
+        image: the metadata.
+        permits: topics that the asker may not describe are no topics to him.
+    """
+
+    def __init__(self, cache: MetadataCache, image: Callable[[], Image], permits: Permits) -> None:
+        self._cache = cache
+        self._image = image
+        self._permits = permits
+
+    def respond(
+        self, request: DescribeTopicPartitionsRequest, context: RequestContext
+    ) -> DescribeTopicPartitionsResponse | None:
+        """The topics asked for, or all of them, by name from the cursor on, as many partitions as fit a page."""
+        cursor, cache = request.cursor, self._cache
+        if cursor is not None and cursor.partition_index < 0:
+            context.close()  # the answer has no field for what Kafka says: INVALID_REQUEST
+            return None
+        wants_all = not request.topics
+        first = "" if cursor is None else cursor.topic_name
+        names = sorted({*cache.topics} if wants_all else {each.name for each in request.topics})
+        names = [name for name in names if name >= first]
+        hidden = {name for name in names if not self._permits.may(request, context, Operation.DESCRIBE, name)}
+        response = DescribeTopicPartitionsResponse()
+        left = max(min(PAGE_MAX, request.response_partition_limit), 1)
+        for name in names:
+            if name in hidden:
+                continue
+            if left == 0:
+                response.next_cursor = DescribeTopicPartitionsResponse.Cursor(topic_name=name, partition_index=0)
+                break
+            start = cursor.partition_index if cursor is not None and name == first else 0
+            told, next_partition = self._topic(name, start, left, context)
+            if told.error_code == ErrorCode.NONE or not wants_all:
+                response.topics.append(told)
+            if next_partition is not None:
+                kind = DescribeTopicPartitionsResponse.Cursor
+                response.next_cursor = kind(topic_name=name, partition_index=next_partition)
+                break
+            left -= len(told.partitions)
+        for told in response.topics:
+            told.topic_authorized_operations = self._permits.operations(
+                request, context, ResourceType.TOPIC, told.name or ""
+            )
+        if not wants_all:
+            response.topics += [
+                _Topic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name) for name in sorted(hidden)
+            ]
+            response.topics.sort(key=lambda told: told.name or "")
+        return response
+
+    def _topic(self, name: str, start: int, left: int, context: RequestContext) -> tuple[_Topic, int | None]:
+        """A topic from one of its partitions on, and with which the next page begins if not all fit."""
+        cache = self._cache
+        topic_id = cache.ids.get(name, ZERO_UUID)
+        told = _Topic(name=name, topic_id=topic_id, is_internal=name in INTERNAL)
+        partitions = cache.topics.get(name)
+        if partitions is None:
+            is_legal = what_is_wrong(name) is None
+            told.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_legal else ErrorCode.INVALID_TOPIC_EXCEPTION
+            return told, None
+        rows = self._image().partitions
+        end = min(len(partitions), start + left)
+        for number in range(start, end):
+            state, row = partitions.get(number), rows.get(topic_id, number)
+            if state is None or row is None:
+                continue
+            has_leader = cache.address(state.leader, context.listener) is not None
+            told.partitions.append(
+                _Partition(
+                    partition_index=number,
+                    leader_id=state.leader if has_leader else -1,
+                    leader_epoch=state.leader_epoch,
+                    replica_nodes=state.replicas,
+                    isr_nodes=state.isr,
+                    eligible_leader_replicas=list(row.elr),
+                    last_known_elr=list(row.last_known_elr),
+                    offline_replicas=state.offline_replicas,
+                )
+            )
+        return told, end if end < len(partitions) else None

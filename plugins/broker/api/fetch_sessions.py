@@ -1,0 +1,271 @@
+"""Fetch sessions (KIP-227): what a client asks for again and again is kept here, and it names what changed.
+
+An answer within a session leaves out partitions about which there is nothing new. Sessions are numbered at random, and
+their requests count up: whoever sends another number than the next one is told so, and begins anew. There is a bounded
+number of them; one gives way to another if it was not used for two minutes, if a follower needs its place and it is a
+consumer's, or if the other one has more partitions and it is older than two minutes. Source: Kafka 4.3.1, FetchSession.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from kraftcore.core.uuid import ZERO_UUID, Uuid
+from kraftcore.plugins.broker.partition import TopicPartition
+from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.messages.fetch import FetchRequest, FetchResponse
+
+NO_SESSION = 0
+EVICTION_MS = 120_000
+_INITIAL_EPOCH, _FINAL_EPOCH = 0, -1
+_EPOCH_MAX = _ID_MAX = 2**31 - 1
+_BY_ID = 13  # version of Fetch from which topics are named by id
+
+FetchPartition = FetchRequest.FetchTopic.FetchPartition
+PartitionData = FetchResponse.FetchableTopicResponse.PartitionData
+_Key: TypeAlias = tuple[str | Uuid, int]
+
+
+@dataclass(slots=True, eq=False)
+class AskedPartition:
+    """A partition that is asked for.
+
+    Attributes:
+        topic: its topic's name in the request; empty where topics are named by id.
+        topic_id: its topic's id in the request; zero where they are named.
+        name: None when nobody knows the topic's id.
+        fields: as asked.
+        told_high_watermark: what was answered last in its session; -1: nothing.
+        told_log_start: likewise.
+    """
+
+    topic: str
+    topic_id: Uuid
+    name: TopicPartition | None
+    fields: FetchPartition
+    told_high_watermark: int = -1
+    told_log_start: int = -1
+
+    def is_news(self, data: PartitionData) -> bool:
+        """Whether an answer says something that was not told in this session."""
+        return bool(
+            data.records
+            or data.error_code != ErrorCode.NONE
+            or data.high_watermark != self.told_high_watermark
+            or data.log_start_offset != self.told_log_start
+            or data.diverging_epoch.end_offset >= 0
+            or data.preferred_read_replica >= 0
+        )
+
+    def told(self, data: PartitionData) -> None:
+        """It is answered; after an error it is told again when that is over."""
+        self.told_high_watermark = -1 if data.error_code != ErrorCode.NONE else data.high_watermark
+        self.told_log_start = data.log_start_offset
+
+
+@dataclass(slots=True, eq=False)
+class FetchSession:
+    """A session.
+
+    Attributes:
+        id: > 0.
+        is_of_follower: a broker's.
+        by_id: its topics are named by id.
+        created_ms: when it began.
+        partitions: all that it is about, those that were answered least recently first.
+        epoch: the number of its next request.
+        used_ms: when its last request came.
+    """
+
+    id: int
+    is_of_follower: bool
+    by_id: bool
+    created_ms: int
+    partitions: dict[_Key, AskedPartition] = field(default_factory=dict)
+    epoch: int = 1
+    used_ms: int = 0
+
+    def next_epoch(self) -> int:
+        """The request of this epoch is being answered; the next one has the number that is returned."""
+        self.epoch = _after(self.epoch)
+        return self.epoch
+
+    def answered(self, asked: Iterable[AskedPartition]) -> None:
+        """Partitions of which records were sent are asked last next time."""
+        for each in asked:
+            key = _key(each)
+            if self.partitions.get(key) is each:
+                del self.partitions[key]
+                self.partitions[key] = each
+
+
+@dataclass(slots=True)
+class FetchContext:
+    """What a request comes to.
+
+    Attributes:
+        error: of the whole request.
+        asked: the partitions to be read.
+        session: that it belongs to; None: to none.
+        epoch: of that session, while nothing else came in between.
+        wants_session: the answer shall begin one.
+    """
+
+    error: ErrorCode = ErrorCode.NONE
+    asked: list[AskedPartition] = field(default_factory=list)
+    session: FetchSession | None = None
+    epoch: int = _FINAL_EPOCH
+    wants_session: bool = False
+
+
+class FetchSessions:
+    """All of them.
+
+    Args:
+        slots: how many there may be (``max.incremental.fetch.session.cache.slots``).
+        topic_name: of an id, or None.
+        now_ms: the time.
+        randrange: for their numbers.
+    """
+
+    def __init__(
+        self,
+        slots: int,
+        topic_name: Callable[[Uuid], str | None],
+        now_ms: Callable[[], int],
+        randrange: Callable[[int, int], int],
+    ) -> None:
+        self._slots = slots
+        self._topic_name = topic_name
+        self._now_ms = now_ms
+        self._randrange = randrange
+        self._sessions: dict[int, FetchSession] = {}  # least recently used first
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def __iter__(self) -> Iterator[FetchSession]:
+        return iter(self._sessions.values())
+
+    def clear(self) -> None:
+        """End all of them: whoever comes again begins another one."""
+        self._sessions.clear()
+
+    # --- requests -----------------------------------------------------------------------------------------------------
+
+    def context(self, request: FetchRequest, version: int) -> FetchContext:
+        """What a request asks for, with what its session knows."""
+        if request.session_epoch in (_INITIAL_EPOCH, _FINAL_EPOCH):
+            self._sessions.pop(request.session_id, None)  # whoever begins anew, or ends it, needs it no more
+            wants_session = request.session_epoch == _INITIAL_EPOCH
+            return FetchContext(asked=list(self._named(request, version)), wants_session=wants_session)
+        session = self._sessions.get(request.session_id)
+        if session is None:
+            return FetchContext(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if session.epoch != request.session_epoch:
+            return FetchContext(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        if session.by_id != (version >= _BY_ID):
+            return FetchContext(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        for each in self._named(request, version):
+            known = session.partitions.setdefault(_key(each), each)
+            known.fields = each.fields
+        for topic in request.forgotten_topics_data:
+            for number in topic.partitions:
+                session.partitions.pop((topic.topic_id if session.by_id else topic.topic, number), None)
+        if not session.partitions:
+            del self._sessions[session.id]
+            return FetchContext()
+        session.used_ms = self._now_ms()
+        self._sessions[session.id] = self._sessions.pop(session.id)
+        asked = list(session.partitions.values())
+        for each in asked:
+            if each.name is None:
+                each.name = self._name(each.topic, each.topic_id, each.fields.partition, by_id=True)
+        return FetchContext(asked=asked, session=session, epoch=session.next_epoch())
+
+    def _named(self, request: FetchRequest, version: int) -> Iterable[AskedPartition]:
+        by_id = version >= _BY_ID
+        for topic in request.topics:
+            topic_id = topic.topic_id if by_id else ZERO_UUID
+            text = "" if by_id else topic.topic
+            for fields in topic.partitions:
+                yield AskedPartition(text, topic_id, self._name(text, topic_id, fields.partition, by_id=by_id), fields)
+
+    def _name(self, topic: str, topic_id: Uuid, partition: int, *, by_id: bool) -> TopicPartition | None:
+        known = self._topic_name(topic_id) if by_id else topic
+        return None if known is None else TopicPartition(known, partition)
+
+    # --- answers ------------------------------------------------------------------------------------------------------
+
+    def finish(
+        self, context: FetchContext, data: list[PartitionData], version: int, *, is_of_follower: bool
+    ) -> tuple[ErrorCode, int, list[tuple[AskedPartition, PartitionData]]]:
+        """What is answered.
+
+        Args:
+            context: of the request.
+            data: of each partition of it, in its order.
+            version: of the request.
+            is_of_follower: whether a broker asks.
+
+        Returns:
+            The error of the whole answer, the session's id or 0, and the partitions that are told.
+        """
+        pairs = list(zip(context.asked, data, strict=True))
+        session = context.session
+        if session is None:
+            found = self._begin(pairs, version, is_of_follower) if context.wants_session else NO_SESSION
+            return ErrorCode.NONE, found, pairs
+        if session.epoch != context.epoch:
+            return ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.id, []
+        pairs = [(asked, each) for asked, each in pairs if asked.is_news(each)]
+        for asked, each in pairs:
+            asked.told(each)
+        session.answered([asked for asked, each in pairs if each.records])
+        return ErrorCode.NONE, session.id, pairs
+
+    def _begin(self, pairs: list[tuple[AskedPartition, PartitionData]], version: int, is_of_follower: bool) -> int:
+        now_ms = self._now_ms()
+        if not pairs or not self._make_room(is_of_follower, len(pairs), now_ms):
+            return NO_SESSION
+        number = self._randrange(1, _ID_MAX)
+        while number in self._sessions:
+            number = self._randrange(1, _ID_MAX)
+        session = FetchSession(number, is_of_follower, version >= _BY_ID, now_ms, used_ms=now_ms)
+        for asked, data in pairs:
+            asked.told(data)
+            session.partitions[_key(asked)] = asked
+        self._sessions[number] = session
+        return number
+
+    def _make_room(self, is_of_follower: bool, size: int, now_ms: int) -> bool:
+        if len(self._sessions) < self._slots:
+            return True
+        oldest = next(iter(self._sessions.values()), None)
+        if oldest is None:
+            return False
+        if now_ms - oldest.used_ms <= EVICTION_MS:
+            may_go = [
+                each
+                for each in self._sessions.values()
+                if now_ms - each.created_ms > EVICTION_MS or (is_of_follower and not each.is_of_follower)
+            ]
+            oldest = min(may_go, key=_worth, default=None)
+            if oldest is None or (is_of_follower, size) < _worth(oldest)[:2]:
+                return False
+        del self._sessions[oldest.id]
+        return True
+
+
+def _worth(session: FetchSession) -> tuple[bool, int, int]:
+    return session.is_of_follower, len(session.partitions), session.id
+
+
+def _key(asked: AskedPartition) -> _Key:
+    return (asked.topic if asked.topic_id == ZERO_UUID else asked.topic_id, asked.fields.partition)
+
+
+def _after(epoch: int) -> int:
+    return 1 if epoch == _EPOCH_MAX else epoch + 1

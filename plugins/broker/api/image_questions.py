@@ -1,0 +1,69 @@
+"""Questions that the metadata answers as it does at a controller: DescribeConfigs, DescribeAcls.
+
+The answers are the ones a controller gives (``plugins.controller``), from the image that this broker has, and
+with its own file for what is set there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Any, Final
+
+from kraftcore.metadata import Image
+from kraftcore.node.registry import RequestContext
+from kraftcore.plugins.broker.api.permits import Permits
+from kraftcore.plugins.controller.caller import Caller
+from kraftcore.plugins.controller.decision import Context, ControllerSettings, Refusal
+from kraftcore.plugins.controller.registry import APIS
+from kraftcore.plugins.controller.soft_state import SoftState
+from kraftcore.protocol.messages.describe_acls import DescribeAclsRequest
+from kraftcore.protocol.messages.describe_configs import DescribeConfigsRequest
+from kraftcore.protocol.schema import Request, Response
+
+QUESTIONS: Final[tuple[type[Request], ...]] = (DescribeAclsRequest, DescribeConfigsRequest)
+"""What is answered here."""
+
+
+class ImageQuestions:
+    """See the module text.
+
+    Args:
+        image: the metadata.
+        settings: of the cluster, and this broker's own file.
+        permits: what the asker may see.
+        now_ms: the time.
+    """
+
+    def __init__(
+        self, image: Callable[[], Image], settings: ControllerSettings, permits: Permits, now_ms: Callable[[], int]
+    ) -> None:
+        self._image = image
+        self._settings = settings
+        self._permits = permits
+        self._now_ms = now_ms
+
+    def respond(self, request: Any, context: RequestContext) -> Response | None:
+        """The answer as the image is now."""
+        now_ms = self._now_ms()
+        asked = Context(
+            self._image(),
+            SoftState(),
+            now_ms,
+            next_offset=0,
+            settings=self._settings,
+            random=Random(0),  # nothing is drawn for an answer
+            is_allowed=self._permits.asker(request, context),
+            caller=Caller(str(context.principal), context.security_protocol, context.is_forwarded, context.is_by_token),
+            wall_ms=now_ms,
+        )
+        api = APIS[type(request)]
+        try:
+            return api.decide(asked, request, context.version).answer
+        except Refusal as refused:
+            return api.refuse(request, context.version, refused.code, refused.text)
+
+
+def settings_of(cluster_id: str, node_id: int, static_configs: Mapping[str, str]) -> ControllerSettings:
+    """What the answers take of a broker's file."""
+    return ControllerSettings(cluster_id, node_id, static_configs=static_configs)

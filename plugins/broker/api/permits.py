@@ -1,0 +1,86 @@
+"""Who may do what, asked resource by resource."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from kraftcore.node.authorization import Authorization
+from kraftcore.node.registry import RequestContext, requester
+from kraftcore.security.acl import CLUSTER_NAME, Operation, ResourceType
+from kraftcore.security.audit import Action
+from kraftcore.security.authorizer import Verdict
+
+_OPERATIONS: Final = {
+    ResourceType.TOPIC: (
+        Operation.READ,
+        Operation.WRITE,
+        Operation.CREATE,
+        Operation.DELETE,
+        Operation.ALTER,
+        Operation.DESCRIBE,
+        Operation.DESCRIBE_CONFIGS,
+        Operation.ALTER_CONFIGS,
+    ),
+    ResourceType.GROUP: (
+        Operation.READ,
+        Operation.DELETE,
+        Operation.DESCRIBE,
+        Operation.DESCRIBE_CONFIGS,
+        Operation.ALTER_CONFIGS,
+    ),
+    ResourceType.CLUSTER: (
+        Operation.CREATE,
+        Operation.ALTER,
+        Operation.DESCRIBE,
+        Operation.CLUSTER_ACTION,
+        Operation.DESCRIBE_CONFIGS,
+        Operation.ALTER_CONFIGS,
+        Operation.IDEMPOTENT_WRITE,
+    ),
+}
+
+
+class Permits:
+    """See the module text.
+
+    Args:
+        authorization: what is asked; None: everybody may do everything.
+    """
+
+    def __init__(self, authorization: Callable[[], Authorization | None] = lambda: None) -> None:
+        self._authorization = authorization
+
+    @property
+    def is_open(self) -> bool:
+        """Whether everybody may do everything."""
+        return self._authorization() is None
+
+    def may(
+        self, request: Any, context: RequestContext, operation: Operation, topic: str, *, is_logged: bool = True
+    ) -> bool:
+        """Whether the asker may do something to a topic; a denial that says little need not be logged."""
+        return self._may(request, context, Action(operation, ResourceType.TOPIC, topic, log_if_denied=is_logged))
+
+    def may_cluster(
+        self, request: Any, context: RequestContext, operation: Operation, *, is_logged: bool = True
+    ) -> bool:
+        """Whether the asker may do something to the cluster; a denial that says little need not be logged."""
+        action = Action(operation, ResourceType.CLUSTER, CLUSTER_NAME, log_if_denied=is_logged)
+        return self._may(request, context, action)
+
+    def asker(self, request: Any, context: RequestContext) -> Callable[[Action], bool]:
+        """Whether the asker may do something, as a function."""
+        return lambda action: self._may(request, context, action)
+
+    def operations(self, request: Any, context: RequestContext, kind: ResourceType, name: str) -> int:
+        """What the asker may do to a topic, a group or the cluster, as bits by the operations' numbers."""
+        return sum(
+            1 << operation
+            for operation in _OPERATIONS[kind]
+            if self._may(request, context, Action(operation, kind, name, log_if_denied=False, log_if_allowed=False))
+        )
+
+    def _may(self, request: Any, context: RequestContext, action: Action) -> bool:
+        authorization = self._authorization()
+        return authorization is None or authorization.decide(requester(request, context), action) is Verdict.ALLOWED

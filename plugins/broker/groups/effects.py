@@ -1,0 +1,184 @@
+"""What a shard wants done after an event, and its timers."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, Protocol
+
+from kraftcore.core.uuid import ZERO_UUID, Uuid
+from kraftcore.plugins.broker.partition import TopicPartition
+from kraftcore.protocol.error_codes import ErrorCode
+
+_SPARE = 1000  # entries of cancelled timers that may stay beside as many live ones
+Entry = tuple[bytes, bytes | None]
+"""Key and value of a record; None: a tombstone."""
+
+
+NEVER = -1
+"""``expire_ms`` of an offset that is kept as long as the settings say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A committed offset.
+
+    Attributes:
+        offset: of the next record to consume.
+        leader_epoch: of the last one that was consumed; -1: not told.
+        metadata: the client's text.
+        commit_ms: when it was committed.
+        expire_ms: until when it is kept, if the client said so (OffsetCommit up to version 4), else ``NEVER``.
+        topic_id: of the topic it belongs to; zero: not told.
+    """
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_ms: int
+    expire_ms: int = NEVER
+    topic_id: Uuid = ZERO_UUID
+
+
+class Ticket(Protocol):
+    """Who waits for an answer."""
+
+    def answer(self, response: Any, /) -> None:
+        """Hand it over, once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who sent a request.
+
+    Attributes:
+        ticket: takes the answer.
+        version: of the request.
+        client_id: what the client calls itself.
+        client_host: its address as Kafka writes it, such as ``/127.0.0.1``.
+    """
+
+    ticket: Ticket
+    version: int
+    client_id: str = ""
+    client_host: str = "/127.0.0.1"
+
+
+@dataclass(eq=False, slots=True)
+class Write:
+    """Records to append as one batch; they take effect together.
+
+    Attributes:
+        entries: at least one.
+        done: called once: NONE when they are committed, else why nobody can wait for that any longer.
+        appended: called when they are in the log.
+        changes: what they say of committed offsets: (group, partition, offset or None for a tombstone).
+        is_over: whether ``done`` was called.
+    """
+
+    entries: list[Entry]
+    done: Callable[[ErrorCode, int, Effects], None] | None = None
+    appended: Callable[[Effects], None] | None = None
+    changes: list[tuple[str, TopicPartition, Committed | None]] = field(default_factory=list)
+    is_over: bool = False
+
+    def end(self, error: ErrorCode, now_ms: int, effects: Effects) -> None:
+        """Call ``done`` unless that has happened."""
+        if not self.is_over:
+            self.is_over = True
+            if self.done is not None:
+                self.done(error, now_ms, effects)
+
+
+@dataclass(slots=True)
+class Effects:
+    """What is to be done: first the writes in order, then the answers.
+
+    Attributes:
+        writes: to append to the shard's partition. Whoever does tells the shard ``committed`` or ``failed``.
+        answers: who is answered, and with what.
+    """
+
+    writes: list[Write] = field(default_factory=list)
+    answers: list[tuple[Ticket, Any]] = field(default_factory=list)
+
+
+Action = Callable[[int, Effects], None]
+"""What a timer does: takes the time and the effects to add to."""
+
+
+def _nothing(now_ms: int, effects: Effects) -> None:
+    pass
+
+
+class Timers:
+    """Actions by name, each due at a time; setting a name again moves it."""
+
+    def __init__(self) -> None:
+        self._set: dict[Hashable, tuple[int, Action]] = {}
+        self._heap: list[tuple[int, int, Hashable]] = []
+        self._queued: dict[Hashable, int] = {}
+        self._number = count()
+
+    def __len__(self) -> int:
+        return len(self._set)
+
+    def __contains__(self, name: Hashable) -> bool:
+        return name in self._set
+
+    @property
+    def entries(self) -> int:
+        """How many entries there are, those of cancelled timers among them."""
+        return len(self._heap)
+
+    def set(self, name: Hashable, due_ms: int, action: Action) -> None:
+        """Have ``action`` done at a time, in place of what had this name."""
+        self._set[name] = (due_ms, action)
+        # A name's entry in the heap may be earlier than it is due: it is looked at then, and put back. So a timer that
+        # is moved on and on, as a session's, has one entry.
+        queued = self._queued.get(name)
+        if queued is None or due_ms < queued:
+            self._push(name, due_ms)
+
+    def cancel(self, name: Hashable) -> None:
+        """Forget one; fine if there is none."""
+        self._set.pop(name, None)
+        if len(self._heap) > 2 * len(self._set) + _SPARE:
+            self._heap = []
+            self._queued = {}
+            for each, (due_ms, _) in self._set.items():
+                self._push(each, due_ms)
+
+    def due_ms(self) -> int | None:
+        """When to call ``expire`` next, at the latest; None: never."""
+        while self._heap:
+            queued_ms, _, name = self._heap[0]
+            found = self._set.get(name)
+            if found is not None and found[0] == queued_ms and self._queued.get(name) == queued_ms:
+                return queued_ms
+            heapq.heappop(self._heap)
+            if self._queued.get(name) == queued_ms:
+                del self._queued[name]
+                if found is not None:
+                    self._push(name, found[0])
+        return None
+
+    def expire(self, now_ms: int, effects: Effects) -> None:
+        """Do what is due; what that sets anew comes next time."""
+        names = []
+        while (due_ms := self.due_ms()) is not None and due_ms <= now_ms:
+            names.append(heapq.heappop(self._heap)[2])
+            del self._queued[names[-1]]
+        for name in names:
+            due_ms, action = self._set.get(name, (now_ms + 1, _nothing))
+            if due_ms <= now_ms:  # one of the others may have cancelled or moved it
+                del self._set[name]
+                action(now_ms, effects)
+            elif name in self._set and name not in self._queued:
+                self._push(name, due_ms)
+
+    def _push(self, name: Hashable, due_ms: int) -> None:
+        self._queued[name] = due_ms
+        heapq.heappush(self._heap, (due_ms, next(self._number), name))

@@ -1,0 +1,121 @@
+"""A partition of ``__consumer_offsets``, read from its beginning.
+
+The last record of each key counts, so a log that was compacted, and one that never was, come to the same. Offsets that
+are part of a transaction count from its commit marker on, and where another commit came after them they do not.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+
+from kraftcore.core.batch import RecordBatch
+from kraftcore.errors import KraftError
+from kraftcore.plugins.broker.groups.effects import Committed, Entry
+from kraftcore.plugins.broker.groups.group import Group
+from kraftcore.plugins.broker.groups.records import GroupName, OffsetName, read_committed, read_group, read_key
+from kraftcore.plugins.broker.partition import TopicPartition
+
+_COMMIT = 1  # type of a transaction's marker; 0: abort
+_logger = logging.getLogger("kraftcore.broker")
+
+
+@dataclass(slots=True)
+class Loaded:
+    """What a partition's records come to.
+
+    Attributes:
+        groups: by id; also those that only have offsets.
+        offsets: by group and partition.
+        unstable: partitions of offsets in transactions that had not ended, by group.
+        modern: ids of groups of other protocols (KIP-848, KIP-932, KIP-1071).
+    """
+
+    groups: dict[str, Group] = field(default_factory=dict)
+    offsets: dict[str, dict[TopicPartition, Committed]] = field(default_factory=dict)
+    unstable: dict[str, set[TopicPartition]] = field(default_factory=dict)
+    modern: set[str] = field(default_factory=set)
+
+
+class Loader:
+    """Takes batches in order; ``finish`` says what they come to.
+
+    Args:
+        name: of the partition, for messages.
+    """
+
+    def __init__(self, name: TopicPartition) -> None:
+        self._name = name
+        # By key: (offset, value). Keys stay bytes until the end: of a million commits a few thousand are left.
+        self._latest: dict[bytes, tuple[int, bytes | None]] = {}
+        self._open: dict[int, dict[bytes, tuple[int, bytes | None]]] = {}
+        self.records = 0
+
+    def add(self, batch: RecordBatch) -> None:
+        """The next batch.
+
+        Raises:
+            CorruptBatchError: it is damaged.
+        """
+        if batch.is_control:
+            self._end_transaction(batch)
+            return
+        latest = self._latest
+        if batch.is_transactional:
+            latest = self._open.setdefault(batch.producer_id, {})
+        for record in batch:
+            self.records += 1
+            if record.key is not None:
+                latest[record.key] = (record.offset, record.value)
+
+    def _end_transaction(self, batch: RecordBatch) -> None:
+        changes = self._open.pop(batch.producer_id, {})
+        for record in batch:
+            if record.key is not None and int.from_bytes(record.key[2:4]) == _COMMIT:
+                for key, (offset, value) in changes.items():
+                    before = self._latest.get(key)
+                    if before is None or before[0] < offset:
+                        self._latest[key] = (offset, value)
+
+    @property
+    def has_open(self) -> bool:
+        """Whether a transaction has not ended."""
+        return bool(self._open)
+
+    def live(self) -> list[Entry]:
+        """The last record of each key, tombstones left out."""
+        return [(key, value) for key, (_, value) in self._latest.items() if value is not None]
+
+    def finish(self, now_ms: int) -> Loaded:
+        """What is left."""
+        loaded = Loaded()
+        for key, (_, value) in self._latest.items():
+            if value is None:
+                continue
+            try:
+                self._take(loaded, key, value)
+            except KraftError as error:
+                # Somebody else wrote it, or a newer Kafka: the rest is needed all the same.
+                _logger.warning("%s: a record is left out: key %s: %s", self._name, key.hex(), error)
+        for changes in self._open.values():
+            for key in changes:
+                try:
+                    name = read_key(key)
+                except KraftError:
+                    continue  # its like was told above, or will be when the transaction has ended
+                if isinstance(name, OffsetName):
+                    loaded.unstable.setdefault(name.group, set()).add(name.part)
+        for group in loaded.offsets.keys() | loaded.unstable.keys():
+            if group not in loaded.groups and group not in loaded.modern:
+                loaded.groups[group] = Group(group, now_ms)
+        return loaded
+
+    def _take(self, loaded: Loaded, key: bytes, value: bytes) -> None:
+        name = read_key(key)
+        if isinstance(name, OffsetName):
+            loaded.offsets.setdefault(name.group, {})[name.part] = read_committed(value)
+        elif isinstance(name, GroupName):
+            if name.is_classic:
+                loaded.groups[name.group] = read_group(name.group, value)
+            else:
+                loaded.modern.add(name.group)

@@ -1,0 +1,474 @@
+"""What clients ask of a group coordinator: finds the shard, and gathers what several shards answer.
+
+Source: Kafka 4.3.1, KafkaApis and GroupCoordinatorService.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from kraftcore.core.uuid import ZERO_UUID, Uuid
+from kraftcore.errors import RefusedError
+from kraftcore.node.registry import RequestContext
+from kraftcore.plugins.broker.api.leaders import Leaders
+from kraftcore.plugins.broker.api.permits import Permits
+from kraftcore.plugins.broker.groups.coordinator import GroupCoordinator
+from kraftcore.plugins.broker.groups.effects import Caller, Effects
+from kraftcore.plugins.broker.groups.shard import Shard, commit_error
+from kraftcore.plugins.broker.groups.topic import TRANSACTIONS_TOPIC, partition_of
+from kraftcore.plugins.broker.metadata_cache import MetadataCache
+from kraftcore.plugins.broker.partition import TopicPartition
+from kraftcore.plugins.broker.partition.state import refused
+from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from kraftcore.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from kraftcore.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from kraftcore.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from kraftcore.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from kraftcore.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from kraftcore.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from kraftcore.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from kraftcore.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from kraftcore.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from kraftcore.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from kraftcore.security.acl import Operation, ResourceType
+from kraftcore.security.audit import Action
+
+_logger = logging.getLogger("kraftcore.broker")
+_GROUP_KEY, _TRANSACTION_KEY = 0, 1
+_OF_KEY = {_GROUP_KEY: ResourceType.GROUP, _TRANSACTION_KEY: ResourceType.TRANSACTIONAL_ID}
+_DENIED = {
+    ResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    ResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
+_NO_NODE = -1
+_KEYS_SINCE = 4  # version of FindCoordinator
+_GROUPS_SINCE = 8  # version of OffsetFetch
+_BY_ID = 10  # version of OffsetCommit and OffsetFetch
+_NULL_PROTOCOL_SINCE = 7  # version of JoinGroup
+_PROTOCOL_SINCE = 5  # version of SyncGroup
+
+_CommitTopic = OffsetCommitResponse.OffsetCommitResponseTopic
+_FetchGroup = OffsetFetchResponse.OffsetFetchResponseGroup
+_FetchTopic = _FetchGroup.OffsetFetchResponseTopics
+
+
+class _Reply:
+    """A ticket that changes the answer, and passes it on.
+
+    What one client is told may come up in another's event: an error in it breaks the connection of the one alone.
+    """
+
+    __slots__ = ("_context", "_then")
+
+    def __init__(self, context: RequestContext, then: Callable[[Any], None]) -> None:
+        self._context = context
+        self._then = then
+
+    def answer(self, response: Any, /) -> None:
+        try:
+            self._then(response)
+        except Exception:
+            _logger.exception("%s cannot be told %s", self._context.peer, type(response).__name__)
+            self._context.close()
+
+
+class _Gathering:
+    """Answers of several shards that go out together."""
+
+    __slots__ = ("_context", "_done", "_left", "parts")
+
+    def __init__(self, context: RequestContext, count: int, done: Callable[[list[Any]], None]) -> None:
+        self._context = context
+        self.parts: list[Any] = [None] * count
+        self._left = count
+        self._done = done
+        if count == 0:
+            done([])
+
+    def ticket(self, number: int) -> _Reply:
+        return _Reply(self._context, partial(self.take, number))
+
+    def take(self, number: int, response: Any) -> None:
+        self.parts[number] = response
+        self._left -= 1
+        if self._left == 0:
+            self._done(self.parts)
+
+
+class GroupRequests:
+    """Answers them.
+
+    Args:
+        coordinator: has the shards.
+        cache: what is known of the cluster.
+        leaders: of partitions.
+        permits: who may do what.
+        now_ms: the time.
+    """
+
+    def __init__(
+        self,
+        coordinator: GroupCoordinator,
+        cache: MetadataCache,
+        leaders: Leaders,
+        permits: Permits,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._coordinator = coordinator
+        self._cache = cache
+        self._leaders = leaders
+        self._permits = permits
+        self._now_ms = now_ms
+
+    # --- where is it --------------------------------------------------------------------------------------------------
+
+    def find_coordinator(self, request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
+        """FindCoordinator: ``__consumer_offsets`` is made when somebody first asks.
+
+        This broker coordinates no transactions: it says where another one's ``__transaction_state`` is led, and
+        COORDINATOR_NOT_AVAILABLE while there is no such topic. Keys of other types are INVALID_REQUEST.
+        """
+        if context.version >= _KEYS_SINCE:
+            return FindCoordinatorResponse(
+                coordinators=[self._found(key, request, context) for key in request.coordinator_keys]
+            )
+        found = self._found(request.key, request, context)
+        message = found.error_message if found.error_code else ErrorCode.NONE.name
+        return FindCoordinatorResponse(
+            error_code=found.error_code,
+            error_message=message,
+            node_id=found.node_id,
+            host=found.host,
+            port=found.port,
+        )
+
+    def _found(
+        self, key: str, request: FindCoordinatorRequest, context: RequestContext
+    ) -> FindCoordinatorResponse.Coordinator:
+        answer = FindCoordinatorResponse.Coordinator(key=key, node_id=_NO_NODE, port=_NO_NODE, error_message="")
+        try:
+            resource = _OF_KEY.get(request.key_type)
+            if resource is not None:
+                self._check(request, context, Operation.DESCRIBE, resource, key)
+            name = self._partition_for(key, request.key_type)
+            leader = self._leaders.of(name, context.listener)
+            if leader.address is None:
+                raise refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"nobody leads {name} at the moment")
+            answer.node_id, answer.host, answer.port = leader.id, leader.address.host, leader.address.port
+        except RefusedError as error:
+            answer.error_code = ErrorCode[error.error]
+            answer.error_message = ErrorCode[error.error].message
+        return answer
+
+    def _partition_for(self, key: str, key_type: int) -> TopicPartition:
+        if key_type == _GROUP_KEY:
+            name = self._coordinator.partition_of(key)
+            if name.topic not in self._cache.topics:
+                self._coordinator.create_topic()
+                raise refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{name.topic} is being made")
+            return name
+        if key_type == _TRANSACTION_KEY:
+            partitions = self._cache.topics.get(TRANSACTIONS_TOPIC)
+            if not partitions:
+                raise refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, "there is no coordinator of transactions")
+            return TopicPartition(TRANSACTIONS_TOPIC, partition_of(key, len(partitions)))
+        raise refused(ErrorCode.INVALID_REQUEST, f"no coordinator has keys of type {key_type}")
+
+    def _check(
+        self, request: Any, context: RequestContext, operation: Operation, resource: ResourceType, name: str
+    ) -> None:
+        """Raise RefusedError unless the asker may."""
+        if not self._permits.asker(request, context)(Action(operation, resource, name)):
+            raise refused(_DENIED[resource], f"{context.principal} may not {operation.name} {name}")
+
+    # --- members ------------------------------------------------------------------------------------------------------
+
+    def join(self, request: JoinGroupRequest, context: RequestContext) -> None:
+        """JoinGroup."""
+
+        def answer(response: JoinGroupResponse) -> None:
+            if response.protocol_name is None and context.version < _NULL_PROTOCOL_SINCE:
+                response.protocol_name = ""
+            context.answer(response)
+
+        settings = self._coordinator.settings
+        shortest, longest = settings.min_session_timeout_ms, settings.max_session_timeout_ms
+
+        def check() -> None:
+            if not shortest <= request.session_timeout_ms <= longest:
+                raise refused(
+                    ErrorCode.INVALID_SESSION_TIMEOUT,
+                    f"a session of {request.session_timeout_ms} ms: {shortest} to {longest} are allowed",
+                )
+
+        def refuse(error: ErrorCode) -> JoinGroupResponse:
+            return JoinGroupResponse(error_code=error, member_id=request.member_id, protocol_name=None)
+
+        self._hand_over(Shard.join, request, context, refuse, check=check, answer=answer)
+
+    def sync(self, request: SyncGroupRequest, context: RequestContext) -> None:
+        """SyncGroup."""
+
+        def check() -> None:
+            if context.version >= _PROTOCOL_SINCE and (request.protocol_type is None or request.protocol_name is None):
+                raise refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "a SyncGroup without protocol (KIP-559)")
+
+        self._hand_over(Shard.sync, request, context, lambda error: SyncGroupResponse(error_code=error), check=check)
+
+    def heartbeat(self, request: HeartbeatRequest, context: RequestContext) -> None:
+        """Heartbeat."""
+
+        def refuse(error: ErrorCode) -> HeartbeatResponse:
+            # Nothing is known of its session yet: it has no reason to worry.
+            is_loading = error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            return HeartbeatResponse(error_code=ErrorCode.NONE if is_loading else error)
+
+        self._hand_over(Shard.heartbeat, request, context, refuse)
+
+    def leave(self, request: LeaveGroupRequest, context: RequestContext) -> None:
+        """LeaveGroup."""
+        self._hand_over(Shard.leave, request, context, lambda error: LeaveGroupResponse(error_code=error))
+
+    # --- offsets ------------------------------------------------------------------------------------------------------
+
+    def commit_offsets(self, request: OffsetCommitRequest, context: RequestContext) -> None:
+        """OffsetCommit; of topics that exist."""
+        kept: list[Any] = []
+        refused_topics: list[_CommitTopic] = []
+        for topic in request.topics:
+            error = ErrorCode.NONE
+            if context.version >= _BY_ID:
+                topic.name = self._cache.names.get(topic.topic_id, "")
+                error = ErrorCode.NONE if topic.name else ErrorCode.UNKNOWN_TOPIC_ID
+            if error is ErrorCode.NONE and not self._permits.may(request, context, Operation.READ, topic.name):
+                error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            elif error is ErrorCode.NONE and topic.name not in self._cache.topics:
+                error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if error is ErrorCode.NONE:
+                kept.append(topic)
+            else:
+                refused_topics += commit_error(OffsetCommitRequest(topics=[topic]), error).topics
+        request.topics = kept
+
+        def answer(response: OffsetCommitResponse) -> None:
+            response.topics = [*refused_topics, *response.topics]
+            context.answer(response)
+
+        if not kept:
+            answer(OffsetCommitResponse())
+            return
+        refuse = partial(commit_error, request)
+        self._hand_over(Shard.commit_offsets, request, context, refuse, answer=answer, needs_id=False)
+
+    def fetch_offsets(self, request: OffsetFetchRequest, context: RequestContext) -> None:
+        """OffsetFetch: of one group, or of several from version 8 on."""
+        is_many = context.version >= _GROUPS_SINCE
+        kind = OffsetFetchRequest.OffsetFetchRequestGroup
+        groups = request.groups
+        if not is_many:
+            topics = None
+            # Version 1 knew no null for all topics.
+            if request.topics is not None:
+                names = kind.OffsetFetchRequestTopics
+                topics = [names(name=each.name, partition_indexes=each.partition_indexes) for each in request.topics]
+            groups = [kind(group_id=request.group_id, topics=topics)]
+
+        def answer(parts: list[_FetchGroup]) -> None:
+            context.answer(OffsetFetchResponse(groups=parts) if is_many else _as_one(parts[0], context.version))
+
+        gathering = _Gathering(context, len(groups), answer)
+        for number, group in enumerate(groups):
+            self._fetch_group(group, gathering.ticket(number), request, context)
+
+    def _fetch_group(self, group: Any, ticket: _Reply, request: OffsetFetchRequest, context: RequestContext) -> None:
+        version = context.version
+        unknown: list[_FetchTopic] = []
+        topics: list[tuple[str, Uuid, list[int]]] | None = None
+        if group.topics is not None:
+            topics = []
+            for each in group.topics:
+                name = self._cache.names.get(each.topic_id, "") if version >= _BY_ID else each.name
+                if not name:
+                    unknown.append(_refused_topic(each, ErrorCode.UNKNOWN_TOPIC_ID))
+                elif not self._permits.may(request, context, Operation.DESCRIBE, name):
+                    unknown.append(_refused_topic(each, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+                else:
+                    topics.append((name, each.topic_id, each.partition_indexes))
+
+        def answer(told: _FetchGroup) -> None:
+            if topics is None:
+                told.topics = [topic for topic in told.topics if self._is_told(topic, request, context)]
+            told.topics = [*unknown, *told.topics]
+            ticket.answer(told)
+
+        try:
+            self._check(request, context, Operation.DESCRIBE, ResourceType.GROUP, group.group_id)
+            name, shard = self._coordinator.shard_of(group.group_id)
+        except RefusedError as error:
+            ticket.answer(_FetchGroup(group_id=group.group_id, error_code=ErrorCode[error.error]))
+            return
+        reply = _Reply(context, answer)
+        effects = shard.fetch_offsets(group.group_id, topics, reply, require_stable=request.require_stable)
+        self._coordinator.carry_out(name, shard, effects)
+
+    def _is_told(self, topic: _FetchTopic, request: OffsetFetchRequest, context: RequestContext) -> bool:
+        """Whether who asks for all topics is told of this one; it gets its id, for who asks by id."""
+        if context.version >= _BY_ID:
+            topic.topic_id = self._cache.ids.get(topic.name, ZERO_UUID)
+            if topic.topic_id == ZERO_UUID:
+                return False  # it is gone
+        return self._permits.may(request, context, Operation.DESCRIBE, topic.name, is_logged=False)
+
+    def delete_offsets(self, request: OffsetDeleteRequest, context: RequestContext) -> None:
+        """OffsetDelete; of topics that exist."""
+        kind = OffsetDeleteResponse.OffsetDeleteResponseTopic
+        kept, out = [], []
+        for topic in request.topics:
+            if not self._permits.may(request, context, Operation.READ, topic.name):
+                out.append((topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+            elif topic.name not in self._cache.topics:
+                out.append((topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            else:
+                kept.append(topic)
+        request.topics = kept
+
+        def answer(response: OffsetDeleteResponse) -> None:
+            if not response.error_code:
+                for topic, code in out:
+                    told = kind(name=topic.name)
+                    for each in topic.partitions:
+                        part = told.OffsetDeleteResponsePartition(partition_index=each.partition_index, error_code=code)
+                        told.partitions.append(part)
+                    response.topics.append(told)
+            context.answer(response)
+
+        def refuse(error: ErrorCode) -> OffsetDeleteResponse:
+            return OffsetDeleteResponse(error_code=error)
+
+        self._hand_over(Shard.delete_offsets, request, context, refuse, answer=answer)
+
+    # --- groups -------------------------------------------------------------------------------------------------------
+
+    def delete_groups(self, request: DeleteGroupsRequest, context: RequestContext) -> None:
+        """DeleteGroups: each by itself."""
+        names = list(dict.fromkeys(request.groups_names))
+
+        def answer(errors: list[ErrorCode]) -> None:
+            kind = DeleteGroupsResponse.DeletableGroupResult
+            results = [kind(group_id=name, error_code=error) for name, error in zip(names, errors, strict=True)]
+            context.answer(DeleteGroupsResponse(results=results))
+
+        gathering = _Gathering(context, len(names), answer)
+        for number, group_id in enumerate(names):
+            ticket = gathering.ticket(number)
+            try:
+                self._check(request, context, Operation.DELETE, ResourceType.GROUP, group_id)
+                _check_id(group_id)
+                name, shard = self._coordinator.shard_of(group_id)
+            except RefusedError as error:
+                ticket.answer(ErrorCode[error.error])
+                continue
+            self._coordinator.carry_out(name, shard, shard.delete_group(group_id, ticket))
+
+    def describe_groups(self, request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
+        """DescribeGroups."""
+        response = DescribeGroupsResponse()
+        for group_id in request.groups:
+            try:
+                self._check(request, context, Operation.DESCRIBE, ResourceType.GROUP, group_id)
+                _, shard = self._coordinator.shard_of(group_id)
+            except RefusedError as error:
+                told = DescribeGroupsResponse.DescribedGroup(group_id=group_id, error_code=ErrorCode[error.error])
+            else:
+                told = shard.describe(group_id, context.version)
+                if request.include_authorized_operations:
+                    told.authorized_operations = self._permits.operations(
+                        request, context, ResourceType.GROUP, group_id
+                    )
+            response.groups.append(told)
+        return response
+
+    def list_groups(self, request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
+        """ListGroups: those coordinated here, by state and type if that is asked for; capitals do not matter."""
+        may_all = self._permits.may_cluster(request, context, Operation.DESCRIBE, is_logged=False)
+        may = self._permits.asker(request, context)
+        states = {each.lower() for each in request.states_filter}
+        types = {each.lower() for each in request.types_filter}
+        response = ListGroupsResponse()
+        try:
+            for _, shard in self._coordinator.shards():
+                response.groups += [
+                    each
+                    for each in shard.list_groups()
+                    if (not states or each.group_state.lower() in states)
+                    and (not types or each.group_type.lower() in types)
+                    and (may_all or may(Action(Operation.DESCRIBE, ResourceType.GROUP, each.group_id)))
+                ]
+        except RefusedError as error:
+            return ListGroupsResponse(error_code=ErrorCode[error.error])
+        return response
+
+    # --- the way to a shard -------------------------------------------------------------------------------------------
+
+    def _hand_over(
+        self,
+        event: Callable[[Shard, Any, Caller, int], Effects],
+        request: Any,
+        context: RequestContext,
+        refuse: Callable[[ErrorCode], Any],
+        *,
+        check: Callable[[], None] = lambda: None,
+        answer: Callable[[Any], None] | None = None,
+        needs_id: bool = True,
+    ) -> None:
+        """Pass a request about one group to its shard; refuse it if there is none."""
+        reply = _Reply(context, context.answer if answer is None else answer)
+        try:
+            if needs_id:
+                _check_id(request.group_id)
+            check()
+            name, shard = self._coordinator.shard_of(request.group_id)
+        except RefusedError as error:
+            reply.answer(refuse(ErrorCode[error.error]))
+            return
+        caller = Caller(reply, context.version, context.client_id or "", f"/{context.host}")
+        self._coordinator.carry_out(name, shard, event(shard, request, caller, self._now_ms()))
+
+
+def _check_id(group_id: str) -> None:
+    if not group_id:
+        raise refused(ErrorCode.INVALID_GROUP_ID, "a group's id is not empty")
+
+
+def _refused_topic(asked: Any, error: ErrorCode) -> _FetchTopic:
+    told = _FetchTopic(name=asked.name, topic_id=asked.topic_id)
+    for number in asked.partition_indexes:
+        part = _FetchTopic.OffsetFetchResponsePartitions(
+            partition_index=number, committed_offset=-1, metadata="", error_code=error
+        )
+        told.partitions.append(part)
+    return told
+
+
+def _as_one(group: _FetchGroup, version: int) -> OffsetFetchResponse:
+    """The answer of versions that name one group."""
+    response = OffsetFetchResponse(error_code=group.error_code)
+    kind = OffsetFetchResponse.OffsetFetchResponseTopic
+    for topic in group.topics:
+        told = kind(name=topic.name)
+        for each in topic.partitions:
+            told.partitions.append(
+                kind.OffsetFetchResponsePartition(
+                    partition_index=each.partition_index,
+                    committed_offset=each.committed_offset,
+                    committed_leader_epoch=each.committed_leader_epoch,
+                    metadata=each.metadata,
+                    error_code=each.error_code,
+                )
+            )
+        response.topics.append(told)
+    return response

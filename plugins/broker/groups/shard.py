@@ -1,0 +1,533 @@
+"""The groups of one partition of ``__consumer_offsets``.
+
+A group belongs to the partition that its id's hash names, and whoever leads that partition coordinates it. Every
+event is a call with the time in it, and returns ``Effects``: records to append, and answers. Whoever appends says how
+it went:
+
+    appended ──> committed        the records are in the log, and then in every in-sync replica's
+    failed                        they are not in the log
+    unload                        another broker leads now: who waits is told NOT_COORDINATOR
+
+Groups of other protocols (KIP-848 and its like), which a Kafka broker may have written, are left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from functools import partial
+
+from kraftcore.core.uuid import ZERO_UUID, Uuid
+from kraftcore.errors import InvariantError, RefusedError
+from kraftcore.plugins.broker.groups.effects import NEVER, Caller, Committed, Effects, Ticket, Timers, Write
+from kraftcore.plugins.broker.groups.group import CONSUMER, Group, State
+from kraftcore.plugins.broker.groups.loading import Loaded
+from kraftcore.plugins.broker.groups.membership import Membership, write_error
+from kraftcore.plugins.broker.groups.offsets import Offsets
+from kraftcore.plugins.broker.groups.records import group_tombstone, offset_entry, offset_tombstone
+from kraftcore.plugins.broker.groups.settings import GroupSettings
+from kraftcore.plugins.broker.partition import TopicPartition
+from kraftcore.plugins.broker.partition.state import refused
+from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.messages.describe_groups import DescribeGroupsResponse
+from kraftcore.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from kraftcore.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from kraftcore.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from kraftcore.protocol.messages.list_groups import ListGroupsResponse
+from kraftcore.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from kraftcore.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from kraftcore.protocol.messages.offset_fetch import OffsetFetchResponse
+from kraftcore.protocol.messages.sync_group import SyncGroupRequest
+
+_GROUP_ID_NOT_FOUND_SINCE = 9  # version of OffsetCommit
+_NOT_FOUND_SINCE = 6  # version of DescribeGroups
+_NO_OFFSET = -1
+_DEFAULT_RETENTION = -1
+_ENTRIES_MAX = 2000  # tombstones in one batch
+_CLEANING = ("cleaning",)
+CLASSIC = "Classic"
+"""The type of all groups here, as ListGroups tells it."""
+
+_FetchGroup = OffsetFetchResponse.OffsetFetchResponseGroup
+_FetchTopic = _FetchGroup.OffsetFetchResponseTopics
+_FetchPart = _FetchTopic.OffsetFetchResponsePartitions
+_Described = DescribeGroupsResponse.DescribedGroup
+_Listed = ListGroupsResponse.ListedGroup
+
+
+class Shard:
+    """See the module text.
+
+    Args:
+        settings: see ``GroupSettings``.
+        new_id: makes what is random in a member id.
+        loaded: what the partition holds.
+        now_ms: the time.
+
+    Attributes:
+        groups: by id.
+        offsets: theirs.
+    """
+
+    def __init__(self, settings: GroupSettings, new_id: Callable[[], str], loaded: Loaded, now_ms: int) -> None:
+        self.groups = loaded.groups
+        self.offsets = Offsets()
+        self.offsets.committed = loaded.offsets
+        self.offsets.unstable = loaded.unstable
+        self._modern = loaded.modern
+        self._settings = settings
+        self._timers = Timers()
+        self._members = Membership(self.groups, self._timers, settings, new_id)
+        self._waiting: dict[Write, None] = {}  # appended, not committed; in the order of the log
+        self._schedule_cleaning(now_ms)
+
+    def begin(self, now_ms: int) -> Effects:
+        """The first call: the members' sessions begin anew."""
+        effects = Effects()
+        for group in list(self.groups.values()):
+            self._members.loaded(group, now_ms, effects)
+        return effects
+
+    # --- time, and what became of writes ------------------------------------------------------------------------------
+
+    def due_ms(self) -> int | None:
+        """When ``expire`` has something to do; None: not before something else happens."""
+        return self._timers.due_ms()
+
+    def expire(self, now_ms: int) -> Effects:
+        """Do what is due."""
+        effects = Effects()
+        self._timers.expire(now_ms, effects)
+        return effects
+
+    def appended(self, write: Write, now_ms: int) -> Effects:
+        """A write's records are in the log."""
+        effects = Effects()
+        self._waiting[write] = None
+        self.offsets.appended(write)
+        if write.appended is not None:
+            write.appended(effects)
+        timeout = partial(self._time_out, write)
+        self._timers.set(write, now_ms + self._settings.commit_timeout_ms, timeout)
+        return effects
+
+    def _time_out(self, write: Write, now_ms: int, effects: Effects) -> None:
+        # It stays in the log, and counts when it is committed; only nobody waits for it.
+        write.end(ErrorCode.REQUEST_TIMED_OUT, now_ms, effects)
+
+    def committed(self, write: Write, now_ms: int) -> Effects:
+        """A write's records are in all in-sync replicas."""
+        effects = Effects()
+        if write not in self._waiting:
+            return effects  # unloaded meanwhile
+        del self._waiting[write]
+        self._timers.cancel(write)
+        self.offsets.settled(write)
+        write.end(ErrorCode.NONE, now_ms, effects)
+        return effects
+
+    def failed(self, write: Write, error: ErrorCode, now_ms: int) -> Effects:
+        """A write's records could not be appended."""
+        effects = Effects()
+        write.end(error, now_ms, effects)
+        return effects
+
+    def unload(self, now_ms: int) -> Effects:
+        """Another broker coordinates from now on; nothing may be asked of this any more."""
+        effects = Effects()
+        for group in self.groups.values():
+            self._members.end(group, ErrorCode.NOT_COORDINATOR, effects)
+        for write in self._waiting:
+            write.end(ErrorCode.NOT_COORDINATOR, now_ms, effects)
+        self._waiting.clear()
+        self.groups.clear()
+        effects.writes.clear()
+        return effects
+
+    # --- members ------------------------------------------------------------------------------------------------------
+
+    def join(self, request: JoinGroupRequest, caller: Caller, now_ms: int) -> Effects:
+        """JoinGroup: answered when the group has gathered."""
+        effects = Effects()
+        if request.group_id in self._modern:
+            response = JoinGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, protocol_name=None)
+            effects.answers.append((caller.ticket, response))
+        else:
+            self._members.join(request, caller, now_ms, effects)
+        return effects
+
+    def sync(self, request: SyncGroupRequest, caller: Caller, now_ms: int) -> Effects:
+        """SyncGroup: answered when the leader's assignment is committed."""
+        effects = Effects()
+        self._members.sync(request, caller, now_ms, effects)
+        return effects
+
+    def heartbeat(self, request: HeartbeatRequest, caller: Caller, now_ms: int) -> Effects:
+        """Heartbeat: answered at once."""
+        try:
+            error = self._members.heartbeat(request, now_ms)
+        except RefusedError as refusal:
+            error = ErrorCode[refusal.error]
+        return Effects(answers=[(caller.ticket, HeartbeatResponse(error_code=error))])
+
+    def leave(self, request: LeaveGroupRequest, caller: Caller, now_ms: int) -> Effects:
+        """LeaveGroup: answered when what comes of it is committed."""
+        effects = Effects()
+        kind = LeaveGroupRequest.MemberIdentity
+        # One member before version 3.
+        members = request.members if caller.version >= 3 else [kind(member_id=request.member_id)]
+        group = self.groups.get(request.group_id)
+        if group is None:
+            answers = [
+                LeaveGroupResponse.MemberResponse(
+                    member_id=each.member_id,
+                    group_instance_id=each.group_instance_id,
+                    error_code=ErrorCode.UNKNOWN_MEMBER_ID,
+                )
+                for each in members
+            ]
+        else:
+            answers = self._members.leave(group, members, now_ms, effects)
+        response = LeaveGroupResponse(members=answers)
+        if caller.version < 3:
+            response.error_code, response.members = answers[0].error_code, []
+
+        def done(error: ErrorCode, now_ms: int, effects: Effects) -> None:
+            if error is not ErrorCode.NONE:
+                response.error_code = write_error(error)
+                response.members = []
+            effects.answers.append((caller.ticket, response))
+
+        if effects.writes:
+            effects.writes[-1].done = done
+        else:
+            effects.answers.append((caller.ticket, response))
+        return effects
+
+    # --- offsets ------------------------------------------------------------------------------------------------------
+
+    def commit_offsets(self, request: OffsetCommitRequest, caller: Caller, now_ms: int) -> Effects:
+        """OffsetCommit: answered when the offsets are committed. Topics have names, whatever the version."""
+        try:
+            group = self._committing(request, caller.version, now_ms)
+        except RefusedError as error:
+            response = commit_error(request, ErrorCode[error.error])
+            return Effects(answers=[(caller.ticket, response)])
+        self._members.keep_alive(group, request.member_id, now_ms)
+        expire_ms = NEVER if request.retention_time_ms == _DEFAULT_RETENTION else now_ms + request.retention_time_ms
+        response = OffsetCommitResponse()
+        write = Write([])
+        for topic in request.topics:
+            told = OffsetCommitResponse.OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
+            response.topics.append(told)
+            for each in topic.partitions:
+                answer = told.OffsetCommitResponsePartition(partition_index=each.partition_index)
+                told.partitions.append(answer)
+                metadata = each.committed_metadata or ""
+                if _java_length(metadata) > self._settings.offset_metadata_max_bytes:
+                    answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                    continue
+                part = TopicPartition(topic.name, each.partition_index)
+                value = Committed(
+                    each.committed_offset, each.committed_leader_epoch, metadata, now_ms, expire_ms, topic.topic_id
+                )
+                write.entries.append(offset_entry(group.id, part, value))
+                write.changes.append((group.id, part, value))
+        if not write.entries:
+            self._forget_simple(group)
+            return Effects(answers=[(caller.ticket, response)])
+
+        def done(error: ErrorCode, now_ms: int, effects: Effects) -> None:
+            if error is not ErrorCode.NONE:
+                self._forget_simple(group)
+            told = response if error is ErrorCode.NONE else commit_error(request, write_error(error))
+            effects.answers.append((caller.ticket, told))
+
+        write.done = done
+        return Effects(writes=[write])
+
+    def _committing(self, request: OffsetCommitRequest, version: int, now_ms: int) -> Group:
+        """The group, if this commit may be; one that only keeps offsets is made (Kafka: a simple group)."""
+        group, generation = self.groups.get(request.group_id), request.generation_id_or_member_epoch
+        if group is None:
+            if generation >= 0:
+                is_known = version >= _GROUP_ID_NOT_FOUND_SINCE
+                error = ErrorCode.GROUP_ID_NOT_FOUND if is_known else ErrorCode.ILLEGAL_GENERATION
+                raise refused(error, f"there is no group {request.group_id}")
+            if request.group_id in self._modern:
+                raise refused(ErrorCode.UNKNOWN_MEMBER_ID, f"group {request.group_id} uses another protocol")
+            group = self.groups[request.group_id] = Group(request.group_id, now_ms)
+            return group
+        if generation < 0 and group.state is State.EMPTY:
+            return group
+        if generation >= 0 or request.member_id or request.group_instance_id is not None:
+            group.check_member(request.member_id, request.group_instance_id)
+            if generation != group.generation:
+                raise refused(ErrorCode.ILLEGAL_GENERATION, f"group {group.id} is at generation {group.generation}")
+        elif group.state is not State.EMPTY:
+            raise refused(ErrorCode.UNKNOWN_MEMBER_ID, f"group {group.id} has members: commit as one of them")
+        if group.state is State.COMPLETING_REBALANCE:
+            raise refused(ErrorCode.REBALANCE_IN_PROGRESS, f"group {group.id} has not got its assignment yet")
+        return group
+
+    def _forget_simple(self, group: Group) -> None:
+        """A group that was made for a commit which failed, and has nothing, is none."""
+        if group.is_simple and group.generation == 0 and not self.offsets.has_any(group.id):
+            self.groups.pop(group.id, None)
+
+    def fetch_offsets(
+        self,
+        group_id: str,
+        topics: Iterable[tuple[str, Uuid, list[int]]] | None,
+        ticket: Ticket,
+        *,
+        require_stable: bool,
+    ) -> Effects:
+        """OffsetFetch of one group.
+
+        Args:
+            group_id: its id.
+            topics: (name, id or zero, partitions); None: all that have an offset.
+            ticket: gets the group's part of the answer.
+            require_stable: wait for what was appended, and tell UNSTABLE_OFFSET_COMMIT where a transaction is open.
+        """
+        wanted = None if topics is None else list(topics)
+        if require_stable and self._waiting:
+            # What is to be waited for is in the log already: the last of it says that all is committed.
+            last = next(reversed(self._waiting))
+            before = last.done
+
+            def done(error: ErrorCode, now_ms: int, effects: Effects) -> None:
+                if before is not None:
+                    before(error, now_ms, effects)
+                if error is ErrorCode.NONE:
+                    told = self._fetched(group_id, wanted, require_stable=True)
+                else:
+                    # Clients before 3.9 do not know the others.
+                    told = _FetchGroup(group_id=group_id, error_code=ErrorCode.NOT_COORDINATOR)
+                effects.answers.append((ticket, told))
+
+            if not last.is_over:
+                last.done = done
+                return Effects()
+            told = _FetchGroup(group_id=group_id, error_code=ErrorCode.NOT_COORDINATOR)
+            return Effects(answers=[(ticket, told)])
+        return Effects(answers=[(ticket, self._fetched(group_id, wanted, require_stable=require_stable))])
+
+    def _fetched(
+        self, group_id: str, topics: list[tuple[str, Uuid, list[int]]] | None, *, require_stable: bool
+    ) -> _FetchGroup:
+        offsets = self.offsets.committed.get(group_id, {})
+        unstable = self.offsets.unstable.get(group_id, set()) if require_stable else set()
+        if topics is None:
+            by_topic: dict[str, list[int]] = {}
+            for part in offsets:
+                by_topic.setdefault(part.topic, []).append(part.partition)
+            topics = [(name, ZERO_UUID, numbers) for name, numbers in by_topic.items()]
+        response = _FetchGroup(group_id=group_id)
+        for name, topic_id, numbers in topics:
+            told = _FetchTopic(name=name, topic_id=topic_id)
+            response.topics.append(told)
+            for number in numbers:
+                part = TopicPartition(name, number)
+                answer = _FetchPart(partition_index=number, committed_offset=_NO_OFFSET, metadata="")
+                told.partitions.append(answer)
+                found = offsets.get(part)
+                if part in unstable:
+                    answer.error_code = ErrorCode.UNSTABLE_OFFSET_COMMIT
+                elif found is not None and not _is_of_another(found.topic_id, topic_id):
+                    answer.committed_offset = found.offset
+                    answer.committed_leader_epoch = found.leader_epoch
+                    answer.metadata = found.metadata
+        return response
+
+    def delete_offsets(self, request: OffsetDeleteRequest, caller: Caller, now_ms: int) -> Effects:
+        """OffsetDelete: of topics that the group does not read (KIP-496)."""
+        group = self.groups.get(request.group_id)
+        error = ErrorCode.NONE
+        if group is None:
+            error = ErrorCode.GROUP_ID_NOT_FOUND
+        elif group.state is not State.EMPTY and group.protocol_type != CONSUMER:
+            error = ErrorCode.NON_EMPTY_GROUP
+        if group is None or error is not ErrorCode.NONE:
+            return Effects(answers=[(caller.ticket, OffsetDeleteResponse(error_code=error))])
+        response = OffsetDeleteResponse()
+        known = {part for part, _ in self.offsets.latest(group.id)} | self.offsets.unstable.get(group.id, set())
+        gone: list[TopicPartition] = []
+        for topic in request.topics:
+            told = OffsetDeleteResponse.OffsetDeleteResponseTopic(name=topic.name)
+            response.topics.append(told)
+            for each in topic.partitions:
+                answer = told.OffsetDeleteResponsePartition(partition_index=each.partition_index)
+                told.partitions.append(answer)
+                if group.is_subscribed(topic.name):
+                    answer.error_code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+                elif TopicPartition(topic.name, each.partition_index) in known:
+                    gone.append(TopicPartition(topic.name, each.partition_index))
+        if not gone:
+            return Effects(answers=[(caller.ticket, response)])
+
+        def done(error: ErrorCode, now_ms: int, effects: Effects) -> None:
+            told = response if error is ErrorCode.NONE else OffsetDeleteResponse(error_code=write_error(error))
+            effects.answers.append((caller.ticket, told))
+
+        writes = self._deletions([(group.id, part) for part in gone])
+        writes[-1].done = done
+        return Effects(writes=writes)
+
+    # --- groups -------------------------------------------------------------------------------------------------------
+
+    def delete_group(self, group_id: str, ticket: Ticket) -> Effects:
+        """DeleteGroups of one group; the ticket gets the error code."""
+        group = self.groups.get(group_id)
+        error = ErrorCode.NONE
+        if group is None:
+            error = ErrorCode.NON_EMPTY_GROUP if group_id in self._modern else ErrorCode.GROUP_ID_NOT_FOUND
+        elif group.state is not State.EMPTY:
+            error = ErrorCode.NON_EMPTY_GROUP
+        if group is None or error is not ErrorCode.NONE:
+            return Effects(answers=[(ticket, error)])
+        parts = {part for part, _ in self.offsets.latest(group_id)} | self.offsets.unstable.get(group_id, set())
+
+        def done(error: ErrorCode, now_ms: int, effects: Effects) -> None:
+            effects.answers.append((ticket, write_error(error)))
+
+        writes = self._deletions([(group_id, part) for part in parts], [group])
+        writes[-1].done = done
+        return Effects(writes=writes)
+
+    def _deletions(self, parts: Iterable[tuple[str, TopicPartition]], groups: Iterable[Group] = ()) -> list[Write]:
+        """Tombstones, offsets first: a group never goes before its offsets."""
+        writes: list[Write] = []
+
+        def last() -> Write:
+            if not writes or len(writes[-1].entries) >= _ENTRIES_MAX:
+                writes.append(Write([]))
+            return writes[-1]
+
+        for group_id, part in parts:
+            write = last()
+            write.entries.append(offset_tombstone(group_id, part))
+            write.changes.append((group_id, part, None))
+        gone: dict[int, tuple[Write, list[Group]]] = {}
+        for group in groups:
+            write = last()
+            write.entries.append(group_tombstone(group.id))
+            gone.setdefault(id(write), (write, []))[1].append(group)
+        for write, of_write in gone.values():
+            write.appended = partial(self._gone, of_write)
+        return writes
+
+    def _gone(self, groups: list[Group], effects: Effects) -> None:
+        for group in groups:
+            if self.groups.get(group.id) is group and group.state is State.EMPTY:
+                self._members.end(group, ErrorCode.COORDINATOR_NOT_AVAILABLE, effects)
+                del self.groups[group.id]
+                self.offsets.unstable.pop(group.id, None)
+
+    def describe(self, group_id: str, version: int) -> _Described:
+        """DescribeGroups of one group; one that is not there is Dead."""
+        group = self.groups.get(group_id)
+        if group is None:
+            answer = _Described(group_id=group_id, group_state=State.DEAD)
+            if version >= _NOT_FOUND_SINCE:
+                answer.error_code = ErrorCode.GROUP_ID_NOT_FOUND
+                answer.error_message = f"Group {group_id} not found."
+            return answer
+        answer = _Described(
+            group_id=group_id, group_state=group.state, protocol_type=group.protocol_type or "", protocol_data=""
+        )
+        is_stable = group.state is State.STABLE
+        if is_stable:
+            answer.protocol_data = group.protocol_name or ""
+        for member in group.members.values():
+            answer.members.append(
+                _Described.DescribedGroupMember(
+                    member_id=member.id,
+                    group_instance_id=member.instance_id,
+                    client_id=member.client_id,
+                    client_host=member.client_host,
+                    member_metadata=member.metadata(group.protocol_name) if is_stable else b"",
+                    member_assignment=member.assignment if is_stable else b"",
+                )
+            )
+        return answer
+
+    def list_groups(self) -> list[_Listed]:
+        """ListGroups: all of them."""
+        return [
+            _Listed(
+                group_id=group.id, protocol_type=group.protocol_type or "", group_state=group.state, group_type=CLASSIC
+            )
+            for group in self.groups.values()
+        ]
+
+    # --- what goes by itself ------------------------------------------------------------------------------------------
+
+    def _schedule_cleaning(self, now_ms: int) -> None:
+        self._timers.set(_CLEANING, now_ms + self._settings.retention_check_interval_ms, self._clean)
+
+    def _clean(self, now_ms: int, effects: Effects) -> None:
+        """Delete offsets that nobody needs any more, and empty groups that have none."""
+        self._schedule_cleaning(now_ms)
+        parts: list[tuple[str, TopicPartition]] = []
+        groups = []
+        for group in self.groups.values():
+            gone, is_all = self.offsets.expired(group, self._settings.retention_ms, now_ms)
+            parts += [(group.id, part) for part in gone]
+            if is_all and group.state is State.EMPTY and not group.pending_members:
+                groups.append(group)
+        if parts or groups:
+            effects.writes += self._deletions(parts, groups)
+
+    def topics_deleted(self, topics: Collection[str]) -> Effects:
+        """Topics are gone: their offsets go at once."""
+        parts = [
+            (group, part)
+            for group in self.offsets.groups
+            for part, _ in self.offsets.latest(group)
+            if part.topic in topics
+        ]
+        return Effects(writes=self._deletions(parts) if parts else [])
+
+    # --- look inside --------------------------------------------------------------------------------------------------
+
+    def check_invariants(self) -> None:
+        """Raise InvariantError if something does not hold that always must. For tests."""
+        for name, group in self.groups.items():
+            if name != group.id:
+                raise InvariantError(f"group {group.id} stands under {name}")
+            group.check_invariants()
+            for member in group.members.values():
+                if not member.is_alive and ("session", name, member.id) not in self._timers:
+                    raise InvariantError(f"nothing ends the session of {member.id} in group {name}")
+            if group.state is State.PREPARING_REBALANCE and ("joining", name) not in self._timers:
+                raise InvariantError(f"nothing ends the rebalance of group {name}")
+            is_syncing = group.state is State.COMPLETING_REBALANCE and group.pending_sync
+            if is_syncing and ("syncing", name) not in self._timers:
+                raise InvariantError(f"nothing ends the wait for SyncGroups in group {name}")
+
+
+def commit_error(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:
+    """The answer that says one error of all partitions."""
+    kind = OffsetCommitResponse.OffsetCommitResponseTopic
+    return OffsetCommitResponse(
+        topics=[
+            kind(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[
+                    kind.OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=error)
+                    for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _java_length(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+def _is_of_another(known: Uuid, asked: Uuid) -> bool:
+    return known != ZERO_UUID and asked != ZERO_UUID and known != asked

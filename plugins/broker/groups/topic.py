@@ -1,0 +1,67 @@
+"""``__consumer_offsets``: which of its partitions a group belongs to, and how the topic comes to be."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from struct import iter_unpack
+from typing import Any
+
+from kraftcore.plugins.broker.groups.settings import GroupSettings
+from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.failure import Failure
+from kraftcore.protocol.messages.create_topics import CreateTopicsRequest
+
+GROUPS_TOPIC = "__consumer_offsets"
+TRANSACTIONS_TOPIC = "__transaction_state"
+_TIMEOUT_MS = 30_000
+_logger = logging.getLogger("kraftcore.broker")
+
+
+def partition_of(name: str, partitions: int) -> int:
+    """The partition for a group's or a transaction's id: Java's hash of it, as all brokers compute it."""
+    found = 0
+    for (unit,) in iter_unpack("<H", name.encode("utf-16-le", "surrogatepass")):
+        found = (found * 31 + unit) & 0xFFFFFFFF
+    return (found & 0x7FFFFFFF) % partitions
+
+
+class GroupsTopic:
+    """Makes the topic when somebody first looks for a coordinator.
+
+    Args:
+        settings: its partitions, replicas, segments.
+        ask_controller: sends a request to the active controller; None: there is none that could make it.
+    """
+
+    def __init__(self, settings: GroupSettings, ask_controller: Callable[[Any], Awaitable[Any]] | None) -> None:
+        self._settings = settings
+        self._ask_controller = ask_controller
+        self.is_asked_for = False
+
+    async def create(self) -> None:
+        """Ask for it once; what comes of it is seen in the metadata. Callers see that one of these runs at a time."""
+        settings = self._settings
+        kind = CreateTopicsRequest.CreatableTopic
+        configs = {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": str(settings.topic_segment_bytes),
+        }
+        topic = kind(
+            name=GROUPS_TOPIC,
+            num_partitions=settings.topic_partitions,
+            replication_factor=settings.topic_replication_factor,
+            configs=[kind.CreatableTopicConfig(name=name, value=value) for name, value in configs.items()],
+        )
+        if self._ask_controller is None:
+            _logger.warning("%s does not exist, and no controller can be asked to make it", GROUPS_TOPIC)
+            return
+        answer = await self._ask_controller(CreateTopicsRequest(topics=[topic], timeout_ms=_TIMEOUT_MS))
+        if isinstance(answer, Failure):
+            _logger.warning("%s could not be made: %s", GROUPS_TOPIC, answer)
+            return
+        for told in answer.topics:
+            if told.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+                error = ErrorCode.of(told.error_code).name
+                _logger.warning("%s could not be made: %s: %s", GROUPS_TOPIC, error, told.error_message)

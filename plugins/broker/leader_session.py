@@ -1,0 +1,94 @@
+"""A follower's side of a fetch session (KIP-227): what its leader remembers is not asked again.
+
+Source: Kafka 4.3.1, FetchSessionHandler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from kraftcore.core.uuid import Uuid
+from kraftcore.plugins.broker.partition import TopicPartition
+from kraftcore.protocol.error_codes import ErrorCode
+
+_NO_SESSION = 0
+_INITIAL_EPOCH = 0
+_EPOCH_MAX = 2**31 - 1
+
+
+class Wanted(NamedTuple):
+    """What a follower asks of a partition.
+
+    Attributes:
+        topic_id: of its topic; None: it is asked for by name.
+        leader_epoch: it believes in.
+        offset: from here on.
+        last_epoch: of its log's last batch; -1: it is empty.
+        log_start: of its log.
+    """
+
+    topic_id: Uuid | None
+    leader_epoch: int
+    offset: int
+    last_epoch: int
+    log_start: int
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What goes into the next request.
+
+    Attributes:
+        session_id: 0: there is no session.
+        epoch: 0: the leader is to begin one.
+        asked: the partitions that it does not know, or not so.
+        forgotten: those that it shall forget, with the id of their topic.
+    """
+
+    session_id: int
+    epoch: int
+    asked: Mapping[TopicPartition, Wanted]
+    forgotten: Mapping[TopicPartition, Wanted]
+
+
+class LeaderSession:
+    """See the module text."""
+
+    def __init__(self) -> None:
+        self._id = _NO_SESSION
+        self._epoch = _INITIAL_EPOCH
+        self._known: dict[TopicPartition, Wanted] = {}
+
+    def ask(self, wanted: Mapping[TopicPartition, Wanted]) -> Question:
+        """Ask for exactly these partitions. `answered` or `failed` follows before the next one."""
+        is_by_id = any(each.topic_id is not None for each in wanted.values())
+        was_by_id = any(each.topic_id is not None for each in self._known.values())
+        if self._epoch == _INITIAL_EPOCH or is_by_id != was_by_id:
+            self._epoch = _INITIAL_EPOCH
+            self._known = dict(wanted)
+            return Question(self._id, _INITIAL_EPOCH, wanted, {})
+        known = self._known
+        forgotten = {
+            name: each for name, each in known.items() if name not in wanted or wanted[name].topic_id != each.topic_id
+        }
+        asked = {name: each for name, each in wanted.items() if known.get(name) != each}
+        self._known = dict(wanted)
+        return Question(self._id, self._epoch, asked, forgotten)
+
+    def answered(self, error: ErrorCode, session_id: int) -> None:
+        """The leader answered; an error ends the session."""
+        if error is not ErrorCode.NONE:
+            self._epoch = _INITIAL_EPOCH
+            if error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
+                self._id = _NO_SESSION
+        elif session_id == _NO_SESSION:
+            self._id, self._epoch = _NO_SESSION, _INITIAL_EPOCH
+        else:
+            self._id = session_id
+            self._epoch = 1 if self._epoch == _EPOCH_MAX else self._epoch + 1
+
+    def failed(self) -> None:
+        """No answer came: the leader shall end this session and begin another one."""
+        self._epoch = _INITIAL_EPOCH

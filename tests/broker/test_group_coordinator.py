@@ -1,0 +1,428 @@
+"""A broker's group coordinator: all versions of its requests, changes of leader, unmodified clients."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+import trio
+from aiokafka import AIOKafkaConsumer
+from broker_rig import open_rig, until
+from group_rig import subscription
+from kafka import KafkaConsumer, KafkaProducer
+from kafka import TopicPartition as Assigned
+
+from kraftcore.core.uuid import Uuid
+from kraftcore.plugins.broker import BrokerConfig, open_broker
+from kraftcore.plugins.broker.groups.settings import GroupSettings
+from kraftcore.plugins.broker.metadata_cache import LiveBroker
+from kraftcore.plugins.broker.partition import Assignment, TopicPartition
+from kraftcore.ports.transport import Address
+from kraftcore.protocol.error_codes import ErrorCode as E
+from kraftcore.protocol.messages.delete_groups import DeleteGroupsRequest
+from kraftcore.protocol.messages.describe_groups import DescribeGroupsRequest
+from kraftcore.protocol.messages.find_coordinator import FindCoordinatorRequest
+from kraftcore.protocol.messages.heartbeat import HeartbeatRequest
+from kraftcore.protocol.messages.join_group import JoinGroupRequest
+from kraftcore.protocol.messages.leave_group import LeaveGroupRequest
+from kraftcore.protocol.messages.list_groups import ListGroupsRequest
+from kraftcore.protocol.messages.offset_commit import OffsetCommitRequest
+from kraftcore.protocol.messages.offset_delete import OffsetDeleteRequest
+from kraftcore.protocol.messages.offset_fetch import OffsetFetchRequest
+from kraftcore.protocol.messages.sync_group import SyncGroupRequest
+from kraftcore.protocol.messages.update_metadata import UpdateMetadataPartitionState
+from kraftcore.raft.quorum import Endpoint
+
+OFFSETS = "__consumer_offsets"
+AT_ONCE = GroupSettings(initial_rebalance_delay_ms=0, commit_timeout_ms=60_000)
+
+
+def join_request(member="", group="g", session_ms=30_000):
+    of = JoinGroupRequest.JoinGroupRequestProtocol
+    return JoinGroupRequest(
+        group_id=group,
+        session_timeout_ms=session_ms,
+        rebalance_timeout_ms=30_000,
+        member_id=member,
+        protocol_type="consumer",
+        protocols=[of(name="range", metadata=subscription("t"))],
+    )
+
+
+def commit_request(offset, group="g", topic="t"):
+    of = OffsetCommitRequest.OffsetCommitRequestTopic
+    part = of.OffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata="m")
+    return OffsetCommitRequest(group_id=group, topics=[of(name=topic, partitions=[part])])
+
+
+async def commit(rig, broker, offset, group="g", topic="t", version=9):
+    answer = await rig.ask(broker, commit_request(offset, group, topic), version)
+    return E(answer.topics[0].partitions[0].error_code)
+
+
+async def fetch(rig, broker, group="g", version=9):
+    """Error, and the offset of t's partition 0."""
+    if version < 8:
+        topics = [OffsetFetchRequest.OffsetFetchRequestTopic(name="t", partition_indexes=[0])]
+        told = await rig.ask(broker, OffsetFetchRequest(group_id=group, topics=topics), version)
+    else:
+        of = OffsetFetchRequest.OffsetFetchRequestGroup
+        topics = [of.OffsetFetchRequestTopics(name="t", partition_indexes=[0])]
+        asked = OffsetFetchRequest(groups=[of(group_id=group, topics=topics)], require_stable=True)
+        told = (await rig.ask(broker, asked, version)).groups[0]
+    return E(told.error_code), told.topics[0].partitions[0].committed_offset if told.topics else None
+
+
+async def find(rig, broker, key="g", kind=0, version=6):
+    if version < 4:
+        return await rig.ask(broker, FindCoordinatorRequest(key=key, key_type=kind), version)
+    asked = FindCoordinatorRequest(coordinator_keys=[key], key_type=kind)
+    return (await rig.ask(broker, asked, version)).coordinators[0]
+
+
+async def open_groups(rig, *replicas, leader=1, epoch=0):
+    await rig.assign(leader, epoch, replicas, topic=OFFSETS)
+    await rig.assign(leader, epoch, replicas, topic="t")
+
+    async def loaded():
+        with trio.fail_after(60):
+            while (await fetch(rig, leader))[0] is E.COORDINATOR_LOAD_IN_PROGRESS:
+                await trio.sleep(0.01)
+
+    await loaded()
+
+
+def test_every_request_in_every_version_is_answered(tmp_path):
+    async def main():
+        async with open_rig(tmp_path) as rig:
+            await rig.start(1, groups=AT_ONCE)
+            await open_groups(rig, 1)
+            for version in range(7):
+                found = await find(rig, 1, version=version)
+                assert (found.error_code, found.node_id, found.host, found.port) == (0, 1, "broker1", 9092)
+            for version in range(10):
+                group = f"joined {version}"
+                joined = await rig.ask(1, join_request(group=group), version)
+                if version >= 4:
+                    assert joined.error_code == E.MEMBER_ID_REQUIRED
+                    joined = await rig.ask(1, join_request(joined.member_id, group), version)
+                assert (joined.error_code, joined.generation_id, joined.leader) == (0, 1, joined.member_id)
+                assert joined.protocol_name == "range"
+                member = joined.member_id
+                given = [SyncGroupRequest.SyncGroupRequestAssignment(member_id=member, assignment=b"a")]
+                sync = SyncGroupRequest(
+                    group_id=group,
+                    generation_id=1,
+                    member_id=member,
+                    protocol_type="consumer",
+                    protocol_name="range",
+                    assignments=given,
+                )
+                assert (await rig.ask(1, sync, min(version, 5))).assignment == b"a"
+                beat = HeartbeatRequest(group_id=group, generation_id=1, member_id=member)
+                assert (await rig.ask(1, beat, min(version, 4))).error_code == 0
+                described = await rig.ask(1, DescribeGroupsRequest(groups=[group]), min(version, 6))
+                assert described.groups[0].members[0].member_assignment == b"a"
+                listed = await rig.ask(1, ListGroupsRequest(), min(version, 5))
+                assert group in {each.group_id for each in listed.groups}
+                leave = LeaveGroupRequest(group_id=group)
+                if version < 3:
+                    leave.member_id = member
+                else:
+                    leave.members = [LeaveGroupRequest.MemberIdentity(member_id=member)]
+                left = await rig.ask(1, leave, min(version, 5))
+                assert [left.error_code, *(each.error_code for each in left.members)] in ([0], [0, 0])
+                deleted = await rig.ask(1, DeleteGroupsRequest(groups_names=[group, "none"]), min(version, 2))
+                assert [each.error_code for each in deleted.results] == [0, E.GROUP_ID_NOT_FOUND]
+            for version in range(2, 10):
+                assert await commit(rig, 1, version, version=version) is E.NONE
+                assert await commit(rig, 1, version, topic="u", version=version) is E.UNKNOWN_TOPIC_OR_PARTITION
+                for reading in range(1, 10):
+                    assert await fetch(rig, 1, version=reading) == (E.NONE, version)
+            of = OffsetDeleteRequest.OffsetDeleteRequestTopic
+            parts = [of.OffsetDeleteRequestPartition(partition_index=0)]
+            asked = OffsetDeleteRequest(group_id="g", topics=[of(name=name, partitions=parts) for name in ("t", "u")])
+            gone = await rig.ask(1, asked, 0)
+            assert {topic.name: topic.partitions[0].error_code for topic in gone.topics} == {
+                "t": 0,
+                "u": E.UNKNOWN_TOPIC_OR_PARTITION,
+            }
+            assert await fetch(rig, 1) == (E.NONE, -1)
+
+    trio.run(main)
+
+
+def test_what_cannot_be_is_refused(tmp_path):
+    async def main():
+        async with open_rig(tmp_path) as rig:
+            await rig.start(1, groups=AT_ONCE)
+            assert (await find(rig, 1)).error_code == E.COORDINATOR_NOT_AVAILABLE
+            assert await commit(rig, 1, 1) is E.UNKNOWN_TOPIC_OR_PARTITION
+            assert (await fetch(rig, 1))[0] is E.NOT_COORDINATOR
+            assert (await rig.ask(1, ListGroupsRequest(), 5)).groups == []
+            await open_groups(rig, 1)
+            for kind, error in ((1, E.COORDINATOR_NOT_AVAILABLE), (2, E.INVALID_REQUEST), (9, E.INVALID_REQUEST)):
+                for version in (1, 6):
+                    found = await find(rig, 1, kind=kind, version=version)
+                    assert (found.error_code, found.node_id, found.port) == (error, -1, -1)
+            await rig.assign(1, 0, [1], topic="__transaction_state")
+            assert (await find(rig, 1, kind=1)).node_id == 1
+            for session_ms in (5999, 1_800_001):
+                answer = await rig.ask(1, join_request(session_ms=session_ms), 9)
+                assert answer.error_code == E.INVALID_SESSION_TIMEOUT
+            for request, version in (
+                (join_request(group=""), 9),
+                (SyncGroupRequest(group_id=""), 5),
+                (HeartbeatRequest(group_id=""), 4),
+                (LeaveGroupRequest(group_id=""), 5),
+                (OffsetDeleteRequest(group_id=""), 0),
+            ):
+                assert (await rig.ask(1, request, version)).error_code == E.INVALID_GROUP_ID
+            deleted = await rig.ask(1, DeleteGroupsRequest(groups_names=[""]), 2)
+            assert deleted.results[0].error_code == E.INVALID_GROUP_ID
+            # Kafka lets an empty id have offsets.
+            assert await commit(rig, 1, 3, group="") is E.NONE
+            assert await fetch(rig, 1, group="") == (E.NONE, 3)
+            no_protocol = SyncGroupRequest(group_id="g", protocol_type="consumer")
+            assert (await rig.ask(1, no_protocol, 5)).error_code == E.INCONSISTENT_GROUP_PROTOCOL
+            listed = await rig.ask(1, ListGroupsRequest(states_filter=["STABLE"]), 5)
+            assert listed.groups == []
+            listed = await rig.ask(1, ListGroupsRequest(states_filter=["empty"], types_filter=["classic"]), 5)
+            assert [each.group_id for each in listed.groups] == [""]
+
+    trio.run(main)
+
+
+def test_groups_go_on_at_the_next_leader(tmp_path):
+    async def main():
+        async with open_rig(tmp_path) as rig:
+            for broker_id in (1, 2):
+                await rig.start(broker_id, groups=AT_ONCE)
+            await open_groups(rig, 1, 2)
+            assert await commit(rig, 1, 7) is E.NONE
+            joined = await rig.ask(1, join_request((await rig.ask(1, join_request(), 9)).member_id), 9)
+            waiting = []
+
+            async def join_and_wait():
+                first = await rig.ask(1, join_request(group="g"), 3)
+                waiting.append(first)
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(join_and_wait)
+                described = DescribeGroupsRequest(groups=["g"])
+
+                async def is_waiting():
+                    return (await rig.ask(1, described, 6)).groups[0].group_state == "PreparingRebalance"
+
+                with trio.fail_after(60):
+                    while not await is_waiting():
+                        await trio.sleep(0.01)
+                await open_groups(rig, 1, 2, leader=2, epoch=1)
+            assert waiting[0].error_code == E.NOT_COORDINATOR
+            assert (await fetch(rig, 1))[0] is E.NOT_COORDINATOR
+            assert (await find(rig, 1)).node_id == 2
+            assert await fetch(rig, 2) == (E.NONE, 7)
+            # Nobody had synced: the members were never stored.
+            beat = HeartbeatRequest(group_id="g", generation_id=1, member_id=joined.member_id)
+            assert (await rig.ask(2, beat, 4)).error_code == E.UNKNOWN_MEMBER_ID
+            assert await commit(rig, 2, 8) is E.NONE
+            await rig.stop(1)
+            await open_groups(rig, 2, leader=2, epoch=2)
+            assert await fetch(rig, 2) == (E.NONE, 8)
+
+    trio.run(main)
+
+
+def test_commits_wait_for_those_in_sync_and_are_refused_with_too_few(tmp_path):
+    async def main():
+        async with open_rig(tmp_path) as rig:
+            for broker_id in (1, 2):
+                await rig.start(broker_id, groups=GroupSettings(commit_timeout_ms=2000), min_insync_replicas=2)
+            await open_groups(rig, 1, 2)
+            assert await commit(rig, 1, 7) is E.NONE
+            await rig.stop(2)
+            # In the log, perhaps, but not committed, so not told.
+            assert await commit(rig, 1, 8) is E.COORDINATOR_NOT_AVAILABLE
+            await until(lambda: len(rig.isr_requests) > 0)
+            assert await commit(rig, 1, 9) is E.COORDINATOR_NOT_AVAILABLE
+            assert (await fetch(rig, 1, version=7))[1] == 7
+
+    trio.run(main, strict_exception_groups=True)
+
+
+def test_a_log_that_cannot_be_read_is_told_of_and_the_broker_stays_up(tmp_path):
+    async def main():
+        async with open_rig(tmp_path) as rig:
+            await rig.start(1, groups=AT_ONCE)
+            await open_groups(rig, 1)
+            assert await commit(rig, 1, 7) is E.NONE
+            # A record of somebody else's: it is left out.
+            assert (await rig.produce(1, b"rubbish", topic=OFFSETS)).error_code == 0
+            await rig.stop(1)
+            await rig.start(1, groups=AT_ONCE)
+            await open_groups(rig, 1, epoch=1)
+            assert await fetch(rig, 1) == (E.NONE, 7)
+            await rig.stop(1)
+            await rig.start(1, groups=AT_ONCE)
+            # Damage that comes up when it is read: the partition is offline, the broker is not.
+            (file,) = (tmp_path / "d1" / f"{OFFSETS}-0").glob("*.log")
+            data = bytearray(file.read_bytes())
+            data[70] ^= 0xFF
+            file.write_bytes(data)
+            await rig.assign(1, 2, [1], topic=OFFSETS)
+            with trio.fail_after(60):
+                while (await fetch(rig, 1))[0] is E.COORDINATOR_LOAD_IN_PROGRESS:
+                    await trio.sleep(0.01)
+            assert (await fetch(rig, 1))[0] is E.NOT_COORDINATOR
+            assert (await rig.ask(1, ListGroupsRequest(), 5)).error_code == 0
+
+    trio.run(main)
+
+
+async def condensed(rig, broker_id):
+    """Condense; first offset and size of the log before and after, which then begins elsewhere."""
+    log = rig.brokers[broker_id].replicas.all[TopicPartition(OFFSETS, 0)].partition.log
+    before = log.log_start_offset, log.size_in_bytes
+    with trio.fail_after(60):
+        await rig.brokers[broker_id].groups.condense_large()
+    return before, (log.log_start_offset, log.size_in_bytes)
+
+
+def test_a_log_that_has_grown_is_condensed_and_everything_in_it_stays(tmp_path):
+    async def main():
+        async with open_rig(tmp_path) as rig:
+            settings = GroupSettings(initial_rebalance_delay_ms=0, topic_segment_bytes=10_000)
+            for broker_id in (1, 2):
+                await rig.start(broker_id, groups=settings)
+            await open_groups(rig, 1, 2)
+            member = (await rig.ask(1, join_request(group="live"), 9)).member_id
+            joined = await rig.ask(1, join_request(member, "live"), 9)
+            given = [SyncGroupRequest.SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"a")]
+            sync = SyncGroupRequest(
+                group_id="live",
+                generation_id=1,
+                member_id=joined.member_id,
+                protocol_type="consumer",
+                protocol_name="range",
+                assignments=given,
+            )
+            assert (await rig.ask(1, sync, 5)).error_code == 0
+            for number in range(100):
+                assert await commit(rig, 1, number, group=f"g{number % 3}") is E.NONE
+            assert await commit(rig, 1, 0, group="gone") is E.NONE
+            assert (await rig.ask(1, DeleteGroupsRequest(groups_names=["gone"]), 2)).results[0].error_code == 0
+            (start, size), (new_start, new_size) = await condensed(rig, 1)
+            assert (start, new_start > 100, new_size < size // 10) == (0, True, True)
+            assert await condensed(rig, 1) == ((new_start, new_size), (new_start, new_size))
+            assert await commit(rig, 1, 100, group="g0") is E.NONE
+            follower = rig.brokers[2].replicas.all[TopicPartition(OFFSETS, 0)].partition.log
+            await until(lambda: follower.log_start_offset == new_start)
+            await open_groups(rig, 1, 2, leader=2, epoch=1)
+            for group, offset in (("g0", 100), ("g1", 97), ("g2", 98)):
+                assert await fetch(rig, 2, group=group) == (E.NONE, offset)
+            listed = await rig.ask(2, ListGroupsRequest(), 5)
+            assert {each.group_id for each in listed.groups} == {"g0", "g1", "g2", "live"}
+            beat = HeartbeatRequest(group_id="live", generation_id=1, member_id=joined.member_id)
+            assert (await rig.ask(2, beat, 4)).error_code == 0
+
+    trio.run(main)
+
+
+# --- unmodified clients -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def served(tmp_path):
+    """A function that runs another one beside a broker with a topic of four partitions."""
+    config = BrokerConfig(
+        node_id=1,
+        listeners=(Endpoint("PLAINTEXT", "127.0.0.1", 0),),
+        directories=(str(tmp_path / "d"),),
+        groups=GroupSettings(initial_rebalance_delay_ms=100),
+    )
+
+    def run(use):
+        async def main():
+            async with open_broker(config) as broker:
+                port = broker.endpoints[0].port
+                for topic in ("t", OFFSETS):
+                    topic_id, broker.cache.topics[topic] = Uuid.random(), {}
+                    for number in range(4):
+                        assignment = Assignment(1, 0, 0, (1,), (1,), topic_id)
+                        broker.replicas.assign(TopicPartition(topic, number), assignment, 0)
+                        broker.cache.topics[topic][number] = UpdateMetadataPartitionState(
+                            partition_index=number, leader=1, leader_epoch=0, isr=[1], replicas=[1]
+                        )
+                broker.cache.brokers = {1: LiveBroker(1, None, {"PLAINTEXT": Address("127.0.0.1", port)})}
+                await trio.to_thread.run_sync(use, f"127.0.0.1:{port}")
+
+        trio.run(main)
+
+    return run
+
+
+def fill(servers):
+    producer = KafkaProducer(bootstrap_servers=servers, acks="all", enable_idempotence=False)
+    sent = [producer.send("t", b"%d" % number, partition=number % 4) for number in range(40)]
+    assert [each.get(60).offset for each in sent] == [number // 4 for number in range(40)]
+    producer.close()
+
+
+def test_two_members_of_kafka_python_share_the_partitions_and_a_third_takes_over(served):
+    def use(servers):
+        fill(servers)
+        enough, found = threading.Event(), {}
+
+        def member(name):
+            consumer = KafkaConsumer(
+                "t",
+                bootstrap_servers=servers,
+                group_id="shared",
+                auto_offset_reset="earliest",
+                enable_auto_commit=False,
+                client_id=name,
+            )
+            values = found.setdefault(name, [])
+            while not enough.is_set():
+                for records in consumer.poll(100).values():
+                    values += [record.value for record in records]
+                if len(consumer.assignment()) == 2 and len(found) == 2 and sum(map(len, found.values())) >= 40:
+                    break
+            consumer.commit()
+            consumer.close()
+
+        threads = [threading.Thread(target=member, args=(name,), daemon=True) for name in ("a", "b")]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        enough.set()
+        assert {value for values in found.values() for value in values} == {b"%d" % number for number in range(40)}
+        third = KafkaConsumer(bootstrap_servers=servers, group_id="shared")
+        assert [third.committed(Assigned("t", number)) for number in range(4)] == [10] * 4
+        third.close()
+
+    served(use)
+
+
+def test_members_of_aiokafka_leave_and_what_they_committed_stays(served):
+    import asyncio
+
+    async def take(servers, count):
+        consumer = AIOKafkaConsumer(
+            "t", bootstrap_servers=servers, group_id="aio", auto_offset_reset="earliest", enable_auto_commit=False
+        )
+        await consumer.start()
+        try:
+            values = [(await asyncio.wait_for(consumer.getone(), 60)).value for _ in range(count)]
+            await consumer.commit()
+            return values
+        finally:
+            await consumer.stop()
+
+    def use(servers):
+        fill(servers)
+        values = asyncio.run(take(servers, 15)) + asyncio.run(take(servers, 25))
+        assert sorted(values, key=int) == [b"%d" % number for number in range(40)]
+
+    served(use)
