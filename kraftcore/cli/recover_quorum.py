@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from kraftcore.cli.kafka_style import KafkaFailure, config_option
 from kraftcore.cli.output import output_option, print_json
 from kraftcore.config.server_file import load_server_file
 from kraftcore.core.disk.files import OsFiles
-from kraftcore.node.recovering import Survivor, become_only_voter, look
+
+if TYPE_CHECKING:
+    from kraftcore.node.recovering import Survivor
 
 _LOSS = """\
 If this node goes on alone
@@ -44,6 +48,8 @@ def recover_quorum(path: str, accept_data_loss: bool, output: str) -> None:
     Only for that case: while a majority can come back, start it. The node must not run. Look at every node that is
     left, and go on with the one whose last record has the greatest epoch, and of those the greatest offset.
     """
+    from kraftcore.node.recovering import become_only_voter, look
+
     server = load_server_file(path)
     if server.endpoint is None:
         raise KafkaFailure("This is a broker's file: only controllers vote.")

@@ -50,6 +50,7 @@ One line an event on stdout; with --output json an object with "time" (ISO 8601)
   leader      leaderId (null: unknown), epoch
   voters      voters, as [{"id": 1, "directoryId": "...", "endpoints": ["CONTROLLER://..."]}]
   snapshot    endOffset, epoch  a snapshot came from the leader
+  broker      stage (Recovering: registered, Running: unfenced, Leaving, Gone), epoch
   log         level, logger, text
   tls         reloaded (true, false), error
   stopping    signal
@@ -75,6 +76,9 @@ def start(ctx: click.Context, file: str, overrides: tuple[str, ...], output: str
     a metadata log it writes snapshots, as metadata.log.max.record.bytes.between.snapshots and
     metadata.log.max.snapshot.interval.ms say; any other log it keeps whole. With kraftcore.offers.log=true it takes
     appends from kraftcore's own clients.
+
+    With process.roles=broker, or broker,controller, it is a broker of a KRaft cluster, of Kafka's controllers or of
+    ours, and hands leaderships over before it stops.
 
     With partition.control=requests it is a broker that obeys LeaderAndIsr, StopReplica and UpdateMetadata
     (docs/broker.md); its log directories need not be formatted.

@@ -116,7 +116,7 @@ def run_server(
         if config.can_become_voter:
             plugins.append(Controller(properties, offers_log=offers_log))
         if broker is not None:
-            plugins.append(_make_broker(broker, properties, reporter))
+            plugins.append(_make_broker(config, broker, properties, reporter))
         trio.run(_Server(config, plugins, reporter).run)
     except KraftError as found:
         error = str(found)
@@ -127,11 +127,15 @@ def run_server(
     return error
 
 
-def _make_broker(config: BrokerConfig, properties: Mapping[str, str], reporter: Reporter) -> KRaftBroker:
+def _make_broker(
+    config: NodeConfig, settings: BrokerConfig, properties: Mapping[str, str], reporter: Reporter
+) -> KRaftBroker:
     def tell(stage: Stage) -> None:
         reporter.event("broker", stage=stage.name.capitalize(), epoch=broker.broker_epoch)
 
-    broker = KRaftBroker(config, properties, on_stage=tell)
+    # The node's transport serves where connections to brokers are made as those to controllers are.
+    security = None if settings.security == (config.tls, config.sasl) else settings.security
+    broker = KRaftBroker(settings, properties, security=security, on_stage=tell)
     return broker
 
 

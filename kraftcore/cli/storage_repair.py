@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from kraftcore.cli.output import output_option, print_json, printable
-from kraftcore.config import NodeConfig
 from kraftcore.core.uuid import Uuid
-from kraftcore.node.repair import Damage
-from kraftcore.node.repair import repair as repair_directory
+
+if TYPE_CHECKING:
+    from kraftcore.node.repair import Damage
 
 
 @click.command(
@@ -41,6 +43,9 @@ def repair(
 
     The node must not run. One damage is shown at a time, for mending it may show another.
     """
+    from kraftcore.config import NodeConfig
+    from kraftcore.node.repair import repair as repair_directory
+
     as_json = output == "json"
 
     def tell(damage: Damage) -> None:

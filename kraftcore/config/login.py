@@ -24,6 +24,7 @@ from kraftcore.security.sasl.plain_client import PLAIN, PlainClient
 from kraftcore.security.sasl.scram_client import Password, ScramClient
 
 NODE_MECHANISM_KEY: Final = "sasl.mechanism.controller.protocol"
+BROKER_MECHANISM_KEY: Final = "sasl.mechanism.inter.broker.protocol"
 CLIENT_MECHANISM_KEY: Final = "sasl.mechanism"
 SCRAM_MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
@@ -129,6 +130,23 @@ def read_node_login(properties: Properties, listener: str) -> SaslLogin | None:
         return None
     prefixes = (mechanism_key(listener, mechanism, ""), listener_prefix(listener), "")
     return _read(properties, mechanism, NODE_MECHANISM_KEY, (prefixes[0] + JAAS_KEY, JAAS_KEY), prefixes)
+
+
+def read_broker_login(properties: Properties, listener: str) -> SaslLogin:
+    """How a broker logs in at other brokers' listener of this name: ``sasl.mechanism.inter.broker.protocol``.
+
+    Raises:
+        ConfigError: as ``read_node_login``; or the mechanism is missing.
+    """
+    mechanism = properties.get(BROKER_MECHANISM_KEY)
+    if not mechanism:
+        raise properties.error(
+            f"{BROKER_MECHANISM_KEY} is missing: {listener} wants a login, and Kafka's default, GSSAPI, is not known "
+            f"here; there are {', '.join(MECHANISMS)}",
+            BROKER_MECHANISM_KEY,
+        )
+    prefixes = (mechanism_key(listener, mechanism, ""), listener_prefix(listener), "")
+    return _read(properties, mechanism, BROKER_MECHANISM_KEY, (prefixes[0] + JAAS_KEY, JAAS_KEY), prefixes)
 
 
 def read_client_login(properties: Properties) -> SaslLogin:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from kraftcore.config.addresses import parse_endpoint
 from kraftcore.config.errors import ConfigError, suggestion
 from kraftcore.config.kafka_properties import IGNORED_PREFIXES, KAFKA_PROPERTIES
-from kraftcore.config.login import read_node_login
+from kraftcore.config.login import SaslLogin, read_broker_login, read_node_login
 from kraftcore.config.node_settings import SETTINGS, known_settings, label
 from kraftcore.config.oauth import OAUTH_READ
 from kraftcore.config.properties import Properties, load_properties
@@ -324,6 +324,17 @@ def _tls_config(properties: Properties, listener: str, protocol: str) -> TlsConf
         check_host_name=algorithm != "",
         principal_mapping_rules=rules,
     )
+
+
+def read_broker_security(properties: Properties, listener: str) -> tuple[TlsConfig | None, SaslLogin | None]:
+    """How a broker connects to the others' listener of this name: TLS, and the login; None: without.
+
+    Raises:
+        ConfigError: something is missing, or cannot be used.
+    """
+    protocol = _protocols(properties, [listener])[listener]
+    tls = _tls_config(properties, listener.lower(), protocol) if protocol.endswith("SSL") else None
+    return tls, read_broker_login(properties, listener) if protocol.startswith("SASL_") else None
 
 
 def read_roles(properties: Properties) -> tuple[str, ...]:

@@ -187,7 +187,7 @@ class Door:
         self._nursery = nursery
         self._complain = Complaints(note, trio.current_time)
         self._now_ms = now_ms
-        names = (endpoint.name for endpoint in config.listeners)
+        names = (endpoint.name for endpoint in config.all_listeners)
         self.logins = {name: LoginCounts() for name in names if has_door(config, name)}
         self._mechanisms = self._open(credentials, os.urandom(_SECRET_BYTES), note)
 

@@ -86,6 +86,7 @@ class KafkaCluster:
         first_port: where broker 1 listens for clients, the others on those above; 0: any that are free.
 
     Attributes:
+        directory: where the files are.
         network: between the nodes; its delays can be set at any time.
         failures: why nodes stopped by themselves, by id; delete what the test expected.
     """
@@ -109,7 +110,7 @@ class KafkaCluster:
         self.failures: dict[int, NodeStoppedError] = {}
         self._given = {key: str(value) for key, value in (properties or {}).items()}
         self._is_temporary = directory is None
-        self._directory = tempfile.mkdtemp(prefix="kraftcore-kafka-") if directory is None else os.fspath(directory)
+        self.directory = tempfile.mkdtemp(prefix="kraftcore-kafka-") if directory is None else os.fspath(directory)
         self._first_port = first_port
         self._ports: dict[int, socket.socket] = {}
         self._members = {
@@ -138,19 +139,19 @@ class KafkaCluster:
         """Write the properties, and format what is not formatted."""
         files = OsFiles()
         for member in self._members.values():
-            folder = os.path.join(self._directory, member.name)
+            folder = os.path.join(self.directory, member.name)
             os.makedirs(folder, exist_ok=True)
             member.file = f"{folder}.properties"
             with open(member.file, "w", encoding="utf-8") as target:
                 target.writelines(f"{key}={value}\n" for key, value in self._properties(member, folder).items())
-        folders = load_folders(files, [os.path.join(self._directory, member.name) for member in self._members.values()])
+        folders = load_folders(files, [os.path.join(self.directory, member.name) for member in self._members.values()])
         found = {each.cluster_id for each in folders.properties.values() if each.cluster_id is not None}
         cluster_id = next(iter(found), None) or str(Uuid.random())
         voters = [
             InitialVoter(member.node_id, member.name, _CONTROLLER_PORT, Uuid.random()) for member in self._controllers
         ]
         for member in self._members.values():
-            folder = os.path.join(self._directory, member.name)
+            folder = os.path.join(self.directory, member.name)
             if folder in folders.unformatted:
                 first = None if member.is_broker else voters
                 format_directory(
@@ -230,7 +231,7 @@ class KafkaCluster:
             for holder in self._ports.values():
                 holder.close()
             if self._is_temporary:
-                shutil.rmtree(self._directory, ignore_errors=True)
+                shutil.rmtree(self.directory, ignore_errors=True)
         if self._fault is not None and (raised is None or cancelled_part(raised)[1] is None):
             raise self._fault
         if raised is not None:

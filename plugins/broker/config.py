@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kraftcore.config.addresses import ALL_INTERFACES, WILDCARDS, parse_endpoint
 from kraftcore.config.errors import ConfigError
 from kraftcore.config.kafka_properties import IGNORED_PREFIXES, KAFKA_PROPERTIES
+from kraftcore.config.login import SaslLogin
 from kraftcore.config.properties import Properties, load_properties, read_flag, read_integer
-from kraftcore.config.sources import read_roles
+from kraftcore.config.sources import read_broker_security, read_roles
+from kraftcore.config.tls import TlsConfig
 from kraftcore.plugins.broker.groups.settings import PROPERTIES as GROUP_PROPERTIES
 from kraftcore.plugins.broker.groups.settings import GroupSettings, read_group_settings
 from kraftcore.raft.quorum import Endpoint
@@ -69,6 +71,9 @@ _TEXTS = {
     "log.dir",
     "replica.selector.class",
     "auto.create.topics.enable",
+    "authorizer.class.name",
+    "super.users",
+    "allow.everyone.if.no.acl.found",
     "broker.rack",
     "controlled.shutdown.enable",
 }
@@ -129,6 +134,7 @@ class BrokerConfig:
         registration_timeout_ms: how long the first registration may take (initial.broker.registration.timeout.ms).
         has_controlled_shutdown: hand leaderships over before a stop (controlled.shutdown.enable).
         leaving_timeout_ms: how long that may take (kraftcore.controlled.shutdown.timeout.ms; 5 minutes in Kafka).
+        security: how other brokers are connected to under a KRaft controller: TLS, and the login; None: without.
         ignored: properties that stood in the file and mean nothing here.
 
     Raises:
@@ -177,6 +183,7 @@ class BrokerConfig:
     registration_timeout_ms: int = 60_000
     has_controlled_shutdown: bool = True
     leaving_timeout_ms: int = 60_000
+    security: tuple[TlsConfig | None, SaslLogin | None] = (None, None)
     ignored: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -274,7 +281,10 @@ def _read(properties: Properties) -> BrokerConfig:
         raise properties.error(f"{unknown[0]} is no property of a broker", unknown[0])
     _check_unsupported(properties)
     try:
-        return BrokerConfig(**values)
+        config = BrokerConfig(**values)
+        if has_broker_role(properties):
+            config = replace(config, security=read_broker_security(properties, config.broker_listener))
+        return config
     except ConfigError as error:
         raise properties.error(error.reason, *(_KEYS.get(name, name) for name in error.settings)) from None
 
@@ -288,16 +298,16 @@ def _check_requests(properties: Properties) -> None:
             f"process.roles does not go with {CONTROL}={BY_REQUESTS}: such a broker has no KRaft controller",
             "process.roles",
         )
+    if properties.get(_AUTHORIZER):
+        raise properties.error(
+            f"{_AUTHORIZER} is {properties.get(_AUTHORIZER)}: a broker that obeys requests asks no authorizer, and "
+            "would let everybody do everything: leave it out",
+            _AUTHORIZER,
+        )
     _check_protocols(properties)
 
 
 def _check_kraft(properties: Properties) -> None:
-    if properties.get(_AUTHORIZER):
-        raise properties.error(
-            f"{_AUTHORIZER} is {properties.get(_AUTHORIZER)}: a broker of kraftcore asks no authorizer, and would let "
-            "everybody do everything: leave it out, or use process.roles=controller",
-            _AUTHORIZER,
-        )
     if not properties.list("controller.listener.names"):
         raise properties.error(
             "controller.listener.names is missing: it says which listeners are not the broker's",

@@ -13,6 +13,8 @@ from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.schema import Request
 
 TIMEOUT_MS = 30_000
+LIFE, ISR = range(OTHERS + 1, OTHERS + 3)
+"""Lanes for heartbeats, and for changes of the ISR: neither waits for a topic that is being made."""
 _AGAIN_S = 0.05
 
 
@@ -45,7 +47,7 @@ class ControllerChannel:
         self._send = send
 
     async def ask(
-        self, request: Request, timeout_ms: int = TIMEOUT_MS, *, min_version: int = 0, lane: int = OTHERS
+        self, request: Request, timeout_ms: int = TIMEOUT_MS, *, min_version: int = 0, lane: int = ISR
     ) -> Any:
         """Send a request once.
 

@@ -1,57 +1,117 @@
-"""The report: one HTML file with plots and tables, which needs neither network nor scripts."""
+"""The report: one HTML file with what went wrong, worst first, and plots that can be zoomed without a network."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
 
 from kraftcore import __version__
 from kraftcore.errors import LocalError
-from kraftcore.plugins.spark.svg import BAD, COLORS, GOOD, STYLE, WARN, Axis, Bar, Plot, columns, lanes, steps
+from kraftcore.plugins.spark import charts, page
+from kraftcore.plugins.spark.answers import QUESTIONS, Answer, ask, question
+from kraftcore.plugins.spark.charts import Chart
+from kraftcore.plugins.spark.page import figure, left_out, sql, table
 from kraftcore.plugins.spark.tables import Tables
 
-ROWS_MAX = 200
-_MINUTE_MS = 60_000
 _WORDS = re.compile(r"[^\w.]+")
-_STYLE = """
-body { font: 15px/1.45 system-ui, sans-serif; max-width: 1000px; margin: 2em auto; padding: 0 1em; color: #222; }
-h1 { font-size: 1.6em; } h2 { margin-top: 2.2em; border-bottom: 2px solid #ddd; } h3 { margin: 1.4em 0 .3em; }
-svg { width: 100%; height: auto; }
-table { border-collapse: collapse; font-size: 13px; width: 100%; } th, td { text-align: left; padding: 3px 8px; }
-th { border-bottom: 2px solid #ccc; } td { border-bottom: 1px solid #eee; vertical-align: top; word-break: break-word; }
-.note { color: #666; font-size: 13px; } .bad { color: #b3261e; font-weight: 600; } .good { color: #2e7d32; }
-@media (prefers-color-scheme: dark) {
-  body { background: #181a1b; color: #ddd; } svg text { fill: #bbb; } svg .grid { stroke: #444; }
-  td { border-color: #333; } h2 { border-color: #444; }
-}
-"""
+_NO_INCIDENT = (99, 0)
+_ELECTIONS = {
+    "epoch": "epoch", "leader_id": "leader", "previous_leader_id": "before", "epoch_start_offset": "from offset",
+    "start_time": "since (UTC)", "silent_ms": "nothing written for", "failed_elections": "failed elections",
+    "reason": "reason", "status": "status",
+}  # fmt: skip
+_VOTERS = {
+    "offset": "offset", "timestamp": "since (UTC)", "voter_ids": "voters", "added": "added", "removed": "removed",
+    "source": "source", "status": "status",
+}  # fmt: skip
+_INCIDENTS = {
+    "what": "what", "subject": "who", "from_time": "since (UTC)", "duration_ms": "for", "from_offset": "from offset",
+    "to_offset": "to offset", "things": "how many",
+}  # fmt: skip
+_WORST = {
+    "topic": "topic", "partition": "partition", "offline_ms": "offline", "under_min_isr_ms": "under min ISR",
+    "under_replicated_ms": "under-replicated", "leader_changes": "leader changes", "states": "states",
+    "first_offset": "first at offset", "last_offset": "last at offset",
+}  # fmt: skip
+_UNCLEAN = {
+    "from_offset": "offset", "from_time": "time (UTC)", "topic": "topic", "partition": "partition",
+    "previous_leader": "leader before", "leader": "leader", "previous_isr": "ISR before", "previous_elr": "ELR before",
+}  # fmt: skip
+_KIP_841 = {
+    "from_offset": "offset", "from_time": "time (UTC)", "topic": "topic", "partition": "partition",
+    "broker_id": "broker", "place": "what it is there", "broker_is": "the broker is", "broker_offset": "since offset",
+    "isr": "ISR",
+}  # fmt: skip
+_ELR = {
+    "topic": "topic", "partition": "partition", "with_elr_ms": "had an ELR for",
+    "with_last_known_ms": "last known ELR for", "elr_at_end": "ELR at the end",
+    "last_known_at_end": "last known ELR at the end", "first_offset": "first at offset",
+}  # fmt: skip
+_FLAPS = {
+    "broker_id": "broker", "registrations": "registrations", "fencings": "fencings", "fenced_ms": "fenced for",
+    "longest_ms": "longest", "is_fenced": "fenced at the end", "last_offset": "last changed at offset",
+}  # fmt: skip
+_LOGS = {
+    "node_id": "node", "directory_id": "directory", "start_offset": "from offset", "end_offset": "to offset",
+    "records_behind": "records behind", "last_epoch": "last epoch", "batches": "batches", "records": "records",
+    "bytes": "bytes", "committed_end": "committed to", "is_reference": "tells the log", "first_time": "from (UTC)",
+    "last_time": "to (UTC)",
+}  # fmt: skip
+_DIVERGENCE = {
+    "offset": "first offset", "node_id_a": "node", "epoch_a": "its epoch", "node_id_b": "other node",
+    "epoch_b": "its epoch", "batches_differing": "batches", "committed_end": "committed to",
+    "is_below_committed": "below what is committed",
+}  # fmt: skip
+_ERRORS = {
+    "path": "file", "position": "byte", "size": "bytes", "offset": "offset", "kind": "kind", "reason": "reason",
+}  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Section:
-    """A part of a cluster's report: HTML and plots."""
+@dataclass
+class Cluster:
+    """One cluster's part of the page, in the making."""
 
-    title: str
-    parts: tuple[str | Plot, ...]
+    cluster_id: str
+    answers: Mapping[str, Answer]
+    span: tuple[datetime, datetime] | None
+    first_plot: int
+    plots: list[Chart] = field(default_factory=list)
 
-    def html(self) -> str:
-        """As it stands on the page."""
-        parts = (part.inline() if isinstance(part, Plot) else part for part in self.parts)
-        return f"<h3>{escape(self.title)}</h3>{''.join(parts)}"
+    def show(self, chart: Chart, caption: str = "") -> str:
+        """A plot, or nothing where there is nothing to draw."""
+        if not chart.answer.rows:
+            return ""
+        self.plots.append(chart)
+        return page.plot(self.first_plot + len(self.plots) - 1, chart, caption)
+
+    def rows(
+        self, name: str, headings: Mapping[str, str], what: tuple[str, str], none: str, words: tuple[str, ...] = ()
+    ) -> str:
+        """A table with its caption and SQL, or what it means that it has no rows; ``what`` is as of ``left_out``."""
+        answer = self.answers[name]
+        if not answer.rows:
+            return f'<p class="good">{none}</p>{sql(answer)}'
+        counted = f'<p class="note">{left_out(answer, *what)}</p>'
+        return table(answer, headings, words=frozenset(words)) + counted + sql(answer)
+
+    @property
+    def worst(self) -> tuple[int, int]:
+        """What puts it before other clusters: its worst incident's severity, then how many there were."""
+        found = self.answers["incidents"].rows
+        return (found[0]["severity"], -found[0]["total"]) if found else _NO_INCIDENT
 
 
 def write_report(
     session: SparkSession, tables: str | Path, target: str | Path, *, pictures: str | Path | None = None
 ) -> None:
-    """Write the report of all clusters.
+    """Write the report of all clusters, the one with the worst incident first.
 
     Args:
         session: Spark's.
@@ -63,244 +123,223 @@ def write_report(
         LocalError: the folder holds no tables, or a file cannot be written.
     """
     source = Tables(session, tables)
-    source.check()
-    clusters = [
-        row[0] for row in source.read("bronze_files").select("cluster_id").distinct().orderBy("cluster_id").collect()
-    ]
-    files: dict[Path, str] = {}
-    body = ""
-    for cluster_id in clusters:
-        sections, span = _cluster(source, cluster_id)
-        body += f"<h2>Cluster {escape(cluster_id)}</h2>{''.join(section.html() for section in sections)}"
-        if pictures is not None:
-            plots = [part for section in sections for part in section.parts if isinstance(part, Plot)]
-            for plot in plots:
-                name = _WORDS.sub("-", f"{cluster_id}-{plot.title.lower()}")
-                while (file := Path(pictures) / f"{name}.svg") in files:  # another cluster of much the same name
-                    name += "-2"
-                files[file] = plot.picture(f"cluster {cluster_id}, {span}")
+    source.register(" ".join(QUESTIONS.values()))
+    found = ask(session)
+    ids = [row[0] for row in source.read("bronze_files").select("cluster_id").distinct().collect()]
+    clusters, body = _clusters(ids, found)
     made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    text = (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>KRaft report</title>'
-        '<meta name="viewport" content="width=device-width">'
-        f"<style>{STYLE}{_STYLE}</style></head><body><h1>KRaft report</h1>"
-        f'<p class="note">Made by kraftcore {__version__} on {made}. Times are UTC. Point at a bar for details.</p>'
-        f"{body}</body></html>\n"
+    top = (
+        f'<h1>KRaft report</h1><p class="note made">Made by kraftcore {__version__} on {made}. Times are UTC. '
+        "Each figure is what the SQL beside it answers: <code>kraftcore spark query</code>.</p>"
     )
-    for file, content in {Path(target): text, **files}.items():
+    plots = [(cluster.cluster_id, chart) for cluster in clusters for chart in cluster.plots]
+    spans = {cluster.cluster_id: cluster.span for cluster in clusters if cluster.span is not None}
+    files = {Path(target): page.document(top + body, plots, spans)}
+    if pictures is not None:
+        files |= _pictures(clusters, Path(pictures))
+    for file, content in files.items():
         try:
-            if file in files:
+            if file != Path(target):
                 file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(content, encoding="utf-8")
         except OSError as error:
             raise LocalError(f"{file}: cannot be written: {error.strerror}") from None
 
 
-def _cluster(source: Tables, cluster_id: str) -> tuple[list[Section], str]:
-    # Its sections, and from when to when it is known.
-    def rows(name: str, *order: str, where: str = "true") -> list[Any]:
-        found = source.read(name).where(F.col("cluster_id") == cluster_id).where(where)
-        return found.orderBy(*order).collect()
-
-    logs = rows("gold_logs", "node_id", "log_id")
-    sections = [_logs(logs)]
-    span = "no log"
-    times = [one for log in logs for one in (log.first_time, log.last_time) if one is not None]
-    if times:
-        axis = Axis(_ms(min(times)), _ms(max(times)))
-        span = f"{_text(min(times))} to {_text(max(times))} UTC"
-        sections += [
-            _leaders(rows("gold_leadership", "epoch"), axis),
-            _voters(rows("gold_voter_sets", "offset"), axis),
-            _health(source, cluster_id, axis),
-            _brokers(rows("gold_broker_history", "broker_id", "from_offset"), axis),
-            _rates(rows("gold_batch_stats", "minute"), axis),
-        ]
-    sections += [
-        Section("Replicas that differ", (_table(
-            rows("gold_divergence", "offset"),
-            ["offset", "node_id_a", "node_id_b", "epoch_a", "epoch_b", "batches_differing", "is_below_committed"],
-        ) or '<p class="good">No two logs differ.</p>',)),
-        Section("Errors", (_table(
-            _unread(source, cluster_id), ["path", "position", "size", "offset", "kind", "reason"]
-        ) or '<p class="good">All bytes could be read.</p>',)),
-    ]  # fmt: skip
-    return [section for section in sections if section.parts], span
-
-
-def _unread(source: Tables, cluster_id: str) -> list[Any]:
-    # What was damaged, without torn ends that were whole later.
-    errors = source.read("errors").where(F.col("cluster_id") == cluster_id)
-    whole = source.read("bronze_batches").where("is_valid").select("file_id", "position", F.lit("torn").alias("kind"))
-    return errors.join(whole, ["file_id", "position", "kind"], "left_anti").orderBy("path", "position").collect()
-
-
-def _ms(at: datetime) -> float:
-    return at.timestamp() * 1000  # PySpark hands out naive times of this machine's zone
-
-
-def _table(rows: Sequence[Any], names: Sequence[str]) -> str:
-    if not rows:
-        return ""
-    head = "".join(f"<th>{escape(name.replace('_', ' '))}</th>" for name in names)
-    lines = [
-        "<tr>" + "".join(f"<td>{escape(_text(row[name]))}</td>" for name in names) + "</tr>" for row in rows[:ROWS_MAX]
-    ]
-    more = f'<p class="note">{len(rows) - ROWS_MAX} more rows are in the table.</p>' if len(rows) > ROWS_MAX else ""
-    return f"<table><tr>{head}</tr>{''.join(lines)}</table>{more}"
-
-
-def _text(value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, datetime):
-        return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
-    if isinstance(value, list):
-        return ", ".join(map(str, value))
-    return str(value)
-
-
-def _logs(logs: Sequence[Any]) -> Section:
-    names = ["node_id", "directory_id", "start_offset", "end_offset", "last_epoch", "batches", "records", "bytes",
-             "committed_end", "is_reference"]  # fmt: skip
-    best = max((log.end_offset for log in logs), default=0)
-    note = ", ".join(f"node {log.node_id}: {best - log.end_offset}" for log in logs)
-    lag = f'<p class="note">Records behind the longest log: {escape(note)}.</p>' if logs else ""
-    return Section("Logs", ((_table(logs, names) or '<p class="note">Only snapshots were read.</p>') + lag,))
-
-
-def _leaders(rows: Sequence[Any], axis: Axis) -> Section:
-    title = "Leaders and epochs"
-    alive = [row for row in rows if row.status != "truncated"]
-    if not alive:
-        return Section(title, ())
-    ids = sorted({row.leader_id for row in alive})
-    bars = [
-        Bar(
-            f"node {row.leader_id}",
-            _ms(row.start_time),
-            axis.end if row.end_time is None else _ms(row.end_time),
-            COLORS[row.epoch % len(COLORS)],
-            f"epoch {row.epoch}: leader {row.leader_id} from offset {row.epoch_start_offset}; {row.reason}",
-            f"epoch {row.epoch}",
+def _clusters(ids: list[str], found: Mapping[str, Mapping[str, list[dict[str, Any]]]]) -> tuple[list[Cluster], str]:
+    # In the order of the page, with its HTML.
+    clusters = []
+    for cluster_id in ids:
+        answers = {
+            name: Answer(name, question(name, cluster_id), tuple(rows.get(cluster_id, ())))
+            for name, rows in found.items()
+        }
+        now = answers["now"].rows
+        span = (now[0]["first_time"], now[0]["last_time"]) if now else None
+        clusters.append(Cluster(cluster_id, answers, span, 0))
+    clusters.sort(key=lambda one: (one.worst, one.cluster_id))
+    body, plots = "", 0
+    for number, cluster in enumerate(clusters):
+        cluster.first_plot = plots
+        parts = "".join(section(cluster) for section in _SECTIONS)
+        plots += len(cluster.plots)
+        bar = page.zoom_bar(cluster.cluster_id) if cluster.plots else ""
+        body += (
+            f'<section class="cluster" id="cluster-{number}" data-cluster="{escape(cluster.cluster_id)}">'
+            f"<h2>Cluster {escape(cluster.cluster_id)}</h2>{_summary(cluster)}{bar}{parts}</section>"
         )
-        for row in alive
-    ]
-    plot = lanes("Leaders by epoch", bars, axis, order=[f"node {number}" for number in ids])
-    names = ["epoch", "leader_id", "epoch_start_offset", "start_time", "silent_ms", "reason", "status"]
-    return Section(title, (plot, _table(rows, names)))
+    return clusters, (_contents(clusters) if len(clusters) > 1 else "") + body
 
 
-def _voters(rows: Sequence[Any], axis: Axis) -> Section:
-    title = "Voter sets"
-    alive = [row for row in rows if row.status != "truncated"]
-    bars = []
-    for i, row in enumerate(alive):
-        start = axis.start if row.offset < 0 else _ms(row.timestamp)
-        end = _ms(alive[i + 1].timestamp) if i + 1 < len(alive) else axis.end
-        color = GOOD if row.status == "committed" else WARN
-        bars += [
-            Bar(
-                f"voter {number}",
-                start,
-                end,
-                color,
-                f"offset {row.offset}: voters {_text(row.voter_ids)} ({row.status})",
-            )
-            for number in row.voter_ids
-        ]
-    order = [f"voter {number}" for number in sorted({number for row in alive for number in row.voter_ids})]
-    if not bars:
-        return Section(title, ())
-    names = ["offset", "timestamp", "voter_ids", "added", "removed", "source", "status"]
-    key = (("committed", GOOD), ("not committed", WARN))
-    return Section(title, (lanes("Voters", bars, axis, order=order, key=key), _table(rows, names)))
-
-
-def _health(source: Tables, cluster_id: str, axis: Axis) -> Section:
-    states = source.read("gold_partition_history").where(F.col("cluster_id") == cluster_id)
-    series = []
-    for name, flag, color in (
-        ("under-replicated", "is_under_replicated", WARN),
-        ("under min ISR", "is_under_min_isr", COLORS[1]),
-        ("offline", "is_offline", BAD),
-    ):
-        series.append((name, color, _counted(states.where(flag), axis)))
-    worst = (
-        states.groupBy("topic", "partition")
-        .agg(
-            F.count("*").alias("states"),
-            F.sum(F.expr("int(is_leader_change and change = 'changed')")).alias("elections"),
-            *(
-                F.sum(F.when(F.col(flag), F.col("duration_ms")).otherwise(0)).alias(name)
-                for flag, name in (
-                    ("is_offline", "offline_ms"), ("is_under_min_isr", "under_min_isr_ms"),
-                    ("is_under_replicated", "under_replicated_ms"),
-                )
-            ),
-        )
-        .orderBy(F.desc("offline_ms"), F.desc("under_min_isr_ms"), F.desc("under_replicated_ms"), "topic", "partition")
-        .limit(20)
-        .collect()
-    )  # fmt: skip
-    if not worst:
-        return Section("Partitions", ())
-    names = ["topic", "partition", "offline_ms", "under_min_isr_ms", "under_replicated_ms", "elections", "states"]
-    return Section("Partitions", (steps("Partitions in trouble", series, axis), _table(worst, names)))
-
-
-def _counted(states: DataFrame, axis: Axis) -> list[tuple[float, float]]:
-    # How many states hold at a time, as steps.
-    ups = states.select(F.col("from_time").alias("at"), F.lit(1).alias("step"))
-    downs = states.where("to_time is not null").select(F.col("to_time").alias("at"), F.lit(-1).alias("step"))
-    points = [(axis.start, 0.0)]
-    level = 0.0
-    for row in ups.unionByName(downs).groupBy("at").agg(F.sum("step").alias("step")).orderBy("at").collect():
-        level += row.step
-        points.append((_ms(row["at"]), level))
-    return points
-
-
-def _brokers(rows: Sequence[Any], axis: Axis) -> Section:
-    if not rows:
-        return Section("Brokers", ())
-    bars = []
-    for row in rows:
-        down = row.in_controlled_shutdown
-        color, what = (WARN, "in controlled shutdown") if down else (BAD, "fenced") if row.fenced else (GOOD, "active")
-        end = axis.end if row.to_time is None else _ms(row.to_time)
-        title = f"broker {row.broker_id}: {what} since offset {row.from_offset} ({row.event}), epoch {row.broker_epoch}"
-        bars.append(Bar(f"broker {row.broker_id}", _ms(row.from_time), end, color, title))
-    flaps: dict[int, list[int]] = {}
-    for row in rows:
-        count = flaps.setdefault(row.broker_id, [0, 0, 0])
-        count[0] += row.event == "registered"
-        count[1] += row.event == "fenced"
-        count[2] += row.duration_ms or 0 if row.fenced else 0
+def _contents(clusters: list[Cluster]) -> str:
     lines = "".join(
-        f"<tr><td>{number}</td><td>{one[0]}</td><td>{one[1]}</td><td>{one[2]}</td></tr>"
-        for number, one in flaps.items()
+        f'<li data-cluster="{escape(cluster.cluster_id)}">'
+        f'<a href="#cluster-{number}">{escape(cluster.cluster_id)}</a>: '
+        + (
+            f"{figure(rows, 'total', bad=True)} incidents, worst: {figure(rows, 'what')}"
+            if (rows := cluster.answers["incidents"]).rows
+            else "no incidents"
+        )
+        + "</li>"
+        for number, cluster in enumerate(clusters)
     )
-    head = "<tr><th>broker</th><th>registrations</th><th>fencings</th><th>fenced ms</th></tr>"
-    key = (("active", GOOD), ("in controlled shutdown", WARN), ("fenced", BAD))
-    plot = lanes("Broker availability", bars, axis, key=key)
-    return Section("Brokers", (plot, f"<table>{head}{lines}</table>"))
+    return f"<nav><h2>Clusters, worst first</h2><ul>{lines}</ul></nav>"
 
 
-def _rates(rows: Sequence[Any], axis: Axis) -> Section:
-    minutes: dict[datetime, list[Any]] = {}  # of several epochs, where the leader changed
-    for row in rows:
-        minutes.setdefault(row.minute, []).append(row)
-    plots: list[tuple[str, Callable[[list[Any]], float]]] = [
-        ("Records a minute", lambda found: sum(row.records for row in found)),
-        ("Longest pause between batches, ms", lambda found: max(row.pause_ms_max or 0 for row in found)),
-    ]
-    parts: list[str | Plot] = []
-    for title, value in plots:
-        values = []
-        for minute, found in minutes.items():
-            epochs = ", ".join(str(row.epoch) for row in found)
-            text = f"{_text(minute)}: {value(found):g}, epoch {epochs}"
-            values.append((_ms(minute), _ms(minute) + _MINUTE_MS, value(found), text))
-        parts += [f'<p class="note">{title}</p>', columns(title, values, axis)]
-    return Section("Rates", tuple(parts))
+def _pictures(clusters: list[Cluster], folder: Path) -> dict[Path, str]:
+    files: dict[Path, str] = {}
+    for cluster in clusters:
+        if cluster.span is None:
+            continue
+        first, last = (page.text_of("time", one) for one in cluster.span)
+        for chart in cluster.plots:
+            name = _WORDS.sub("-", f"{cluster.cluster_id}-{chart.title.lower()}")
+            while (file := folder / f"{name}.svg") in files:  # another cluster of much the same name
+                name += "-2"
+            files[file] = chart.picture(f"cluster {cluster.cluster_id}, {first} to {last} UTC")
+    return files
+
+
+def _summary(cluster: Cluster) -> str:
+    now = cluster.answers["now"]
+    text = '<p class="note">Only snapshots were read.</p>'
+    if now.rows:
+        row = now.rows[0]
+        leader = (
+            f"node {figure(now, 'leader_id')} leads, epoch {figure(now, 'epoch')}"
+            if row["leader_id"] is not None
+            else "no leader is known"
+        )
+        voters = f", voters {figure(now, 'voter_ids')}" if row["voter_ids"] is not None else ""
+        text = (
+            f"<p>The log reaches from {figure(now, 'first_time')} to {figure(now, 'last_time')} "
+            f"({figure(now, 'span_ms')}), offset {figure(now, 'end_offset')}. At its end {leader}{voters}. Of "
+            f"{figure(now, 'brokers')} brokers {figure(now, 'fenced', bad=True)} are fenced and "
+            f"{figure(now, 'shutting_down')} in controlled shutdown. Of {figure(now, 'partitions')} partitions "
+            f"{figure(now, 'offline', bad=True)} are offline, {figure(now, 'under_min_isr', bad=True)} under min ISR, "
+            f"{figure(now, 'under_replicated', bad=True)} under-replicated; {figure(now, 'with_elr')} have an ELR.</p>"
+        )
+    rows = cluster.rows(
+        "incidents", _INCIDENTS, ("incidents", "The worst"), "Nothing went wrong in what was read.", ("what", "subject")
+    )
+    note = '<p class="note">Offsets: of the record that began it, and of the one that ended it; none: it lasts.</p>'
+    return (
+        f"<h3>What went wrong, worst first</h3>{rows}{note if cluster.answers['incidents'].rows else ''}"
+        f"<h3>How it ended</h3>{text}{sql(now)}"
+    )
+
+
+def _quorum(cluster: Cluster) -> str:
+    leaders, elections = cluster.answers["leaders"], cluster.answers["elections"]
+    voters, parts = cluster.answers["voters"], ""
+    if cluster.span is not None and leaders.rows:
+        tooltip = {"label": "epoch", "lane": "leader", "epoch_start_offset": "from offset", "from_time": "since",
+                   "end_time": "until", "reason": "reason", "failed_elections": "failed elections before"}  # fmt: skip
+        chart = charts.lanes("Leaders by epoch", leaders, cluster.span, tooltip, color="leader_id", label="label")
+        parts += cluster.show(chart, left_out(leaders, "epochs", "The latest")) + sql(leaders)
+    if elections.rows:
+        parts += (
+            f"<p>Changes of the leader: {figure(elections, 'total_changes')}. Failed elections, which are epochs that "
+            f"nobody won: {figure(elections, 'total_failed', bad=True)}.</p>"
+        )
+    parts += cluster.rows("elections", _ELECTIONS, ("epochs", "The latest"), "No leader is known.", ("reason",))
+    if cluster.span is not None and voters.rows:
+        tooltip = {
+            "lane": "voter",
+            "voter_ids": "voters",
+            "offset": "from offset",
+            "from_time": "since",
+            "status": "status",
+        }
+        chart = charts.lanes("Voters", _by_lane(voters), cluster.span, tooltip, color="status")
+        parts += cluster.show(chart, left_out(voters, "spans of voters", "The latest")) + sql(voters)
+    parts += cluster.rows("voter_changes", _VOTERS, ("voter sets", "The latest"), "No voter set is known.")
+    return f"<h3>Leaders, elections and voters</h3>{parts}"
+
+
+def _by_lane(answer: Answer) -> Answer:
+    # The answer's order is by time; lanes are in the order of their numbers.
+    return Answer(answer.name, answer.sql, tuple(sorted(answer.rows, key=lambda row: (len(row["lane"]), row["lane"]))))
+
+
+def _partitions(cluster: Cluster) -> str:
+    worst, states, parts = cluster.answers["worst"], cluster.answers["worst_states"], ""
+    if cluster.span is not None:
+        trouble = cluster.answers["trouble"]
+        chart = charts.steps(
+            "Partitions in trouble", trouble, cluster.span, "partitions", "partitions", color="state"
+        )  # fmt: skip
+        parts += cluster.show(chart, "All partitions count, one in several states in each of them.") + sql(trouble)
+        if worst.rows:
+            tooltip = {"lane": "partition", "state": "state", "from_offset": "from offset", "from_time": "since",
+                       "end_time": "until", "leader": "leader", "isr": "ISR", "eligible_leader_replicas": "ELR",
+                       "change": "by"}  # fmt: skip
+            caption = (
+                f"{left_out(worst, 'partitions that were ever in trouble', 'The worst')} "
+                f"{figure(worst, 'total_offline', bad=True)} were offline. "
+                f"{left_out(states, 'states of those', 'The first')}"
+            )
+            chart = charts.lanes("Worst partitions", states, cluster.span, tooltip, color="state")
+            parts += cluster.show(chart, caption) + sql(states)
+    none = "No partition was offline, under min ISR or under-replicated."
+    parts += cluster.rows("worst", _WORST, ("partitions that were ever in trouble", "The worst"), none)
+    return f"<h3>Partitions</h3>{parts}"
+
+
+def _isr(cluster: Cluster) -> str:
+    parts, changes = "", cluster.answers["isr_changes"]
+    if cluster.span is not None and changes.rows:
+        chart = charts.columns(
+            "ISR changes", changes, cluster.span, "partitions", ("grown", "ISR grew"), ("shrunk", "ISR shrank")
+        )
+        wide = figure(changes, "minutes")
+        parts += cluster.show(chart, f"Records that changed an ISR, in columns of {wide} min.") + sql(changes)
+    parts += cluster.rows(
+        "elr", _ELR, ("partitions that had an ELR (KIP-966)", "The longest"), "No partition had an ELR (KIP-966)."
+    )
+    parts += "<h3>Unclean elections</h3>" + cluster.rows(
+        "unclean", _UNCLEAN, ("unclean elections", "The latest"), "Every leader came out of the ISR or the ELR."
+    )
+    parts += "<h3>KIP-841</h3>" + cluster.rows(
+        "kip_841", _KIP_841, ("violations", "The latest"),
+        "No broker came into an ISR or to lead while it was fenced or in controlled shutdown.",
+    )  # fmt: skip
+    return f"<h3>ISR and ELR</h3>{parts}"
+
+
+def _brokers(cluster: Cluster) -> str:
+    flaps, states, parts = cluster.answers["flaps"], cluster.answers["broker_states"], ""
+    if cluster.span is not None and states.rows:
+        tooltip = {"lane": "broker", "state": "state", "event": "by", "from_offset": "from offset",
+                   "from_time": "since", "end_time": "until", "broker_epoch": "broker epoch"}  # fmt: skip
+        chart = charts.lanes("Broker availability", states, cluster.span, tooltip, color="state")
+        caption = (
+            f"{left_out(flaps, 'brokers', 'Those fenced most often:')} "
+            f"{left_out(states, 'states of those', 'The first')}"
+        )
+        parts += cluster.show(chart, caption) + sql(states)
+    parts += cluster.rows("flaps", _FLAPS, ("brokers", "Those fenced most often:"), "No broker is known.")
+    return f"<h3>Brokers</h3>{parts}"
+
+
+def _log(cluster: Cluster) -> str:
+    rates, parts = cluster.answers["rates"], ""
+    if cluster.span is not None and rates.rows:
+        wide = f"In columns of {figure(rates, 'minutes')} min."
+        for title, unit, column in (
+            ("Records a minute", "records a minute", "records_a_minute"),
+            ("Longest pause between batches", "seconds", "longest_pause_s"),
+        ):
+            parts += cluster.show(charts.columns(title, rates, cluster.span, unit, (column, unit)), wide)
+        parts += sql(rates)
+    logs = cluster.answers["logs"]
+    listed = table(logs, _LOGS) if logs.rows else '<p class="note">Only snapshots were read.</p>'
+    return (
+        f"<h3>Logs</h3>{listed}{sql(logs)}{parts}<h3>Replicas that differ</h3>"
+        + cluster.rows("divergence", _DIVERGENCE, ("pairs of logs that differ", "The first"), "No two logs differ.")
+        + "<h3>Errors</h3>"
+        + cluster.rows("errors", _ERRORS, ("errors", "The first"), "All bytes could be read.", ("path", "reason"))
+    )
+
+
+_SECTIONS: tuple[Callable[[Cluster], str], ...] = (_quorum, _partitions, _isr, _brokers, _log)

@@ -14,7 +14,8 @@ from bench.observers import Times
 from kraftcore.config import NodeConfig
 
 PAGE = (ROOT / "docs" / "scale.md").read_text()
-DECISIONS, OBSERVERS = PAGE.split("## Observers")
+DECISIONS, _, REST = PAGE.partition("## Observers")
+OBSERVERS, _, WHOLE = REST.partition("## A whole controller")
 
 
 def table(text):
@@ -97,6 +98,36 @@ def test_settings_are_as_the_page_says():
     assert said(r"\((\d+) us to take it in, (\d+) to answer it\)") == [times.fetch_us, times.answer_us]
     assert said(r"each topic \((\d+) us\)") == [times.topic_us]
     assert said(r"some (\d+) us of the leader's") == [times.fetch_us + times.answer_us]
+
+
+def results():
+    """Our figure and its note, by case, of the run that the page names."""
+    path = ROOT / re.search(r"`(bench/results/\S+-controller\.jsonl)`", WHOLE)[1]
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    return {row["case"]: (row["ours"], row["note"].partition("; peer:")[0]) for row in rows if "ours" in row}
+
+
+def test_the_whole_controllers_figures_are_those_of_the_run():
+    known = results()
+    rows = table(WHOLE)
+    assert len(rows) == 9
+    for what, said_there, case in rows:
+        figure, note = known[case.strip("`")]
+        assert number(re.match(r"[\d.,]+", said_there)[0]) == float(
+            f"{figure:.4g}" if figure > 1000 else f"{figure:.3g}"
+        )
+        for count in re.findall(r"([\d,]+) partitions", what):
+            assert count.replace(",", "") in note
+
+
+def test_what_follows_from_the_whole_controllers_figures():
+    known = results()
+    brokers, every_s = said(r"heartbeats of ([\d,]+) brokers, one each every two seconds")[0], 2
+    assert 0.95 * known["heartbeats"][0] * every_s < brokers < known["heartbeats"][0] * every_s
+    partitions, size, before = said(r"([\d,]+) partitions take (\d+) bytes each beyond the (\d+) MiB of the process")
+    total, note = known["load-1m-memory"]
+    assert f"before it {before:.0f} MiB" in note
+    assert size == pytest.approx((total - before) * 2**20 / partitions, rel=0.03)
 
 
 def test_nothing_to_measure_is_refused():

@@ -56,6 +56,9 @@ def test_what_a_file_says(read):
         ({"log.message.timestamp.type": "LogAppendTime"}, "has CreateTime alone"),
         ({"log.cleanup.policy": "compact"}, "has delete alone"),
         ({"compression.type": "zstd"}, "has producer alone"),
+        ({"authorizer.class.name": "x"}, "asks no authorizer"),
+        ({"replica.selector.class": "x"}, "has org.apache.kafka.common.replica.RackAwareReplicaSelector alone"),
+        ({"auto.create.topics.enable": "perhaps"}, "auto.create.topics.enable"),
         ({"min.insync.replica": "2"}, "is no property of a broker"),
     ],
 )

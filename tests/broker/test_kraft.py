@@ -230,3 +230,49 @@ def test_what_is_set_for_a_topic_holds_for_its_partitions(play):
         await rig.broker(1)
         await led_by(rig, 1)
         assert rig.partition(1).log.config.segment_bytes == 1 << 20
+
+
+def test_an_unclean_leader_says_that_it_recovered(play):
+    @play
+    async def main(rig):
+        await rig.controller()
+        for node_id in (1, 2):
+            await rig.broker(node_id)
+        await rig.create([1, 2], unclean_leader_election_enable="true")
+        await led_by(rig, 1)
+        assert (await rig.produce(1, b"kept")).error_code == 0
+        await rig.stop(2)
+        await until(lambda: rig.row().isr == (1,))
+        assert (await rig.produce(1, b"lost")).error_code == 0
+        await rig.kill(1)
+        await until(lambda: not rig.image().brokers[1].is_active)
+        await rig.broker(2)
+        await until(lambda: rig.row().leader == 2)
+        assert rig.row().recovery_state == 1
+        await led_by(rig, 2)
+        assert await rig.values(2) == [b"kept"]
+        await rig.broker(1)
+        await until(lambda: rig.row().isr == (2, 1))
+        assert rig.row().recovery_state == 0
+        assert rig.log_bytes(1) == rig.log_bytes(2)
+        assert await rig.values(1) == [b"kept"]
+
+
+def test_brokers_go_on_when_the_controller_comes_back(play):
+    @play
+    async def main(rig):
+        await rig.controller()
+        for node_id in (1, 2):
+            await rig.broker(node_id)
+        await rig.create([1, 2])
+        await led_by(rig, 1)
+        epochs = [rig.brokers[node_id].broker_epoch for node_id in (1, 2)]
+        await rig.kill(CONTROLLER_ID)
+        assert (await rig.produce(1, b"a")).error_code == 0  # nobody needs a controller for that
+        await rig.controller()
+        await until(lambda: rig.nodes[CONTROLLER_ID].leading_epoch is not None and rig.row() is not None)
+        await rig.create([2, 1], topic="later")
+        await led_by(rig, 2, "later")
+        assert (await rig.produce(2, b"b", topic="later")).error_code == 0
+        assert [rig.brokers[node_id].broker_epoch for node_id in (1, 2)] == epochs
+        assert await rig.values(1) == [b"a"]

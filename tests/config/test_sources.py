@@ -388,3 +388,50 @@ def test_what_is_wrong_is_named_with_the_variable(more: dict[str, str], text: st
     with pytest.raises(ConfigError) as caught:
         from_environment(more)
     assert str(caught.value).startswith(text)
+
+
+BROKER = """\
+process.roles=broker
+node.id=1
+controller.listener.names=CONTROLLER
+controller.quorum.bootstrap.servers=127.0.0.1:9093
+listeners=INSIDE://127.0.0.1:9092,PLAIN://:9094
+advertised.listeners=INSIDE://b1.example.com:19092,PLAIN://b1.example.com:9094
+listener.security.protocol.map=CONTROLLER:SSL,INSIDE:SASL_PLAINTEXT,PLAIN:PLAINTEXT
+ssl.truststore.type=PEM
+ssl.truststore.location=/ca.pem
+sasl.enabled.mechanisms=SCRAM-SHA-256
+log.dirs=/data
+"""
+
+
+def test_a_brokers_listeners_are_read_where_it_is_there(load: Any) -> None:
+    config = load(BROKER, with_broker=True)
+    assert not config.listeners
+    assert config.broker_listeners == (Endpoint("INSIDE", "127.0.0.1", 9092), Endpoint("PLAIN", "0.0.0.0", 9094))
+    assert [each.host for each in config.advertise(config.broker_listeners)] == ["b1.example.com"] * 2
+    assert [config.security_protocol(name).name for name in ("INSIDE", "PLAIN")] == ["SASL_PLAINTEXT", "PLAINTEXT"]
+    assert config.tls is not None  # connections to controllers encrypt
+    assert config.listener_tls == {"INSIDE": None, "PLAIN": None}
+    assert "listeners" not in config.ignored
+    without = load(BROKER)
+    assert not without.broker_listeners
+    assert "listeners" in without.ignored
+
+
+def test_a_node_that_is_both_has_both_kinds_of_listeners(load: Any) -> None:
+    both = "process.roles=broker,controller\nlisteners=PLAIN://:9094,CONTROLLER://127.0.0.1:9093\n"
+    plain = "listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAIN:PLAINTEXT\nadvertised.listeners=PLAIN://b:1\n"
+    config = load(BROKER + both + plain, with_broker=True)
+    assert [each.name for each in config.listeners] == ["CONTROLLER"]
+    assert [each.name for each in config.broker_listeners] == ["PLAIN"]
+    assert config.can_become_voter
+    assert not any(key.startswith("listeners") for key in config.ignored)
+    assert "listeners=PLAIN" in load(BROKER + both + plain).ignored
+
+
+def test_listeners_of_both_kinds_share_neither_name_nor_address() -> None:
+    settings = {"node_id": 1, "directory": "/d", "listeners": ["C://127.0.0.1:9093"]}
+    for broker_listeners in (["C://127.0.0.1:9092"], ["B://127.0.0.1:9093"]):
+        with pytest.raises(ConfigError, match="two listeners"):
+            NodeConfig(**settings, broker_listeners=broker_listeners)

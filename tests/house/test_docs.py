@@ -6,6 +6,7 @@ import re
 
 import trio
 from project import ROOT, sources
+from transport_rig import free_port
 
 import kraftcore.testing
 from kraftcore.core.batch import build_batch, iter_batches
@@ -80,6 +81,28 @@ def test_broker(tmp_path, capsys):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(run, str(tmp_path / "b1.properties"))
                 while "CLIENT://127.0.0.1:" not in capsys.readouterr().out:
+                    await trio.sleep(0.01)
+                scope.cancel()
+        assert scope.cancelled_caught
+
+    trio.run(main)
+
+
+def test_a_broker_that_is_a_controller_too(tmp_path, capsys):
+    page = (ROOT / "docs" / "broker.md").read_text()
+    text = re.findall(r"<<END\n(.*?)    END", page, re.DOTALL)[1]
+    place = f"127.0.0.1:{free_port()}"
+    for found, here in (("127.0.0.1:9093", place), (":9092", ":0"), ("/var/lib/kraftcore", str(tmp_path / "n1"))):
+        assert found in text
+        text = text.replace(found, here)
+    (tmp_path / "n1.properties").write_text(re.sub("^ +", "", text, flags=re.MULTILINE))
+    run = examples("broker.md", {})["run_both"]
+
+    async def main():
+        with trio.move_on_after(60), trio.CancelScope() as scope:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(run, str(tmp_path / "n1.properties"))
+                while "broker 1 serves PLAINTEXT://127.0.0.1:" not in capsys.readouterr().out:
                     await trio.sleep(0.01)
                 scope.cancel()
         assert scope.cancelled_caught

@@ -22,13 +22,19 @@ from kraftcore.transports.tcp import TcpTransport
 
 TOPIC = "handed-on"
 EACH = 3000
-PLAIN_PRODUCER = ("acks=all", "enable.idempotence=false", "batch.size=2000", "compression.type=lz4")
+PRODUCER = ("acks=all", "batch.size=2000", "compression.type=lz4")
 
 
-def produce(lab: KafkaLab, at: str) -> None:
+def producers(kafka: KafkaTools, folder: Path) -> list[str]:
+    """What Kafka reads in the newest producer snapshot."""
+    newest = max(folder.glob("*.snapshot"))
+    return [line for line in kafka.dump_log("--files", newest).splitlines() if line.startswith("producerId")]
+
+
+def produce(lab: KafkaLab, at: str, *properties: str) -> None:
     perf = ("org.apache.kafka.tools.ProducerPerformance", "--topic", TOPIC, "--num-records", EACH)
     sizes = ("--record-size", 100, "--throughput", -1)
-    lab.run_class(*perf, *sizes, "--producer-props", f"bootstrap.servers={at}", *PLAIN_PRODUCER)
+    lab.run_class(*perf, *sizes, "--producer-props", f"bootstrap.servers={at}", *PRODUCER, *properties)
 
 
 def consume(lab: KafkaLab, at: str, count: int) -> None:
@@ -71,9 +77,12 @@ def test_a_directory_goes_from_kafkas_broker_to_ours_and_back(kafka: KafkaTools,
         theirs.format().start().wait_listening()
         create = ("--create", "--if-not-exists", "--topic", TOPIC, "--partitions", 1, "--replication-factor", 1)
         wait_for("a topic", lambda: lab.tool("topics", "--bootstrap-server", theirs.address, *create).status == 0)
-        produce(lab, theirs.address)
+        produce(lab, theirs.address)  # idempotent, as is the client's default
         theirs.stop()
         folder = theirs.folder / f"{TOPIC}-0"
+        known = producers(kafka, folder)
+        assert len(known) == 1
+        assert f"lastSequence: {EACH - 1}" in known[0]
         before = b"".join(file.read_bytes() for file in sorted(folder.glob("*.log")))
         config = BrokerConfig(
             node_id=11, listeners=(Endpoint("PLAINTEXT", HOST, 0),), directories=(str(theirs.folder),)
@@ -88,10 +97,12 @@ def test_a_directory_goes_from_kafkas_broker_to_ours_and_back(kafka: KafkaTools,
                 await obey(port, topic_id)
                 at = f"{HOST}:{port}"
                 await trio.to_thread.run_sync(consume, lab, at, EACH)
-                await trio.to_thread.run_sync(produce, lab, at)
+                await trio.to_thread.run_sync(produce, lab, at, "enable.idempotence=false")
                 await trio.to_thread.run_sync(consume, lab, at, 2 * EACH)
 
         trio.run(ours)
+        assert producers(kafka, folder) == known
+        assert (folder / f"{2 * EACH:020d}.snapshot").exists()
         after = b"".join(file.read_bytes() for file in sorted(folder.glob("*.log")))
         assert after.startswith(before)
         assert [*iter_batches(after)][-1].next_offset == 2 * EACH

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import trio
 from nodes import Lab, run
 
 from kraftcore.node import opening
 from kraftcore.node.events import Noted
+from kraftcore.node.plugin import Plugin
+from kraftcore.node.registry import ListenerType, RequestHandler
 from kraftcore.ports.transport import Address, Origin
 from kraftcore.protocol.failure import Failure
+from kraftcore.protocol.frames import decode_response, encode_request_parts
+from kraftcore.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
 ORIGIN = Origin("CONTROLLER", "somebody")
 
@@ -66,3 +71,65 @@ def test_a_flood_of_nonsense_leaves_a_few_lines(caplog):
 
     run(main)
     assert caplog.text.count("cannot be read") == 5
+
+
+class Patient(Plugin):
+    """Answers on a listener of a broker, once it is ready; ends in order when it may."""
+
+    name = "patient"
+
+    def __init__(self):
+        self.ready = trio.Event()
+        self.seen = []
+
+    @property
+    def late_listeners(self):
+        return frozenset({"CLIENTS"})
+
+    async def loaded(self):
+        await self.ready.wait()
+
+    def attach(self, machine):
+        self.seen.append(("attach", type(machine).__name__))
+
+    async def run(self, node):
+        self.seen.append(("run", [each.name for each in node.broker_endpoints]))
+        node.answer(RequestHandler(ListGroupsRequest, self.respond, listener_type=ListenerType.BROKER))
+        await trio.sleep_forever()
+
+    def respond(self, request, context):
+        return ListGroupsResponse(throttle_time_ms=7)
+
+    async def stopping(self):
+        await trio.sleep(0.01)
+        self.seen.append("stopping")
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_a_plugin_with_listeners_of_its_own_that_begins_later_and_ends_in_order(is_killed):
+    plugin = Patient()
+
+    async def main():
+        lab = Lab()
+        async with (
+            lab.node(1, plugins=[plugin], broker_listeners=["CLIENTS://n1:9092"]) as node,
+            lab.network.transport("client") as client,
+        ):
+            answers = []
+            came = trio.Event()
+            frame = encode_request_parts(ListGroupsRequest(), 3, 1, "test")
+            client.request(Address("n1", 9092), frame, 60_000, lambda frame: (answers.append(frame), came.set()))
+            await node.wait_leader()
+            assert not answers
+            plugin.ready.set()
+            with trio.fail_after(60):
+                await came.wait()
+            assert decode_response(answers[0], 16, 3)[1].throttle_time_ms == 7
+            assert [each.name for each in node.endpoints] == ["CONTROLLER"]
+            if is_killed:
+                node.abort()
+
+    run(main)
+    assert plugin.seen[0][0] == "attach"
+    assert plugin.seen[1] == ("run", ["CLIENTS"])
+    assert ("stopping" in plugin.seen) is not is_killed

@@ -12,6 +12,7 @@ from kraftcore.node.registry import (
     TASKS_MAX,
     WAITING_MAX,
     Access,
+    ListenerType,
     Priority,
     Registry,
     RequestContext,
@@ -59,6 +60,27 @@ def test_what_is_offered_is_what_is_answered():
     assert [handler.serves("CONTROLLER", version) for version in (1, 2, 3, 4)] == [False, True, True, False]
     assert registry.find(FetchRequest).access == Access("CLUSTER_ACTION")
     assert all(handler.access is not None for handler in registry.handlers[:-2] if handler.owner == "consensus")
+
+
+def test_the_same_request_is_anothers_on_a_brokers_listener():
+    registry = Registry(["CLIENTS"])
+    for handler in consensus_handlers():
+        registry.register(handler)
+    fetch = RequestHandler(FetchRequest, never, versions=(4, 12), owner="broker", listener_type=ListenerType.BROKER)
+    registry.register(fetch)
+    registry.register(RequestHandler(ListGroupsRequest, never, listener_type=None))
+    assert registry.type_of("CLIENTS") is ListenerType.BROKER
+    assert registry.find(FetchRequest, "CLIENTS") is fetch
+    assert registry.find(FetchRequest, "CONTROLLER").owner == "consensus"
+    assert keys(registry, "CLIENTS").keys() == {ApiKey.API_VERSIONS, ApiKey.FETCH, ApiKey.LIST_GROUPS}
+    assert keys(registry, "CLIENTS")[ApiKey.FETCH] == (4, 12)
+    assert keys(registry)[ApiKey.FETCH][1] > 12
+    assert ApiKey.LIST_GROUPS in keys(registry)
+    registry.withdraw(FetchRequest)
+    assert registry.find(FetchRequest, "CLIENTS") is fetch
+    assert registry.find(FetchRequest) is None
+    with pytest.raises(LocalError, match="FetchRequest is answered by broker: plugin b cannot answer it, too"):
+        registry.register(RequestHandler(FetchRequest, never, owner="plugin b", listener_type=None))
 
 
 def test_versions_that_kafka_4_dropped_are_offered_when_they_are_named():

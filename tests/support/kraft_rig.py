@@ -42,6 +42,7 @@ class KRaftRig:
         nodes: those that run, by id.
         brokers: their brokers, by id.
         controller_properties: of every controller, Kafka's names.
+        broker_properties: of every broker, likewise.
     """
 
     def __init__(self, folder: Path, nursery: trio.Nursery) -> None:
@@ -51,6 +52,7 @@ class KRaftRig:
         self.brokers: dict[int, KRaftBroker] = {}
         self.cluster_id = str(Uuid.random())
         self.controller_properties = {"broker.session.timeout.ms": "2000"}
+        self.broker_properties: dict[str, str] = {}
         self._nursery = nursery
         self._gone: dict[int, trio.Event] = {}
         self._numbers = count(1)
@@ -100,7 +102,7 @@ class KRaftRig:
                 directories=paths,
                 **{**LIVELY, **settings},
             )
-            self.brokers[node_id] = KRaftBroker(broker_config)
+            self.brokers[node_id] = KRaftBroker(broker_config, self.broker_properties)
             plugins.append(self.brokers[node_id])
         ready, self._gone[node_id] = trio.Event(), trio.Event()
         self._nursery.start_soon(self._run, config, plugins, ready)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from functools import partial
 
 import pytest
@@ -122,6 +123,6 @@ def test_a_temporary_folder_goes_with_the_cluster_and_a_setting_that_is_none_is_
     cluster = KafkaCluster(1)
     with in_thread(cluster):
         pass
-    assert not trio.run(trio.Path(cluster._directory).exists)
+    assert not trio.run(trio.Path(cluster.directory).exists)
     with pytest.raises(Exception, match=r"there is no property min\.insync\.replica\b"):
         in_thread(KafkaCluster(1, properties={"min.insync.replica": 2})).__enter__()

@@ -380,8 +380,8 @@ async def test_garbage_that_came_along_with_the_connection_starts_no_task():
 
 @in_trio
 async def test_early_responses_count():
-    """Held back behind one that does not come, they fill the connection's memory: it is read no further."""
-    served = []
+    """Held back behind one that does not come, they lie there: from 1 MiB on the connection is read no further."""
+    served, size = [], 600 * 1024
 
     def serve(*request):
         served.append(request)
@@ -389,12 +389,12 @@ async def test_early_responses_count():
             echo(*request)
 
     async with serving(serve, connection_memory_bytes=4 * MIB) as (_, at, _, client):
-        asked = [Asked(client, at, bytes(MIB)) for _ in range(8)]
-        await until(lambda: len(served) == 3)  # two responses of a little more than 1 MiB wait
+        asked = [Asked(client, at, bytes(size)) for _ in range(8)]
+        await until(lambda: len(served) == 3)  # two responses wait
         await trio.sleep(0.05)
         assert len(served) == 3
         echo(*served[0])
-        assert [len(await one.result()) for one in asked] == [MIB] * 8
+        assert [len(await one.result()) for one in asked] == [size] * 8
 
 
 # ---- numbers of connections

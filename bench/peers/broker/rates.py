@@ -67,14 +67,14 @@ def produced(cluster: Cluster, sizes: Sizes, acks: str, size: int, count: int) -
     rate = sum(each["records"] / each["seconds"] for each in found)
     if not rate:
         raise Unexpected(f"nothing was acknowledged in {sizes.measure_s:g} s")
-    used = cluster.cpu_s() - before
-    note = f"{rate * size / 1e6:.1f} MB/s, {used / (sizes.warm_s + sizes.measure_s):.2f} processors for the cluster"
+    used = (cluster.cpu_s() - before) / (sizes.warm_s + sizes.measure_s)
+    note = f"{rate * size / 1e6:.1f} MB/s; the cluster took {used:.2f} processors, {used / rate * 1e6:.2f} us a record"
     return Sample([1 / rate], sum(each["records"] for each in found), note)
 
 
 def performed(cluster: Cluster, sizes: Sizes, acks: str, size: int) -> Sample:
     """The same by Kafka's tool, with its defaults."""
-    records = sizes.perf_records if size == 100 else sizes.perf_records // 10
+    records, before = sizes.perf_records if size == 100 else sizes.perf_records // 10, cluster.cpu_s()
     out = cluster.tool(
         PERF,
         *("--topic", fresh(cluster), "--num-records", records, "--record-size", size, "--throughput", -1),
@@ -85,9 +85,9 @@ def performed(cluster: Cluster, sizes: Sizes, acks: str, size: int) -> Sample:
         raise Unexpected(f"{PERF} printed no rate: {out[-200:]}")
     # The last line is the sum of the run; those before are of five seconds each.
     rate = float(rates[-1])
-    return Sample(
-        [1 / rate], records, f"{rate * size / 1e6:.1f} MB/s; the tool's start is not in it, its warming up is"
-    )
+    used = (cluster.cpu_s() - before) / records * 1e6
+    note = f"{rate * size / 1e6:.1f} MB/s, {used:.2f} us of the cluster's processors a record; the tool's warming up is in it"
+    return Sample([1 / rate], records, note)
 
 
 def consumed(cluster: Cluster, sizes: Sizes, wanted: set[str]) -> Found:
@@ -103,10 +103,12 @@ def consumed(cluster: Cluster, sizes: Sizes, wanted: set[str]) -> Found:
 
 def read(cluster: Cluster, sizes: Sizes, count: int) -> Sample:
     """Consumers of confluent-kafka, without a group."""
+    before = cluster.cpu_s()
     found = cluster.load("consume", FILLED, count, records=sizes.consumed)
     records = sum(each["records"] for each in found)
+    used = (cluster.cpu_s() - before) / records * 1e6
     rate = records / max(each["seconds"] for each in found)
-    return Sample([1 / rate], records, f"{rate / 1e4:.1f} MB/s of values")
+    return Sample([1 / rate], records, f"{rate / 1e4:.1f} MB/s of values, {used:.2f} us of processor a record")
 
 
 def read_in_a_group(cluster: Cluster, sizes: Sizes) -> Sample:

@@ -22,6 +22,7 @@ from typing import Any, ClassVar
 import trio
 
 from kraftcore import __version__
+from kraftcore.config.addresses import split_list
 from kraftcore.config.login import SaslLogin, make_login
 from kraftcore.config.tls import TlsConfig
 from kraftcore.core.disk.files import Files, OsFiles
@@ -30,11 +31,12 @@ from kraftcore.errors import LocalError, NodeStoppedError
 from kraftcore.metadata import Image, MetadataMachine
 from kraftcore.metadata.cluster import Listener
 from kraftcore.node import Node
+from kraftcore.node.authorization import Authorization
 from kraftcore.node.outbox import FORWARDS, Outbox
 from kraftcore.node.plugin import Plugin
 from kraftcore.node.registry import RequestContext, RequestHandler
 from kraftcore.plugins.broker.config import BrokerConfig
-from kraftcore.plugins.broker.controller_channel import ControllerChannel
+from kraftcore.plugins.broker.controller_channel import LIFE, ControllerChannel
 from kraftcore.plugins.broker.core import Core, Surroundings, log_config, raise_file_limit
 from kraftcore.plugins.broker.handlers import client_handlers
 from kraftcore.plugins.broker.kraft.committed_image import CommittedImage
@@ -45,6 +47,7 @@ from kraftcore.plugins.broker.kraft.publisher import Publisher
 from kraftcore.plugins.broker.kraft.registration import Identity
 from kraftcore.plugins.broker.logdirs import LogDirs
 from kraftcore.plugins.broker.logdirs.directory import Directory
+from kraftcore.plugins.controller.access import ImageAuthorizer
 from kraftcore.plugins.controller.credentials import LogCredentials
 from kraftcore.plugins.controller.features import describe as describe_features
 from kraftcore.plugins.controller.tokens import SECRET_KEY
@@ -54,6 +57,7 @@ from kraftcore.protocol.features import MetadataVersion
 from kraftcore.protocol.messages.api_versions import ApiVersionsResponse
 from kraftcore.protocol.schema import Request
 from kraftcore.raft.quorum import Endpoint
+from kraftcore.security.authorizer import StandardAuthorizer
 from kraftcore.security.sasl.credentials import Credentials
 from kraftcore.state_machine import StateMachine
 from kraftcore.transports.tcp import TcpTransport
@@ -69,10 +73,14 @@ class KRaftBroker(Plugin):
 
     Args:
         config: the broker's settings.
-        properties: of Kafka's server file, texts by key: the secret of delegation tokens.
+        properties: of Kafka's server file, texts by key: the secret of delegation tokens, ``authorizer.class.name`` and
+            what belongs to it. Where the node is a controller, too, its plugin brings the authorizer.
         security: how other brokers are connected to, TLS and login; None: as other nodes are.
         files: where the log directories are; None: the operating system's.
         on_stage: told how far it is, when that changes.
+
+    Raises:
+        LocalError: ``authorizer.class.name`` is another than StandardAuthorizer, or a super user has no type.
 
     Attributes:
         config: as given; its listeners with the ports that were bound, once it runs.
@@ -96,7 +104,12 @@ class KRaftBroker(Plugin):
         self.incarnation_id = Uuid.random(os.urandom)
         self._files = OsFiles() if files is None else files
         self._security = security
-        self._credentials = LogCredentials((properties or {}).get(SECRET_KEY, "").strip())
+        texts = dict(properties or {})
+        self._credentials = LogCredentials(texts.get(SECRET_KEY, "").strip())
+        is_controller = "controller" in split_list(texts.get("process.roles", ""))
+        standard = None if is_controller else StandardAuthorizer.from_properties(texts)
+        own = None if standard is None else Authorization(ImageAuthorizer(standard, self._image))
+        self._authorization = own
         self._node: Node | None = None
         self._machine: MetadataMachine | None = None
         self._committed = CommittedImage(self._committed_more)
@@ -170,6 +183,11 @@ class KRaftBroker(Plugin):
         await self._is_loaded.wait()
 
     @property
+    def authorization(self) -> Authorization | None:
+        """Who may do what by the entries in the log; None without an authorizer in the properties."""
+        return self._authorization
+
+    @property
     def credentials(self) -> Credentials:
         """Who may log in with SCRAM: the users and tokens of the metadata log."""
         return self._credentials
@@ -178,7 +196,7 @@ class KRaftBroker(Plugin):
         """Until the node stops.
 
         Raises:
-            LocalError: the node has other listeners than the broker, or an authorizer; or no registration came about
+            LocalError: the node has other listeners than the broker; or no registration came about
                 in time.
             CorruptDataError, StorageError: no log directory can be used.
         """
@@ -193,6 +211,7 @@ class KRaftBroker(Plugin):
                         self._begin(node, transport, nursery)
         finally:
             self._is_open = False
+            self._gone.set()  # whoever cancelled it from outside lets nobody wait for a controller
             with trio.CancelScope(shield=True):
                 await self._close()
             self._ended.set()
@@ -207,8 +226,6 @@ class KRaftBroker(Plugin):
             )
         if self.config.node_id != node.key.id:
             raise LocalError(f"the broker has the id {self.config.node_id}, its node {node.key.id}: give both the same")
-        if node.authorization is not None:
-            raise LocalError("a broker of kraftcore asks no authorizer, and would let everybody do everything")
 
     async def stopping(self) -> None:
         """Leave the cluster: leaderships are handed over, then all logs are closed in order."""
@@ -288,6 +305,7 @@ class KRaftBroker(Plugin):
             node.fail,
             self._directory_failed,
             self._image,
+            lambda: node.authorization,
         )
         self._core = core = Core(config, dirs, around)
         directories = DirectoryAssignments(
@@ -341,7 +359,7 @@ class KRaftBroker(Plugin):
             offset = publisher.offset if self._is_loaded.is_set() else self._committed.offset - 1
             timeout_ms = max(self.config.session_ms // 2, 1)
             try:
-                answer = await self.core.controllers.ask(life.request(offset), timeout_ms, lane=FORWARDS)
+                answer = await self.core.controllers.ask(life.request(offset), timeout_ms, lane=LIFE)
             except NodeStoppedError:
                 return
             delay_ms = life.answered(answer)

@@ -1,0 +1,283 @@
+"""The report's plots as Vega-Lite specifications: on the page they can be zoomed, as files they are SVG.
+
+All have time on x, in UTC. A specification holds no data: its rows are those of the question it names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import vl_convert
+
+from kraftcore.plugins.spark.answers import Answer
+
+VEGA_LITE = "6.4"
+_SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
+GOOD, WARN, WORSE, BAD = "#54a24b", "#eeca3b", "#f58518", "#e45756"
+STATES: Mapping[str, str] = {
+    "active": GOOD,
+    "in controlled shutdown": WARN,
+    "fenced": BAD,
+    "in sync": GOOD,
+    "under-replicated": WARN,
+    "under min ISR": WORSE,
+    "offline": BAD,
+    "committed": GOOD,
+    "uncommitted": WARN,
+}
+"""Colors of what lanes show."""
+# Whole figures with their unit's parts, so that a tick can be read by itself: 24 hours, no ":05".
+_TICKS = {
+    "year": "%Y",
+    "quarter": "%Y-%m",
+    "month": "%Y-%m",
+    "week": "%m-%d",
+    "date": "%m-%d",
+    "hours": "%H:%M",
+    "minutes": "%H:%M",
+    "seconds": "%H:%M:%S",
+    "milliseconds": "%H:%M:%S.%L",
+}
+_EXACT = "%Y-%m-%d %H:%M:%S.%L"
+_WIDTH = 800
+_LEFT = 110
+"""Pixels left of every plot: one moment is at the same place in all of them, whatever the fonts."""
+Json = dict[str, Any]
+_ROOM: Json = {"minExtent": _LEFT - 20, "maxExtent": _LEFT - 20}
+# Room is only kept where there is a title.
+_LANES: Json = {"labelLimit": _LEFT - 10, "ticks": False, "title": "\u00a0"} | _ROOM
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A plot of one question's rows.
+
+    Attributes:
+        title: what it shows.
+        answer: its rows.
+        spec: the Vega-Lite specification, without width, data and title.
+        x: the column that x begins with: what a zoom is of.
+    """
+
+    title: str
+    answer: Answer
+    spec: Json
+    x: str
+
+    def picture(self, caption: str) -> str:
+        """As an SVG file with its title and a caption."""
+        spec = self.spec | {
+            "width": _WIDTH,
+            "title": {"text": self.title, "subtitle": caption, "anchor": "start"},
+            "datasets": {self.answer.name: plain_rows(self.answer.rows)},
+            "config": CONFIG,
+            "background": "#fff",
+        }
+        return str(vl_convert.vegalite_to_svg(spec, vl_version=VEGA_LITE)) + "\n"
+
+
+CONFIG: Json = {
+    "font": "sans-serif",
+    "view": {"stroke": None},
+    "axis": {"labelFontSize": 11, "titleFontSize": 11, "titleFontWeight": "normal"},
+    "legend": {"orient": "top", "title": None, "labelFontSize": 11, "symbolType": "circle", "labelLimit": 0},
+}
+
+
+def plain_rows(rows: Iterable[Mapping[str, Any]]) -> list[Json]:
+    """Rows as JSON has them: moments in milliseconds since 1970, lists as text."""
+    return [{name: _plain(value) for name, value in row.items() if name != "cluster_id"} for row in rows]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return round(value.timestamp() * 1000)  # PySpark hands out naive times of this process's zone
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return value if value is None or isinstance(value, str | int | float) else str(value)
+
+
+def script() -> str:
+    """The code that draws: Vega, Vega-Lite and Vega-Embed in one text, about 0.9 MB, which loads nothing."""
+    text: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", vl_version=VEGA_LITE)
+    return text.replace("</script", "<\\/script")
+
+
+def _tooltip(columns: Mapping[str, str]) -> list[Json]:
+    # By column: its heading. Moments are written out.
+    found: list[Json] = []
+    for name, title in columns.items():
+        one: Json = {"field": name, "title": title, "type": "nominal"}
+        if name == "at" or name.endswith("_time"):
+            one |= {"type": "temporal", "timeUnit": "utcyearmonthdatehoursminutessecondsmilliseconds", "format": _EXACT}
+        found.append(one)
+    return found
+
+
+def _time(name: str, span: tuple[datetime, datetime]) -> Json:
+    # x, from the log's first to its last moment; a tick about every 90 pixels, at round times.
+    domain = [_plain(one) for one in span]
+    if domain[0] == domain[1]:
+        domain[1] += 1
+    date = " and ".join(dict.fromkeys(one.astimezone(UTC).strftime("%Y-%m-%d") for one in span))
+    return {
+        "field": name,
+        "type": "temporal",
+        "scale": {"type": "utc", "domain": domain, "clamp": False},
+        "axis": {
+            "format": _TICKS,
+            "tickCount": {"expr": "ceil(width / 100)"},
+            "title": f"time (UTC), {date}",
+            "labelOverlap": True,
+            "labelSeparation": 6,
+            "labelFlush": False,
+            "grid": True,
+        },
+    }
+
+
+_ZOOM: Json = {
+    "name": "zoom",
+    "select": {
+        "type": "interval",
+        "encodings": ["x"],
+        "zoom": "wheel![event.ctrlKey]",
+        "clear": "dblclick",
+    },
+    "bind": "scales",
+}
+
+
+def _frame(answer: Answer) -> Json:
+    return {"$schema": _SCHEMA, "data": {"name": answer.name}}
+
+
+def lanes(
+    title: str,
+    answer: Answer,
+    span: tuple[datetime, datetime],
+    tooltip: Mapping[str, str],
+    *,
+    color: str,
+    label: str = "",
+) -> Chart:
+    """Bars over time, a lane for each ``lane``, from ``from_time`` to ``end_time``.
+
+    Args:
+        title: of the plot.
+        answer: its rows, in the order of the lanes.
+        span: first and last moment of the axis.
+        tooltip: columns to show at the pointer, with their headings.
+        color: column that bars are colored by.
+        label: column written into bars that have the room.
+    """
+    states = [one for one in STATES if any(row[color] == one for row in answer.rows)]
+    scale: Json = {"domain": states, "range": [STATES[one] for one in states]} if states else {"scheme": "tableau10"}
+    order = list(dict.fromkeys(row["lane"] for row in answer.rows))
+    bars: Json = {
+        "mark": {"type": "bar", "height": {"band": 0.75}, "clip": True, "cornerRadius": 2},
+        "params": [_ZOOM],
+        "encoding": {
+            "x": _time("from_time", span),
+            "x2": {"field": "end_time"},
+            "color": {"field": color, "type": "nominal", "scale": scale, "legend": {} if states else None},
+            "tooltip": _tooltip(tooltip),
+        },
+    }
+    # What lasted less than a pixel is still to be seen.
+    ticks: Json = {
+        "mark": {"type": "tick", "opacity": 1, "thickness": 1.5, "height": {"expr": "15"}, "clip": True},
+        "encoding": {key: bars["encoding"][key] for key in ("x", "color", "tooltip")},
+    }
+    layers = [ticks, bars]
+    if label:
+        room = f"scale('x', datum.end_time) - scale('x', datum.from_time) > 7 * length(datum['{label}'])"
+        text = {"type": "text", "align": "left", "dx": 4, "fontSize": 11, "clip": True, "color": "#111"}
+        layers.append({
+            "mark": text | {"opacity": {"expr": f"{room} ? 1 : 0"}, "tooltip": False},
+            "encoding": {"x": _time("from_time", span), "text": {"field": label, "type": "nominal"}},
+        })  # fmt: skip
+    lane = {"field": "lane", "type": "nominal", "sort": order, "axis": _LANES}
+    spec = _frame(answer) | {"height": {"step": 24}, "encoding": {"y": lane}, "layer": layers}
+    return Chart(title, answer, spec, "from_time")
+
+
+def steps(title: str, answer: Answer, span: tuple[datetime, datetime], value: str, unit: str, *, color: str) -> Chart:
+    """Values that hold until the next one, at ``at``; a line for each of ``color``."""
+    states = [one for one in STATES if any(row[color] == one for row in answer.rows)]
+    lines: Json = {
+        "mark": {"type": "line", "interpolate": "step-after", "strokeWidth": 2, "clip": True},
+        "params": [_ZOOM],
+    }
+    tooltip = _tooltip({color: "state", value: unit, "at": "from"})
+    points = {
+        "mark": {"type": "point", "opacity": 0, "size": 120, "filled": True, "clip": True},
+        "encoding": {"tooltip": tooltip},
+    }
+    spec = _frame(answer) | {
+        "height": 130,
+        "encoding": {
+            "x": _time("at", span),
+            "y": _amount(value, unit, step=1),
+            "color": {
+                "field": color,
+                "type": "nominal",
+                "scale": {"domain": states, "range": [STATES[one] for one in states]},
+            },
+        },
+        "layer": [lines, points],
+    }
+    return Chart(title, answer, spec, "at")
+
+
+def columns(
+    title: str,
+    answer: Answer,
+    span: tuple[datetime, datetime],
+    unit: str,
+    above: tuple[str, str],
+    below: tuple[str, str] | None = None,
+) -> Chart:
+    """Amounts in spans of time, from ``from_time`` to ``end_time``.
+
+    Args:
+        title: of the plot.
+        answer: its rows.
+        span: first and last moment of the axis.
+        unit: what is counted.
+        above: a column and what it is called.
+        below: another, drawn below zero.
+    """  # fmt: skip
+    sides = [above] if below is None else [above, below]
+    shades = [GOOD, BAD] if below else ["#4c78a8"]
+    layers: list[Json] = []
+    for number, (name, called) in enumerate(sides):
+        encoding: Json = {
+            "x": _time("from_time", span),
+            "x2": {"field": "end_time"},
+            "y": _amount(f"height_{number}", unit, step=1 if below else None),
+            "y2": {"datum": 0},
+            "color": {"datum": called, "scale": {"range": shades}} if below else {"value": shades[0]},
+            "tooltip": _tooltip({name: called, "from_time": "from", "end_time": "to"}),
+        }
+        sign = "-" if number else ""
+        layer: Json = {
+            "transform": [{"calculate": f"{sign}datum['{name}']", "as": f"height_{number}"}],
+            "mark": {"type": "rect", "clip": True},
+            "encoding": encoding,
+        }
+        layers.append(layer if number else layer | {"params": [_ZOOM]})
+    return Chart(title, answer, _frame(answer) | {"height": 130, "layer": layers}, "from_time")
+
+
+def _amount(name: str, unit: str, *, step: int | None) -> Json:
+    # Heights below zero are counts as well.
+    amount = "abs(datum.value)"
+    text = f"{amount} < 1 ? format({amount}, '~g') : format({amount}, '~s')"
+    axis: Json = {"title": unit, "tickCount": 4, "labelExpr": text} | _ROOM
+    if step is not None:
+        axis["tickMinStep"] = step
+    return {"field": name, "type": "quantitative", "axis": axis, "scale": {"zero": True, "nice": True}}

@@ -1,0 +1,259 @@
+"""The report's page: its looks, the code that draws and zooms the plots, and the elements that figures stand in.
+
+Every figure names its question (``data-query``) and its place in the answer (``data-row``, ``data-column``), so that it
+can be held against what ``kraftcore spark query`` answers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from html import escape
+from typing import Any
+
+from kraftcore.plugins.spark.answers import Answer
+from kraftcore.plugins.spark.charts import CONFIG, Chart, plain_rows, script
+
+STYLE = """
+:root { color-scheme: light dark; --ink: #222; --soft: #5f6368; --ground: #fff; --line: #d0d4d8; --faint: #eceef0;
+  --bad: #b3261e; --good: #2e7d32; }
+@media (prefers-color-scheme: dark) { :root { --ink: #ddd; --soft: #a0a5aa; --ground: #181a1b; --line: #4a4e52;
+  --faint: #2c2f31; --bad: #ff8a80; --good: #81c784; } }
+* { box-sizing: border-box; }
+body { font: 15px/1.45 system-ui, sans-serif; max-width: 1400px; margin: 2em auto; padding: 0 1em; color: var(--ink);
+  background: var(--ground); }
+h1 { font-size: 1.6em; } h2 { margin-top: 2.2em; border-bottom: 2px solid var(--line); overflow-wrap: anywhere; }
+h3 { margin: 1.6em 0 .3em; }
+figure { margin: .6em 0; } figcaption, .note, summary { color: var(--soft); font-size: 13px; }
+.plot { width: 100%; min-height: 60px; } .plot svg { display: block; max-width: 100%; }
+.rows { overflow-x: auto; } .rows:focus-visible { outline: 2px solid var(--soft); }
+table { border-collapse: collapse; font-size: 13px; }
+th, td { text-align: left; padding: 3px 9px; white-space: nowrap; }
+th { border-bottom: 2px solid var(--line); } td { border-bottom: 1px solid var(--faint); vertical-align: top; }
+td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
+td.words { white-space: normal; min-width: 9em; }
+@media (max-width: 700px) { table { font-size: 12px; } th, td { padding: 3px 5px; } th { white-space: normal; }
+  td.words { min-width: 7em; } }
+details { margin: .2em 0 .8em; } pre { overflow-x: auto; padding: .6em; background: var(--faint); font-size: 12px; }
+.bad { color: var(--bad); font-weight: 600; } .good { color: var(--good); }
+.zoom { position: sticky; top: 0; z-index: 2; background: var(--ground); padding: .3em 0; font-size: 13px; }
+.zoom button { font: inherit; padding: .1em .7em; }
+"""
+_UNITS = (("d", 86_400, "h", 3_600), ("h", 3_600, "min", 60), ("min", 60, "s", 1))
+# Plots are drawn when they come into view; those of one cluster show the same span of time.
+_CODE = """
+(() => {
+  const page = JSON.parse(document.getElementById("report-data").textContent);
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const shown = new Map();
+  window.kraftReport = {page, shown};
+  const spans = {};
+  function config() {
+    if (!dark.matches) return page.config;
+    const ink = "#c8ccd0", line = "#55595d";
+    return {...page.config, title: {color: ink}, axis: {...page.config.axis, labelColor: ink, titleColor: ink,
+      domainColor: line, tickColor: line, gridColor: "#3a3d40"}, legend: {...page.config.legend, labelColor: ink}};
+  }
+  function follow(cluster, span, from) {
+    spans[cluster] = span;
+    for (const [element, one] of shown) {
+      if (element === from || one.cluster !== cluster) continue;
+      const held = one.view.signal(one.signal);
+      if (String(held) === String(span)) continue;
+      one.view.signal(one.signal, span).runAsync();
+    }
+  }
+  async function draw(element) {
+    const chart = page.charts[element.dataset.chart];
+    const old = shown.get(element);
+    if (old) old.result.finalize();
+    const spec = {...chart.spec, width: "container", autosize: {type: "fit-x", contains: "padding"},
+      background: "transparent", datasets: {[chart.query]: chart.rows}};
+    const result = await vegaEmbed(element.querySelector(".plot"), spec, {actions: false, renderer: "svg",
+      config: config(), tooltip: {theme: dark.matches ? "dark" : "light"}});
+    const one = {result, view: result.view, cluster: chart.cluster, signal: "zoom_" + chart.x};
+    shown.set(element, one);
+    if (spans[chart.cluster]) await result.view.signal(one.signal, spans[chart.cluster]).runAsync();
+    result.view.addSignalListener(one.signal, (_, span) => follow(chart.cluster, span, element));
+    element.dataset.drawn = "yes";
+  }
+  const watcher = new IntersectionObserver(entries => {
+    for (const entry of entries) if (entry.isIntersecting) { watcher.unobserve(entry.target); draw(entry.target); }
+  }, {rootMargin: "800px"});
+  const plots = document.querySelectorAll("figure[data-chart]");
+  plots.forEach(element => watcher.observe(element));
+  dark.addEventListener("change", () => [...shown.keys()].forEach(draw));
+  addEventListener("beforeprint", () => plots.forEach(element => shown.has(element) || draw(element)));
+  for (const bar of document.querySelectorAll(".zoom")) {
+    const whole = page.spans[bar.dataset.of];
+    bar.addEventListener("click", event => {
+      const kind = event.target.dataset.zoom;
+      if (!kind) return;
+      const [from, to] = (spans[bar.dataset.of] || whole).map(Number), width = to - from, step = width / 4;
+      const span = {in: [from + step, to - step], out: [from - width / 2, to + width / 2],
+        back: [from - step, to - step], on: [from + step, to + step], all: whole}[kind];
+      follow(bar.dataset.of, span, null);
+    });
+  }
+})();
+"""
+# Nothing may be loaded; Vega makes functions of its expressions.
+_ALLOWED = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline' 'unsafe-eval'; img-src data:"
+_NOTICE = (
+    "Plots are drawn by Vega, Vega-Lite and Vega-Embed: Copyright (c) 2015-2026, University of Washington Interactive "
+    "Data Lab and contributors; all rights reserved; BSD 3-Clause License."
+)
+
+
+def text_of(name: str, value: Any) -> str:
+    """A value as it stands on the page; columns that end in ``_ms`` are spans of time."""
+    if value is None:
+        return ""
+    if name.endswith("_ms"):
+        return duration(int(value))
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat(sep=" ", timespec="milliseconds").removesuffix("+00:00")
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "none"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def duration(ms: int) -> str:
+    """A span of time in words: ``340 ms``, ``12.7 s``, ``3 min 5 s``, ``2 h 10 min``, ``4 d 3 h``."""
+    if ms < 1000:
+        return f"{ms} ms"
+    if ms < 60_000:
+        return f"{ms / 1000:g} s"
+    seconds = ms // 1000
+    unit, size, lower, below = next(one for one in _UNITS if seconds >= one[1])
+    rest = seconds % size // below
+    return f"{seconds // size} {unit}" + (f" {rest} {lower}" if rest else "")
+
+
+def figure(answer: Answer, column: str, row: int = 0, *, bad: bool = False) -> str:
+    """One figure of an answer, within a sentence; ``bad`` marks what is not zero."""
+    value = answer.rows[row][column]
+    kind = ' class="bad"' if bad and value else ""
+    return (
+        f'<data{kind} data-query="{answer.name}" data-row="{row}" data-column="{column}" '
+        f'value="{escape(_raw(value))}">{escape(text_of(column, value))}</data>'
+    )
+
+
+def table(answer: Answer, headings: Mapping[str, str], *, words: frozenset[str] = frozenset()) -> str:
+    """Rows of an answer.
+
+    Args:
+        answer: what was answered.
+        headings: by column, what stands above it; other columns are not shown.
+        words: columns of long text, which may go on in another line.
+    """
+
+    def kind(name: str) -> str:
+        if name in words:
+            return ' class="words"'
+        values = [row[name] for row in answer.rows if row[name] is not None]
+        numeric = values and all(isinstance(one, int | float) and not isinstance(one, bool) for one in values)
+        return ' class="number"' if numeric else ""
+
+    kinds = {name: kind(name) for name in headings}
+    head = "".join(
+        f'<th{kinds[name]} data-column="{name}">{escape(heading)}</th>' for name, heading in headings.items()
+    )
+    lines = "".join(
+        "<tr>"
+        + "".join(
+            f'<td{kinds[name]} data-value="{escape(_raw(row[name]))}">{escape(text_of(name, row[name]))}</td>'
+            for name in headings
+        )
+        + "</tr>"
+        for row in answer.rows
+    )
+    return (
+        f'<div class="rows" tabindex="0"><table data-query="{answer.name}"><thead><tr>{head}</tr></thead>'
+        f"<tbody>{lines}</tbody></table></div>"
+    )
+
+
+def left_out(answer: Answer, what: str, which: str = "") -> str:
+    """How many of an answer's rows are shown, how many there are, and how many are left out.
+
+    Args:
+        answer: its rows.
+        what: what they are.
+        which: those that are shown if not all are, as "the latest".
+    """
+    total, rest = figure(answer, "total"), answer.left_out
+    if not rest:
+        return f"{total} {what}, all of which are shown."
+    shown = f'<data data-shown="{answer.name}">{len(answer.rows)}</data>'
+    return (
+        f'{which} {shown} of {total} {what}; <data data-left-out="{answer.name}">{rest}</data> are left out.'.lstrip()
+    )
+
+
+def sql(answer: Answer) -> str:
+    """The question itself, folded."""
+    return (
+        f'<details class="sql" data-query="{answer.name}"><summary>SQL of these figures</summary>'
+        f"<pre>{escape(answer.sql)}</pre></details>"
+    )
+
+
+def plot(number: int, chart: Chart, caption: str) -> str:
+    """A place for a plot, with its title and a caption of HTML."""
+    return (
+        f'<figure data-chart="{number}" data-query="{chart.answer.name}"><figcaption><b>{escape(chart.title)}</b>'
+        f'{". " if caption else ""}{caption}</figcaption><div class="plot" role="img" '
+        f'aria-label="{escape(chart.title)}"></div></figure>'
+    )
+
+
+def zoom_bar(cluster: str) -> str:
+    """Buttons that zoom all plots of a cluster."""
+    buttons = (("in", "Zoom in"), ("out", "Zoom out"), ("back", "Earlier"), ("on", "Later"), ("all", "Whole log"))
+    return f'<div class="zoom" data-of="{escape(cluster)}">' + " ".join(
+        f'<button type="button" data-zoom="{kind}">{text}</button>' for kind, text in buttons
+    ) + " Or drag a plot, and turn the wheel with Ctrl held down.</div>"  # fmt: skip
+
+
+def document(body: str, charts: list[tuple[str, Chart]], spans: Mapping[str, tuple[datetime, datetime]]) -> str:
+    """The whole page.
+
+    Args:
+        body: HTML.
+        charts: by number, each with its cluster.
+        spans: by cluster, first and last moment of its plots.
+    """
+    data = {
+        "config": CONFIG,
+        "spans": {name: [round(one.timestamp() * 1000) for one in span] for name, span in spans.items()},
+        "charts": [
+            {
+                "cluster": cluster,
+                "query": chart.answer.name,
+                "x": chart.x,
+                "spec": chart.spec,
+                "rows": plain_rows(chart.answer.rows),
+            }
+            for cluster, chart in charts
+        ],
+    }
+    written = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>KRaft report</title>'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<meta http-equiv="Content-Security-Policy" content="{_ALLOWED}">'
+        f"<style>{STYLE}</style></head><body>{body}"
+        '<noscript><p class="bad">Plots need scripts. The tables do not.</p></noscript>'
+        f'<script type="application/json" id="report-data">{written}</script>'
+        f"<!-- {_NOTICE} --><script>{script()}</script><script>{_CODE}</script></body></html>\n"
+    )
+
+
+def _raw(value: Any) -> str:
+    # As JSON, moments in milliseconds since 1970.
+    return json.dumps(value, default=lambda one: round(one.timestamp() * 1000))
