@@ -22,13 +22,18 @@ from kraftcore.simulation.timeline import Timeline
 from kraftcore.simulation.workload import Workload
 
 TRACE_LINES = 40
-WORKLOADS = ("counters", "controller")
+WORKLOADS = ("counters", "controller", "partitions")
 
 
 def _load(name: str) -> tuple[type[Workload], dict[str, planted.Planted]]:
     """A workload and the mistakes that can be planted in it."""
     if name == "counters":
         return Counters, planted.FAULTS
+    if name == "partitions":
+        from kraftcore.plugins.broker.simulated.faults import FAULTS as IN_PARTITIONS
+        from kraftcore.plugins.broker.simulated.workload import Partitions
+
+        return Partitions, IN_PARTITIONS
     from kraftcore.plugins.controller.simulated import faults, workload
 
     return workload.Controllers, faults.FAULTS
@@ -101,6 +106,7 @@ Examples:
   kraftcore simulate --seeds 1..200 --nodes 3 --faults crash,partition,members
   kraftcore simulate --seed 7 --trace seed7.svg
   kraftcore simulate --seeds 1..200 --workload controller
+  kraftcore simulate --seeds 1..200 --workload partitions --minutes 0.5
   kraftcore simulate --planted-faults --json
   kraftcore simulate --replay node-1.recording
 """
@@ -117,7 +123,8 @@ Examples:
     type=click.Choice(WORKLOADS),
     default="counters",
     show_default=True,
-    help="What the hosts are for: counters, or a Kafka cluster's controllers with scripted brokers and administrators.",
+    help="What the hosts are for: counters, a Kafka cluster's controllers with scripted brokers and administrators, or "
+    "those with brokers whose partitions producers and consumers use.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
 @click.option("--trace", type=click.File("w", lazy=True), help="Draw the run of --seed as an SVG timeline.")

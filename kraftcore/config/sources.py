@@ -54,6 +54,7 @@ _ALSO_READ = frozenset(
         PROVIDERS_KEY,
         _BROKER_ID,
         _INTERNAL_SEGMENT_BYTES,
+        "kraftcore.fast.fencing.ms",
         "kraftcore.offers.log",
         "ssl.client.auth",
         "ssl.endpoint.identification.algorithm",

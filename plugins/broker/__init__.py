@@ -14,7 +14,8 @@ and what is not yet.
 ``catalogue``       what a metadata log says that this broker is to do
 ``kraft``           a life under a KRaft controller
 ``control``         LeaderAndIsr, StopReplica, UpdateMetadata
-``fetchers``        the follower's side of replication; ``isr_changes``: AlterPartition
+``following``       the follower's side of replication; ``fetchers`` runs it on trio
+``isr_requests``    changes of the ISR (AlterPartition); ``isr_changes`` sends them on trio
 ``api``             what clients and followers ask; ``deadlines``: for answers that wait
 ``core``            all of it together, on trio; ``handlers``: what it answers
 ``broker``          the core with listeners of its own, under control requests

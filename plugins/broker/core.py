@@ -31,7 +31,8 @@ from kraftcore.plugins.broker.background import Background
 from kraftcore.plugins.broker.config import BrokerConfig
 from kraftcore.plugins.broker.controller_channel import ControllerChannel
 from kraftcore.plugins.broker.deadlines import Deadlines
-from kraftcore.plugins.broker.fetchers import Fetchers, FetchSettings
+from kraftcore.plugins.broker.fetchers import Fetchers
+from kraftcore.plugins.broker.following import FetchSettings
 from kraftcore.plugins.broker.groups.coordinator import GroupCoordinator
 from kraftcore.plugins.broker.isr_changes import IsrChanges
 from kraftcore.plugins.broker.logdirs import LogDirs

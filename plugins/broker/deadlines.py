@@ -39,22 +39,30 @@ class Deadline:
 
 
 class Deadlines:
-    """All of them; ``run`` is a task that acts on them."""
+    """All of them. ``run`` is a task that acts on them; without trio, call ``come`` when ``due`` is reached.
 
-    def __init__(self) -> None:
+    Args:
+        now: seconds of a clock that never falls.
+
+    Attributes:
+        on_earlier: called when ``due`` came nearer.
+    """
+
+    def __init__(self, now: Callable[[], float] = trio.current_time) -> None:
+        self.on_earlier: Callable[[], object] = lambda: None
+        self._now = now
         self._heap: list[tuple[float, int, Deadline]] = []
         self._number = count()
         self._live = 0
-        self._earlier = trio.Event()
 
     def after(self, delay_ms: int, action: Callable[[], None]) -> Deadline:
         """Call ``action`` in so many milliseconds, once."""
         deadline = Deadline(self, action)
-        due = trio.current_time() + delay_ms / 1000
+        due = self._now() + delay_ms / 1000
         heapq.heappush(self._heap, (due, next(self._number), deadline))
         self._live += 1
         if self._heap[0][2] is deadline:
-            self._earlier.set()
+            self.on_earlier()
         return deadline
 
     def _cancelled(self) -> None:
@@ -63,13 +71,22 @@ class Deadlines:
             self._heap = [entry for entry in self._heap if entry[2].is_live]
             heapq.heapify(self._heap)
 
+    @property
+    def due(self) -> float:
+        """When ``come`` has something to do; infinity: never, as it is."""
+        return self._heap[0][0] if self._heap else float("inf")
+
+    def come(self) -> None:
+        """Act on those whose time has come."""
+        now = self._now()
+        while self.due <= now:
+            heapq.heappop(self._heap)[2]._come()
+
     async def run(self) -> None:
         """Until cancelled."""
         while True:
-            now = trio.current_time()
-            while self._heap and self._heap[0][0] <= now:
-                heapq.heappop(self._heap)[2]._come()
-            self._earlier = trio.Event()
-            due = self._heap[0][0] if self._heap else float("inf")
-            with trio.move_on_at(due):
-                await self._earlier.wait()
+            self.come()
+            earlier = trio.Event()
+            self.on_earlier = earlier.set
+            with trio.move_on_at(self.due):
+                await earlier.wait()

@@ -42,7 +42,7 @@ from kraftcore.plugins.controller.decision import (
     allow_all,
 )
 from kraftcore.plugins.controller.settings import Periods
-from kraftcore.plugins.controller.soft_state import SoftState
+from kraftcore.plugins.controller.soft_state import LONG_AGO, SoftState
 from kraftcore.protocol.features import MetadataVersion
 from kraftcore.protocol.metadata import decode_metadata_record, encode_metadata_record
 from kraftcore.protocol.records.begin_transaction_record import BeginTransactionRecord
@@ -51,6 +51,7 @@ from kraftcore.security.audit import Action
 
 TRANSACTION: Final = "Large operation"
 """Name of the metadata transaction around a decision that does not fit one batch."""
+_SESSIONS: Final = "broker sessions"
 _SESSION_CHECKS: Final = 8  # in the time of one session, as in Kafka
 _logger = logging.getLogger("kraftcore.controller")
 
@@ -206,13 +207,22 @@ class Life:
         begin = encode_metadata_record(BeginTransactionRecord(name=TRANSACTION), 0)
         return [begin, *values, encode_metadata_record(EndTransactionRecord(), 0)]
 
+    def end_session(self, broker_id: int, broker_epoch: int) -> None:
+        """A broker is gone for sure: the timer for sessions takes its session as over, and comes at once."""
+        session = self.soft.session(broker_id, broker_epoch)
+        timer = self._timers.get(_SESSIONS)
+        if self.is_active and session is not None and timer is not None:
+            self.soft.sessions[broker_id] = session._replace(contact_ms=LONG_AGO)
+            timer.due_ms = self.now_ms
+            self.on_timers()
+
     # --- timers -------------------------------------------------------------------------------------------------------
 
     def _make_timers(self, now_ms: int) -> list[_Timer]:
         periods = self._periods
         session_ms = max(self.settings.session_timeout_ms // _SESSION_CHECKS, 1)
         wanted = (
-            ("broker sessions", brokers.fence_expired, session_ms),
+            (_SESSIONS, brokers.fence_expired, session_ms),
             ("preferred leaders", elections.rebalance_leaders, periods.rebalance_ms),
             ("unclean leaders", elections.elect_unclean_leaders, periods.unclean_ms),
             ("expired tokens", tokens.remove_expired, periods.tokens_ms),

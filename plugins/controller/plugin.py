@@ -34,6 +34,7 @@ from kraftcore.plugins.controller.requests import not_controller_text
 from kraftcore.plugins.controller.service import Service
 from kraftcore.plugins.controller.settings import EARLY_KEY, read_settings
 from kraftcore.plugins.controller.tokens import SECRET_KEY
+from kraftcore.plugins.controller.watching import keep_watch
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.api_versions import ApiVersionsResponse
 from kraftcore.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
@@ -168,6 +169,8 @@ class Controller(Plugin):
             service.lead(node.leading_epoch)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(keep_registered, node, machine, self._incarnation)
+            if periods.fast_fencing_ms:
+                nursery.start_soon(keep_watch, node, life, periods.fast_fencing_ms)
             await self._run_timers(node, service)
 
     def on_event(self, event: NodeEvent) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Final
 from kraftcore.config.addresses import parse_voters, split_list
 from kraftcore.configdef.keys import definitions
 from kraftcore.configdef.topics import TopicDefaults
+from kraftcore.errors import LocalError
 from kraftcore.plugins.controller.decision import ControllerSettings
 from kraftcore.plugins.controller.tokens import EXPIRY_TIME_KEY, MAX_LIFETIME_KEY, SECRET_KEY
 from kraftcore.security.authorizer import ALLOW_EVERYONE_KEY, CLASS_KEY, SUPER_USERS_KEY
@@ -24,6 +25,8 @@ _TOKENS_MS: Final = "delegation.token.expiry.check.interval.ms"
 _IDLE_MS: Final = "metadata.max.idle.interval.ms"
 _VOTERS: Final = "controller.quorum.voters"
 EARLY_KEY: Final = "early.start.listeners"
+FAST_FENCING_KEY: Final = "kraftcore.fast.fencing.ms"
+_FAST_FENCING_MAX: Final = 2**31 - 1
 
 HONOURED: Final = frozenset(
     {
@@ -43,10 +46,11 @@ HONOURED: Final = frozenset(
         SUPER_USERS_KEY,
         ALLOW_EVERYONE_KEY,
         EARLY_KEY,
+        FAST_FENCING_KEY,
         *(synonym.name for key in definitions("topic").values() for synonym in key.synonyms),
     }
 )
-"""Properties of Kafka that mean something to the controller, the defaults of topics' configurations included."""
+"""What means something to the controller: of Kafka's properties, with defaults of topics' configurations; and ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +62,14 @@ class Periods:
         unclean_ms: ``unclean.leader.election.interval.ms``.
         tokens_ms: ``delegation.token.expiry.check.interval.ms``, if tokens are in use.
         idle_ms: ``metadata.max.idle.interval.ms``: after so long without a record it writes one that says nothing.
+        fast_fencing_ms: ``kraftcore.fast.fencing.ms``: see ``presence``.
     """
 
     rebalance_ms: int = 300_000
     unclean_ms: int = 300_000
     tokens_ms: int = 0
     idle_ms: int = 500
+    fast_fencing_ms: int = 0
 
 
 def read_settings(properties: Mapping[str, str], cluster_id: str, node_id: int) -> tuple[ControllerSettings, Periods]:
@@ -78,6 +84,7 @@ def read_settings(properties: Mapping[str, str], cluster_id: str, node_id: int) 
     Raises:
         ConfigValueError: a value that Kafka refuses.
         ConfigError: the voters cannot be read.
+        LocalError: ``kraftcore.fast.fencing.ms`` is no number of milliseconds.
     """
 
     def value(name: str) -> Any:
@@ -101,5 +108,13 @@ def read_settings(properties: Mapping[str, str], cluster_id: str, node_id: int) 
         unclean_ms=value(_UNCLEAN_MS),
         tokens_ms=value(_TOKENS_MS) if value(SECRET_KEY) else 0,
         idle_ms=value(_IDLE_MS),
+        fast_fencing_ms=_fast_fencing_ms(properties),
     )
     return settings, periods
+
+
+def _fast_fencing_ms(properties: Mapping[str, str]) -> int:
+    text = properties.get(FAST_FENCING_KEY, "0").strip()
+    if not text.isascii() or not text.isdigit() or int(text) > _FAST_FENCING_MAX:
+        raise LocalError(f"{FAST_FENCING_KEY} is {text!r}: it must be milliseconds, 0 (off) to {_FAST_FENCING_MAX}")
+    return int(text)

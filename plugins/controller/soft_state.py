@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 NOT_SHUTTING_DOWN = -1
 NO_OFFSET = -1
+LONG_AGO = -(2**62)
+"""Last contact with a broker that is known to be gone, milliseconds: every session since then is over."""
 
 
 class BrokerSession(NamedTuple):

@@ -107,6 +107,35 @@ def test_names_need_their_own_sync() -> None:
     assert set(outcomes("mixed", gone)) == {None}
 
 
+def test_a_folder_takes_its_contents_along() -> None:
+    def disk_in_two(seed: int) -> SimulatedDisk:
+        disk = SimulatedDisk(Random(seed))
+        disk.make_folder("/d/a/deep")
+        disk.replace_file("/d/a/deep/f", b"synced")
+        disk.open("/d/a/g", create=True).close()
+        disk.rename("/d/a", "/d/b")
+        return disk
+
+    disk = disk_in_two(1)
+    assert disk.list_folder("/d") == ["b"]
+    assert disk.list_folder("/d/b") == ["deep", "g"]
+    assert disk.read_file("/d/b/deep/f") == b"synced"
+    disk.make_folder("/d/a")
+    assert disk.list_folder("/d/a") == []
+    seen = set()
+    for seed in range(60):
+        after = disk_in_two(seed).crash("mixed")
+        (name,) = after.list_folder("/d")
+        assert after.read_file(f"/d/{name}/deep/f") == b"synced"
+        seen.add((name, after.exists(f"/d/{name}/g")))
+    assert {("a", False), ("b", False), ("b", True)} <= seen
+    disk = disk_in_two(1)
+    disk.sync_folder("/d")
+    after = disk.crash("lost")
+    assert after.list_folder("/d") == ["b"]
+    assert after.list_folder("/d/b") == ["deep"]
+
+
 def test_replace_file_is_all_or_nothing() -> None:
     disk = SimulatedDisk(Random(1), record=True)
     disk.make_folder("/d")

@@ -327,9 +327,28 @@ cdef class SimulatedDisk(Files):
         return 0
 
     cdef int move(self, str source, str target) except -1:
-        self.change_names(target, {source: None, target: self.names[source]})
+        cdef dict change = {source: None, target: self.names[source]}
+        self.change_names(target, change)
+        if (<_Inode>self.names[target]).is_folder:
+            self.move_contents(source, target, change)
         if self.trace is not None:
             self.trace.append(("rename", source, target))
+        return 0
+
+    cdef int move_contents(self, str source, str target, dict change) except -1:
+        # What is in a folder goes with it: durable names when the folder's new name becomes durable, others when they
+        # are synced by themselves.
+        cdef str inside = source + "/"
+        cdef Py_ssize_t cut = len(source)
+        for name in [name for name in self.names if name.startswith(inside)]:
+            self.names[target + name[cut:]] = self.names.pop(name)
+        for name in [name for name in self.durable_names if name.startswith(inside)]:
+            change[name] = None
+            change[target + name[cut:]] = self.durable_names[name]
+        for folder in [folder for folder in self.pending_names if folder == source or folder.startswith(inside)]:
+            self.pending_names[target + folder[cut:]] = [
+                {target + name[cut:]: inode for name, inode in part.items()} for part in self.pending_names.pop(folder)
+            ]
         return 0
 
     cdef int remove(self, str path) except -1:

@@ -51,7 +51,7 @@ class Admin(Client):
             (6, self.set_register),
             (6, self._read_register),
             (3, self._elect),
-            (4, self._reassign),
+            (4, self.reassign),
             (1, self._list),
             (1, self._update_feature),
             (0.5, self._unregister),
@@ -72,12 +72,13 @@ class Admin(Client):
         if request is not None:
             self.send(request, heard, to=min(leading, key=lambda host: host.replica.epoch))
 
-    def _topic(self) -> str | None:
+    def topic(self) -> str | None:
+        """The name of some topic, or None."""
         names = sorted(topic.name for topic in self._rules.reference.topics.values())
         return self.rng.choice(names) if names else None
 
     def _partition(self) -> tuple[str, int] | None:
-        name = self._topic()
+        name = self.topic()
         topic = None if name is None else self._rules.reference.topics.by_name(name)
         if topic is None:
             return None
@@ -109,7 +110,7 @@ class Admin(Client):
         return CreateTopicsRequest(topics=topics, timeout_ms=10_000, validate_only=rng.random() < 0.1)
 
     def _delete(self) -> Request | None:
-        name = self._topic()
+        name = self.topic()
         if name is None:
             return None
         return DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name=name)], timeout_ms=10_000)
@@ -133,7 +134,7 @@ class Admin(Client):
 
     def set_register(self) -> Request | None:
         """Write a value that nobody else writes."""
-        name = self._topic()
+        name = self.topic()
         if name is None:
             return self._create()
         kind = IncrementalAlterConfigsRequest.AlterConfigsResource
@@ -143,7 +144,7 @@ class Admin(Client):
         )
 
     def _read_register(self) -> Request | None:
-        name = self._topic()
+        name = self.topic()
         if name is None:
             return None
         kind = DescribeConfigsRequest.DescribeConfigsResource
@@ -160,7 +161,8 @@ class Admin(Client):
             wanted = [ElectLeadersRequest.TopicPartitions(topic=found[0], partitions=[found[1]])]
         return ElectLeadersRequest(election_type=self.rng.randrange(2), topic_partitions=wanted, timeout_ms=10_000)
 
-    def _reassign(self) -> Request | None:
+    def reassign(self) -> Request | None:
+        """Move some partition, or stop that."""
         found = self._partition()
         if found is None:
             return None

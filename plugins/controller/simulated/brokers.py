@@ -58,6 +58,10 @@ class Broker(Client):
         heartbeat_ms: between heartbeats.
 
     Attributes:
+        rules: as given.
+        directories: ids of its log directories.
+        views: what it knows of the metadata, the newest first.
+        paused_until: it hangs until then, in the world's time.
         epoch: of its registration; -1 while it has none.
         is_fenced: as it was last told.
         stays_down: it does not come back.
@@ -65,13 +69,13 @@ class Broker(Client):
 
     def __init__(self, world: World, number: int, rules: Rules, heartbeat_ms: float) -> None:
         super().__init__(world, number)
-        self._rules = rules
+        self.rules = rules
         self._heartbeat_ms = heartbeat_ms
         self._incarnation_id = Uuid()
-        self._directories = sorted(Uuid.random(self.rng.randbytes) for _ in range(1 + self.rng.randrange(2)))
+        self.directories = sorted(Uuid.random(self.rng.randbytes) for _ in range(1 + self.rng.randrange(2)))
         self._offline: list[Uuid] = []
-        self._views = [View()]
-        self._paused_until = 0
+        self.views = [View()]
+        self.paused_until = 0
         self._wants_shutdown = False
         self._last_epoch = -1
         self._former_epoch = -1  # of the process before this one
@@ -91,19 +95,23 @@ class Broker(Client):
         self.is_fenced = True
         self._wants_shutdown = False
         self._offline = []
-        self._views = [View()]
+        self.views = [View()]
         self.world.agenda.after_ms(self.rng.random() * self._heartbeat_ms, self._beat, self._incarnation_id)
 
     def die(self) -> None:
         """The process ends without a word; another begins later, which may not know the epoch of this one."""
         if self.is_up:
-            self.is_up = False
-            self._last_epoch = -1
-            self.world.agenda.after_ms(200 + self.rng.random() * 12_000, self.start)
+            self.ended()
+
+    def ended(self) -> None:
+        """The process is gone, and has told nobody."""
+        self.is_up = False
+        self._last_epoch = -1
+        self.world.agenda.after_ms(200 + self.rng.random() * 12_000, self.start)
 
     def pause(self) -> None:
         """The process hangs for a while; its session may end meanwhile."""
-        self._paused_until = self.world.agenda.now + int(self.rng.random() * 15_000_000)
+        self.paused_until = self.world.agenda.now + int(self.rng.random() * 15_000_000)
 
     def shut_down(self) -> None:
         """Begin a controlled shutdown."""
@@ -111,7 +119,7 @@ class Broker(Client):
 
     def lose_directory(self) -> None:
         """A log directory fails until the next start; not the last one, which ends the process as in Kafka."""
-        left = [each for each in self._directories if each not in self._offline]
+        left = [each for each in self.directories if each not in self._offline]
         if len(left) > 1:
             self._offline.append(self.rng.choice(left))
         else:
@@ -119,7 +127,7 @@ class Broker(Client):
 
     def heal(self, *, stays_down: bool) -> None:
         """All faults end."""
-        self._paused_until = 0
+        self.paused_until = 0
         self.stays_down = stays_down
         if stays_down:
             self.is_up = False
@@ -132,30 +140,31 @@ class Broker(Client):
         if not self.is_up or incarnation_id != self._incarnation_id:
             return
         agenda = self.world.agenda
-        if self._paused_until > agenda.now:
-            agenda.at(self._paused_until, self._beat, incarnation_id)
+        if self.paused_until > agenda.now:
+            agenda.at(self.paused_until, self._beat, incarnation_id)
             return
         if self.epoch < 0:
             self._register()
         else:
-            self._look()
+            self.look()
             self._send_heartbeat()
             self._haunt()
             if not self.is_fenced:
-                self._lead()
+                self.lead()
         agenda.after_ms(self._heartbeat_ms * (0.7 + 0.6 * self.rng.random()), self._beat, incarnation_id)
 
-    def _look(self) -> None:
+    def look(self) -> None:
+        """Take note of what is committed, or not yet."""
         if self.world.calm or self.rng.random() < 0.7:
-            image = self._rules.reference
+            image = self.rules.reference
             brokers = image.brokers.values()
             view = View(
-                self._rules.end - 1,
+                self.rules.end - 1,
                 tuple(image.partitions.led_by(self.number)),
                 {each.id: each.epoch for each in brokers},
                 frozenset(each.id for each in brokers if each.is_active),
             )
-            self._views = [view, *self._views[:3]]
+            self.views = [view, *self.views[:3]]
 
     def _register(self) -> None:
         kind = BrokerRegistrationRequest
@@ -168,7 +177,7 @@ class Broker(Client):
                 kind.Feature(name=name, min_supported_version=low, max_supported_version=high)
                 for name, (low, high) in FEATURES.items()
             ],
-            log_dirs=list(self._directories),
+            log_dirs=list(self.directories),
             previous_broker_epoch=self._last_epoch,
         )
         incarnation_id = self._incarnation_id
@@ -183,7 +192,7 @@ class Broker(Client):
         request = BrokerHeartbeatRequest(
             broker_id=self.number,
             broker_epoch=self.epoch,
-            current_metadata_offset=self._views[0].offset,
+            current_metadata_offset=self.views[0].offset,
             want_fence=not self.world.calm and self.rng.random() < 0.02,
             want_shut_down=self._wants_shutdown,
             offline_log_dirs=list(self._offline),
@@ -198,7 +207,7 @@ class Broker(Client):
             elif response.error_code == ErrorCode.NONE:
                 self.is_fenced = response.is_fenced
                 if response.should_shut_down and self._wants_shutdown:
-                    self._end_cleanly()
+                    self.end_cleanly()
 
         self.send(request, answered)
 
@@ -206,21 +215,23 @@ class Broker(Client):
         """The process before this one hung, and goes on for a moment: what it asks for must not be done."""
         if self._former_epoch >= 0 and not self.world.calm and self.rng.random() < 0.05:
             heartbeat = BrokerHeartbeatRequest(
-                broker_id=self.number, broker_epoch=self._former_epoch, current_metadata_offset=self._views[0].offset
+                broker_id=self.number, broker_epoch=self._former_epoch, current_metadata_offset=self.views[0].offset
             )
             ids = AllocateProducerIdsRequest(broker_id=self.number, broker_epoch=self._former_epoch)
             self.send(self.rng.choice((heartbeat, ids)), heard)
 
-    def _end_cleanly(self) -> None:
+    def end_cleanly(self) -> None:
+        """The controller says that the shutdown may end."""
         self.is_up = False
         self._last_epoch = self.epoch
         self.world.agenda.after_ms(200 + self.rng.random() * 8_000, self.start)
 
     # --- as a leader --------------------------------------------------------------------------------------------------
 
-    def _lead(self) -> None:
+    def lead(self) -> None:
+        """Propose ISRs, and ask for other things that a broker at work asks for."""
         rng, calm = self.rng, self.world.calm
-        view = self._views[0] if calm else rng.choice(self._views)
+        view = self.views[0] if calm else rng.choice(self.views)
         has_epochs = calm or rng.random() < 0.8
         wanted = []
         for key, partition in view.led[: 64 if calm else _MOST_PARTITIONS]:
@@ -251,7 +262,7 @@ class Broker(Client):
             isr = [self.number]
         elif set(isr) == set(partition.isr):
             return None
-        epochs = view.epochs if calm else rng.choice(self._views).epochs
+        epochs = view.epochs if calm else rng.choice(self.views).epochs
         return _Wanted(
             partition_index=key[1],
             leader_epoch=partition.leader_epoch,
@@ -271,7 +282,7 @@ class Broker(Client):
             AssignReplicasToDirsRequest(
                 broker_id=self.number,
                 broker_epoch=self.epoch,
-                directories=[kind(id=self.rng.choice(self._directories), topics=[topic])],
+                directories=[kind(id=self.rng.choice(self.directories), topics=[topic])],
             ),
             heard,
         )

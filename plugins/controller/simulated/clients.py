@@ -29,7 +29,7 @@ class Client:
         world, number: as given.
         rng: its own.
         is_up: whether anything reaches it.
-        refuses: never: whoever answers it does not wait.
+        refuses: whether somebody is told who asks while it is not up. Never a client: whoever answers it does not wait.
         known: by correlation id, what was answered to anybody when the request was sent.
     """
 

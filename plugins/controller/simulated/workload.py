@@ -19,6 +19,7 @@ from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.controller.access import Gate
 from kraftcore.plugins.controller.decision import ControllerSettings
 from kraftcore.plugins.controller.life import Life, Step
+from kraftcore.plugins.controller.presence import Presence, Probe
 from kraftcore.plugins.controller.registry import APIS
 from kraftcore.plugins.controller.requests import Asked
 from kraftcore.plugins.controller.service import Service
@@ -27,6 +28,7 @@ from kraftcore.plugins.controller.simulated.admins import Admin
 from kraftcore.plugins.controller.simulated.brokers import Broker
 from kraftcore.plugins.controller.simulated.clients import heard
 from kraftcore.plugins.controller.simulated.rules import Rules, digest
+from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.features import ELIGIBLE_LEADER_REPLICAS_VERSION, METADATA_VERSION, MetadataVersion
 from kraftcore.protocol.metadata import encode_metadata_record
 from kraftcore.protocol.records.feature_level_record import FeatureLevelRecord
@@ -42,6 +44,7 @@ from kraftcore.simulation.world import World
 FIRST_BROKER: Final = 101
 FIRST_ADMIN: Final = -101
 _DOUBT_MS: Final = 40
+_PROBE_TIMEOUT_MS: Final = 2_000
 _VERSIONS: Final = (
     MetadataVersion.V4_3_IV0,
     MetadataVersion.V4_3_IV0,
@@ -164,7 +167,15 @@ class Controllers(Workload):
 
     Attributes:
         rules: what must hold.
+        session_ms: ``broker.session.timeout.ms``.
+        static_configs: the properties of the controllers' files.
+        brokers: the cluster's.
+        admins: its administrators.
+        fast_fencing_ms: ``kraftcore.fast.fencing.ms``.
     """
+
+    brokers: Sequence[Broker]
+    admins: Sequence[Admin]
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -177,10 +188,13 @@ class Controllers(Workload):
             for name, level in ((METADATA_VERSION, version), (ELIGIBLE_LEADER_REPLICAS_VERSION.name, is_elr_on))
             if level
         ]
-        self._session_ms = rng.choice((2_000, 4_000, 9_000))
+        self.session_ms = rng.choice((2_000, 4_000, 9_000))
+        self.static_configs: dict[str, str] = {}
         self._periods = Periods(
             rebalance_ms=rng.choice((0, 5_000)), unclean_ms=rng.choice((0, 5_000)), idle_ms=rng.choice((500, 2_000))
         )
+        self.fast_fencing_ms = 0
+        self._presences: dict[int, Presence] = {}
         self._services: dict[int, Service] = {}
         self._seats: dict[int, _Seat] = {}
         self._armed: dict[int, int] = {}
@@ -201,14 +215,14 @@ class Controllers(Workload):
     def schedule(self) -> None:
         """See `Workload`."""
         world, rng = self.world, self._rng
-        heartbeat_ms = self._session_ms * rng.choice((0.15, 0.3))
+        heartbeat_ms = self.session_ms * rng.choice((0.15, 0.3))
         numbers = range(FIRST_BROKER, FIRST_BROKER + rng.choice((2, 3, 4, 5)))
-        self._brokers = [Broker(world, number, self.rules, heartbeat_ms) for number in numbers]
-        self._admins = [Admin(world, FIRST_ADMIN - at, self.rules, numbers) for at in range(2)]
-        world.network.peers.update({client.number: client for client in (*self._brokers, *self._admins)})
-        for broker in self._brokers:
+        self.brokers = [Broker(world, number, self.rules, heartbeat_ms) for number in numbers]
+        self.admins = [Admin(world, FIRST_ADMIN - at, self.rules, numbers) for at in range(2)]
+        world.network.peers.update({client.number: client for client in (*self.brokers, *self.admins)})
+        for broker in self.brokers:
             world.agenda.after_ms(rng.random() * 3000, broker.start)
-        for admin in self._admins:
+        for admin in self.admins:
             world.every(world.options.append_every * 2, admin.act)
             world.every(_DOUBT_MS, admin.doubt)
         for mean_ms, action in (
@@ -221,7 +235,7 @@ class Controllers(Workload):
 
     def _happens(self, action: Any) -> None:
         if not self.world.calm:
-            action(self._rng.choice(self._brokers))
+            action(self._rng.choice(self.brokers))
 
     # --- hosts --------------------------------------------------------------------------------------------------------
 
@@ -233,7 +247,7 @@ class Controllers(Workload):
         """See `Workload`."""
         life = Life(
             _machine_of(host),
-            ControllerSettings("simulated", host.number, self._session_ms),
+            ControllerSettings("simulated", host.number, self.session_ms, static_configs=self.static_configs),
             self._periods,
             Random(f"controller-{self.world.seed}-{host.number}-{host.incarnation}"),
             lambda: self._bootstrap,
@@ -244,6 +258,46 @@ class Controllers(Workload):
         self._seats[host.number] = seat = _Seat(host)
         self._services[host.number] = Service(life, Gate(None), seat)
         self._armed[host.number] = 0
+        if self.fast_fencing_ms:
+            self._presences[host.number] = Presence(self.fast_fencing_ms)
+            self.world.agenda.after_ms(1, self._keep_watch, host, host.incarnation)
+
+    # --- fast fencing -------------------------------------------------------------------------------------------------
+
+    def _keep_watch(self, host: Host, incarnation: int) -> None:
+        if host.incarnation != incarnation or not host.is_up:
+            return
+        self.world.agenda.after_ms(self.fast_fencing_ms / 8, self._keep_watch, host, incarnation)
+        host.perform(incarnation, self._look_around, host)
+
+    def _look_around(self, host: Host) -> None:
+        presence, life = self._presences[host.number], self._services[host.number].life
+        if not life.is_active:
+            presence.forget()
+            return
+        presence.watch(life.machine.image.brokers.values(), host.clock_ms())
+        for probe in presence.due(host.clock_ms()):
+            delay_ms = self.world.options.delay_ms * self._rng.random()
+            self.world.agenda.after_ms(delay_ms, self._reach, host, host.incarnation, probe, delay_ms)
+
+    def _reach(self, host: Host, incarnation: int, probe: Probe, delay_ms: float) -> None:
+        """A probe comes to a broker, or to where one was."""
+        number, blocked = probe.whom.broker_id, self.world.network.blocked
+        broker = next(each for each in self.brokers if each.number == number)
+        failure: Failure | None = None
+        if (host.number, number) in blocked or (number, host.number) in blocked:
+            failure = Failure.TIMED_OUT
+        elif not broker.is_up:
+            failure = Failure.REFUSED if broker.refuses else Failure.TIMED_OUT
+        elif broker.paused_until > self.world.agenda.now:
+            failure = Failure.TIMED_OUT
+        if failure is Failure.TIMED_OUT:
+            delay_ms = _PROBE_TIMEOUT_MS
+        self.world.agenda.after_ms(delay_ms, host.perform, incarnation, self._reached, host, probe, failure)
+
+    def _reached(self, host: Host, probe: Probe, failure: Failure | None) -> None:
+        if self._presences[host.number].answered(probe, failure, host.clock_ms()):
+            self._services[host.number].life.end_session(*probe.whom)
 
     def _on_bug(self, what: str, error: Exception) -> None:
         # Whoever calls this would go on: it is raised when the event has ended.
@@ -325,20 +379,20 @@ class Controllers(Workload):
 
     def healed(self) -> None:
         """See `Workload`."""
-        silent = self._rng.choice(self._brokers) if self._rng.random() < 0.5 else None
-        for broker in self._brokers:
+        silent = self._rng.choice(self.brokers) if self._rng.random() < 0.5 else None
+        for broker in self.brokers:
             broker.heal(stays_down=broker is silent)
 
     def ask(self) -> None:
         """See `Workload`."""
-        request = self._admins[0].set_register()
+        request = self.admins[0].set_register()
         if request is not None:
-            self._admins[0].send(request, heard)
+            self.admins[0].send(request, heard)
 
     def lacks(self) -> str | None:
         """See `Workload`: whoever lives is unfenced, whoever does not is fenced, and whoever can lead does."""
         image = self.rules.reference
-        for broker in self._brokers:
+        for broker in self.brokers:
             known = image.brokers.get(broker.number)
             if broker.stays_down:
                 if known is not None and not known.is_fenced:

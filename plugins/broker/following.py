@@ -1,0 +1,358 @@
+"""Followers' side of replication, without sockets, tasks or clock: what is asked of leaders, what is done with answers.
+
+One Fetch for all partitions that a leader leads. A partition's place in it is where its log ends, with the epoch of its
+last batch, so that the leader tells where logs diverge (KIP-595). What an answer says is applied only if the partition
+still follows in the epoch it was asked in, and its log ends where it did. Source: Kafka 3.9.1, AbstractFetcherThread.
+
+A round is a generator. It yields what it needs: `Ask`, and is sent the answer; `EXCLUSIVE`, and is resumed while no log
+is flushed, which lasts until it yields again. Whoever runs it (``fetchers``, the simulator) does no more than that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias, TypeVar
+
+from kraftcore.core.log.epochs import OffsetAndEpoch
+from kraftcore.core.uuid import ZERO_UUID
+from kraftcore.errors import CorruptDataError, KraftError, StorageError
+from kraftcore.plugins.broker.leader_session import LeaderSession, Question, Wanted
+from kraftcore.plugins.broker.partition import Effects, Partition, TopicPartition
+from kraftcore.plugins.broker.replicas import Replicas
+from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.failure import Failure
+from kraftcore.protocol.messages.fetch import FetchRequest, FetchResponse
+from kraftcore.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from kraftcore.protocol.schema import Request
+
+_BY_NAME_MAX = 12  # of Fetch: later versions name topics by id alone
+_REPLICA_STATE = 15  # of Fetch: the replica's id moved
+_EARLIEST, _LATEST = -2, -1
+_VERSION_MAX = 2**15 - 1
+_SESSION_OVER = {
+    ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+    ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+    ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+}
+_Topic = FetchRequest.FetchTopic
+_Data = FetchResponse.FetchableTopicResponse.PartitionData
+
+
+@dataclass(frozen=True, slots=True)
+class FetchSettings:
+    """How a follower fetches; Kafka's names with ``replica.fetch.`` in front.
+
+    Attributes:
+        wait_max_ms: how long a leader may wait for ``min_bytes``.
+        min_bytes: so much is worth an answer.
+        max_bytes: of one partition.
+        response_max_bytes: of all partitions of an answer.
+        backoff_ms: pause after an error, of a partition or of the whole request.
+    """
+
+    wait_max_ms: int = 500
+    min_bytes: int = 1
+    max_bytes: int = 1024 * 1024
+    response_max_bytes: int = 10 * 1024 * 1024
+    backoff_ms: int = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A request to the leader, for which the round waits.
+
+    Attributes:
+        request: its body.
+        min_version: below this it would lose its meaning.
+        max_version: above this likewise.
+    """
+
+    request: Request
+    min_version: int = 0
+    max_version: int = _VERSION_MAX
+
+
+EXCLUSIVE: Final = object()
+"""What a round yields before it removes part of a log."""
+
+_T = TypeVar("_T")
+Steps: TypeAlias = Generator[Any, Any, _T]
+
+
+@dataclass(frozen=True, slots=True)
+class RoundEnd:
+    """How a round ended.
+
+    Attributes:
+        pausing: partitions not to be asked for within ``FetchSettings.backoff_ms``.
+        wait_ms: until the next round: nothing came, or the leader says so (KIP-219).
+    """
+
+    pausing: tuple[TopicPartition, ...] = ()
+    wait_ms: int = 0
+
+
+@dataclass(slots=True)
+class Asked:
+    """A partition of a request on its way.
+
+    Attributes:
+        name: of the partition.
+        partition: itself.
+        leader_epoch: it was asked in.
+        offset: it was asked for.
+    """
+
+    name: TopicPartition
+    partition: Partition
+    leader_epoch: int
+    offset: int
+
+    @property
+    def still_matters(self) -> bool:
+        """Whether the answer may be applied."""
+        return self.partition.check_following(self.leader_epoch) and self.partition.log.log_end_offset == self.offset
+
+
+@dataclass(slots=True)
+class Source:
+    """What is fetched from one leader. Times are the caller's, in milliseconds.
+
+    Attributes:
+        leader_id: who it is.
+        names: the partitions.
+        not_before: those that pause, with the time until which they do.
+        session: of fetching there (KIP-227).
+    """
+
+    leader_id: int
+    names: set[TopicPartition] = field(default_factory=set)
+    not_before: dict[TopicPartition, float] = field(default_factory=dict)
+    session: LeaderSession = field(default_factory=LeaderSession)
+
+    def due(self, now_ms: float) -> list[TopicPartition]:
+        """The partitions that do not pause, in order."""
+        self.not_before = {name: time for name, time in self.not_before.items() if time > now_ms and name in self.names}
+        return sorted(self.names - self.not_before.keys())
+
+    @property
+    def due_ms(self) -> float:
+        """When the next pause ends; infinity: none."""
+        return min(self.not_before.values(), default=float("inf"))
+
+    def pause(self, names: Iterable[TopicPartition], until_ms: float) -> None:
+        """Do not ask for these before a time."""
+        self.not_before.update(dict.fromkeys(names, until_ms))
+
+
+class Following:
+    """See the module text.
+
+    Args:
+        broker_id: ours.
+        broker_epoch: ours at the moment.
+        replicas: our partitions.
+        settings: see ``FetchSettings``.
+        complain: called with what a line is about, and the line.
+        now_ms: the time.
+    """
+
+    def __init__(
+        self,
+        broker_id: int,
+        broker_epoch: Callable[[], int],
+        replicas: Replicas,
+        settings: FetchSettings,
+        complain: Callable[[str, str], object],
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._broker_id = broker_id
+        self._broker_epoch = broker_epoch
+        self._replicas = replicas
+        self._settings = settings
+        self._complain = complain
+        self._now_ms = now_ms
+
+    def wanted(self) -> dict[int, set[TopicPartition]]:
+        """The partitions that follow, by their leader."""
+        wanted: dict[int, set[TopicPartition]] = {}
+        for name, replica in self._replicas.all.items():
+            partition = replica.partition
+            if partition.is_following and partition.leader_id is not None:
+                wanted.setdefault(partition.leader_id, set()).add(name)
+        return wanted
+
+    # --- a round ------------------------------------------------------------------------------------------------------
+
+    def ask_for(self, names: Iterable[TopicPartition]) -> dict[TopicPartition, Asked]:
+        """What the next request asks for, of these partitions."""
+        found = {}
+        for name in names:
+            replica = self._replicas.all.get(name)
+            if replica is not None and replica.partition.is_following:
+                partition = replica.partition
+                found[name] = Asked(name, partition, partition.leader_epoch, partition.log.log_end_offset)
+        return found
+
+    def round(self, source: Source, asked: dict[TopicPartition, Asked]) -> Steps[RoundEnd]:
+        """One Fetch, and what its answer leads to; see the module text.
+
+        Args:
+            source: the leader it goes to.
+            asked: from ``ask_for``, now; not empty.
+        """
+        by_id = all(self._replicas.all[name].has_id for name in asked)
+        session = source.session
+        request = self._request(session.ask(self._wanted(asked, by_id=by_id)), by_id=by_id)
+        answer = yield Ask(request, _REPLICA_STATE) if by_id else Ask(request, max_version=_BY_NAME_MAX)
+        if isinstance(answer, FetchResponse):
+            error = ErrorCode.of(answer.error_code)
+            session.answered(error, answer.session_id)
+            if error in _SESSION_OVER and request.session_epoch > 0:
+                return RoundEnd()  # a leader that was restarted, or that needed its place: the next one begins another
+        else:
+            session.failed()
+        if not isinstance(answer, FetchResponse) or answer.error_code != ErrorCode.NONE:
+            what = answer.name if isinstance(answer, Failure) else ErrorCode.of(answer.error_code).name
+            self._complain(f"fetch {source.leader_id}", f"fetching from broker {source.leader_id} failed: {what}")
+            return RoundEnd(wait_ms=self._settings.backoff_ms)
+        pausing = []
+        names = {self._replicas.topic_id(name): name.topic for name in asked} if by_id else {}
+        for topic in answer.responses:
+            told = names.get(topic.topic_id) if by_id else topic.topic
+            for data in topic.partitions:
+                one = asked.get(TopicPartition(told or "", data.partition_index))
+                if one is not None and one.still_matters and not (yield from self._take(one, data)):
+                    pausing.append(one.name)
+        return RoundEnd(tuple(pausing), max(answer.throttle_time_ms, 0))
+
+    def _wanted(self, asked: Iterable[TopicPartition], *, by_id: bool) -> dict[TopicPartition, Wanted]:
+        found = {}
+        for name in asked:
+            partition = self._replicas.all[name].partition
+            log = partition.log
+            topic_id = self._replicas.topic_id(name) if by_id else None
+            last_epoch = -1 if log.last_epoch is None else log.last_epoch
+            found[name] = Wanted(topic_id, partition.leader_epoch, log.log_end_offset, last_epoch, log.log_start_offset)
+        return found
+
+    def _request(self, question: Question, *, by_id: bool) -> FetchRequest:
+        settings = self._settings
+        request = FetchRequest(
+            max_wait_ms=settings.wait_max_ms,
+            min_bytes=settings.min_bytes,
+            max_bytes=settings.response_max_bytes,
+            session_id=question.session_id,
+            session_epoch=question.epoch,
+        )
+        if by_id:
+            request.replica_state = FetchRequest.ReplicaState(
+                replica_id=self._broker_id, replica_epoch=self._broker_epoch()
+            )
+        else:
+            request.replica_id = self._broker_id
+        topics: dict[str, FetchRequest.FetchTopic] = {}
+        for name, wanted in question.asked.items():
+            topic = topics.get(name.topic)
+            if topic is None:
+                topic = topics[name.topic] = _Topic(topic=name.topic, topic_id=wanted.topic_id or ZERO_UUID)
+                request.topics.append(topic)
+            topic.partitions.append(
+                _Topic.FetchPartition(
+                    partition=name.partition,
+                    current_leader_epoch=wanted.leader_epoch,
+                    fetch_offset=wanted.offset,
+                    last_fetched_epoch=wanted.last_epoch,
+                    log_start_offset=wanted.log_start,
+                    partition_max_bytes=settings.max_bytes,
+                )
+            )
+        request.forgotten_topics_data = [
+            FetchRequest.ForgottenTopic(
+                topic=name.topic, topic_id=each.topic_id or ZERO_UUID, partitions=[name.partition]
+            )
+            for name, each in question.forgotten.items()
+        ]
+        return request
+
+    # --- answers ------------------------------------------------------------------------------------------------------
+
+    def _take(self, asked: Asked, data: _Data) -> Steps[bool]:
+        """Apply a partition's answer; False: pause before it is asked for again."""
+        try:
+            if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                return (yield from self._find_place(asked))
+            if data.error_code != ErrorCode.NONE:
+                code = ErrorCode.of(data.error_code)
+                self._complain(f"partition {code.name}", f"{asked.name}: its leader answers {code.name}")
+                return False
+            if data.diverging_epoch.end_offset >= 0:
+                diverging = OffsetAndEpoch(data.diverging_epoch.end_offset, data.diverging_epoch.epoch)
+                yield from self._change(asked, lambda: asked.partition.truncate(diverging))
+                return True
+            partition, now_ms = asked.partition, self._now_ms()
+            effects = partition.replicate(
+                b"" if data.records is None else memoryview(data.records), data.high_watermark, now_ms
+            )
+            self._replicas.carry_out(asked.name, effects)
+            if data.log_start_offset > partition.log.log_start_offset:
+                yield from self._raise_log_start(asked, data.log_start_offset)
+        except (StorageError, CorruptDataError) as error:
+            self._failed(asked.name, error)
+            return False
+        except KraftError as error:
+            self._complain("refused", f"{asked.name} cannot be replicated: {error}")
+            return False
+        return True
+
+    def _change(self, asked: Asked, change: Callable[[], Effects]) -> Steps[None]:
+        """Remove part of a log while no flush is under way, if it still follows in the epoch it was asked in."""
+        yield EXCLUSIVE
+        if asked.still_matters:
+            self._replicas.carry_out(asked.name, change())
+
+    def _raise_log_start(self, asked: Asked, log_start: int) -> Steps[None]:
+        yield EXCLUSIVE
+        if asked.partition.check_following(asked.leader_epoch):
+            asked.partition.delete_below(log_start, self._now_ms())
+
+    def _find_place(self, asked: Asked) -> Steps[bool]:
+        """Our log's end is not in the leader's log: cut what is beyond its end, or start anew where it begins."""
+        latest = yield from self._offset(asked, _LATEST)
+        if latest is None:
+            return False
+        if latest.offset < asked.offset:
+            diverging = OffsetAndEpoch(latest.offset, -1)
+            yield from self._change(asked, lambda: asked.partition.truncate(diverging))
+            return True
+        earliest = yield from self._offset(asked, _EARLIEST)
+        if earliest is None:
+            return False
+        if earliest.offset <= asked.offset:
+            return True  # it is in range by now
+        yield from self._change(asked, lambda: asked.partition.restart_at(earliest.offset))
+        return True
+
+    def _offset(self, asked: Asked, timestamp: int) -> Steps[OffsetAndEpoch | None]:
+        topic = ListOffsetsRequest.ListOffsetsTopic
+        partition = topic.ListOffsetsPartition(
+            partition_index=asked.name.partition, current_leader_epoch=asked.leader_epoch, timestamp=timestamp
+        )
+        request = ListOffsetsRequest(
+            replica_id=self._broker_id, topics=[topic(name=asked.name.topic, partitions=[partition])]
+        )
+        answer = yield Ask(request)
+        if not isinstance(answer, ListOffsetsResponse) or not answer.topics or not answer.topics[0].partitions:
+            return None
+        told = answer.topics[0].partitions[0]
+        if told.error_code != ErrorCode.NONE or told.offset < 0:
+            return None
+        return OffsetAndEpoch(told.offset, told.leader_epoch)
+
+    def _failed(self, name: TopicPartition, error: KraftError) -> None:
+        """Bytes of a leader that are refused are asked for again; a disk that failed is not."""
+        if isinstance(error, StorageError):
+            self._replicas.failed(name, error)
+        else:
+            self._complain("bytes", f"{name}: what its leader sent is refused: {error}")

@@ -1,0 +1,163 @@
+"""AlterPartition: what is asked of the controller, and what is done with its answers; no sockets, tasks or clock.
+
+One request at a time, with all that is proposed meanwhile in the next one (KIP-497). Topics are named by id, so a
+partition without one keeps the ISR that it was assigned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kraftcore.core.uuid import Uuid
+from kraftcore.plugins.broker.metadata_cache import UNKNOWN_EPOCH
+from kraftcore.plugins.broker.partition import IsrAnswer, IsrProposal, TopicPartition
+from kraftcore.plugins.broker.replicas import Replicas
+from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.failure import Failure
+from kraftcore.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+
+ISR_WITH_EPOCHS: Final = 3
+"""The oldest version of AlterPartition that is sent: it says which incarnation of each broker is meant."""
+_Topic = AlterPartitionRequest.TopicData
+
+
+@dataclass(frozen=True, slots=True)
+class IsrRequest:
+    """A request, and what it was made of.
+
+    Attributes:
+        message: the request.
+        proposals: that are in it.
+        ids: their topics'.
+    """
+
+    message: AlterPartitionRequest
+    proposals: dict[TopicPartition, IsrProposal]
+    ids: dict[TopicPartition, Uuid | None]
+
+
+class IsrRequests:
+    """See the module text.
+
+    Args:
+        broker_id: ours.
+        broker_epoch: ours at the moment.
+        replicas: our partitions.
+        complain: called with what a line is about, and the line.
+        now_ms: the time.
+        names_incarnations: tell the broker epoch of each member (KIP-903); controllers of the ZooKeeper era know none.
+    """
+
+    def __init__(
+        self,
+        broker_id: int,
+        broker_epoch: Callable[[], int],
+        replicas: Replicas,
+        complain: Callable[[str, str], object],
+        now_ms: Callable[[], int],
+        *,
+        names_incarnations: bool = True,
+    ) -> None:
+        self._names_incarnations = names_incarnations
+        self._broker_id = broker_id
+        self._broker_epoch = broker_epoch
+        self._replicas = replicas
+        self._complain = complain
+        self._now_ms = now_ms
+        self._proposals: dict[TopicPartition, IsrProposal] = {}
+
+    @property
+    def has_more(self) -> bool:
+        """Whether ``take`` may find something."""
+        return bool(self._proposals)
+
+    def propose(self, name: TopicPartition, proposal: IsrProposal) -> bool:
+        """Put it into the next request; a later one of the partition takes its place.
+
+        Returns:
+            Whether it can be proposed.
+        """
+        if self._replicas.topic_id(name) is None:
+            return False
+        self._proposals[name] = proposal
+        return True
+
+    def take(self) -> IsrRequest | None:
+        """The next request, or None: nothing that was proposed holds any more."""
+        taken, self._proposals = self._proposals, {}
+        proposals = {name: each for name, each in taken.items() if self._is_current(name, each)}
+        if not proposals:
+            return None
+        ids = {name: self._replicas.topic_id(name) for name in proposals}
+        return IsrRequest(self._request(proposals, ids), proposals, ids)
+
+    def _is_current(self, name: TopicPartition, proposal: IsrProposal) -> bool:
+        replica = self._replicas.all.get(name)
+        leading = None if replica is None else replica.partition.leading
+        return leading is not None and leading.isr.proposal is proposal
+
+    def _request(
+        self, proposals: dict[TopicPartition, IsrProposal], ids: dict[TopicPartition, Uuid | None]
+    ) -> AlterPartitionRequest:
+        request = AlterPartitionRequest(broker_id=self._broker_id, broker_epoch=self._broker_epoch())
+        topics: dict[Uuid, AlterPartitionRequest.TopicData] = {}
+        kind = _Topic.PartitionData
+        for name, proposal in proposals.items():
+            topic_id = ids[name]
+            if topic_id is None:
+                continue  # it was deleted meanwhile
+            if topic_id not in topics:
+                topics[topic_id] = _Topic(topic_id=topic_id)
+                request.topics.append(topics[topic_id])
+            topics[topic_id].partitions.append(
+                kind(
+                    partition_index=name.partition,
+                    leader_epoch=proposal.leader_epoch,
+                    new_isr_with_epochs=[
+                        kind.BrokerState(broker_id=each, broker_epoch=self._epoch_of(name, each))
+                        for each in proposal.isr
+                    ],
+                    partition_epoch=proposal.partition_epoch,
+                )
+            )
+        return request
+
+    def _epoch_of(self, name: TopicPartition, broker_id: int) -> int:
+        """Of the incarnation that is proposed: the controller refuses any other (KIP-903)."""
+        if not self._names_incarnations:
+            return UNKNOWN_EPOCH
+        if broker_id == self._broker_id:
+            return self._broker_epoch()
+        return self._replicas.all[name].partition.broker_epoch_of(broker_id)
+
+    # --- answers ------------------------------------------------------------------------------------------------------
+
+    def again(self, request: IsrRequest) -> None:
+        """There was no answer: what it asked for is asked again, unless something newer is."""
+        for name, proposal in request.proposals.items():
+            self._proposals.setdefault(name, proposal)
+
+    def answered(self, request: IsrRequest, answer: Any) -> None:
+        """Take an answer in, or a `Failure`."""
+        if not isinstance(answer, AlterPartitionResponse) or answer.error_code != ErrorCode.NONE:
+            what = answer.name if isinstance(answer, Failure) else ErrorCode.of(answer.error_code).name
+            self._complain("isr", f"the controller did not take a change of the ISR: {what}")
+            self.again(request)
+            return
+        left = {(request.ids[name], name.partition): name for name in request.proposals}
+        for topic in answer.topics:
+            for told in topic.partitions:
+                name = left.pop((topic.topic_id, told.partition_index), None)
+                replica = None if name is None else self._replicas.all.get(name)
+                if name is None or replica is None:
+                    continue
+                error = ErrorCode.of(told.error_code)
+                if error is not ErrorCode.NONE:
+                    self._complain(f"isr {error.name}", f"{name}: the controller answers {error.name} to a new ISR")
+                found = IsrAnswer(error, told.leader_epoch, told.partition_epoch, tuple(told.isr))
+                effects = replica.partition.isr_answered(request.proposals[name], found, self._now_ms())
+                self._replicas.carry_out(name, effects)
+        for name in left.values():  # it did not answer about these: the same is asked again
+            self._proposals.setdefault(name, request.proposals[name])

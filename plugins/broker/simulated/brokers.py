@@ -1,0 +1,414 @@
+"""A broker over all its processes: its disk, its clock, what it hears, and how it ends.
+
+Its life under the controller (registration, heartbeats, shutdowns) is scripted as that of the controllers' workload;
+what it does with partitions is production's (`Process`). It reads the metadata log late, in pieces, and as far as it is
+committed; it begins with its partitions when it has read its own registration, as Kafka's brokers do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from kraftcore.core.disk.simulated import SimulatedDisk
+from kraftcore.errors import CorruptDataError, KraftError, StorageError
+from kraftcore.metadata import PartitionKey
+from kraftcore.node.registry import RequestContext
+from kraftcore.plugins.broker.following import FetchSettings
+from kraftcore.plugins.broker.logdirs.directory import Directory
+from kraftcore.plugins.broker.partition import TopicPartition
+from kraftcore.plugins.broker.partition.partition import PartitionSettings
+from kraftcore.plugins.broker.replicas import Replica
+from kraftcore.plugins.broker.simulated.process import FOLDER, LISTENER, Process
+from kraftcore.plugins.broker.simulated.rules import PartitionRules
+from kraftcore.plugins.controller.simulated.brokers import Broker, View
+from kraftcore.plugins.controller.simulated.rules import Rules
+from kraftcore.protocol.failure import Failure
+from kraftcore.protocol.frames import decode_request, decode_response, encode_request, encode_response
+from kraftcore.protocol.messages.alter_partition import AlterPartitionRequest
+from kraftcore.protocol.messages.fetch import FetchResponse
+from kraftcore.protocol.messages.list_offsets import ListOffsetsRequest
+from kraftcore.protocol.messages.produce import ProduceRequest, ProduceResponse
+from kraftcore.protocol.registry import api_of
+from kraftcore.protocol.schema import Request
+from kraftcore.security.principals import ANONYMOUS
+from kraftcore.simulation.agenda import Agenda
+from kraftcore.simulation.checks import Violation
+from kraftcore.simulation.world import World
+
+_ANSWER_MS = 1500  # beyond the time that a leader may wait
+_CONTROLLER_MS = 1000
+_OWN_REQUESTS = 1 << 20  # correlation ids of requests to other brokers
+_ACKS_ALL = -1
+_LATEST = -1
+
+
+class PartitionBroker(Broker):
+    """See the module text.
+
+    Args:
+        world: where it lives.
+        number: its id, and its number in the network.
+        controllers: has what is committed of the metadata.
+        rules: watch its partitions.
+        heartbeat_ms: between heartbeats.
+        settings: of its partitions.
+        fetching: of the follower's side.
+        log: the committed metadata log: offset and values of each batch.
+        loses_power: share of its crashes that take what was not synced.
+
+    Attributes:
+        process: that runs, or None.
+        lost_power: how often it lost power.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        number: int,
+        controllers: Rules,
+        rules: PartitionRules,
+        heartbeat_ms: float,
+        settings: PartitionSettings,
+        fetching: FetchSettings,
+        log: list[tuple[int, tuple[bytes | None, ...]]],
+        loses_power: float,
+    ) -> None:
+        super().__init__(world, number, controllers, heartbeat_ms)
+        del self.directories[1:]
+        self.is_up = False
+        self.process: Process | None = None
+        self.lost_power = 0
+        self._watch = rules
+        self._settings = settings
+        self._fetching = fetching
+        self._log = log
+        self._read_to = 0
+        self._loses_power = loses_power
+        self._disk = SimulatedDisk(self.rng)
+        self._run = 0
+        self._asked: dict[int, tuple[int, int, Callable[[Any], None]]] = {}
+        self._asked_number = _OWN_REQUESTS
+        self._skew_ms = 1_700_000_000_000 + self.rng.randrange(60_000)
+        self._has_lost_power = False
+
+    @property
+    def hosted(self) -> Mapping[TopicPartition, Replica]:
+        """See `Watched`."""
+        return {} if self.process is None else self.process.replicas.all
+
+    # --- processes ----------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """See `Broker`."""
+        if self.stays_down or self.is_up:
+            return
+        self._run += 1
+        self._asked.clear()
+        process = self._open()
+        if process is None:
+            self._disk = self._disk.crash("kept")
+            self.world.agenda.after_ms(500, self.start)
+            return
+        self.process = process
+        self._watch.started(self.number)
+        if self._has_lost_power:
+            self._has_lost_power = False
+            ends: dict[PartitionKey, int] = {}
+            for hosted in process.dirs.logs:
+                if hosted.topic_id is not None:
+                    ends[PartitionKey(hosted.topic_id, hosted.name.partition)] = hosted.log.log_end_offset
+            self._watch.lost_power(self.number, ends)
+        self._read_to = 0
+        super().start()
+        self.later(self.rng.random() * 50, self._read_on)
+
+    def _open(self) -> Process | None:
+        """A process; None: the disk fails."""
+        settings, fetching = self._settings, self._fetching
+        try:
+            process = Process(self.number, self._disk, [FOLDER], settings, fetching, self, self.rng)
+            for error in process.dirs.directories[0].broken.values():
+                raise error
+        except StorageError as error:
+            self.world.note(None, "broker", f"{self.number} cannot start: {error}")
+            return None
+        except CorruptDataError as error:
+            raise Violation("disk", f"broker {self.number} cannot start: {error}") from error
+        return process
+
+    def die(self) -> None:
+        """The process ends without a word, or the machine loses its power."""
+        if not self.is_up:
+            return
+        has_power = self.rng.random() >= self._loses_power
+        self._stop(has_power=has_power)
+        self.world.note(None, "broker", f"{self.number} {'dies' if has_power else 'loses power'}")
+        self.ended()
+
+    def _stop(self, *, has_power: bool) -> None:
+        self.is_up = False
+        self.refuses = has_power
+        self.process = None
+        self._run += 1
+        self._disk = self._disk.crash("kept" if has_power else "mixed")
+        if not has_power:
+            self._has_lost_power = True
+            self.lost_power += 1
+
+    def end_cleanly(self) -> None:
+        """See `Broker`."""
+        process = self.process
+        is_clean = process is not None
+        if process is not None:
+            try:
+                process.replicas.store_high_watermarks()
+                process.dirs.close()
+            except KraftError as error:
+                self.world.note(None, "broker", f"{self.number} could not close its logs: {error}")
+                is_clean = False
+        self._stop(has_power=True)
+        if is_clean:
+            super().end_cleanly()
+        else:
+            self.ended()
+
+    def fail_disk(self) -> None:
+        """An operation of its disk fails soon; the process ends of it, as its only log directory is lost."""
+        operation = self.rng.choice(("any", "write", "sync", "rename", "truncate"))
+        self._disk.inject(operation, after=self.rng.randrange(20))
+
+    def heal(self, *, stays_down: bool) -> None:
+        """See `Broker`."""
+        self._disk.clear_faults()
+        if stays_down and self.is_up:
+            self._stop(has_power=True)
+        super().heal(stays_down=stays_down)
+
+    # --- what a process asks of its machine ---------------------------------------------------------------------------
+
+    @property
+    def agenda(self) -> Agenda:
+        """See `Ports`."""
+        return self.world.agenda
+
+    def now_ms(self) -> int:
+        """See `Ports`."""
+        return self._skew_ms + self.world.agenda.now // 1000
+
+    def flush_ms(self) -> float:
+        """See `Ports`."""
+        options = self.world.options
+        if options.slow_fsync_ms and not self.world.calm and self.rng.random() < 0.3:
+            return self.rng.random() * options.slow_fsync_ms
+        return options.flush_ms * self.rng.random()
+
+    def later(self, delay_ms: float, action: Callable[..., None], *arguments: Any) -> None:
+        """See `Ports`."""
+        self.world.agenda.after_ms(delay_ms, self._perform, self._run, action, *arguments)
+
+    def _perform(self, run: int, action: Callable[..., None], *arguments: Any) -> None:
+        process = self.process
+        if run != self._run or process is None:
+            return
+        if self.paused_until > self.world.agenda.now:
+            self.world.agenda.at(self.paused_until, self._perform, run, action, *arguments)
+            return
+        try:
+            action(*arguments)
+        except StorageError as error:
+            self.world.note(None, "broker", f"{self.number}: disk failed: {error}")
+            self._fall_down()
+            return
+        if run == self._run and not process.dirs.usable:
+            self.world.note(None, "broker", f"{self.number}: no log directory is left")
+            self._fall_down()
+            return
+        self._watch.check(self)
+
+    def _fall_down(self) -> None:
+        self._disk.clear_faults()
+        self._stop(has_power=True)
+        self.ended()
+
+    def lost(self, directory: Directory) -> None:
+        """See `Ports`: it is the only one, so the process ends after this event."""
+
+    def ask_broker(self, number: int, request: Request, version: int, done: Callable[[Any], None]) -> None:
+        """See `Ports`."""
+        self._asked_number += 1
+        correlation_id = self._asked_number
+        self._asked[correlation_id] = (api_of(type(request))[0], version, done)
+        frame = encode_request(request, version, correlation_id)
+        self.world.network.request(self.number, number, self._run, correlation_id, frame)
+        self.later(self._fetching.wait_max_ms + _ANSWER_MS, self._give_up, correlation_id)
+
+    def _give_up(self, correlation_id: int) -> None:
+        found = self._asked.pop(correlation_id, None)
+        if found is not None:
+            found[2](Failure.TIMED_OUT)
+
+    def ask_controller(self, request: AlterPartitionRequest, done: Callable[[Any], None]) -> None:
+        """See `Ports`."""
+        process = self.process
+        if process is not None:
+            self._watch.proposed(self.number, request, process.image)
+        answered: list[bool] = []
+
+        def hear(run: int, answer: Any) -> None:
+            if not answered:
+                answered.append(True)
+                self._perform(run, done, answer)
+
+        self.send(request, partial(hear, self._run))
+        self.later(_CONTROLLER_MS, hear, self._run, Failure.TIMED_OUT)
+
+    # --- the network --------------------------------------------------------------------------------------------------
+
+    def receive_response(self, incarnation: int, correlation_id: int, frame: bytes) -> None:
+        """See `Client`."""
+        if correlation_id < _OWN_REQUESTS:
+            super().receive_response(incarnation, correlation_id, frame)
+            return
+        found = self._asked.pop(correlation_id, None) if incarnation == self._run else None
+        if found is not None:
+            api_key, version, done = found
+            self._perform(self._run, done, decode_response(frame, api_key, version)[1])
+
+    def receive_failure(self, incarnation: int, correlation_id: int, failure: Failure) -> None:
+        """See `Client`."""
+        if correlation_id < _OWN_REQUESTS:
+            super().receive_failure(incarnation, correlation_id, failure)
+        elif incarnation == self._run and correlation_id in self._asked:
+            self._perform(self._run, self._asked.pop(correlation_id)[2], failure)
+
+    def receive_request(self, source: int, incarnation: int, correlation_id: int, frame: bytes) -> None:
+        """Somebody asks it: a follower, a producer, a consumer."""
+        self._perform(self._run, self._serve, source, incarnation, correlation_id, frame)
+
+    def _serve(self, source: int, incarnation: int, correlation_id: int, frame: bytes) -> None:
+        process = self.process
+        header, request = decode_request(frame)
+        if process is None or request is None:
+            return
+        version = header.request_api_version
+        run = self._run
+        written = self._note_written(request)
+
+        def answer(response: Any) -> None:
+            if run != self._run:
+                return
+            self._judge(request, response, written)
+            encoded = encode_response(response, version, correlation_id)
+            self.world.network.respond(self.number, source, incarnation, correlation_id, encoded)
+
+        def close() -> None:
+            if run == self._run:
+                self.world.network.fail(self.number, source, incarnation, correlation_id, Failure.RESET)
+
+        context = RequestContext(
+            version=version,
+            listener=LISTENER,
+            peer=f"10.0.0.2:{1000 + abs(source)}",
+            client_id=None,
+            principal=ANONYMOUS,
+            received_ms=self.now_ms(),
+            answer=answer,
+            close=close,
+        )
+        process.respond(request, context)
+
+    # --- what is told to others ---------------------------------------------------------------------------------------
+
+    def _key(self, topic: str, number: int) -> tuple[PartitionKey, int] | None:
+        """Topic id and number, and the leader epoch, of a partition that is here."""
+        replica = self.hosted.get(TopicPartition(topic, number))
+        if replica is None or replica.hosted.topic_id is None:
+            return None
+        return PartitionKey(replica.hosted.topic_id, number), replica.partition.leader_epoch
+
+    def _note_written(self, request: Any) -> dict[tuple[str, int], tuple[PartitionKey, int, bytes]]:
+        """Where a producer's records go, and in which leader epoch."""
+        written = {}
+        if isinstance(request, ProduceRequest):
+            for topic in request.topic_data:
+                for data in topic.partition_data:
+                    found = self._key(topic.name, data.index)
+                    if found is not None and data.records:
+                        records = bytes(data.records)
+                        self._watch.written(found[0], records)
+                        written[topic.name, data.index] = (*found, records)
+        return written
+
+    def _judge(self, request: Any, response: Any, written: Mapping[Any, tuple[PartitionKey, int, bytes]]) -> None:
+        process = self.process
+        self._watch.check(self)
+        if process is None:
+            return
+        if isinstance(response, ProduceResponse) and request.acks == _ACKS_ALL:
+            for topic in response.responses:
+                for told in topic.partition_responses:
+                    found = written.get((topic.name, told.index))
+                    if not told.error_code and found is not None:
+                        self._judge_acknowledged(told, TopicPartition(topic.name, told.index), *found)
+        elif isinstance(response, FetchResponse) and request.replica_state.replica_id < 0:
+            self._judge_read(process, response)
+        elif isinstance(request, ListOffsetsRequest) and request.replica_id < 0:
+            self._judge_ends(request, response)
+
+    def _judge_acknowledged(
+        self, told: Any, name: TopicPartition, key: PartitionKey, epoch: int, records: bytes
+    ) -> None:
+        replica = self.hosted.get(name)
+        leading = None if replica is None else replica.partition.leading
+        count = 1 if leading is None else len(leading.followers) + 1
+        self._watch.told_committed(self.number, key, epoch, told.base_offset, records, count)
+
+    def _judge_read(self, process: Process, response: FetchResponse) -> None:
+        for sent in response.responses:
+            name = process.cache.names.get(sent.topic_id, sent.topic)
+            for data in sent.partitions:
+                replica = self.hosted.get(TopicPartition(name, data.partition_index))
+                if replica is not None and replica.hosted.topic_id == sent.topic_id and data.records:
+                    key = PartitionKey(sent.topic_id, data.partition_index)
+                    self._watch.read(self.number, key, replica.partition, bytes(data.records))
+
+    def _judge_ends(self, request: ListOffsetsRequest, response: Any) -> None:
+        asked = {(topic.name, each.partition_index): each for topic in request.topics for each in topic.partitions}
+        for topic in response.topics:
+            for told in topic.partitions:
+                found = self._key(topic.name, told.partition_index)
+                if not told.error_code and found and asked[topic.name, told.partition_index].timestamp == _LATEST:
+                    self._watch.told_end(*found, told.offset)
+
+    # --- a broker's life ----------------------------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """See `Broker`: what it tells the controller is how far its process read the log."""
+        end = self._log[self._read_to - 1] if self._read_to else None
+        offset = -1 if end is None else end[0] + len(end[1]) - 1
+        self.views = [View(offset), *self.views[:3]]
+
+    def lead(self) -> None:
+        """See `Broker`: its process proposes."""
+
+    def _read_on(self) -> None:
+        """Read some of what is committed and not read yet."""
+        process, log, rng = self.process, self._log, self.rng
+        if process is None:
+            return
+        process.broker_epoch = max(process.broker_epoch, self.epoch)
+        left = len(log) - self._read_to
+        if left and not self._is_cut_off:
+            count = left if self.world.calm or rng.random() < 0.7 else rng.randrange(1, left + 1)
+            batches = log[self._read_to : self._read_to + count]
+            self._read_to += count
+            process.read(batches)
+        delay_ms = 20 if self.world.calm or rng.random() < 0.8 else rng.random() * 1500
+        self.later(5 + rng.random() * delay_ms, self._read_on)
+
+    @property
+    def _is_cut_off(self) -> bool:
+        blocked = self.world.network.blocked
+        return all((host.number, self.number) in blocked for host in self.world.hosts)

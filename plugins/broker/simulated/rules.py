@@ -1,0 +1,336 @@
+"""What must hold of replicated partitions, judged from logs, answers and committed metadata.
+
+acknowledged        who is told that a record is committed (acks=all) is told the truth: all in sync have it, and so do
+                    as many replicas as ``min.insync.replicas`` asks for
+committed stays     a new leader has everything that was committed, unless its election was unclean, or it lost power
+                    and was the last of the ISR
+logs agree          below the high watermark every replica has the same batches, byte for byte, and epochs never fall
+in sync             whoever the controller has in the ISR has everything that is committed
+high watermark      of a leader never falls within its epoch; lies within the log
+consumers           read committed records alone; are never told of an earlier end than before by a leader that knows
+                    as much
+own records         a log holds nothing but what was written to that topic: not what another of its name held
+once                what a producer numbers and sends again is committed once
+proposed            a leader proposes nobody for the ISR whom it knows to be fenced, shutting down or gone (KIP-841)
+KIP-841, epochs     and the other rules of controllers: see there
+
+Brokers sync nothing before they acknowledge, as Kafka's: what a power cut takes from one replica the others have. Where
+the last replica in sync loses power, records are lost by the rules; the truth is cut there, and counted. So it is where
+Kafka 4.3.1 itself lets a replica lead that was removed and has deleted its log: one that a reassignment removed while
+fewer than ``min.insync.replicas`` were in sync stays in the ELR.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
+from typing import Any, Protocol
+
+from kraftcore.core.batch import RecordBatch, iter_batches
+from kraftcore.errors import InvariantError
+from kraftcore.metadata import Image, PartitionKey
+from kraftcore.metadata import Partition as Row
+from kraftcore.metadata.partition import NO_LEADER, RECOVERING
+from kraftcore.plugins.broker.partition import Partition, TopicPartition
+from kraftcore.plugins.broker.replicas import Replica
+from kraftcore.plugins.broker.simulated.truth import Seen, Shadow, Truth
+from kraftcore.plugins.controller.simulated.rules import Rules
+from kraftcore.protocol.messages.alter_partition import AlterPartitionRequest
+from kraftcore.simulation.checks import Violation
+
+
+class Watched(Protocol):
+    """A broker, as far as it is looked into."""
+
+    number: int
+
+    @property
+    def hosted(self) -> Mapping[TopicPartition, Replica]:
+        """Its partitions."""
+
+
+class _Known:
+    """What was last seen of a partition in one process."""
+
+    __slots__ = ("high_watermark", "leader_epoch", "led", "state")
+
+    def __init__(self) -> None:
+        self.state: tuple[Any, ...] = ()
+        self.led = False
+        self.leader_epoch = -1
+        self.high_watermark = 0
+
+
+class PartitionRules:
+    """Watches one run.
+
+    Args:
+        controllers: the rules of its controllers; they have what is committed.
+        min_isr: ``min.insync.replicas`` of all topics.
+
+    Attributes:
+        truths: by topic id and number.
+        acknowledged: offset below which acks=all was answered, by topic id and number.
+        losses: how often records were lost as the rules allow.
+    """
+
+    def __init__(self, controllers: Rules, min_isr: int) -> None:
+        self.truths: dict[PartitionKey, Truth] = {}
+        self.acknowledged: dict[PartitionKey, int] = {}
+        self.losses = 0
+        self._controllers = controllers
+        self._min_isr = min_isr
+        self._shadows: dict[PartitionKey, dict[int, Shadow]] = {}
+        self._known: dict[int, dict[PartitionKey, _Known]] = {}
+        self._numbered: set[int] = set()
+        self._written: dict[int, set[PartitionKey]] = {}
+        self._unclean: dict[PartitionKey, int] = {}  # the newest epoch that began with an unclean election
+        self._told: dict[PartitionKey, tuple[int, int]] = {}  # leader epoch and end, as told to consumers
+        self._states: dict[PartitionKey, int] = {}  # leader epoch as last seen in what is committed
+
+    # --- what the controllers decide ----------------------------------------------------------------------------------
+
+    def committed(self) -> None:
+        """The metadata moved on."""
+        image = self._controllers.reference
+        for topic_id in image.topics:
+            for number, each in image.partitions.of_topic(topic_id):
+                key = PartitionKey(topic_id, number)
+                self._note_removed(key, each)
+                if each.leader_epoch != self._states.get(key):
+                    self._states[key] = each.leader_epoch
+                    if each.recovery_state == RECOVERING and each.leader != NO_LEADER:
+                        self._unclean[key] = max(self._unclean.get(key, -1), each.leader_epoch)
+                self._check_in_sync(key)
+
+    def _note_removed(self, key: PartitionKey, row: Row) -> None:
+        """Kafka 4.3.1 leaves replicas in the ELR that a reassignment removed below ``min.insync.replicas``.
+
+        They delete their logs, and may lead without an unclean election when they are replicas again.
+        """
+        for member in row.elr:
+            shadow = None if member in row.replicas else self._shadows.get(key, {}).get(member)
+            if shadow is not None:
+                shadow.is_damaged = True
+
+    def _check_in_sync(self, key: PartitionKey) -> None:
+        truth = self.truths.get(key)
+        partition = self._controllers.reference.partitions.get(*key)
+        if truth is None or partition is None or self._unclean.get(key, -1) > truth.epoch:
+            return
+        for member in partition.isr:
+            shadow = self._shadows[key].get(member)
+            end = 0 if shadow is None else shadow.end
+            if end < truth.end and not (shadow is not None and (shadow.is_damaged or shadow.resets != truth.resets)):
+                raise Violation(
+                    "in sync", f"{key}: {truth.end} is committed, broker {member} of {partition} has up to {end}"
+                )
+
+    # --- brokers ------------------------------------------------------------------------------------------------------
+
+    def started(self, number: int) -> None:
+        """A broker's process opened its logs."""
+        self._known[number] = {}
+
+    def lost_power(self, number: int, ends: Mapping[PartitionKey, int]) -> None:
+        """A broker starts after a power cut.
+
+        Args:
+            number: of the broker.
+            ends: of the logs that it still has.
+        """
+        for key, shadows in self._shadows.items():
+            shadow = shadows.get(number)
+            if shadow is not None and ends.get(key, 0) < shadow.end:
+                shadow.is_damaged = True
+
+    def check(self, broker: Watched) -> None:
+        """A broker handled an event."""
+        for replica in broker.hosted.values():
+            topic_id = replica.hosted.topic_id
+            if topic_id is None:
+                raise Violation("own records", f"broker {broker.number}: {replica.hosted.name} has no topic id")
+            self._check(broker.number, PartitionKey(topic_id, replica.hosted.name.partition), replica.partition)
+
+    def _check(self, number: int, key: PartitionKey, partition: Partition) -> None:
+        log = partition.log
+        known = self._known[number].setdefault(key, _Known())
+        leads, epoch, high_watermark = partition.leading is not None, partition.leader_epoch, partition.high_watermark
+        state = (log.log_end_offset, log.log_start_offset, log.last_epoch, leads, epoch, high_watermark)
+        if log.closed or state == known.state:
+            return
+        whose = f"broker {number}, {partition.name} in epoch {epoch}"
+        try:
+            partition.check_invariants()
+        except InvariantError as error:
+            raise Violation("high watermark", f"{whose}: {error}") from error
+        known.state = state
+        truth = self.truths.setdefault(key, Truth(key))
+        shadow = self._shadows.setdefault(key, {}).setdefault(number, Shadow(truth.resets))
+        self._check_new(whose, key, shadow, shadow.follow(log), partition)
+        if leads and not (known.led and known.leader_epoch == epoch):
+            self._elected(whose, key, truth, shadow, epoch)
+        elif leads and high_watermark < known.high_watermark:
+            raise Violation("high watermark", f"{whose}: falls from {known.high_watermark} to {high_watermark}")
+        known.led, known.leader_epoch, known.high_watermark = leads, epoch, high_watermark
+        if epoch < truth.epoch:
+            return  # it does not know yet that records were lost
+        if leads and high_watermark > truth.end:
+            self._compare(whose, truth, shadow, truth.end)
+            self._check_once(whose, truth, truth.extend(shadow.batches, high_watermark))
+            self._check_in_sync(key)
+        self._compare(whose, truth, shadow, high_watermark)
+        if shadow.is_damaged and shadow.end >= truth.end:
+            shadow.is_damaged = truth.first_difference(shadow.batches, truth.end) is not None
+
+    def _check_once(self, whose: str, truth: Truth, new: list[Seen]) -> None:
+        for seen in new:
+            if seen.crc in self._numbered:
+                other = truth.places.get(seen.crc)
+                if other is not None:
+                    raise Violation("once", f"{whose}: {seen} is committed at {other} as well")
+                truth.places[seen.crc] = seen.base_offset
+
+    def _check_new(self, whose: str, key: PartitionKey, shadow: Shadow, new: list[Seen], partition: Partition) -> None:
+        at = len(shadow.batches) - len(new)
+        for before, seen in pairwise(shadow.batches[max(at - 1, 0) :]):
+            if seen.epoch < before.epoch:
+                raise Violation("logs agree", f"{whose}: {seen} follows {before}")
+        for seen in new:
+            if key not in self._written.get(seen.crc, ()):
+                raise Violation("own records", f"{whose}: nobody wrote {seen} to {key}")
+        epochs = [entry.epoch for entry in partition.log.epoch_entries()]
+        if epochs != sorted(set(epochs)):
+            raise Violation("logs agree", f"{whose}: leader epochs {epochs}")
+
+    def _elected(self, whose: str, key: PartitionKey, truth: Truth, shadow: Shadow, epoch: int) -> None:
+        if epoch < truth.led:
+            return  # it learns late that it was elected: a later leader may have committed since
+        truth.led = epoch
+        is_unclean = truth.epoch < self._unclean.get(key, -1) <= epoch
+        has_less = shadow.end < truth.end
+        difference = truth.first_difference(shadow.batches, truth.end)
+        if has_less or difference is not None:
+            if not (is_unclean or shadow.is_damaged):
+                raise Violation(
+                    "committed stays",
+                    f"{whose} leads with a log to {shadow.end}, {truth.end} is committed; differs: {difference}",
+                )
+            truth.cut(shadow.batches, epoch)
+            self.losses += 1
+            self.acknowledged[key] = min(self.acknowledged.get(key, 0), truth.end)
+            self._told.pop(key, None)
+            shadow.resets, shadow.is_damaged = truth.resets, False
+        elif is_unclean:
+            truth.epoch = epoch
+
+    def _compare(self, whose: str, truth: Truth, shadow: Shadow, below: int) -> None:
+        above = shadow.compared if shadow.resets == truth.resets else 0
+        difference = truth.first_difference(shadow.batches, below, above)
+        if difference is None:
+            shadow.compared = min(below, truth.end)
+            shadow.resets = truth.resets
+        elif shadow.resets == truth.resets:
+            raise Violation("logs agree", f"{whose} has {difference}; committed is {truth.batches[-3:]}")
+
+    # --- requests and answers -----------------------------------------------------------------------------------------
+
+    def written(self, key: PartitionKey, records: Any) -> None:
+        """A producer's records reached a broker that has the partition."""
+        self._written.setdefault(RecordBatch(records, verify=False).crc, set()).add(key)
+
+    def numbered(self, records: Any) -> None:
+        """A batch that may be sent again, and is to be in the log once."""
+        self._numbered.add(RecordBatch(records, verify=False).crc)
+
+    def told_committed(
+        self, number: int, key: PartitionKey, epoch: int, base: int, records: Any, replicas: int
+    ) -> None:
+        """A producer that asked for acks=all is told that its records are committed.
+
+        Args:
+            number: of the broker that tells it.
+            key: topic id and number.
+            epoch: leader epoch in which the records came.
+            base: offset that it tells.
+            records: as they came.
+            replicas: how many there are, as the broker knows.
+        """
+        truth = self.truths[key]
+        if epoch < truth.epoch:
+            return
+        crc = RecordBatch(records, verify=False).crc
+        place = truth.holding(base)
+        if place == len(truth.batches) or (truth.batches[place].base_offset, truth.batches[place].crc) != (base, crc):
+            raise Violation(
+                "acknowledged", f"broker {number} acknowledges {base} of {key}, {truth.end} is committed: {crc}"
+            )
+        end = truth.batches[place].next_offset
+        holders = [each for each, shadow in self._shadows[key].items() if shadow.end >= end]
+        if len(holders) < min(self._min_isr, replicas):
+            raise Violation(
+                "acknowledged", f"{base} of {key} is acknowledged, only {holders} have it; {self._min_isr} are to"
+            )
+        self.acknowledged[key] = max(self.acknowledged.get(key, 0), end)
+
+    def read(self, number: int, key: PartitionKey, partition: Partition, records: bytes) -> None:
+        """A consumer is sent records."""
+        truth = self.truths.get(key)
+        if truth is None or partition.leader_epoch < truth.epoch or not records:
+            return
+        if self._shadows[key][number].resets != truth.resets:
+            return
+        batches = [
+            Seen(batch.base_offset, batch.next_offset, batch.leader_epoch, batch.crc)
+            for batch in iter_batches(records, verify=False)
+        ]
+        difference = truth.first_difference(batches, batches[-1].next_offset)
+        if difference is not None or batches[-1].next_offset > truth.end:
+            raise Violation("consumers", f"broker {number} sends {batches[-1]} of {key}; {truth.end} is committed")
+
+    def told_end(self, key: PartitionKey, epoch: int, end: int) -> None:
+        """A consumer is told where the committed records end."""
+        truth = self.truths.get(key)
+        if truth is None or epoch < truth.epoch:
+            return
+        before = self._told.get(key, (-1, 0))
+        if epoch >= before[0]:
+            if end < before[1]:
+                raise Violation("consumers", f"{key} is said to end at {end} in epoch {epoch}, before that at {before}")
+            self._told[key] = (epoch, end)
+
+    def proposed(self, number: int, request: AlterPartitionRequest, image: Image) -> None:
+        """A leader proposes ISRs; ``image`` is all that it knows."""
+        for topic in request.topics:
+            for each in topic.partitions:
+                known = image.partitions.get(topic.topic_id, each.partition_index)
+                for member in each.new_isr_with_epochs:
+                    if known is None or member.broker_id in (number, *known.isr):
+                        continue
+                    broker = image.brokers.get(member.broker_id)
+                    if broker is None or not broker.is_active:
+                        raise Violation("proposed", f"broker {number} proposes {member}, which it knows as {broker}")
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    def lacking(self, alive: Iterable[int]) -> Iterator[str]:
+        """What is missing from full ISRs on brokers that live."""
+        living = set(alive)
+        image = self._controllers.reference
+        for topic in image.topics.values():
+            for number, each in image.partitions.of_topic(topic.id):
+                expected = living & set(each.replicas)
+                if each.leader != NO_LEADER and set(each.isr) != expected:
+                    yield f"{topic.name}-{number} is in sync on {each.isr}, alive are {sorted(expected)}: {each}"
+
+    def check_end(self) -> None:
+        """All faults have ended long ago: whoever is in sync has what is committed, and nothing else there."""
+        image = self._controllers.reference
+        for key, truth in self.truths.items():
+            partition = image.partitions.get(*key)
+            for member in () if partition is None else partition.isr:
+                shadow = self._shadows[key].get(member)
+                batches = [] if shadow is None else shadow.batches
+                difference = truth.first_difference(batches, truth.end)
+                if difference is not None:
+                    raise Violation("logs agree", f"broker {member} has {difference} of {key} at the end")

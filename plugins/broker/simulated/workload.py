@@ -1,0 +1,169 @@
+"""Brokers with partitions in a world of controllers, their clients, and what goes wrong with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import partial
+from random import Random
+from typing import Any, Final
+
+from kraftcore.core.batch import RecordBatch
+from kraftcore.metadata import PartitionKey
+from kraftcore.metadata.partition import NO_LEADER
+from kraftcore.plugins.broker.following import FetchSettings
+from kraftcore.plugins.broker.partition.partition import PartitionSettings
+from kraftcore.plugins.broker.simulated.brokers import PartitionBroker
+from kraftcore.plugins.broker.simulated.clients import Consumer, IdempotentProducer, Producer, TopicAdmin
+from kraftcore.plugins.broker.simulated.rules import PartitionRules
+from kraftcore.plugins.controller.simulated.workload import FIRST_ADMIN, FIRST_BROKER, Controllers
+from kraftcore.simulation.options import Options
+from kraftcore.simulation.world import World
+
+_FIRST_PRODUCER: Final = -201
+_FIRST_CONSUMER: Final = -301
+
+
+class Partitions(Controllers):
+    """See the module text.
+
+    Attributes:
+        partitions: what must hold of them.
+        producers: its writers.
+    """
+
+    brokers: list[PartitionBroker]
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._draw = rng = Random(f"partitions-{world.seed}")
+        self._min_isr = rng.choice((1, 2, 2, 2))
+        self.static_configs = {"min.insync.replicas": str(self._min_isr)}
+        self.fast_fencing_ms = rng.choice((0, 0, 100, 400))
+        self.partitions = PartitionRules(self.rules, self._min_isr)
+        self._log: list[tuple[int, tuple[bytes | None, ...]]] = []
+        self._healed: dict[PartitionKey, int] | None = None
+
+    @classmethod
+    def adapt(cls, options: Options) -> Options:
+        """See `Workload`: the controllers are rather well, as it is the brokers that matter."""
+        options = super().adapt(options)
+        return replace(
+            options,
+            crash_every=options.crash_every * 4,
+            disk_every=0,
+            full_every=0,
+            replace_every=0,
+            lost_every=0,
+            members_every=0,
+            pause_every=options.pause_every * 3,
+            loss=min(options.loss, 0.02),
+        )
+
+    def schedule(self) -> None:
+        """See `Workload`."""
+        world, rng = self.world, self._draw
+        heartbeat_ms = self.session_ms * rng.choice((0.15, 0.3))
+        numbers = range(FIRST_BROKER, FIRST_BROKER + rng.choice((3, 3, 4)))
+        lag_ms = rng.choice((1_500, 3_000))
+        settings = PartitionSettings(self._min_isr, lag_ms)
+        fetching = FetchSettings(
+            wait_max_ms=rng.choice((50, 300)), max_bytes=rng.choice((800, 100_000)), backoff_ms=200
+        )
+        loses_power = rng.choice((0.0, 0.0, 0.4, 0.8))
+        self.brokers = [
+            PartitionBroker(
+                world, number, self.rules, self.partitions, heartbeat_ms, settings, fetching, self._log, loses_power
+            )
+            for number in numbers
+        ]
+        self.admins = [TopicAdmin(world, FIRST_ADMIN, self.rules, numbers)]
+        self.producers = [
+            Producer(world, _FIRST_PRODUCER, self.rules),
+            IdempotentProducer(world, _FIRST_PRODUCER - 1, self.rules, self.partitions.numbered),
+        ]
+        self.consumers = [Consumer(world, _FIRST_CONSUMER - at, self.rules) for at in range(2)]
+        clients: Iterable[Any] = (*self.brokers, *self.admins, *self.producers, *self.consumers)
+        world.network.peers.update({client.number: client for client in clients})
+        for broker in self.brokers:
+            world.agenda.after_ms(rng.random() * 1000, broker.start)
+        for admin in self.admins:
+            world.every(rng.choice((1_000, 3_000)), admin.act)
+        for act in (*(each.act for each in self.producers), *(each.act for each in self.consumers)):
+            world.every(rng.choice((20, 60)), act)
+        for mean_ms, action in (
+            (5_000, PartitionBroker.die),
+            (8_000, PartitionBroker.pause),
+            (12_000, PartitionBroker.shut_down),
+            (20_000, PartitionBroker.fail_disk),
+        ):
+            world.every(mean_ms * rng.choice((0.5, 1, 3)), partial(self._happens, action))
+        world.every(rng.choice((2_000, 6_000, 0)), self._cut)
+
+    def _happens(self, action: Any) -> None:
+        if not self.world.calm:
+            action(self._draw.choice(self.brokers))
+
+    def _cut(self) -> None:
+        """Some of the brokers and controllers do not reach some of the others for a while, in one direction or both."""
+        world, rng = self.world, self._draw
+        if world.calm:
+            return
+        brokers, hosts = [each.number for each in self.brokers], [each.number for each in world.hosts]
+        one = rng.choice(brokers)
+        others = rng.choice(([each for each in brokers if each != one], hosts, [rng.choice(brokers)]))
+        cut = {(one, each) for each in others if each != one}
+        if rng.random() < 0.7:
+            cut |= {(b, a) for a, b in cut}
+        world.network.blocked |= cut
+        world.note(None, "partition", f"broker {one} and {others}: {len(cut)} directions")
+        world.agenda.after_ms(500 + rng.random() * 8_000, self._mend, cut)
+
+    def _mend(self, cut: set[tuple[int, int]]) -> None:
+        self.world.network.blocked -= cut
+
+    # --- what happens -------------------------------------------------------------------------------------------------
+
+    def committed(self, batch: RecordBatch) -> None:
+        """See `Workload`."""
+        super().committed(batch)
+        self._log.append((batch.base_offset, tuple(None if each is None else bytes(each) for each in batch.values())))
+        self.partitions.committed()
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    def healed(self) -> None:
+        """See `Workload`."""
+        super().healed()
+        self._healed = self._acknowledged()
+
+    def _acknowledged(self) -> dict[PartitionKey, int]:
+        found: dict[PartitionKey, int] = {}
+        for producer in self.producers:
+            for key, count in producer.acknowledged.items():
+                found[key] = found.get(key, 0) + count
+        return found
+
+    def lacks(self) -> str | None:
+        """See `Workload`: ISRs are full, and every partition takes records."""
+        found = super().lacks() or next(self.partitions.lacking(self._alive()), None)
+        if found is not None:
+            return found
+        image = self.rules.reference
+        now, before = self._acknowledged(), self._healed or {}
+        for topic in image.topics.values():
+            for number, each in image.partitions.of_topic(topic.id):
+                key = PartitionKey(topic.id, number)
+                can_take = len(each.isr) >= min(self._min_isr, len(each.replicas)) and each.leader != NO_LEADER
+                if can_take and now.get(key, 0) <= before.get(key, 0):
+                    self.producers[0].produce((topic.name, number), each.leader)
+                    return f"{topic.name}-{number} took no record since all faults ended: {each}"
+        return None
+
+    def _alive(self) -> list[int]:
+        return [broker.number for broker in self.brokers if not broker.stays_down]
+
+    def check_end(self) -> None:
+        """See `Workload`."""
+        super().check_end()
+        self.partitions.check_end()

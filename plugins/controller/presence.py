@@ -1,0 +1,129 @@
+"""Fast fencing: which unfenced brokers are dead, by nobody listening where they did; no sockets, tasks or clock.
+
+A broker is silent for many reasons, and its session waits for it to come back. That nobody listens any more where it
+listened before has one: its process is gone (or its host refuses connections). With fast fencing the active controller
+asks every unfenced broker now and then, and ends the session of one that refuses for long enough. A broker that does
+not answer at all, or was never reached from here, keeps its session.
+
+Whoever runs it (`plugin`, the simulator) sends the probes that are ``due`` and reports what came of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from kraftcore.metadata import Broker
+from kraftcore.protocol.failure import Failure
+
+_AGAIN: Final = 4  # probes of one that refuses, in the time it takes to be given up
+
+
+class Incarnation(NamedTuple):
+    """A registration of a broker.
+
+    Attributes:
+        broker_id: its id.
+        broker_epoch: its epoch.
+    """
+
+    broker_id: int
+    broker_epoch: int
+
+
+class Probe(NamedTuple):
+    """Somebody is to be asked whether he is there; any request will do.
+
+    Attributes:
+        whom: who.
+        host: where he listens.
+        port: likewise.
+    """
+
+    whom: Incarnation
+    host: str
+    port: int
+
+
+@dataclass(slots=True)
+class _Watched:
+    host: str
+    port: int
+    due_ms: int
+    is_asked: bool = False  # a probe is on its way
+    was_there: bool = False
+    refuses_since: int | None = None
+
+
+class Presence:
+    """See the module text.
+
+    Args:
+        patience_ms: how long a broker must refuse, and how often others are asked.
+    """
+
+    def __init__(self, patience_ms: int) -> None:
+        self._patience_ms = patience_ms
+        self._watched: dict[Incarnation, _Watched] = {}
+
+    def watch(self, brokers: Iterable[Broker], now_ms: int) -> None:
+        """These are registered: those that are unfenced are watched from now on, and nobody else."""
+        before, self._watched = self._watched, {}
+        for each in brokers:
+            if each.is_fenced or not each.listeners:
+                continue
+            whom, place = Incarnation(each.id, each.epoch), each.listeners[0]
+            known = before.get(whom)
+            if known is None or (known.host, known.port) != (place.host, place.port):
+                known = _Watched(place.host, place.port, now_ms)
+            self._watched[whom] = known
+
+    def forget(self) -> None:
+        """Nobody is watched: this controller is not active."""
+        self._watched.clear()
+
+    def due(self, now_ms: int) -> Iterator[Probe]:
+        """The probes to be sent now; each is to be reported by ``answered``."""
+        for whom, each in self._watched.items():
+            if not each.is_asked and each.due_ms <= now_ms:
+                each.is_asked = True
+                yield Probe(whom, each.host, each.port)
+
+    @property
+    def due_ms(self) -> int | None:
+        """When ``due`` gives something; None: not before something else happens."""
+        return min((each.due_ms for each in self._watched.values() if not each.is_asked), default=None)
+
+    def answered(self, probe: Probe, failure: Failure | None, now_ms: int) -> bool:
+        """What came of a probe.
+
+        Args:
+            probe: it.
+            failure: why there was no answer; None: there was one.
+            now_ms: the time.
+
+        Returns:
+            Whether the broker is gone: its session is to be ended.
+        """
+        each = self._watched.get(probe.whom)
+        if each is None:
+            return False
+        each.is_asked = False
+        if failure is Failure.RESET:  # it may have died just now
+            each.due_ms = now_ms
+            return False
+        each.due_ms = now_ms + self._patience_ms
+        if failure is not Failure.REFUSED:
+            each.was_there = each.was_there or failure is None
+            each.refuses_since = None
+            return False
+        if not each.was_there:
+            return False
+        if each.refuses_since is None:
+            each.refuses_since = now_ms
+        if now_ms - each.refuses_since < self._patience_ms:
+            each.due_ms = now_ms + max(self._patience_ms // _AGAIN, 1)
+            return False
+        del self._watched[probe.whom]
+        return True

@@ -1,0 +1,150 @@
+"""A follower's rounds without a network: what was asked in one epoch is not applied in another."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from kraftcore.core.batch import build_batch
+from kraftcore.core.disk.simulated import SimulatedDisk
+from kraftcore.core.log.config import LogConfig
+from kraftcore.core.uuid import Uuid
+from kraftcore.plugins.broker.following import EXCLUSIVE, Ask, FetchSettings, Following, RoundEnd, Source
+from kraftcore.plugins.broker.logdirs import LogDirs
+from kraftcore.plugins.broker.metadata_cache import RequestCache
+from kraftcore.plugins.broker.partition import Assignment, TopicPartition
+from kraftcore.plugins.broker.partition.partition import PartitionSettings
+from kraftcore.plugins.broker.replicas import Replicas
+from kraftcore.protocol.failure import Failure
+from kraftcore.protocol.messages.fetch import FetchRequest, FetchResponse
+from kraftcore.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+
+US, LEADER, OTHER = 1, 2, 3
+T = TopicPartition("t", 0)
+TOPIC_ID = Uuid(b"5" * 16)
+_Data = FetchResponse.FetchableTopicResponse.PartitionData
+
+
+class Rig:
+    """Broker 1 follows broker 2 in epoch 3; it has the offsets 0 to 3 of epoch 2."""
+
+    def __init__(self):
+        rng = random.Random(1)
+        config = LogConfig(topic_id=None, producer_snapshots=False)
+        dirs = LogDirs(SimulatedDisk(rng), ["/d"], US, config, 0, 0, rng.randbytes)
+        self.replicas = Replicas(US, dirs, RequestCache(), lambda topic: PartitionSettings())
+        self.complaints = []
+        complain = lambda kind, text: self.complaints.append(text)  # noqa: E731
+        self.following = Following(US, lambda: 7, self.replicas, FetchSettings(), complain, lambda: 0)
+        self.partition = self.replicas.add(T, TOPIC_ID, 0).partition
+        self.partition.become_leader(self.assignment(US, 2), 0)
+        self.partition.append(build_batch([b"a", b"b"], timestamp_ms=1), 0)
+        self.partition.append(build_batch([b"c", b"d"], timestamp_ms=1), 0)
+        self.follow(LEADER, 3)
+
+    def assignment(self, leader, epoch):
+        return Assignment(leader, epoch, epoch, (US, LEADER, OTHER), (US, LEADER, OTHER))
+
+    def follow(self, leader, epoch):
+        self.partition.become_follower(self.assignment(leader, epoch))
+
+    def begin(self):
+        steps = self.following.round(Source(LEADER, {T}), self.following.ask_for([T]))
+        wanted = next(steps)
+        assert isinstance(wanted, Ask) and isinstance(wanted.request, FetchRequest)
+        return steps
+
+    @property
+    def end(self):
+        return self.partition.log.log_end_offset
+
+
+def answer(**fields):
+    topic = FetchResponse.FetchableTopicResponse(topic_id=TOPIC_ID, partitions=[_Data(partition_index=0, **fields)])
+    return FetchResponse(responses=[topic])
+
+
+def records(base, epoch):
+    batch = build_batch([b"x"], timestamp_ms=1)
+    batch[0:8] = base.to_bytes(8)
+    batch[12:16] = epoch.to_bytes(4)
+    return bytes(batch)
+
+
+DIVERGING = answer(high_watermark=0, diverging_epoch=_Data.EpochEndOffset(epoch=2, end_offset=2))
+
+
+def ended(steps, value):
+    with pytest.raises(StopIteration) as end:
+        steps.send(value)
+    return end.value.value
+
+
+def test_records_are_appended():
+    rig = Rig()
+    assert ended(rig.begin(), answer(high_watermark=5, records=records(4, 3))) == RoundEnd()
+    assert (rig.end, rig.partition.high_watermark) == (5, 5)
+
+
+def test_a_log_that_diverges_is_cut_while_nobody_flushes():
+    rig = Rig()
+    steps = rig.begin()
+    assert steps.send(DIVERGING) is EXCLUSIVE
+    assert rig.end == 4
+    assert ended(steps, None) == RoundEnd()
+    assert rig.end == 2
+
+
+@pytest.mark.parametrize(
+    "late", [answer(high_watermark=5, records=records(4, 3)), DIVERGING, answer(high_watermark=-1, error_code=1)]
+)
+def test_an_answer_that_comes_after_another_leader_does_nothing(late):
+    rig = Rig()
+    steps = rig.begin()
+    before = rig.partition.high_watermark
+    rig.follow(OTHER, 4)
+    assert ended(steps, late) == RoundEnd()
+    assert (rig.end, rig.partition.high_watermark) == (4, before)
+
+
+def test_a_cut_that_waits_for_a_flush_is_forgotten_when_the_leader_changes():
+    rig = Rig()
+    steps = rig.begin()
+    assert steps.send(DIVERGING) is EXCLUSIVE
+    rig.follow(OTHER, 4)
+    assert ended(steps, None) == RoundEnd()
+    assert rig.end == 4
+
+
+def test_a_cut_is_forgotten_when_we_lead_meanwhile():
+    rig = Rig()
+    steps = rig.begin()
+    assert steps.send(DIVERGING) is EXCLUSIVE
+    rig.partition.become_leader(rig.assignment(US, 4), 0)
+    assert ended(steps, None) == RoundEnd()
+    assert rig.end == 4
+
+
+def test_the_place_in_a_leaders_log_is_not_taken_in_another_epoch():
+    rig = Rig()
+    steps = rig.begin()
+    wanted = steps.send(answer(error_code=1, high_watermark=-1))
+    assert isinstance(wanted.request, ListOffsetsRequest)
+    kind = ListOffsetsResponse.ListOffsetsTopicResponse
+    told = kind.ListOffsetsPartitionResponse(partition_index=0, offset=1, leader_epoch=3)
+    assert steps.send(ListOffsetsResponse(topics=[kind(name="t", partitions=[told])])) is EXCLUSIVE
+    rig.follow(OTHER, 4)
+    assert ended(steps, None) == RoundEnd()
+    assert rig.end == 4
+
+
+def test_no_answer_pauses_all_and_an_error_its_partition():
+    rig = Rig()
+    assert ended(rig.begin(), Failure.TIMED_OUT) == RoundEnd(wait_ms=1000)
+    assert ended(rig.begin(), answer(error_code=6, high_watermark=-1)) == RoundEnd((T,))
+    assert len(rig.complaints) == 2
+    source = Source(LEADER, {T})
+    source.pause([T], 100)
+    assert (source.due(99), source.due_ms) == ([], 100)
+    assert (source.due(100), source.due_ms) == ([T], float("inf"))
