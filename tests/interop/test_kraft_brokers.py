@@ -9,22 +9,16 @@ import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-import trio
-from kafka_lab import HOST, KafkaLab, KafkaNode, KraftcoreNode, wait_for
+from asked_brokers import ask, described, log_bytes
 from kafka_lab import OURS as COMMAND
+from kafka_lab import KafkaLab, KafkaNode, KraftcoreNode, wait_for
 from kafka_tools import KafkaTools
 from project import ROOT
 
 from kraftcore.core.batch import iter_batches
-from kraftcore.ports.transport import Address
-from kraftcore.protocol.failure import Failure
-from kraftcore.protocol.frames import decode_response, encode_request_parts
 from kraftcore.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
-from kraftcore.protocol.messages.metadata import MetadataRequest
-from kraftcore.transports.tcp import TcpTransport
 
 THEIRS, OURS = 10, 11
 EACH = 2000
@@ -46,37 +40,6 @@ def consume(lab: KafkaLab, at: str, topic: str, partition: int, count: int) -> N
     consumer = ("org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", at, "--topic", topic)
     which = ("--partition", partition, "--offset", 0, "--max-messages", count, "--timeout-ms", 60_000)
     assert f"Processed a total of {count} messages" in lab.run_class(*consumer, *which)
-
-
-def ask(node: KafkaNode, request: Any, version: int) -> Any:
-    """What a node answers, or a `Failure`."""
-
-    async def main() -> Any:
-        answers: list[Any] = []
-        came = trio.Event()
-        async with TcpTransport(log=lambda _: None) as transport:
-            parts = encode_request_parts(request, version, 1, "test")
-            transport.request(
-                Address(HOST, node.port), parts, 10_000, lambda frame: (answers.append(frame), came.set())
-            )
-            await came.wait()
-        return answers[0]
-
-    answer = trio.run(main)
-    return answer if isinstance(answer, Failure) else decode_response(answer, type(request).schema.api_key, version)[1]
-
-
-def described(node: KafkaNode, topic: str) -> dict[int, tuple[int, set[int]]]:
-    """Leader and ISR by partition, as a broker tells its clients."""
-    request = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=topic)])
-    answer = ask(node, request, 12)
-    if isinstance(answer, Failure):
-        return {}
-    return {each.partition_index: (each.leader_id, set(each.isr_nodes)) for each in answer.topics[0].partitions}
-
-
-def log_bytes(node: KafkaNode, name: str) -> bytes:
-    return b"".join(file.read_bytes() for file in sorted((node.folder / name).glob("*.log")))
 
 
 @pytest.mark.parametrize("is_ours", [False, True], ids=["kafka", "kraftcore"])
