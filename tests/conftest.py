@@ -19,7 +19,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--rewrite", action="store_true", help="write what is stored anew: transcripts, tables and answers in docs, drawings")
+    parser.addoption(
+        "--rewrite", action="store_true", help="write anew: transcripts, tables and answers in docs, drawings"
+    )
     parser.addoption(
         "--target",
         choices=["kafka", "kraftcore"],

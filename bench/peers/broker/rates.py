@@ -86,7 +86,7 @@ def performed(cluster: Cluster, sizes: Sizes, acks: str, size: int) -> Sample:
     # The last line is the sum of the run; those before are of five seconds each.
     rate = float(rates[-1])
     used = (cluster.cpu_s() - before) / records * 1e6
-    note = f"{rate * size / 1e6:.1f} MB/s, {used:.2f} us of the cluster's processors a record; the tool's warming up is in it"
+    note = f"{rate * size / 1e6:.1f} MB/s, {used:.2f} us of processor a record, the tool's warming up included"
     return Sample([1 / rate], records, note)
 
 

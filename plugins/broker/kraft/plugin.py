@@ -32,7 +32,7 @@ from kraftcore.metadata import Image, MetadataMachine
 from kraftcore.metadata.cluster import Listener
 from kraftcore.node import Node
 from kraftcore.node.authorization import Authorization
-from kraftcore.node.outbox import FORWARDS, Outbox
+from kraftcore.node.outbox import Outbox
 from kraftcore.node.plugin import Plugin
 from kraftcore.node.registry import RequestContext, RequestHandler
 from kraftcore.plugins.broker.config import BrokerConfig
