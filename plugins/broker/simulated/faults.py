@@ -7,7 +7,7 @@ from typing import Any
 
 from kraftcore.core.log.epochs import OffsetAndEpoch
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
-from kraftcore.plugins.broker.partition import Assignment, Effects, Partition, TopicPartition
+from kraftcore.plugins.broker.partition import Assignment, Effects, IsrProposal, Partition, TopicPartition
 from kraftcore.plugins.broker.partition.isr import NOT_APPLIED, Isr
 from kraftcore.plugins.broker.partition.leading import UNKNOWN_EPOCH, Leading, Progress
 from kraftcore.plugins.broker.producers import ProducerStates
@@ -31,12 +31,11 @@ def _without_those_on_their_way(self: Leading, *arguments: Any) -> int:
         self.isr.maximal = maximal
 
 
-def _shrink_at_once(self: Isr, members: tuple[int, ...], leader_epoch: int, partition_epoch: int) -> Any:
-    proposal = _propose(self, members, leader_epoch, partition_epoch)
-    self.maximal = frozenset(members)
-    if len(members) < len(self.committed):
-        self.committed = members
-    return proposal
+def _shrink_at_once(self: Isr, proposal: IsrProposal) -> None:
+    _propose(self, proposal)
+    self.maximal = frozenset(proposal.isr)
+    if len(proposal.isr) < len(self.committed):
+        self.committed = proposal.isr
 
 
 def _cut_at_high_watermark(self: Partition, assignment: Assignment) -> Effects:
