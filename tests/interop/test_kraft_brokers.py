@@ -9,22 +9,18 @@ import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-import trio
-from kafka_lab import HOST, KafkaLab, KafkaNode, KraftcoreNode, wait_for
+from broker_client import ask
 from kafka_lab import OURS as COMMAND
+from kafka_lab import KafkaLab, KafkaNode, KraftcoreNode, wait_for
 from kafka_tools import KafkaTools
 from project import ROOT
 
 from kraftcore.core.batch import iter_batches
-from kraftcore.ports.transport import Address
 from kraftcore.protocol.failure import Failure
-from kraftcore.protocol.frames import decode_response, encode_request_parts
 from kraftcore.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from kraftcore.protocol.messages.metadata import MetadataRequest
-from kraftcore.transports.tcp import TcpTransport
 
 THEIRS, OURS = 10, 11
 EACH = 2000
@@ -48,28 +44,10 @@ def consume(lab: KafkaLab, at: str, topic: str, partition: int, count: int) -> N
     assert f"Processed a total of {count} messages" in lab.run_class(*consumer, *which)
 
 
-def ask(node: KafkaNode, request: Any, version: int) -> Any:
-    """What a node answers, or a `Failure`."""
-
-    async def main() -> Any:
-        answers: list[Any] = []
-        came = trio.Event()
-        async with TcpTransport(log=lambda _: None) as transport:
-            parts = encode_request_parts(request, version, 1, "test")
-            transport.request(
-                Address(HOST, node.port), parts, 10_000, lambda frame: (answers.append(frame), came.set())
-            )
-            await came.wait()
-        return answers[0]
-
-    answer = trio.run(main)
-    return answer if isinstance(answer, Failure) else decode_response(answer, type(request).schema.api_key, version)[1]
-
-
 def described(node: KafkaNode, topic: str) -> dict[int, tuple[int, set[int]]]:
     """Leader and ISR by partition, as a broker tells its clients."""
     request = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=topic)])
-    answer = ask(node, request, 12)
+    answer = ask(node.port, request, 12)
     if isinstance(answer, Failure):
         return {}
     return {each.partition_index: (each.leader_id, set(each.isr_nodes)) for each in answer.topics[0].partitions}
@@ -134,7 +112,7 @@ def test_either_leads_and_follows_is_killed_and_takes_a_partition_over(
             for number, node_id in enumerate((OURS, THEIRS))
         ]
         request = AlterPartitionReassignmentsRequest(timeout_ms=30_000, topics=[kind(name="t", partitions=moves)])
-        assert ask(controller, request, 0).error_code == 0
+        assert ask(controller.port, request, 0).error_code == 0
         wait_for(
             "both to have moved",
             lambda: described(theirs, "t") == {0: (OURS, {OURS}), 1: (THEIRS, {THEIRS})},
