@@ -11,16 +11,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from broker_client import ask
+from asked_brokers import ask, described, log_bytes
 from kafka_lab import OURS as COMMAND
 from kafka_lab import KafkaLab, KafkaNode, KraftcoreNode, wait_for
 from kafka_tools import KafkaTools
 from project import ROOT
 
 from kraftcore.core.batch import iter_batches
-from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
-from kraftcore.protocol.messages.metadata import MetadataRequest
 
 THEIRS, OURS = 10, 11
 EACH = 2000
@@ -42,19 +40,6 @@ def consume(lab: KafkaLab, at: str, topic: str, partition: int, count: int) -> N
     consumer = ("org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", at, "--topic", topic)
     which = ("--partition", partition, "--offset", 0, "--max-messages", count, "--timeout-ms", 60_000)
     assert f"Processed a total of {count} messages" in lab.run_class(*consumer, *which)
-
-
-def described(node: KafkaNode, topic: str) -> dict[int, tuple[int, set[int]]]:
-    """Leader and ISR by partition, as a broker tells its clients."""
-    request = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=topic)])
-    answer = ask(node.port, request, 12)
-    if isinstance(answer, Failure):
-        return {}
-    return {each.partition_index: (each.leader_id, set(each.isr_nodes)) for each in answer.topics[0].partitions}
-
-
-def log_bytes(node: KafkaNode, name: str) -> bytes:
-    return b"".join(file.read_bytes() for file in sorted((node.folder / name).glob("*.log")))
 
 
 @pytest.mark.parametrize("is_ours", [False, True], ids=["kafka", "kraftcore"])
@@ -112,7 +97,7 @@ def test_either_leads_and_follows_is_killed_and_takes_a_partition_over(
             for number, node_id in enumerate((OURS, THEIRS))
         ]
         request = AlterPartitionReassignmentsRequest(timeout_ms=30_000, topics=[kind(name="t", partitions=moves)])
-        assert ask(controller.port, request, 0).error_code == 0
+        assert ask(controller, request, 0).error_code == 0
         wait_for(
             "both to have moved",
             lambda: described(theirs, "t") == {0: (OURS, {OURS}), 1: (THEIRS, {THEIRS})},

@@ -14,15 +14,13 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from asked_brokers import described, log_bytes
 from broken import Broken
-from broker_client import ask
 from confluent_kafka import KafkaException, Producer
 from kafka_lab import KafkaLab, KafkaNode, KraftcoreNode, wait_for
 from kafka_tools import KafkaTools
 
 from kraftcore.core.batch import iter_batches
-from kraftcore.protocol.failure import Failure
-from kraftcore.protocol.messages.metadata import MetadataRequest
 
 TOPIC, PARTITIONS = "t", 3
 THEIRS, OURS = 11, (12, 13)
@@ -165,29 +163,22 @@ def _make_topic(lab: KafkaLab, broker: KafkaNode) -> None:
     wait_for("all to be in sync", lambda: _is_whole(broker))
 
 
-def _partitions(node: KafkaNode) -> list[Any]:
-    request = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=TOPIC)])
-    answer = ask(node.port, request, 12)
-    return [] if isinstance(answer, Failure) else list(answer.topics[0].partitions)
-
-
 def _is_whole(node: KafkaNode) -> bool:
-    found = _partitions(node)
-    return len(found) == PARTITIONS and all(len(each.isr_nodes) == 3 and each.leader_id >= 0 for each in found)
+    found = described(node, TOPIC)
+    return len(found) == PARTITIONS and all(len(isr) == 3 and leader >= 0 for leader, isr in found.values())
 
 
 def _is_led_by_others(victim: KafkaNode, other: KafkaNode) -> bool:
     number = int(str(victim.properties["node.id"]))
-    found = _partitions(other)
-    return len(found) == PARTITIONS and all(each.leader_id not in (-1, number) for each in found)
+    found = described(other, TOPIC)
+    return len(found) == PARTITIONS and all(leader not in (-1, number) for leader, _ in found.values())
 
 
 def _check(brokers: list[KafkaNode], acknowledged: dict[tuple[int, int], bytes]) -> int:
     for partition in range(PARTITIONS):
 
         def logs(partition: int = partition) -> list[bytes]:
-            folders = [broker.folder / f"{TOPIC}-{partition}" for broker in brokers]
-            return [b"".join(file.read_bytes() for file in sorted(each.glob("*.log"))) for each in folders]
+            return [log_bytes(broker, f"{TOPIC}-{partition}") for broker in brokers]
 
         wait_for(f"the logs of partition {partition} to be equal", lambda logs=logs: len(set(logs())) == 1)
         loss = first_loss(logs()[0], partition, acknowledged)
