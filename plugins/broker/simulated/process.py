@@ -78,6 +78,9 @@ class Ports(Protocol):
     def ask_controller(self, request: AlterPartitionRequest, done: Callable[[Any], None]) -> None:
         """Send a request to the active controller, likewise."""
 
+    def proposed(self, name: TopicPartition, proposal: IsrProposal) -> None:
+        """A leader decided to propose an ISR; it is sent soon, and again until it is answered."""
+
     def lost(self, directory: Directory) -> None:
         """A log directory failed."""
 
@@ -156,6 +159,7 @@ class Process:
         self._sources: dict[int, Source] = {}
         self._asleep: dict[int, int] = {}  # leaders of whom nothing is being fetched now, with a number of that nap
         self._naps = 0
+        self._proposed: dict[TopicPartition, IsrProposal] = {}
         self._isr_is_busy = False
         self._busy_until = 0  # a log is flushed until then
         replicas.on_moved = fetch.moved
@@ -297,6 +301,9 @@ class Process:
     # --- the ISR ------------------------------------------------------------------------------------------------------
 
     def _propose(self, name: TopicPartition, proposal: IsrProposal) -> None:
+        if self._proposed.get(name) is not proposal:
+            self._proposed[name] = proposal
+            self._ports.proposed(name, proposal)
         if self._isr.propose(name, proposal) and not self._isr_is_busy:
             self._isr_is_busy = True
             self._ports.later(0.05, self._send_isr)
