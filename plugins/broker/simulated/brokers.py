@@ -61,6 +61,7 @@ class PartitionBroker(Broker):
     Attributes:
         process: that runs, or None.
         lost_power: how often it lost power.
+        on_proposal: told of each AlterPartition before it is sent.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class PartitionBroker(Broker):
         self.is_up = False
         self.process: Process | None = None
         self.lost_power = 0
+        self.on_proposal: Callable[[int, AlterPartitionRequest], None] = _unheard
         self._watch = rules
         self._settings = settings
         self._fetching = fetching
@@ -254,6 +256,7 @@ class PartitionBroker(Broker):
         process = self.process
         if process is not None:
             self._watch.proposed(self.number, request, process.image)
+            self.on_proposal(self.number, request)
         answered: list[bool] = []
 
         def hear(run: int, answer: Any) -> None:
@@ -412,3 +415,7 @@ class PartitionBroker(Broker):
     def _is_cut_off(self) -> bool:
         blocked = self.world.network.blocked
         return all((host.number, self.number) in blocked for host in self.world.hosts)
+
+
+def _unheard(number: int, request: AlterPartitionRequest) -> None:
+    """Nobody interferes."""
