@@ -146,7 +146,7 @@ class Process:
         permits = Permits()
         sessions = FetchSessions(_SESSION_SLOTS, lambda each: cache.names.get(each), now_ms, rng.randrange)
         fetch = Fetch(replicas, cache, leaders, self._deadlines, sessions, permits, 1 << 20, now_ms)
-        produce = Produce(replicas, cache, leaders, self._deadlines, lambda topic: 1 << 20, now_ms, permits)
+        produce = Produce(replicas, cache, leaders, self._deadlines, _max_message_bytes, now_ms, permits)
         self._handlers: dict[type, Callable[[Any, RequestContext], Response | None]] = {
             ProduceRequest: produce.respond,
             FetchRequest: fetch.respond,
@@ -369,6 +369,11 @@ class Process:
             self._ports.later(wait_ms, self._exclusively, action, *arguments)
         else:
             action(*arguments)
+
+
+def _max_message_bytes(topic: str) -> int:
+    """Of a client's batch, whatever its topic."""
+    return 1 << 20
 
 
 def _unheard(kind: str, text: str) -> None:
