@@ -17,7 +17,7 @@ from kraftcore.metadata import PartitionKey
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.following import FetchSettings
 from kraftcore.plugins.broker.logdirs.directory import Directory
-from kraftcore.plugins.broker.partition import TopicPartition
+from kraftcore.plugins.broker.partition import IsrProposal, TopicPartition
 from kraftcore.plugins.broker.partition.partition import PartitionSettings
 from kraftcore.plugins.broker.replicas import Replica
 from kraftcore.plugins.broker.simulated.process import FOLDER, LISTENER, Process
@@ -251,12 +251,15 @@ class PartitionBroker(Broker):
         if found is not None:
             found[2](Failure.TIMED_OUT)
 
+    def proposed(self, name: TopicPartition, proposal: IsrProposal) -> None:
+        """See `Ports`."""
+        found = self._key(*name)
+        if found is not None and self.process is not None:
+            self._watch.proposed(self.number, found[0], proposal.isr, self.process.image)
+
     def ask_controller(self, request: AlterPartitionRequest, done: Callable[[Any], None]) -> None:
         """See `Ports`."""
-        process = self.process
-        if process is not None:
-            self._watch.proposed(self.number, request, process.image)
-            self.on_proposal(self.number, request)
+        self.on_proposal(self.number, request)
         answered: list[bool] = []
 
         def hear(run: int, answer: Any) -> None:

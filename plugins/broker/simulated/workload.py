@@ -23,7 +23,7 @@ from kraftcore.simulation.world import World
 
 _FIRST_PRODUCER: Final = -201
 _FIRST_CONSUMER: Final = -301
-_INTERFERENCE: Final = 0.15  # share of the proposals
+_INTERFERENCE: Final = 0.35  # share of the proposals
 
 
 class Partitions(Controllers):
@@ -139,7 +139,9 @@ class Partitions(Controllers):
         world.note(None, "partition", f"broker {number} from its controllers as it proposes, {len(cut)} directions")
         world.agenda.after_ms(500 + rng.random() * 5_000, self._mend, cut)
         if others:
-            goes = rng.choice((PartitionBroker.shut_down, PartitionBroker.die, PartitionBroker.pause))
+            goes = rng.choice(
+                (PartitionBroker.shut_down, PartitionBroker.shut_down, PartitionBroker.die, PartitionBroker.pause)
+            )
             world.agenda.after_ms(rng.random() * 500, goes, rng.choice(others))
 
     def _mend(self, cut: set[tuple[int, int]]) -> None:
