@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import signal
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from asked_brokers import ask, described, log_bytes
+from kafka_lab import OURS as COMMAND
 from kafka_lab import KafkaLab, KafkaNode, KraftcoreNode, wait_for
 from kafka_tools import KafkaTools
+from project import ROOT
 
 from kraftcore.core.batch import iter_batches
 from kraftcore.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
@@ -18,8 +23,7 @@ from kraftcore.protocol.messages.alter_partition_reassignments import AlterParti
 THEIRS, OURS = 10, 11
 EACH = 2000
 QUICK = {"broker_heartbeat_interval_ms": 200, "replica_lag_time_max_ms": 5000, "log_initial_task_delay_ms": 200}
-# Idempotent producers are another chapter.
-PRODUCER = ("acks=all", "enable.idempotence=false", "batch.size=2000", "compression.type=lz4")
+PRODUCER = ("acks=all", "batch.size=2000", "compression.type=lz4")
 
 
 def our_broker(lab: KafkaLab, node_id: int, **properties: object) -> KafkaNode:
@@ -103,6 +107,35 @@ def test_either_leads_and_follows_is_killed_and_takes_a_partition_over(
         # Stops in order hand leadership over, and are remembered.
         ours.stop(signal.SIGTERM)
         assert json.loads((ours.folder / ".kafka_cleanshutdown").read_text())["brokerEpoch"] > 0
+
+
+def test_the_readmes_three_commands(kafka: KafkaTools, tmp_path: Path) -> None:
+    text = (ROOT / "README.md").read_text()
+    up, produces, consumes = re.search(r"## Or a whole Kafka.*?```text\n(.*?)```", text, re.DOTALL)[1].splitlines()
+    tools = {
+        "bin/kafka-console-producer.sh": "org.apache.kafka.tools.ConsoleProducer",
+        "bin/kafka-console-consumer.sh": "org.apache.kafka.tools.consumer.ConsoleConsumer",
+    }
+    with KafkaLab(kafka, tmp_path) as lab:
+        command = shlex.split(up.removesuffix(" &").replace("9092", "0"))
+        assert command[0] == "kraftcore"
+        with subprocess.Popen([*COMMAND, *command[1:]], stdout=subprocess.PIPE, text=True) as process:
+            try:
+                line = next(line for line in process.stdout if "bootstrapServers=" in line)
+                place = re.search(r"bootstrapServers=\"?([^\s,\"]+)", line)[1]
+
+                def run(text: str, entered: str = "") -> str:
+                    tool, *arguments = shlex.split(text.replace("127.0.0.1:9092", place))
+                    java = [*lab.java(), tools[tool], *arguments]
+                    done = subprocess.run(java, input=entered, capture_output=True, text=True, check=False, timeout=240)
+                    assert done.returncode == 0, done
+                    return done.stdout
+
+                said = re.match(r'echo "(.*)" \| (.*)', produces)
+                run(said[2], said[1] + "\n")
+                assert said[1] in run(consumes).splitlines()
+            finally:
+                process.send_signal(signal.SIGINT)
 
 
 def end_of(node: KafkaNode, partition: int) -> int:
