@@ -8,7 +8,7 @@ from typing import Any
 from kraftcore.core.log.epochs import OffsetAndEpoch
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
 from kraftcore.plugins.broker.partition import Assignment, Effects, IsrProposal, Partition, TopicPartition
-from kraftcore.plugins.broker.partition.isr import NOT_APPLIED, Isr
+from kraftcore.plugins.broker.partition.isr import Isr
 from kraftcore.plugins.broker.partition.leading import UNKNOWN_EPOCH, Leading, Progress
 from kraftcore.plugins.broker.producers import ProducerStates
 from kraftcore.plugins.broker.replicas import Replicas
@@ -17,18 +17,8 @@ from kraftcore.simulation.planted import Planted
 
 _append = Partition.append
 _become_follower = Partition.become_follower
-_committed = Leading.committed
 _fetched = Partition.fetched
-_answered = Isr.answered
 _propose = Isr.propose
-
-
-def _without_those_on_their_way(self: Leading, *arguments: Any) -> int:
-    maximal, self.isr.maximal = self.isr.maximal, frozenset(self.isr.committed)
-    try:
-        return _committed(self, *arguments)
-    finally:
-        self.isr.maximal = maximal
 
 
 def _shrink_at_once(self: Isr, proposal: IsrProposal) -> None:
@@ -62,10 +52,6 @@ def _expand_at_once(
 
 def _anybody(self: MetadataCache, broker_id: int, broker_epoch: int) -> bool:
     return True
-
-
-def _refusal_kept(self: Isr, answer: Any, leader_epoch: int, partition_epoch: int) -> bool:
-    return answer.error not in NOT_APPLIED and _answered(self, answer, leader_epoch, partition_epoch)
 
 
 def _kept(self: Replicas, name: TopicPartition, now_ms: int) -> None:
@@ -103,13 +89,6 @@ def _leader_only(self: Leading, log_end_offset: int, *_: Any) -> int:
     return log_end_offset
 
 
-def _any_answer(self: Isr, answer: Any, leader_epoch: int, partition_epoch: int) -> bool:
-    if answer.error in NOT_APPLIED and self.proposal is not None:
-        self.commit(self.proposal.isr)
-        return False
-    return _answered(self, answer, leader_epoch, partition_epoch)
-
-
 def _to_the_end(self: Partition, *, is_replica: bool) -> int:
     return int(self.log.log_end_offset)
 
@@ -119,13 +98,6 @@ def _nothing_known(self: ProducerStates, batch: Any) -> None:
 
 
 _ROWS: tuple[tuple[str, str, Any, str, Callable[..., Any] | Any], ...] = (
-    (
-        "proposal-not-counted",
-        "the high watermark moves without those who are proposed for the ISR",
-        Leading,
-        "committed",
-        _without_those_on_their_way,
-    ),
     ("shrunk-at-once", "a leader without its controller takes others out of the ISR", Isr, "propose", _shrink_at_once),
     (
         "cut-at-high-watermark",
@@ -142,8 +114,6 @@ _ROWS: tuple[tuple[str, str, Any, str, Callable[..., Any] | Any], ...] = (
         _expand_at_once,
     ),
     ("fenced-proposed", "a fenced broker is proposed for the ISR", MetadataCache, "is_eligible", _anybody),
-    ("refusal-kept", "a refused proposal stands on", Isr, "answered", _refusal_kept),
-    ("refusal-ignored", "a refused proposal counts as accepted", Isr, "answered", _any_answer),
     ("old-log-kept", "a deleted partition's log stays, for the next of its name", Replicas, "delete", _kept),
     (
         "told-when-appended",
@@ -151,6 +121,13 @@ _ROWS: tuple[tuple[str, str, Any, str, Callable[..., Any] | Any], ...] = (
         Partition,
         "append",
         _told_when_appended,
+    ),
+    (
+        "too-few-acknowledged",
+        "acks=all asks for no other replica in sync",
+        Partition,
+        "min_insync_replicas",
+        property(lambda self: 1),
     ),
     ("divergence-not-told", "a leader serves any offset and epoch", Partition, "divergence", _no_divergence),
     ("leader-alone", "the high watermark is the leader's end", Leading, "committed", _leader_only),
