@@ -20,11 +20,13 @@ from bench.harness import OURS, Case, DifferentResult, Effort, Missing, Outcome,
 from bench.metadata_log import MetadataLog
 from bench.peers.spark import dump, live, processes, session
 from bench.peers.spark.session import CEILING, CORES, Session
+from bench.peers.spark.small import COLD, START, Small
 
 MILLION = 1_000_000
 SMOKE_RECORDS = 20_000
 SEGMENT_BYTES = 8 << 20
-LAYERS = (1, 3, 10)
+SMALL_RECORDS = 1_260
+LAYERS = (1, 3, 10, 30)
 LAYERS_TIMEOUT_S = 3600.0
 EARLIER = "the size before"
 """Peer of the layers: the same with fewer records, for how time grows."""
@@ -90,6 +92,13 @@ def cases(folder: Path, effort: Effort) -> list[Case | PlainCase]:
     layers = Layers(logs, folder)
     live_records = LIVE_SMOKE if effort.smoke else LIVE_RECORDS
 
+    made: list[Small] = []
+
+    def small() -> Small:
+        if not made:
+            made.append(Small(metadata_log.write(folder / "log-small", SMALL_RECORDS), folder))
+        return made[0]
+
     def records() -> int:
         return logs.get(1).records
 
@@ -119,13 +128,25 @@ def cases(folder: Path, effort: Effort) -> list[Case | PlainCase]:
             },
             units_per_call=records,
             slice_s=1.0,
-            about=f"the same through Spark on {CORES} cores, all record types",
+            about=f"the same through Spark on {CORES} cores, all record types in one scan",
         ),
         PlainCase("filter-offset", "MB", "bytes read for a tenth of the offsets", partial(_offsets, logs, spark)),
         PlainCase("filter-time", "MB", "bytes read for a tenth of the time", partial(_times, logs, spark)),
         PlainCase(
             "live-latency", "ms", "from the append to a running quorum to a streaming query's foreachBatch, median",
             partial(_live, spark, folder, live_records), {live.FILES: lambda: live.files(spark, folder, live_records)},
+        ),
+        PlainCase(
+            "small-run", "s", f"from a directory of {SMALL_RECORDS} records to all tables",
+            lambda outcome, _: outcome.timings.update({OURS: small().run()}), {START: lambda: small().start()},
+        ),
+        PlainCase(
+            "small-again", "s", "the same with nothing new",
+            lambda outcome, _: outcome.timings.update({OURS: small().again()}), {START: lambda: small().start()},
+        ),
+        PlainCase(
+            "query-warm", "ms", "the next query of a session that stays, the command's own start included",
+            lambda outcome, _: outcome.timings.update({OURS: small().warm()}), {COLD: lambda: small().cold()},
         ),
         *(
             PlainCase(

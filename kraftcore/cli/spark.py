@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
+import signal
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -63,33 +66,75 @@ def _pairs(name: str, given: tuple[str, ...]) -> dict[str, str]:
     return found
 
 
-@contextmanager
-def _spark(master: str | None, memory: str, conf: tuple[str, ...]) -> Iterator[Any]:
-    # A session; its errors in one line.
-    from kraftcore.plugins import spark as kraft
+class Starter:
+    """Starts Spark when it is called for the first time.
 
-    os.environ["TZ"] = "UTC"  # PySpark hands out times of this process's zone
-    time.tzset()
-    settings = {"spark__driver__memory": memory, "spark__sql__shuffle__partitions": "8"}
-    for key, value in _pairs("--conf", conf).items():
-        settings[key.replace(".", "__")] = value
-    start = kraft.session  # first: without the extra this fails, and says what to install
+    Args:
+        master: where Spark runs; None: on this machine, unless its own settings say otherwise.
+        memory: of its driver.
+        conf: more settings, as KEY=VALUE.
+    """
+
+    def __init__(self, master: str | None, memory: str, conf: tuple[str, ...]) -> None:
+        from kraftcore.plugins import spark as kraft
+
+        os.environ["TZ"] = "UTC"  # PySpark hands out times of this process's zone
+        time.tzset()
+        self._start = kraft.session  # first: without the extra this fails, and says what to install
+        self._master = master
+        self._settings = {"spark__driver__memory": memory, "spark__sql__shuffle__partitions": "8"}
+        for key, value in _pairs("--conf", conf).items():
+            self._settings[key.replace(".", "__")] = value
+        self._session: Any = None
+        self._scratch: tempfile.TemporaryDirectory[str] | None = None
+
+    @property
+    def is_here(self) -> bool:
+        """Whether Spark runs on this machine, so that what is little can as well be done without."""
+        if self._master is None:
+            return "SPARK_MASTER" not in os.environ and "MASTER" not in os.environ
+        return self._master.startswith("local")
+
+    def __call__(self) -> Any:
+        """The session."""
+        if self._session is None:
+            # Else Spark makes a folder where the command was called.
+            self._scratch = tempfile.TemporaryDirectory(prefix="kraftcore-spark-", ignore_cleanup_errors=True)
+            self._settings.setdefault("spark__sql__warehouse__dir", self._scratch.name)
+            self._session = self._start(self._master, **self._settings)
+            self._session.sparkContext.setLogLevel("OFF")
+        return self._session
+
+    def close(self) -> None:
+        """Stop Spark if it was started."""
+        if self._session is not None:
+            self._session.stop()
+        if self._scratch is not None:
+            self._scratch.cleanup()
+
+
+@contextmanager
+def _spark(master: str | None, memory: str, conf: tuple[str, ...]) -> Iterator[Starter]:
+    # What starts a session; Spark's errors in one line.
+    starter = Starter(master, memory, conf)
+    from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    session = None
-    scratch = tempfile.TemporaryDirectory(prefix="kraftcore-spark-", ignore_cleanup_errors=True)
-    settings.setdefault("spark__sql__warehouse__dir", scratch.name)  # else Spark makes one where the command was called
     try:
-        session = start(master, **settings)
-        session.sparkContext.setLogLevel("OFF")
-        yield session
-    except PySparkException as error:
-        text = str(error).strip().split("\nJVM stacktrace")[0].strip().splitlines()
-        raise click.ClickException(text[0] if text else type(error).__name__) from None
+        yield starter
+    except (PySparkException, Py4JError) as error:
+        raise click.ClickException(one_line(error)) from None
     finally:
-        if session is not None:
-            session.stop()
-        scratch.cleanup()
+        starter.close()
+
+
+def one_line(error: Exception) -> str:
+    """What Spark complains of, without its stack and plan."""
+    java = getattr(error, "java_exception", None)
+    text = str(error) if java is None else str(java.toString())
+    lines = [line.strip() for line in text.split("\nJVM stacktrace")[0].splitlines()]
+    said = next((line for line in lines if line), type(error).__name__)
+    return re.sub(r"^(?:[\w$]+\.)+[\w$]*(?:Exception|Error): ", "", said).rstrip(";")
 
 
 @click.group(
@@ -155,7 +200,8 @@ def run(
 
     screen = Screen(quiet=quiet)
     paths, of_source = [*inputs, *more], _pairs("--option", options)
-    with _spark(master, memory, conf) as session:
+    with _spark(master, memory, conf) as start:
+        session = start if start.is_here else start()
         if every_s is not None:
             with suppress(KeyboardInterrupt):
                 kraft.follow(
@@ -183,22 +229,85 @@ Examples:
     "--output", type=click.Choice(["table", "json"]), default="table", show_default=True,
     help="A table for people, or one JSON object a line.",
 )  # fmt: skip
+@click.option(
+    "--socket", metavar="FILE", envvar="KRAFTCORE_SPARK_SOCKET", show_envvar=True,
+    help="Ask the session that 'serve' keeps there, without starting Spark.",
+)  # fmt: skip
 @click.argument("sql")
 @_options
 def query(
-    tables: str, output: str, sql: str, master: str | None, memory: str, conf: tuple[str, ...], quiet: bool
+    tables: str,
+    output: str,
+    socket: str | None,
+    sql: str,
+    master: str | None,
+    memory: str,
+    conf: tuple[str, ...],
+    quiet: bool,
 ) -> None:
     """Ask the tables in SQL. Each table is a view of its name."""
+    if socket is not None:
+        from kraftcore.plugins.spark.warm import ask
+
+        if master is not None or conf:
+            raise click.UsageError("--master and --conf are for 'serve': the session that is asked has its own")
+        place = tables if "://" in tables else os.path.abspath(tables)
+        for line in ask(socket, {"tables": place, "output": output, "sql": sql}):
+            click.echo(line)
+        return
+    with _spark(master, memory, conf) as start:
+        for line in _answer(start(), tables, output, sql):
+            click.echo(line)
+
+
+def _answer(session: Any, tables: str, output: str, sql: str) -> Iterator[str]:
+    # The lines that a query prints.
     from kraftcore.plugins import spark as kraft
 
-    with _spark(master, memory, conf) as session:
-        rows = kraft.query(session, tables, sql)
-        names = rows.columns
-        if output == "json":
-            for row in rows.toLocalIterator():
-                click.echo(json.dumps(row.asDict(recursive=True), default=_plain))
-            return
-        _print_table(names, [[_text(value) for value in row] for row in rows.toLocalIterator()])
+    rows = kraft.query(session, tables, sql)
+    names = rows.columns
+    if output == "json":
+        for row in rows.toLocalIterator():
+            yield json.dumps(row.asDict(recursive=True), default=_plain)
+        return
+    yield from _lines(names, [[_text(value) for value in row] for row in rows.toLocalIterator()])
+
+
+@spark.command(
+    short_help="Keep a session that answers queries at once.",
+    epilog="""\b
+Examples:
+  kraftcore spark serve --socket /run/user/1000/kraft.sock &
+  kraftcore spark query --socket /run/user/1000/kraft.sock --tables /data/kraft "SELECT * FROM gold_voter_sets"
+""",
+)
+@click.option("--socket", required=True, metavar="FILE", help="Unix socket to listen on; only its owner may ask.")
+@_options
+def serve(socket: str, master: str | None, memory: str, conf: tuple[str, ...], quiet: bool) -> None:
+    """Keep a Spark session, and answer what 'query --socket FILE' asks, until interrupted."""
+    from kraftcore.plugins.spark import warm
+
+    stop = threading.Event()
+    with _spark(master, memory, conf) as start, closing(warm.listen(socket)) as listener:
+        session = start()
+
+        def answer(request: dict[str, Any]) -> Iterator[str]:
+            # A session of its own: views are named the same, whatever the folder.
+            try:
+                yield from _answer(session.newSession(), request["tables"], request["output"], request["sql"])
+            except KeyError as error:
+                raise LocalError(f"the request lacks {error}") from None
+            except Exception as error:
+                raise LocalError(one_line(error)) from None
+
+        numbers = signal.SIGINT, signal.SIGTERM
+        before = [signal.signal(number, lambda *_: stop.set()) for number in numbers]
+        try:
+            Screen(quiet=quiet).line(f"{socket}: answering")
+            warm.serve(listener, answer, stop)
+        finally:
+            for number, handler in zip(numbers, before, strict=True):
+                signal.signal(number, handler)
 
 
 def _plain(value: object) -> object:
@@ -225,11 +334,11 @@ def _text(value: object) -> str:
     return json.dumps(value, default=_plain)
 
 
-def _print_table(names: list[str], rows: list[list[str]]) -> None:
+def _lines(names: list[str], rows: list[list[str]]) -> Iterator[str]:
+    # A table for people.
     widths = [max([len(name), *(len(row[i]) for row in rows)]) for i, name in enumerate(names)]
-    click.echo("  ".join(name.ljust(width) for name, width in zip(names, widths, strict=True)).rstrip())
-    for row in rows:
-        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    for row in (names, *rows):
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
 @spark.command(
@@ -273,8 +382,8 @@ def state(
         moment = None if at is None else datetime.fromisoformat(at)
     except ValueError:
         raise click.UsageError(f"--time {at}: expected ISO 8601, as 2026-11-21T14:05") from None
-    with _spark(master, memory, conf) as session:
-        found = kraft.state_as_of(session, tables, cluster_id=cluster_id, offset=offset, time=moment)
+    with _spark(master, memory, conf) as start:
+        found = kraft.state_as_of(start(), tables, cluster_id=cluster_id, offset=offset, time=moment)
         for kind in kinds:
             if kind not in found:
                 raise click.UsageError(f"{kind}: there is no such kind; known are {', '.join(found)}")
@@ -286,7 +395,8 @@ def state(
                     click.echo(json.dumps(line, default=_plain))
             elif rows:
                 click.echo(f"{kind}:")
-                _print_table(found[kind].columns, [[_text(value) for value in row] for row in rows])
+                for printed in _lines(found[kind].columns, [[_text(value) for value in row] for row in rows]):
+                    click.echo(printed)
 
 
 @spark.command(
@@ -317,8 +427,8 @@ def report(
 
     if not target.endswith((".html", ".htm")):
         raise LocalError(f"{target}: the report is HTML: name a file that ends in .html")
-    with _spark(master, memory, conf) as session:
-        kraft.write_report(session, tables, target, pictures=pictures)
+    with _spark(master, memory, conf) as start:
+        kraft.write_report(start(), tables, target, pictures=pictures)
     Screen(quiet=quiet).line(f"{target}: written")
 
 

@@ -20,7 +20,7 @@ from kraftcore.plugins.spark.filters import Filters
 from kraftcore.plugins.spark.stores import LOG, PIECE_BYTES, SNAPSHOT, LogFile, Memory, Source
 from kraftcore.plugins.spark.views import (
     IDENTITY,
-    RECORD_TYPES,
+    PLAIN_VIEWS,
     RecordType,
     field_name,
     find_type,
@@ -34,6 +34,8 @@ from kraftcore.protocol.metadata import decode_metadata_record
 
 FAIL, DROP, KEEP = "fail", "drop", "keep"
 POLICIES = (FAIL, DROP, KEEP)
+LAYERS = "layers"
+"""In place of a view: all of them in one pass."""
 ROWS_MAX = 1 << 16
 _HEADER_BYTES = 61
 _CHUNK_BYTES = 4 << 20
@@ -141,7 +143,7 @@ class RangeReader:
     """Reads one range as one view.
 
     Args:
-        view: name of the view.
+        view: name of the view; ``LAYERS`` for ``read_layers``.
         filters: rows that are wanted.
         policy: what to do about damage: ``fail``, ``drop`` (leave damaged rows out) or ``keep`` (also deliver what a
             batch with a wrong checksum, or a record that cannot be decoded, gives).
@@ -152,11 +154,12 @@ class RangeReader:
 
     def __init__(self, view: str, filters: Filters, policy: str = FAIL) -> None:
         self.view = view
-        self.schema = view_schema(view)
-        self.kind = find_type(view) if view not in ("records", "events", "batches", "errors", "files") else None
+        self.schema = None if view == LAYERS else view_schema(view)
+        self.kind = find_type(view) if view not in (*PLAIN_VIEWS, LAYERS) else None
         self.filters = filters if self.kind is None else filters.for_type(self.kind)
         self.policy = policy
-        self._codes = None if view == "errors" else self.filters.codes
+        # What is wrong counts whatever its type.
+        self._codes = None if view in ("errors", LAYERS) else self.filters.codes
         self._decoders: dict[str, RecordColumns] = {}
         self._contents: dict[str, bool] = {}
         self._repeated: tuple[LogFile | None, int, dict[str, Any]] = (None, 0, {})
@@ -168,11 +171,9 @@ class RangeReader:
             CorruptDataError: damage, with the policy ``fail``; the error names file and position.
             StorageError: the file cannot be read.
         """
-        with part.open() as source:
-            for piece in pieces(source, part.start, part.end):
-                problems = self._problems(part, piece)
-                self._check(part, problems)
-                yield from self._piece(part, piece, problems)
+        for piece, problems in self._whole_pieces(part):
+            self._check(part, problems)
+            yield from self._piece(part, piece, problems)
 
     def read_types(self, part: Range) -> Iterator[tuple[RecordType, Any]]:
         """Yield typed batches of all record types, each with its type, in one pass.
@@ -180,16 +181,53 @@ class RangeReader:
         Raises:
             As ``read``.
         """
+        for piece, problems in self._whole_pieces(part):
+            self._check(part, problems)
+            for chunk in self._chunks(part, piece):
+                codes = _codes(chunk)
+                for code in pc.unique(codes.code).to_pylist():
+                    kind = type_of_code(code)
+                    if kind is not None:
+                        columns = self._typed(part, chunk, codes, kind)
+                        yield from ((kind, batch) for batch in self._finish(part, columns, typed_schema(kind)))
+
+    def read_layers(self, part: Range) -> Iterator[tuple[str, Any]]:
+        """Yield batches of several views, each with the view's name, in one pass: ``batches``, ``records``, ``errors``,
+        and those of the record types, without what cannot be decoded.
+
+        Raises:
+            As ``read``.
+        """
+        for piece, problems in self._whole_pieces(part):
+            self._check(part, problems)
+            yield from self._named(part, "batches", self._batches(piece))
+            for chunk in self._chunks(part, piece, problems):
+                codes = _codes(chunk)
+                yield from self._named(part, "records", self._plain(chunk, codes))
+                bad: list[Problem] = []
+                for kind, rows, fields in self._decoded(chunk, codes, bad):
+                    if self.filters.types is None or kind.name in self.filters.types:
+                        columns = {name: chunk[name].take(rows) for name in ("offset", "timestamp")}
+                        columns |= {"epoch": chunk["partition_leader_epoch"].take(rows)}
+                        columns |= {"version": codes.version.take(rows)}
+                        yield from self._named(part, kind.view, columns | _fields(kind, fields))
+                problems += self._bad_records(part, bad)
+            yield from self._named(part, "errors", self._errors(part, problems))
+
+    def read_torn(self, part: Range) -> Iterator[tuple[str, Any]]:
+        """As ``read_layers``, of a range that ends inside a batch: what is wrong alone. The batch is read when it is
+        whole.
+        """
+        for _, problems in self._whole_pieces(part):
+            yield from self._named(part, "errors", self._errors(part, problems))
+
+    def _whole_pieces(self, part: Range) -> Iterator[tuple[Piece, list[Problem]]]:
         with part.open() as source:
             for piece in pieces(source, part.start, part.end):
-                self._check(part, self._problems(part, piece))
-                for chunk in self._chunks(part, piece):
-                    codes = _codes(chunk)
-                    for code in pc.unique(codes.code).to_pylist():
-                        kind = type_of_code(code)
-                        if kind is not None:
-                            columns = self._typed(part, chunk, codes, kind)
-                            yield from ((kind, batch) for batch in self._finish(part, columns, typed_schema(kind)))
+                yield piece, self._problems(part, piece)
+
+    def _named(self, part: Range, view: str, columns: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+        return ((view, batch) for batch in self._finish(part, columns, view_schema(view)))
 
     def _check(self, part: Range, problems: list[Problem]) -> None:
         if self.policy == FAIL and self.view != "errors":
@@ -203,7 +241,7 @@ class RangeReader:
             return
         if self.view == "errors":
             for chunk in self._chunks(part, piece, problems):
-                problems.extend(self._bad_records(part, chunk))
+                problems.extend(self._bad_records(part, self._undecoded(chunk)))
             yield from self._finish(part, self._errors(part, problems))
             return
         for chunk in self._chunks(part, piece):
@@ -295,8 +333,10 @@ class RangeReader:
 
     def _rows(self, part: Range, chunk: Any) -> dict[str, Any]:
         codes = _codes(chunk)
-        if self.kind is not None:
-            return self._typed(part, chunk, codes, self.kind)
+        return self._plain(chunk, codes) if self.kind is None else self._typed(part, chunk, codes, self.kind)
+
+    def _plain(self, chunk: Any, codes: Any) -> dict[str, Any]:
+        # Records undecoded; with their bodies as text if the view is of events.
         names = _names(codes.code)
         columns = {name: chunk[name] for name in ("offset", "timestamp", "is_control", "key", "value", "position")}
         columns |= {"epoch": chunk["partition_leader_epoch"], "type": names, "version": codes.version}
@@ -346,11 +386,11 @@ class RangeReader:
     def _decoder(self, kind: RecordType) -> RecordColumns:
         return self._decoders.get(kind.name) or self._decoders.setdefault(kind.name, kind.columns())
 
-    def _bad_records(self, part: Range, chunk: Any) -> Iterator[Problem]:
-        found = list(self._undecoded(chunk))
+    def _bad_records(self, part: Range, found: list[Problem]) -> list[Problem]:
+        # Of records that cannot be decoded, those that count.
         if any(not one.is_control for one in found) and not self._is_metadata(part):
-            found = [one for one in found if one.is_control]  # an application's records are its own business
-        yield from found
+            return [one for one in found if one.is_control]  # an application's records are its own business
+        return found
 
     def _is_metadata(self, part: Range) -> bool:
         path = part.file.first or part.file.path
@@ -358,21 +398,30 @@ class RangeReader:
             self._contents[path] = holds_metadata(path)
         return part.file.is_metadata and self._contents.get(path, True)
 
-    def _undecoded(self, chunk: Any) -> Iterator[Problem]:
-        codes = _codes(chunk)
-        known: set[int] = set()
-        for kind in RECORD_TYPES:
-            rows = pc.indices_nonzero(pc.equal(codes.code, kind.code))
-            known.add(kind.code)
-            if len(rows) == 0:
+    def _undecoded(self, chunk: Any) -> list[Problem]:
+        problems: list[Problem] = []
+        for _ in self._decoded(chunk, _codes(chunk), problems):
+            pass
+        return problems
+
+    def _decoded(self, chunk: Any, codes: Any, problems: list[Problem]) -> Iterator[tuple[RecordType, Any, Any]]:
+        # Each record type that a chunk has: the rows that can be decoded, and their fields. All others become problems.
+        others = []
+        for code in pc.unique(codes.code).to_pylist():
+            kind = type_of_code(code)
+            if kind is None:
+                others.append(code)
                 continue
-            for failed in self._decoder(kind).decode(chunk["value"], rows)[1]:
-                yield _bad_record(chunk, rows[failed].as_py())
-        others = pc.invert(pc.is_in(codes.code, value_set=pa.array(sorted(known), pa.int64())))
-        for row in pc.indices_nonzero(others).to_pylist():
-            problem = _bad_record(chunk, row)
-            if problem.reason:
-                yield problem
+            rows = pc.indices_nonzero(pc.equal(codes.code, code))
+            fields, failed = self._decoder(kind).decode(chunk["value"], rows)
+            if failed:
+                problems += [_bad_record(chunk, rows[at].as_py()) for at in failed]
+                rows = rows.filter(pa.array([place is not None for place in _places(len(rows), failed)]))
+            yield kind, rows, fields
+        if others:
+            unknown = pc.is_in(codes.code, value_set=pa.array(others, pa.int64()))
+            found = (_bad_record(chunk, row) for row in pc.indices_nonzero(unknown).to_pylist())
+            problems += [problem for problem in found if problem.reason]
 
     @staticmethod
     def _batches(piece: Piece) -> dict[str, Any]:
@@ -544,22 +593,3 @@ def _body_text(control: bool, key: bytes | None, value: bytes | None) -> str | N
         return to_json_text(record, version).decode()
     except RemoteProtocolError:
         return None
-
-
-def typed_from_bronze(kind: RecordType, batches: Iterator[Any]) -> Iterator[Any]:
-    """Arrow batches of ``bronze_records`` rows of one type to batches of its silver table; others are left out."""
-    decoder = kind.columns()
-    schema = typed_schema(kind)
-    for batch in batches:
-        values = batch["value"]
-        if values.type != pa.binary():
-            values = values.cast(pa.binary())
-        fields, failed = decoder.decode(values)
-        if failed:
-            keep = pa.array([place is not None for place in _places(len(values), failed)])
-            batch = batch.filter(keep)
-        columns = {name: batch[name] for name in schema.names if name in batch.schema.names}
-        columns |= _fields(kind, fields)
-        yield pa.RecordBatch.from_arrays(
-            [columns[name].cast(schema.field(name).type) for name in schema.names], schema=schema
-        )

@@ -2,191 +2,226 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import cached_property
+from typing import Any
 
-from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from kraftcore.plugins.spark.lineage import ABORT, BEGIN, END, Lineage, aborted_spans, without_cuts, without_dead
-from kraftcore.plugins.spark.tables import Tables
+from kraftcore.plugins.spark.frames import (
+    NONE,
+    after,
+    codes,
+    equals,
+    integers,
+    ordered,
+    pick,
+    starts,
+    take,
+    where,
+    whole,
+)
+from kraftcore.plugins.spark.lineage import (
+    ABORT,
+    BEGIN,
+    END,
+    Lineage,
+    aborted_spans,
+    is_alive,
+    is_uncut,
+    read_lineage,
+)
+from kraftcore.plugins.spark.views import TIMESTAMP
 
-_SPANS = "cluster_id string, era int, log_id long, span_from long, span_to long, state_from long"
-_BASES = "cluster_id string, era int, file_id long, base_end long"
-_ENDS = "cluster_id string, era int, era_end long, era_last_time timestamp"
+EVENT = ["era", "at", "seq", "timestamp"]
+"""Columns of a change of state: its era, the offset at which it takes effect, its place within that, and when."""
+COMMITTED, UNCOMMITTED, TRUNCATED = "committed", "uncommitted", "truncated"
+_MS = 1000
+Read = Callable[..., Any]
+"""Takes a table's name, and perhaps an expression of pyarrow that rows must meet."""
 
 
 class Canonical:
-    """Silver, resolved.
+    """Silver of one cluster, resolved. Rows are Arrow tables.
 
     Args:
-        tables: the tables.
-        clusters: whose.
-        lineage: of these clusters.
+        cluster_id: whose.
+        read: the cluster's rows of a table of bronze or silver; of tables about partitions perhaps a share.
     """
 
-    def __init__(self, tables: Tables, clusters: list[str], lineage: Lineage) -> None:
-        self.tables = tables
-        self.clusters = clusters
-        self.lineage = lineage
-        make = tables.session.createDataFrame
-        eras = lineage.eras
-        self._spans = make(
-            [(era.cluster_id, era.number, *span, era.state_from) for era in eras for span in era.spans], _SPANS
-        )
-        self._bases = make(
-            [(era.cluster_id, era.number, era.base.file_id, era.base.end_offset) for era in eras if era.base], _BASES
-        )
-        self._cached: list[DataFrame] = []
+    def __init__(self, cluster_id: str, read: Read) -> None:
+        self.cluster_id = cluster_id
+        self._read = read
+        self._kept: dict[str, Any] = {}
 
-    def keep(self, rows: DataFrame) -> DataFrame:
-        """Rows that are used more than once."""
-        rows.cache()
-        self._cached.append(rows)
-        return rows
+    def raw(self, name: str) -> Any:
+        """All rows of a table; read once."""
+        if name not in self._kept:
+            self._kept[name] = whole(self._read(name))
+        return self._kept[name]
 
-    def prepare(self) -> None:
-        """Find out what several tables need, before they are made side by side."""
-        _ = self.committed, self._aborted, self._era_ends
+    @cached_property
+    def lineage(self) -> Lineage:
+        """What its logs and snapshots amount to."""
+        return read_lineage(self.cluster_id, self.raw("bronze_batches"), self.raw("bronze_files"))
 
-    def close(self) -> None:
-        """Let go of what was kept."""
-        for rows in self._cached:
-            rows.unpersist()
+    def alive(self, name: str, offset: str = "offset") -> Any:
+        """Rows of its logs that were not cut off and written anew."""
+        rows = self.raw(name)
+        rows = where(rows, equals(rows["source"], "log"))
+        return where(rows, is_alive(rows, self.lineage.dead, offset))
 
-    def raw(self, name: str) -> DataFrame:
-        """All rows of a table that belong to the clusters."""
-        return self.tables.read(name).where(F.col("cluster_id").isin(self.clusters))
+    def records(self, log_id: int, first: int, last: int) -> Any:
+        """Some of a log's rows of ``bronze_records``, those that were not cut off and written anew."""
+        inside = (pc.field("offset") >= first) & (pc.field("offset") <= last)
+        rows = self._read("bronze_records", inside & (pc.field("log_id") == log_id) & (pc.field("source") == "log"))
+        return where(whole(rows), is_alive(rows, self.lineage.dead, "offset"))
 
-    def log(self, kind: str, offset: str = "offset") -> DataFrame:
-        """Records of one type in the clusters' logs, each once, with ``era`` and ``state_from``.
+    def log(self, kind: str, offset: str = "offset") -> Any:
+        """Records of one type in the cluster's log, each once, with ``era``.
 
         Args:
             kind: view of the record type, or a bronze table.
             offset: the column with the offset.
         """
-        name = kind if kind.startswith("bronze_") else f"silver_{kind}"
-        rows = self.raw(name).where("source = 'log'")
-        rows = without_dead(self.tables, rows, self.lineage.dead, offset)
-        rows = without_cuts(self.tables, rows, self.lineage.cuts, offset)
-        spans = self._spans.drop("cluster_id").withColumnRenamed("log_id", "span_log")
-        condition = (
-            (rows["log_id"] == spans["span_log"])
-            & (rows[offset] >= spans["span_from"])
-            & (rows[offset] < spans["span_to"])
-        )
-        return rows.join(F.broadcast(spans), condition).drop("span_log", "span_from", "span_to")
+        key = f"{kind} of the log"
+        if key not in self._kept:
+            rows = self.alive(kind if kind.startswith("bronze_") else f"silver_{kind}", offset)
+            rows = where(rows, is_uncut(rows, self.lineage.cuts, offset))
+            eras = np.full(len(rows), NONE)
+            logs, offsets = integers(rows["log_id"]), integers(rows[offset])
+            for era in self.lineage.eras:
+                for log_id, low, high in era.spans:
+                    eras[(logs == log_id) & (offsets >= low) & (offsets < high)] = era.number
+            rows = rows.append_column("era", pa.array(eras, pa.int32()))
+            self._kept[key] = where(rows, eras != NONE)
+        return self._kept[key]
 
-    def state(self, kind: str) -> DataFrame:
+    def state(self, kind: str) -> Any:
         """Records of one type that make up the state: of the logs, without aborted transactions, and of the snapshots
         that eras begin with.
 
         Returns:
             Its rows with ``era``, ``at`` (the offset at which it takes effect) and ``seq`` (order within that).
         """
-        applied = self.log(kind).where("offset >= state_from").drop("state_from")
-        for begin, end, cluster_id in self._aborted:
-            inside = (F.col("cluster_id") == cluster_id) & F.col("offset").between(begin, end)
-            applied = applied.where(~inside)
-        applied = applied.withColumn("at", F.col("offset")).withColumn("seq", F.lit(0).cast("long"))
-        bases = self._bases.drop("cluster_id").withColumnRenamed("file_id", "base_file")
-        rows = self.raw(f"silver_{kind}").where("source = 'snapshot'")
-        rows = without_dead(self.tables, rows, self.lineage.dead, "offset")  # of one that was seen half-written
-        base = (
-            rows.join(F.broadcast(bases), rows["file_id"] == bases["base_file"])
-            .withColumn("at", F.col("base_end") - 1)
-            .withColumn("seq", F.col("offset"))
-            .drop("base_file", "base_end")
-        )
-        return applied.unionByName(base)
+        applied = self.log(kind)
+        offsets, eras = integers(applied["offset"]), integers(applied["era"])
+        mask = np.ones(len(applied), bool)
+        for era in self.lineage.eras:
+            mask &= (eras != era.number) | (offsets >= era.state_from)
+        for begin, end in self._aborted:
+            mask &= (offsets < begin) | (offsets > end)
+        applied = where(applied, mask)
+        offsets = integers(applied["offset"])
+        parts = [applied.append_column("at", pa.array(offsets)).append_column("seq", pa.array(offsets * 0))]
+        snapshots = self.raw(f"silver_{kind}")
+        bases = [(era, era.base) for era in self.lineage.eras if era.base is not None]
+        if bases:
+            snapshots = where(snapshots, equals(snapshots["source"], "snapshot"))
+            # Of one that was seen half-written, what is there now.
+            snapshots = where(snapshots, is_alive(snapshots, self.lineage.dead, "offset"))
+        for era, base in bases:
+            rows = where(snapshots, equals(snapshots["file_id"], base.file_id))
+            added = {
+                "era": pa.array(np.full(len(rows), era.number), pa.int32()),
+                "at": pa.array(np.full(len(rows), base.end_offset - 1), pa.int64()),
+                "seq": rows["offset"],
+            }
+            for name, column in added.items():
+                rows = rows.append_column(name, column)
+            parts.append(rows.select(parts[0].column_names))
+        return whole(pa.concat_tables(parts))
 
     @cached_property
-    def _aborted(self) -> list[tuple[int, int, str]]:
-        # (first offset, last offset, cluster) of transactions that were dropped.
-        aborts = self.log("abort_transaction").select("cluster_id", "era").distinct().collect()
-        if not aborts:
+    def _aborted(self) -> list[tuple[int, int]]:
+        # First and last offset of transactions that were dropped.
+        aborts = set(self.log("abort_transaction")["era"].to_pylist())
+        marks: dict[int, list[tuple[int, str]]] = {number: [] for number in aborts}
+        for kind in (BEGIN, END, ABORT) if aborts else ():
+            rows = self.log(f"{kind}_transaction")
+            for number, offset in zip(rows["era"].to_pylist(), rows["offset"].to_pylist(), strict=True):
+                if number in marks:
+                    marks[number].append((offset, kind))
+        begins = {era.number: era.start for era in self.lineage.eras}
+        return [span for number, found in marks.items() for span in aborted_spans(found, begins[number])]
+
+    @cached_property
+    def _era_times(self) -> dict[int, int]:
+        # By era, when its last record was written, in microseconds.
+        batches = self.log("bronze_batches", "base_offset")
+        found = batches.group_by("era").aggregate([("max_timestamp", "max")])
+        return dict(zip(found["era"].to_pylist(), integers(found["max_timestamp_max"]).tolist(), strict=True))
+
+    @cached_property
+    def voters(self) -> list[int]:
+        """Node ids of the last voter set known."""
+        rows = self.log("kraft_voters")
+        if not len(rows):
+            rows = self.log("leader_change")
+        if not len(rows):
             return []
-        marks: dict[tuple[str, int], list[tuple[int, str]]] = {(row.cluster_id, row.era): [] for row in aborts}
-        for kind in (BEGIN, END, ABORT):
-            for row in self.log(f"{kind}_transaction").select("cluster_id", "era", "offset").collect():
-                if (row.cluster_id, row.era) in marks:
-                    marks[row.cluster_id, row.era].append((row.offset, kind))
-        starts = {(era.cluster_id, era.number): era.start for era in self.lineage.eras}
-        return [
-            (begin, end, cluster_id)
-            for (cluster_id, era), found in marks.items()
-            for begin, end in aborted_spans(found, starts[cluster_id, era])
-        ]
+        last = int(np.argmax(integers(rows["offset"])))
+        return [voter["voter_id"] for voter in rows["voters"][last].as_py() or []]
 
     @cached_property
-    def _era_ends(self) -> DataFrame:
-        # Where each era ends, and when its last record was written.
-        batches = self.log("bronze_batches", "base_offset").groupBy("cluster_id", "era")
-        times = {row[:2]: row[2] for row in batches.agg(F.max("max_timestamp")).collect()}
-        rows = [
-            (era.cluster_id, era.number, era.end, times.get((era.cluster_id, era.number))) for era in self.lineage.eras
-        ]
-        return self.tables.session.createDataFrame(rows, _ENDS)
+    def committed(self) -> int | None:
+        """The offset below which records are known to be committed; None: none are."""
+        return self.lineage.committed({self.cluster_id: self.voters}).get(self.cluster_id)
 
-    @cached_property
-    def voters(self) -> dict[str, list[int]]:
-        """By cluster, the node ids of the last voter set known."""
-        rows = self.log("kraft_voters").selectExpr("cluster_id", "offset", "voters.voter_id as ids")
-        rows = rows.unionByName(
-            self.log("leader_change")
-            .selectExpr("cluster_id", "offset", "voters.voter_id as ids")
-            .where(~F.col("cluster_id").isin(self._dynamic))
-        )
-        latest = rows.groupBy("cluster_id").agg(F.max_by("ids", "offset").alias("ids")).collect()
-        return {row.cluster_id: list(row.ids) for row in latest}
+    def status(self, era: int | None, offset: int) -> str:
+        """Committed, uncommitted (not known to be committed) or, without an era, truncated."""
+        if era is None:
+            return TRUNCATED
+        return COMMITTED if offset < (self.committed or 0) else UNCOMMITTED
 
-    @cached_property
-    def _dynamic(self) -> list[str]:
-        rows = self.log("kraft_voters").select("cluster_id").distinct().collect()
-        return [row.cluster_id for row in rows]
+    def named(self, rows: Any) -> Any:
+        """The rows with the cluster's id, before the other columns."""
+        return rows.add_column(0, "cluster_id", pa.repeat(pa.scalar(self.cluster_id), len(rows)))
 
-    @cached_property
-    def committed(self) -> dict[str, int]:
-        """By cluster, the offset below which records are known to be committed."""
-        return self.lineage.committed(self.voters)
-
-    def status(self, rows: DataFrame) -> DataFrame:
-        """Add ``status``: committed, uncommitted (not known to be committed) or, where ``era`` is null, truncated."""
-        known = list(self.committed.items()) or [("", 0)]
-        limits = self.tables.session.createDataFrame(known, "cluster_id string, committed_end long")
-        status = (
-            F.when(F.col("era").isNull(), "truncated")
-            .when(F.col("offset") < F.coalesce("committed_end", F.lit(0)), "committed")
-            .otherwise("uncommitted")
-        )
-        return rows.join(F.broadcast(limits), "cluster_id", "left").withColumn("status", status).drop("committed_end")
-
-    def history(self, rows: DataFrame, keys: list[str], columns: list[str], *, gone: Column | None = None) -> DataFrame:
+    def history(self, rows: Any, keys: Sequence[str], columns: Sequence[str], *, gone: Any = None) -> Any:
         """States in force, one after the other.
 
         Args:
             rows: as ``state`` gives them: each is the whole state of what ``keys`` name.
             keys: columns that name a thing.
             columns: columns of its state.
-            gone: where a row means that the thing is no more.
+            gone: mask of the rows that mean that the thing is no more.
 
         Returns:
-            cluster_id, keys, columns, ``from_offset``, ``to_offset``, ``from_time``, ``to_time``, ``duration_ms``: of
-            what still lasts, up to the last record. Times are the leaders' clocks'; a clock that went back counts 0.
+            ``cluster_id``, keys, columns, ``from_offset``, ``to_offset``, ``from_time``, ``to_time``,
+            ``duration_ms``: of what still lasts, up to the last record. Times are the leaders' clocks'; a clock that
+            went back counts 0.
         """
-        order = Window.partitionBy("cluster_id", "era", *keys).orderBy("at", "seq")
-        lead = {"next_at": F.lead("at").over(order), "to_time": F.lead("timestamp").over(order)}
-        rows = rows.withColumns(lead).join(F.broadcast(self._era_ends), ["cluster_id", "era"])
-        last_time = F.greatest("era_last_time", "timestamp")
-        lasted_ms = F.unix_millis(F.coalesce("to_time", last_time)) - F.unix_millis("timestamp")
-        if gone is not None:
-            rows = rows.where(~gone)
-        return rows.select(
-            "cluster_id",
-            *keys,
-            *columns,
-            F.col("at").alias("from_offset"),
-            F.coalesce("next_at", "era_end").alias("to_offset"),
-            F.col("timestamp").alias("from_time"),
-            "to_time",
-            F.greatest(lasted_ms, F.lit(0)).alias("duration_ms"),
-        )
+        things = [integers(rows["era"]), *(codes(rows[name]) for name in keys)]
+        order = ordered(*things, integers(rows["at"]), integers(rows["seq"]))
+        begins = starts(*(key[order] for key in things))
+        kept = np.arange(len(order)) if gone is None else np.flatnonzero(~gone[order])
+        lasting = self.lasting(rows, order, begins, kept)
+        return self.named(pa.table({name: take(rows[name], order[kept]) for name in (*keys, *columns)} | lasting))
+
+    def lasting(self, rows: Any, order: Any, begins: Any, kept: Any) -> dict[str, Any]:
+        """From when to when states held.
+
+        Args:
+            rows: as of ``history``.
+            order: indices of rows, thing by thing and by time.
+            begins: whether a thing begins at each of them.
+            kept: which of them are wanted.
+        """
+        at, times, eras = (integers(rows[name])[order] for name in ("at", "timestamp", "era"))
+        following = after(begins)[kept]
+        ends = {era.number: era.end for era in self.lineage.eras}
+        numbers = pa.array(eras[kept])
+        era_ends = pa.array([ends[number] for number in range(len(ends))], pa.int64()).take(numbers)
+        last = np.array([self._era_times.get(number, 0) for number in range(len(ends))] or [0])
+        until = np.where(following == NONE, np.maximum(last[eras[kept]], times[kept]), times[np.maximum(following, 0)])
+        lasted_ms = np.maximum(until // _MS - times[kept] // _MS, 0)
+        return {
+            "from_offset": pa.array(at[kept]),
+            "to_offset": pc.coalesce(pick(at, following), era_ends),
+            "from_time": pa.array(times[kept]).cast(TIMESTAMP),
+            "to_time": pick(times, following).cast(TIMESTAMP),
+            "duration_ms": pa.array(lasted_ms),
+        }

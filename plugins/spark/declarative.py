@@ -1,8 +1,8 @@
 """The three layers as Spark declarative pipelines (``spark-pipelines``, PySpark 4.2 and later).
 
 Bronze and silver are streaming tables over the data source, gold is made of materialized views by the functions that
-``run`` calls. These look at the data while they make their plans, which a pipeline's query functions may not do; so
-gold is a pipeline of its own, which is run behind the other one: its plans are made where its definitions are loaded.
+``run`` calls. These take rows, which a pipeline's query functions have not got; so gold is a pipeline of its own, which
+is run behind the other one: its rows are made where its definitions are loaded.
 """
 
 from __future__ import annotations
@@ -14,15 +14,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from kraftcore.errors import LocalError
 from kraftcore.plugins.spark.arrow_batches import DROP
 from kraftcore.plugins.spark.canonical import Canonical
+from kraftcore.plugins.spark.cluster_rows import ClusterRows
 from kraftcore.plugins.spark.folders import LocalFolder, is_local
 from kraftcore.plugins.spark.gold import GOLD
-from kraftcore.plugins.spark.lineage import read_lineage
-from kraftcore.plugins.spark.pipeline import check_input, rows_of
+from kraftcore.plugins.spark.pipeline import check_input, input_options, rows_of
 from kraftcore.plugins.spark.tables import ABOUT, BRONZE, SILVER, Tables
 
 LAYERS = ("layers", "gold")
@@ -86,12 +88,14 @@ def declare_gold(session: Any) -> None:
     """
     from pyspark import pipelines
 
-    tables = Tables(session, _setting(session, "tables"))
+    tables = Tables(session, _setting(session, "tables"), is_sparks_own=True)
     clusters = sorted(row[0] for row in tables.read("bronze_files").select("cluster_id").distinct().collect())
-    canonical = Canonical(tables, clusters, read_lineage(tables, clusters))
-    canonical.prepare()
+    source = ClusterRows(tables, clusters or [""])
+    canonicals = [Canonical(cluster_id, source.of(cluster_id)) for cluster_id in clusters or [""]]
     for name, make in GOLD.items():
-        pipelines.materialized_view(name=name)(partial(_same, make(canonical)))
+        rows = pa.concat_tables([make(canonical) for canonical in canonicals])
+        made = session.createDataFrame(rows, from_arrow_schema(rows.schema))
+        pipelines.materialized_view(name=name)(partial(_same, made))
 
 
 def _same(rows: DataFrame) -> DataFrame:
@@ -138,8 +142,10 @@ def write_specs(
         raise LocalError(f"there is no table {unknown[0]} of bronze or silver")
     if LocalFolder(home).read(ABOUT) is not None:
         raise LocalError(f"{home}: 'kraftcore spark run' made these tables: name a folder of its own")
+    whole = [_whole(one) for one in paths]
+    check_input(whole, errors, options)
     configuration = {
-        "options": json.dumps(check_input([_whole(one) for one in paths], errors, options)),
+        "options": json.dumps(input_options(whole, errors, options)),
         "tables": home,
         "tables_wanted": ",".join(only),
     }

@@ -14,12 +14,19 @@ from pyspark.sql import SparkSession
 from kraftcore.errors import LocalError, StorageError
 
 T = TypeVar("T")
-_PART = ".part"
+UNFINISHED = "_"
+"""How the names of files begin that are being written: Spark and pyarrow pass them over."""
 
 
 def is_local(path: str) -> bool:
     """Whether it is a path of this machine, not a URI."""
     return "://" not in path
+
+
+def unfinished(name: str) -> str:
+    """What a file is called until it is whole."""
+    folder, slash, last = name.rpartition("/")
+    return f"{folder}{slash}{UNFINISHED}{last}"
 
 
 class LocalFolder:
@@ -42,16 +49,34 @@ class LocalFolder:
 
     def write(self, name: str, data: bytes) -> None:
         """Make or replace a file, whole or not at all."""
-        with _local_errors(self._path / name) as place:
+        self.begin(name, data)
+        self.finish(name)
+
+    def begin(self, name: str, data: bytes) -> None:
+        """Write a file that is not to be seen until ``finish``."""
+        with _local_errors(Path(self.begun(name))) as place:
+            place.write_bytes(data)
+
+    def begun(self, name: str) -> str:
+        """The path of a file that is about to be written and is not to be seen until ``finish``."""
+        with _local_errors(self._path / unfinished(name)) as place:
             place.parent.mkdir(parents=True, exist_ok=True)
-            part = place.with_name(place.name + _PART)
-            part.write_bytes(data)
-            part.replace(place)
+        return str(place)
+
+    def finish(self, name: str) -> None:
+        """Give a file that was begun its name, in place of what has it."""
+        with _local_errors(self._path / name) as place:
+            (self._path / unfinished(name)).replace(place)
 
     def has(self, name: str) -> bool:
         """Whether there is a folder of that name."""
         with _local_errors(self._path / name) as place:
             return place.is_dir()
+
+    def make(self, name: str) -> None:
+        """Make a folder if there is none."""
+        with _local_errors(self._path / name) as place:
+            place.mkdir(parents=True, exist_ok=True)
 
     def files(self, name: str) -> list[str]:
         """The names, relative to ``name``, of all files below it."""
@@ -120,24 +145,39 @@ class HadoopFolder:
 
     def write(self, name: str, data: bytes) -> None:
         """Make or replace a file, whole or not at all where the file system renames so."""
+        self.begin(name, data)
+        self.finish(name)
+
+    def begin(self, name: str, data: bytes) -> None:
+        """Write a file that is not to be seen until ``finish``."""
 
         def write(place: Any) -> None:
-            part = self._place(name + _PART)
-            stream = self._system.create(part, True)
+            stream = self._system.create(place, True)
             try:
                 stream.write(bytearray(data))
             finally:
                 stream.close()
-            rename = getattr(self._jvm, "org.apache.hadoop.fs.Options$Rename")
-            how = self._gateway.new_array(rename, 1)
-            how[0] = rename.OVERWRITE
-            self._context.rename(part, place, how)
 
-        self._try(name, write)
+        self._try(unfinished(name), write)
+
+    def finish(self, name: str) -> None:
+        """Give a file that was begun its name, in place of what has it."""
+
+        def rename(place: Any) -> None:
+            kind = getattr(self._jvm, "org.apache.hadoop.fs.Options$Rename")
+            how = self._gateway.new_array(kind, 1)
+            how[0] = kind.OVERWRITE
+            self._context.rename(self._place(unfinished(name)), place, how)
+
+        self._try(name, rename)
 
     def has(self, name: str) -> bool:
         """Whether there is a folder of that name."""
         return self._try(name, lambda place: bool(self._system.exists(place)))
+
+    def make(self, name: str) -> None:
+        """Make a folder if there is none."""
+        self._try(name, lambda place: self._system.mkdirs(place))
 
     def files(self, name: str) -> list[str]:
         """The names, relative to ``name``, of all files below it."""

@@ -2,23 +2,26 @@
 
 Histories have a row for each state that something was in: from ``from_offset`` (the record that brought it about) to
 ``to_offset`` (exclusive; null: until now). The state as of an offset is the rows that hold it.
+
+All tables of a cluster are made together, so that what several need is read once. Of a large cluster the partitions'
+table is made in shares, a number of partitions each; that is what bounds memory and what workers share.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from kraftcore.plugins.spark import gold_audit, gold_partitions, gold_quorum, gold_state
 from kraftcore.plugins.spark.canonical import Canonical
-from kraftcore.plugins.spark.lineage import read_lineage
+from kraftcore.plugins.spark.cluster_rows import ClusterRows
+from kraftcore.plugins.spark.parquet import BUCKETS
 from kraftcore.plugins.spark.tables import Tables
+from kraftcore.plugins.spark.work import is_done_here, spread
 
-_JOBS_AT_ONCE = 4
-GOLD: dict[str, Callable[[Canonical], DataFrame]] = {
+GOLD: dict[str, Callable[[Canonical], Any]] = {
     "gold_leadership": gold_quorum.leadership,
     "gold_voter_sets": gold_quorum.voter_sets,
     "gold_logs": gold_audit.logs,
@@ -36,45 +39,112 @@ GOLD: dict[str, Callable[[Canonical], DataFrame]] = {
     "gold_token_history": gold_state.delegation_tokens,
     "gold_producer_ids_history": gold_state.producer_ids,
 }
+SHARED = "gold_partition_history"
+"""The table that is made in shares: each state of a partition takes its own partition's records, and few others."""
+SHARE_RECORDS = 500_000
+"""So many records of a cluster are one task's."""
+_RECORD_BYTES = 48
+"""A record of a metadata log, about."""
 
 
-def _make(canonical: Canonical, name: str) -> None:
-    canonical.tables.write_clusters(name, GOLD[name](canonical), canonical.clusters)
+@dataclass(frozen=True)
+class Making:
+    """What one task makes.
+
+    Attributes:
+        clusters: whose tables.
+        names: which tables.
+        share: of ``SHARED``: this one of so many.
+    """
+
+    clusters: tuple[str, ...]
+    names: tuple[str, ...]
+    share: tuple[int, int] = (0, 1)
 
 
-def refresh_gold(tables: Tables, say: Callable[[str], None], finished: Mapping[str, int] | None = None) -> list[str]:
+@dataclass(frozen=True)
+class Maker:
+    """The work of a task: calling it with a ``Making`` does it.
+
+    Attributes:
+        tables: where from and where to.
+        run: names the files.
+    """
+
+    tables: Tables
+    run: str
+
+    def __call__(self, making: Making) -> dict[str, Any]:
+        """Make tables, write their files; the columns of each."""
+        number, shares = making.share
+        schemas = {}
+        source = ClusterRows(self.tables, making.clusters, making.share if shares > 1 else None)
+        for cluster_id in making.clusters:
+            canonical = Canonical(cluster_id, source.of(cluster_id))
+            for name in making.names:
+                rows = GOLD[name](canonical)
+                schemas[name] = rows.schema
+                if len(rows):
+                    self.tables.begin_gold(name, rows.drop_columns(["cluster_id"]), cluster_id, f"{self.run}-{number}")
+        return schemas
+
+
+def refresh_gold(tables: Tables, say: Callable[[str], None]) -> list[str]:
     """Bring gold up to date with silver.
 
     Args:
         tables: all of them.
         say: called with a line for each table.
-        finished: by bronze table, the last micro-batch that is whole, silver included; None: all are.
 
     Returns:
         The clusters that had anything new, in order.
     """
-    about = tables.about() or {}
-    done = {name: int(about.get(name, -1)) for name in ("bronze_records", "bronze_batches", "bronze_files")}
-    latest = dict(done)
-    clusters: set[str] = set()
-    for name, batch in done.items():
-        rows = tables.read(name).where(F.col("batch") > batch)
-        if finished is not None:
-            rows = rows.where(F.col("batch") <= finished.get(name, -1))
-        found = rows.groupBy("cluster_id").agg(F.max("batch")).collect()
-        clusters |= {row[0] for row in found}
-        latest[name] = max([batch, *(row[1] for row in found)])
-    changed = sorted(clusters)
+    done = int((tables.about() or {}).get("gold", -1))
+    latest = tables.last_commit()
+    changed = tables.changed_since(done)
     if changed:
-        canonical = Canonical(tables, changed, read_lineage(tables, changed))
-        canonical.prepare()
-        try:
-            with ThreadPoolExecutor(_JOBS_AT_ONCE) as pool:
-                made = {name: pool.submit(_make, canonical, name) for name in GOLD}
-                for name, job in made.items():
-                    job.result()
-                    say(f"{name}: made anew for {len(changed)} cluster{'s' * (len(changed) > 1)}")
-        finally:
-            canonical.close()
-    tables.write_about(latest)
+        run = uuid.uuid4().hex[:12]
+        records = tables.records_by_cluster(changed)
+        here = is_done_here(tables, _RECORD_BYTES * sum(records.values()))
+        makings = makings_of(changed, records, tuple(GOLD), many=not here)
+        schemas: dict[str, Any] = {}
+        work = Maker(tables if here or not tables.is_local else Tables(None, tables.path), run)
+        for found in spread(tables, work, makings, here=here or not tables.is_local):
+            schemas |= found
+        for name, schema in schemas.items():
+            tables.end_gold(name, schema, changed, run)
+            say(f"{name}: made anew for {len(changed)} cluster{'s' * (len(changed) > 1)}")
+    if changed or done < 0:
+        tables.write_about(latest)
+        tables.forget_commits(latest)
     return changed
+
+
+def makings_of(
+    clusters: Sequence[str], records: dict[str, int], names: Sequence[str], *, many: bool = False
+) -> list[Making]:
+    """Cut the work into tasks; the longest first.
+
+    Args:
+        clusters: whose tables.
+        records: how many each has in bronze.
+        names: which tables.
+        many: whether workers share them: then small clusters have a task each.
+    """
+    found: list[Making] = []
+    group: list[str] = []
+    size = 0
+    others = tuple(name for name in names if name != SHARED)
+    for cluster_id in sorted(clusters, key=lambda one: -records.get(one, 0)):
+        count = records.get(cluster_id, 0)
+        shares = min(BUCKETS, -(-count // SHARE_RECORDS))
+        if shares > 1 and SHARED in names:
+            found += [Making((cluster_id,), (SHARED,), (number, shares)) for number in range(shares)]
+            found.append(Making((cluster_id,), others))
+            continue
+        if group and (many or size + count > SHARE_RECORDS):
+            found.append(Making(tuple(group), tuple(names)))
+            group, size = [], 0
+        group.append(cluster_id)
+        size += count
+    return [*found, Making(tuple(group), tuple(names))] if group else found

@@ -2,143 +2,158 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame, Window
-from pyspark.sql import functions as F
+from collections import defaultdict
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
 
 from kraftcore.plugins.spark.canonical import Canonical
-from kraftcore.plugins.spark.lineage import without_cuts, without_dead
+from kraftcore.plugins.spark.frames import NONE, before, equals, integers, ordered, starts, where
+from kraftcore.plugins.spark.lineage import is_uncut
+from kraftcore.plugins.spark.views import TIMESTAMP
+
+_LOGS = pa.schema([
+    ("log_id", pa.int64()), ("cluster_id", pa.string()), ("node_id", pa.int32()), ("directory_id", pa.string()),
+    ("start_offset", pa.int64()), ("end_offset", pa.int64()), ("last_epoch", pa.int32()), ("batches", pa.int64()),
+    ("records", pa.int64()), ("bytes", pa.int64()), ("first_time", TIMESTAMP), ("last_time", TIMESTAMP),
+    ("committed_end", pa.int64()), ("is_reference", pa.bool_()),
+])  # fmt: skip
+_DIVERGENCE = pa.schema([
+    ("cluster_id", pa.string()), ("offset", pa.int64()), ("base_offset", pa.int64()), ("node_id_a", pa.int32()),
+    ("node_id_b", pa.int32()), ("log_id_a", pa.int64()), ("log_id_b", pa.int64()), ("epoch_a", pa.int32()),
+    ("epoch_b", pa.int32()), ("crc_a", pa.int64()), ("crc_b", pa.int64()), ("last_offset_a", pa.int64()),
+    ("last_offset_b", pa.int64()), ("is_valid_a", pa.bool_()), ("is_valid_b", pa.bool_()),
+    ("batches_differing", pa.int64()), ("committed_end", pa.int64()), ("is_below_committed", pa.bool_()),
+])  # fmt: skip
+_BATCH = ["log_id", "node_id", "base_offset", "last_offset", "epoch", "crc", "size", "is_valid"]
+_MINUTE_US = 60_000_000
+Row = dict[str, Any]
 
 
-def logs(canonical: Canonical) -> DataFrame:
+def logs(canonical: Canonical) -> Any:
     """One row a log: what part of the cluster's history it holds, and how much of it is known to be committed."""
-    rows = canonical.raw("bronze_batches").where("source = 'log' and is_valid")
-    rows = without_dead(canonical.tables, rows, canonical.lineage.dead, "base_offset")
-    rows = without_cuts(canonical.tables, rows, canonical.lineage.cuts, "base_offset")
-    limits = _committed(canonical)
-    best = [(log.log_id,) for log in canonical.lineage.best.values()] or [(0,)]
-    chosen = canonical.tables.session.createDataFrame(best, "log_id long").withColumn("is_reference", F.lit(True))
-    return (
-        rows.groupBy("cluster_id", "node_id", "directory_id", "log_id")
-        .agg(
-            F.min("base_offset").alias("start_offset"),
-            (F.max("last_offset") + 1).alias("end_offset"),
-            F.max("epoch").alias("last_epoch"),
-            F.count("*").alias("batches"),
-            F.sum("count").alias("records"),
-            F.sum("size").alias("bytes"),
-            F.min("base_timestamp").alias("first_time"),
-            F.max("max_timestamp").alias("last_time"),
-        )
-        .join(F.broadcast(limits), "cluster_id", "left")
-        .join(F.broadcast(chosen), "log_id", "left")
-        .withColumn("is_reference", F.coalesce("is_reference", F.lit(False)))
-    )
+    rows = canonical.alive("bronze_batches", "base_offset")
+    rows = where(rows, equals(rows["is_valid"], True))
+    rows = where(rows, is_uncut(rows, canonical.lineage.cuts, "base_offset"))
+    found = rows.group_by(["node_id", "directory_id", "log_id"]).aggregate([
+        ("base_offset", "min"), ("last_offset", "max"), ("epoch", "max"), ("count", "count"), ("count", "sum"),
+        ("size", "sum"), ("base_timestamp", "min"), ("max_timestamp", "max"),
+    ])  # fmt: skip
+    best = {log.log_id for log in canonical.lineage.best.values()}
+    renamed = {
+        "start_offset": "base_offset_min", "last_epoch": "epoch_max", "batches": "count_count", "records": "count_sum",
+        "bytes": "size_sum", "first_time": "base_timestamp_min", "last_time": "max_timestamp_max",
+    }  # fmt: skip
+    result = [
+        {name: row[other] for name, other in renamed.items()}
+        | {name: row[name] for name in ("log_id", "node_id", "directory_id")}
+        | {
+            "cluster_id": canonical.cluster_id,
+            "end_offset": row["last_offset_max"] + 1,
+            "committed_end": canonical.committed,
+            "is_reference": row["log_id"] in best,
+        }
+        for row in found.to_pylist()
+    ]
+    return pa.Table.from_pylist(result, schema=_LOGS)
 
 
-def _committed(canonical: Canonical) -> DataFrame:
-    known = list(canonical.committed.items()) or [("", 0)]
-    return canonical.tables.session.createDataFrame(known, "cluster_id string, committed_end long")
-
-
-def divergence(canonical: Canonical) -> DataFrame:
+def divergence(canonical: Canonical) -> Any:
     """One row a pair of logs that have different bytes at an offset: the first such offset, and both sides.
 
     What one log lacks is no difference. A difference at or above ``committed_end`` is an end that was never committed;
     below it, data was damaged or lost.
     """
-    rows = canonical.raw("bronze_batches").where("source = 'log'")
-    rows = without_dead(canonical.tables, rows, canonical.lineage.dead, "base_offset")
-    rows = canonical.keep(
-        rows.select("cluster_id", "log_id", "node_id", "base_offset", "last_offset", "epoch", "crc", "size", "is_valid")
-    )
-    differing = (
-        rows.groupBy("cluster_id", "base_offset")
-        .agg(
-            F.count_distinct("epoch", "crc", "size").alias("kinds"),
-            F.max((~F.col("is_valid")).cast("int")).alias("bad"),
+    at: dict[int, list[Row]] = defaultdict(list)
+    for row in _suspects(canonical.alive("bronze_batches", "base_offset")).to_pylist():
+        at[row["base_offset"]].append(row)
+    first: dict[tuple[int, int], tuple[Row, Row]] = {}
+    count: dict[tuple[int, int], int] = defaultdict(int)
+    for base_offset in sorted(at):
+        for one, other in combinations(sorted(at[base_offset], key=lambda row: int(row["log_id"])), 2):
+            if one["log_id"] < other["log_id"] and _content(one) != _content(other):
+                pair = one["log_id"], other["log_id"]
+                first.setdefault(pair, (one, other))
+                count[pair] += 1
+    end = canonical.committed
+    rows = []
+    for pair, (one, other) in first.items():
+        offset = _first_record(canonical, one, other)
+        rows.append(
+            {f"{name}_{side}": row[name] for side, row in (("a", one), ("b", other)) for name in _BATCH}
+            | {
+                "cluster_id": canonical.cluster_id,
+                "offset": offset,
+                "base_offset": one["base_offset"],
+                "batches_differing": count[pair],
+                "committed_end": end,
+                "is_below_committed": offset < (end or 0),
+            }
         )
-        .where("kinds > 1 or bad = 1")
-        .select("cluster_id", "base_offset")
-    )
-    suspects = rows.join(F.broadcast(differing), ["cluster_id", "base_offset"])
-    left, right = _sides(suspects, "a"), _sides(suspects, "b")
-    pairs = left.join(right, ["cluster_id", "base_offset"]).where(
-        "log_id_a < log_id_b and (epoch_a <> epoch_b or crc_a <> crc_b or size_a <> size_b or is_valid_a <> is_valid_b)"
-    )
-    first = pairs.groupBy("cluster_id", "log_id_a", "log_id_b").agg(
-        F.min_by(
-            F.struct(
-                *[name for name in pairs.columns if name[:-2] not in ("log_id", "cluster_id") and name != "cluster_id"]
-            ),
-            "base_offset",
-        ).alias("first"),
-        F.count("*").alias("batches"),
-    )
-    found = first.select("cluster_id", "log_id_a", "log_id_b", "first.*", "batches")
-    found = canonical.keep(found)
-    found = found.join(_first_record(canonical, found), ["cluster_id", "log_id_a", "log_id_b"], "left")
-    found = found.withColumn("offset", F.coalesce("first_record", "base_offset"))
-    limits = _committed(canonical)
-    return found.join(F.broadcast(limits), "cluster_id", "left").select(
-        "cluster_id", "offset", "base_offset", "node_id_a", "node_id_b", "log_id_a", "log_id_b", "epoch_a", "epoch_b",
-        "crc_a", "crc_b", "last_offset_a", "last_offset_b", "is_valid_a", "is_valid_b",
-        F.col("batches").alias("batches_differing"), "committed_end",
-        (F.col("offset") < F.coalesce("committed_end", F.lit(0))).alias("is_below_committed"),
-    )  # fmt: skip
+    return pa.Table.from_pylist(rows, schema=_DIVERGENCE)
 
 
-def _sides(rows: DataFrame, side: str) -> DataFrame:
-    names = [name for name in rows.columns if name not in ("cluster_id", "base_offset")]
-    return rows.select("cluster_id", "base_offset", *[F.col(name).alias(f"{name}_{side}") for name in names])
+def _content(row: Row) -> tuple[Any, ...]:
+    return row["epoch"], row["crc"], row["size"], row["is_valid"]
 
 
-def _first_record(canonical: Canonical, found: DataFrame) -> DataFrame:
+def _suspects(rows: Any) -> Any:
+    # Batches at offsets where not all are equal, or one is damaged.
+    keys = [integers(rows[name]) for name in ("base_offset", "epoch", "crc", "size")]
+    bad = ~equals(rows["is_valid"], True)
+    order = ordered(*keys)
+    begins = starts(keys[0][order])
+    odd = (starts(*(key[order] for key in keys)) & ~begins) | bad[order]
+    groups = np.cumsum(begins) - 1
+    some = np.zeros(int(begins.sum()), bool)
+    some[groups[odd]] = True
+    return rows.select(_BATCH).take(pa.array(np.sort(order[some[groups]]), pa.int64()))
+
+
+def _first_record(canonical: Canonical, one: Row, other: Row) -> int:
     # Two batches of one epoch may begin with equal records: the first record that differs.
-    spots = found.select("cluster_id", "log_id_a", "log_id_b", "base_offset", "last_offset_a", "last_offset_b")
-    records = canonical.raw("bronze_records").where("source = 'log'")
-    records = without_dead(canonical.tables, records, canonical.lineage.dead, "offset").select(
-        "cluster_id",
-        "log_id",
-        "offset",
-        F.xxhash64("epoch", "timestamp", "is_control", "key", "value").alias("content"),
-    )
-
-    def side(name: str) -> DataFrame:
-        spot = F.broadcast(spots).alias("spot")
-        rows = records.alias("rows").join(
-            spot,
-            (F.col("rows.log_id") == F.col(f"spot.log_id_{name}"))
-            & F.col("rows.offset").between(F.col("spot.base_offset"), F.col(f"spot.last_offset_{name}")),
-        )
-        return rows.select("spot.cluster_id", "log_id_a", "log_id_b", "offset", F.col("content").alias(name))
-
-    keys = ["cluster_id", "log_id_a", "log_id_b"]
-    both = side("a").join(side("b"), [*keys, "offset"], "full").where("not (a <=> b)")
-    return both.groupBy(keys).agg(F.min("offset").alias("first_record"))
+    sides = []
+    for row in (one, other):
+        records = canonical.records(row["log_id"], one["base_offset"], row["last_offset"])
+        found = records.select(["offset", "epoch", "timestamp", "is_control", "key", "value"]).to_pylist()
+        sides.append({record["offset"]: record for record in found})
+    differing = (offset for offset in sides[0].keys() | sides[1].keys() if sides[0].get(offset) != sides[1].get(offset))
+    return int(min(differing, default=one["base_offset"]))
 
 
-def batch_stats(canonical: Canonical) -> DataFrame:
+def batch_stats(canonical: Canonical) -> Any:
     """How the log grew by minute and epoch: records, how many of them are known to be committed, batches, bytes, and
     the pauses between batches.
     """
-    limits = _committed(canonical)
-    rows = canonical.log("bronze_batches", "base_offset").join(F.broadcast(limits), "cluster_id", "left")
-    inside = F.least(F.col("last_offset") + 1, "committed_end") - F.col("base_offset")
-    order = Window.partitionBy("cluster_id").orderBy("base_offset")
-    pause = F.unix_millis("base_timestamp") - F.unix_millis(F.lag("max_timestamp").over(order))
-    return (
-        rows.withColumn("pause_ms", pause)
-        .withColumn("minute", F.date_trunc("minute", "base_timestamp"))
-        .groupBy("cluster_id", "minute", "epoch")
-        .agg(
-            F.min("base_offset").alias("first_offset"),
-            F.max("last_offset").alias("last_offset"),
-            F.count("*").alias("batches"),
-            F.sum("count").alias("records"),
-            F.sum(F.greatest(F.coalesce(inside, F.lit(0)), F.lit(0))).alias("committed_records"),
-            F.sum("size").alias("bytes"),
-            F.max("size").alias("batch_bytes_max"),
-            F.max("pause_ms").alias("pause_ms_max"),
-            F.sum(F.col("is_control").cast("int")).alias("control_batches"),
-        )
-    )
+    rows = canonical.log("bronze_batches", "base_offset")
+    bases, lasts = integers(rows["base_offset"]), integers(rows["last_offset"])
+    first, last = integers(rows["base_timestamp"]), integers(rows["max_timestamp"])
+    order = ordered(bases)
+    begins = np.zeros(len(order), bool)
+    begins[:1] = True
+    previous = before(begins)
+    pause = np.zeros(len(order), np.int64)
+    pause[order] = first[order] // 1000 - last[order][np.maximum(previous, 0)] // 1000
+    unknown = np.zeros(len(order), bool)
+    unknown[order[previous == NONE]] = True
+    committed = np.maximum(np.minimum(lasts + 1, canonical.committed or 0) - bases, 0)
+    columns = rows.select(["epoch", "base_offset", "last_offset", "count", "size"])
+    for name, column in {
+        "minute": pa.array(first // _MINUTE_US * _MINUTE_US).cast(TIMESTAMP),
+        "committed": pa.array(committed),
+        "pause": pa.array(pause, mask=unknown),
+        "control": rows["is_control"].cast(pa.int8()),
+    }.items():
+        columns = columns.append_column(name, column)
+    found = columns.group_by(["minute", "epoch"]).aggregate([
+        ("base_offset", "min"), ("last_offset", "max"), ("count", "count"), ("count", "sum"), ("committed", "sum"),
+        ("size", "sum"), ("size", "max"), ("pause", "max"), ("control", "sum"),
+    ])  # fmt: skip
+    names = {
+        "minute": "minute", "epoch": "epoch", "first_offset": "base_offset_min", "last_offset": "last_offset_max",
+        "batches": "count_count", "records": "count_sum", "committed_records": "committed_sum", "bytes": "size_sum",
+        "batch_bytes_max": "size_max", "pause_ms_max": "pause_max", "control_batches": "control_sum",
+    }  # fmt: skip
+    return canonical.named(pa.table({name: found[other] for name, other in names.items()}))

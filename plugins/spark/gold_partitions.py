@@ -2,131 +2,227 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame, Window
-from pyspark.sql import functions as F
+from typing import Any
 
-from kraftcore.plugins.spark.canonical import Canonical
-from kraftcore.plugins.spark.gold_state import RESOURCE_BROKER, RESOURCE_TOPIC
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
-_EVENT = ["cluster_id", "era", "at", "seq", "timestamp"]
+from kraftcore.plugins.spark.canonical import EVENT, Canonical
+from kraftcore.plugins.spark.frames import (
+    before,
+    codes,
+    constant,
+    distinct,
+    equals,
+    except_lists,
+    integers,
+    last_known,
+    ordered,
+    pick,
+    present,
+    running_sum,
+    stacked,
+    starts,
+    take,
+    where,
+)
+from kraftcore.plugins.spark.gold_state import RESOURCE_BROKER, RESOURCE_TOPIC, pairs
+from kraftcore.plugins.spark.parquet import one_chunk
+
 _KEY = ["topic_id", "partition_id"]
 _LISTS = ["isr", "replicas", "removing_replicas", "adding_replicas", "eligible_leader_replicas", "last_known_elr"]
 _STATE = [*_LISTS, "directories", "leader", "leader_recovery_state"]
+_EPOCHS = ["leader_epoch", "partition_epoch"]
+_IDS = pa.list_(pa.field("element", pa.int32()))
 NO_LEADER, NO_LEADER_CHANGE, NO_RECOVERY_CHANGE = -1, -2, -1
 _MIN_ISR = "min.insync.replicas"
+_INT_MAX = (1 << 31) - 1
+# What brought a state about; in the column as a word.
+CREATED, CHANGED, REMOVED, CLEARED, CONFIGURED = range(5)
+_WORDS = pa.array(["created", "changed", "removed", "elr cleared", "configured"])
 
 
-def partitions(canonical: Canonical) -> DataFrame:
+def partitions(canonical: Canonical) -> Any:
     """One row a state of a partition, with what it meant: offline, under-replicated, under min ISR, and how long.
 
     ``change`` names what brought the state about; ``min_isr`` is in force: the topic's, else the cluster's, else 1.
     """
-    events = canonical.keep(_records(canonical).unionByName(_changes(canonical), allowMissingColumns=True))
-    keys = canonical.keep(events.select("cluster_id", "era", *_KEY).distinct())
-    topics = canonical.keep(_named_topics(canonical))
-    for more in (_ends(canonical, keys), _elr_cleared(canonical, keys, topics), _min_isr(canonical, keys, topics)):
-        events = events.unionByName(more, allowMissingColumns=True)
-    names = topics.drop("made_at").dropDuplicates(["cluster_id", "era", "topic_id"])
-    rows = _filled(events).join(names, ["cluster_id", "era", "topic_id"], "left")
-    columns = [
-        "topic", "change", *_STATE, "leader_epoch", "partition_epoch", "min_isr", "previous_leader", "previous_isr",
-    ]  # fmt: skip
-    known = rows.where("leader is not null or change in ('created', 'changed', 'removed')")  # else: not created yet
-    states = canonical.history(known, _KEY, columns, gone=F.col("change") == "removed")
-    return _judged(states)
-
-
-def _judged(states: DataFrame) -> DataFrame:
-    rows = (
-        states.withColumn("is_offline", F.col("leader") == NO_LEADER)
-        .withColumn("is_under_replicated", F.size("isr") < F.size(F.array_except("replicas", "adding_replicas")))
-        .withColumn("is_under_min_isr", F.size("isr") < F.col("min_isr"))
-        .withColumn("is_leader_change", F.coalesce(~F.col("leader").eqNullSafe(F.col("previous_leader")), F.lit(True)))
-        .withColumn("isr_removed", F.array_except("previous_isr", "isr"))
-        .withColumn("isr_added", F.array_except("isr", "previous_isr"))
+    events = stacked([_records(canonical), _changes(canonical)])
+    keys = events.select(["era", *_KEY]).take(
+        pa.array(distinct(integers(events["era"]), codes(events["topic_id"]), integers(events["partition_id"])))
     )
-    return rows.withColumnRenamed("partition_id", "partition")
+    topics = canonical.state("topic").select(["era", "at", "topic_id", "name"])
+    events = stacked([
+        events, _ends(canonical, keys), _elr_cleared(canonical, keys, topics), *_min_isr(canonical, keys, topics)
+    ])  # fmt: skip
+    return _States(canonical, events, topics).rows()
 
 
-def _records(canonical: Canonical) -> DataFrame:
+def _event(rows: Any, change: int, *names: str) -> Any:
+    found = rows.select([*EVENT, *names])
+    return found.append_column("change", constant(change, len(rows), pa.int8()))
+
+
+def _records(canonical: Canonical) -> Any:
     # Whole states. Lists that an old version does not have are empty.
-    full = canonical.state("partition")
-    lists = [F.coalesce(name, F.array().cast("array<int>")).alias(name) for name in _LISTS]
-    return full.select(
-        *_EVENT, *_KEY, *lists, "directories", "leader", "leader_recovery_state", "leader_epoch", "partition_epoch",
-        F.lit("created").alias("change"),
-    )  # fmt: skip
+    rows = canonical.state("partition")
+    found = _event(rows, CREATED, *_KEY, "directories", "leader", "leader_recovery_state", *_EPOCHS)
+    for name in _LISTS:
+        found = found.append_column(
+            name, pc.coalesce(one_chunk(rows[name]), pa.scalar([], rows.schema.field(name).type))
+        )
+    return found
 
 
-def _changes(canonical: Canonical) -> DataFrame:
+def _changes(canonical: Canonical) -> Any:
     rows = canonical.state("partition_change")
-    leader = F.when(F.col("leader") != NO_LEADER_CHANGE, F.col("leader"))
-    recovery = F.when(F.col("leader_recovery_state") != NO_RECOVERY_CHANGE, F.col("leader_recovery_state"))
-    return rows.select(
-        *_EVENT, *_KEY, *_LISTS, "directories", leader.alias("leader"), recovery.alias("leader_recovery_state"),
-        F.lit("changed").alias("change"),
-    )  # fmt: skip
+    found = _event(rows, CHANGED, *_KEY, *_LISTS, "directories")
+    for name, nothing in (("leader", NO_LEADER_CHANGE), ("leader_recovery_state", NO_RECOVERY_CHANGE)):
+        column = one_chunk(rows[name])
+        kept = pc.if_else(pc.not_equal(column, nothing), column, pa.scalar(None, column.type))
+        found = found.append_column(name, kept)
+    return found
 
 
-def _ends(canonical: Canonical, keys: DataFrame) -> DataFrame:
-    gone = canonical.state("remove_topic").select(*_EVENT, "topic_id")
-    return gone.join(keys, ["cluster_id", "era", "topic_id"]).withColumn("change", F.lit("removed"))
+def _of_partitions(events: Any, keys: Any, *columns: tuple[str, str], change: int, names: tuple[str, ...] = ()) -> Any:
+    # An event of a topic, or of all, as one of each partition.
+    lefts, rights = pairs(events, keys, *columns)
+    found = _event(events, change, *names).take(pa.array(lefts))
+    for name in _KEY:
+        found = found.append_column(name, take(keys[name], rights))
+    return found
 
 
-def _named_topics(canonical: Canonical) -> DataFrame:
-    return canonical.state("topic").select(
-        "cluster_id", "era", "topic_id", F.col("name").alias("topic"), F.col("at").alias("made_at")
-    )
+def _ends(canonical: Canonical, keys: Any) -> Any:
+    removed = canonical.state("remove_topic")
+    return _of_partitions(removed, keys, ("era", "era"), ("topic_id", "topic_id"), change=REMOVED)
 
 
-def _elr_cleared(canonical: Canonical, keys: DataFrame, topics: DataFrame) -> DataFrame:
+def _elr_cleared(canonical: Canonical, keys: Any, topics: Any) -> Any:
     # Of one topic, or of all (KIP-966).
-    cleared = canonical.state("clear_elr").select(*_EVENT, "topic_name")
-    hit = cleared.join(topics, ["cluster_id", "era"]).where("made_at <= at and (topic_name = '' or topic_name = topic)")
-    nothing = F.array().cast("array<int>")
-    return (
-        hit.join(keys, ["cluster_id", "era", "topic_id"])
-        .select(*_EVENT, *_KEY, F.lit("elr cleared").alias("change"))
-        .withColumn("eligible_leader_replicas", nothing)
-        .withColumn("last_known_elr", nothing)
-    )
+    rows = canonical.state("clear_elr").select([*EVENT, "topic_name"])
+    lefts, rights = pairs(rows, topics, ("era", "era"))
+    hit = rows.take(pa.array(lefts))
+    names, made_at = take(topics["name"], rights), take(topics["at"], rights)
+    same = pc.equal(one_chunk(hit["topic_name"]), names).to_numpy(zero_copy_only=False)
+    wanted = equals(hit["topic_name"], "") | same
+    wanted &= integers(made_at) <= integers(hit["at"])
+    hit = where(hit.append_column("topic_id", take(topics["topic_id"], rights)), wanted)
+    found = _of_partitions(hit, keys, ("era", "era"), ("topic_id", "topic_id"), change=CLEARED)
+    for name in ("eligible_leader_replicas", "last_known_elr"):
+        found = found.append_column(name, constant([], len(found), _IDS))
+    return found
 
 
-def _min_isr(canonical: Canonical, keys: DataFrame, topics: DataFrame) -> DataFrame:
+def _min_isr(canonical: Canonical, keys: Any, topics: Any) -> tuple[Any, Any]:
     # Each value of the config is an event of all partitions that it is about.
-    values = canonical.state("config").where(F.col("name") == _MIN_ISR)
-    number = F.coalesce(F.col("value").cast("int"), F.lit(0))
-    of_topic = (
-        values.where(F.col("resource_type") == RESOURCE_TOPIC)
-        .join(topics.withColumnRenamed("topic", "resource_name"), ["cluster_id", "era", "resource_name"])
-        .join(keys, ["cluster_id", "era", "topic_id"])
-        .select(*_EVENT, *_KEY, number.alias("topic_min_isr"), F.lit("configured").alias("change"))
+    rows = canonical.state("config").select([*EVENT, "resource_type", "resource_name", "name", "value"])
+    values = where(rows, equals(rows["name"], _MIN_ISR))
+    numbers = pa.array([_number(value) for value in values["value"].to_pylist()], pa.int32())
+    values = values.append_column("number", numbers)
+    of_topic = where(values, equals(values["resource_type"], RESOURCE_TOPIC))
+    lefts, rights = pairs(of_topic, topics, ("era", "era"), ("resource_name", "name"))
+    of_topic = of_topic.take(pa.array(lefts)).append_column("topic_id", take(topics["topic_id"], rights))
+    topic = _of_partitions(
+        of_topic, keys, ("era", "era"), ("topic_id", "topic_id"), change=CONFIGURED, names=("number",)
     )
-    of_all = (
-        values.where((F.col("resource_type") == RESOURCE_BROKER) & (F.col("resource_name") == ""))
-        .join(keys, ["cluster_id", "era"])
-        .select(*_EVENT, *_KEY, number.alias("cluster_min_isr"), F.lit("configured").alias("change"))
+    of_all = where(values, equals(values["resource_type"], RESOURCE_BROKER) & equals(values["resource_name"], ""))
+    cluster = _of_partitions(of_all, keys, ("era", "era"), change=CONFIGURED, names=("number",))
+    return (
+        topic.rename_columns({"number": "topic_min_isr"}),
+        cluster.rename_columns({"number": "cluster_min_isr"}),
     )
-    return of_topic.unionByName(of_all, allowMissingColumns=True)
 
 
-def _filled(events: DataFrame) -> DataFrame:
+def _number(value: str | None) -> int:
+    try:
+        number = int(value or "0")
+    except ValueError:  # Kafka does not let it in; a log may hold it all the same
+        return 0
+    return number if 0 <= number <= _INT_MAX else 0
+
+
+class _States:
     # From changes to whole states, and the epochs that changes raise without saying so.
-    order = Window.partitionBy("cluster_id", "era", *_KEY).orderBy("at", "seq")
-    rows = events.withColumn("life", F.sum(F.when(F.col("change") == "created", 1).otherwise(0)).over(order))
-    life = Window.partitionBy("cluster_id", "era", *_KEY, "life").orderBy("at", "seq")
-    elected = F.when((F.col("change") == "changed") & F.col("leader").isNotNull(), 1).otherwise(0)
-    changed = F.when(F.col("change") == "changed", 1).otherwise(0)
-    filled = {name: F.last(name, ignorenulls=True).over(life) for name in (*_STATE, "leader_epoch", "partition_epoch")}
-    filled |= {name: F.last(name, ignorenulls=True).over(order) for name in ("topic_min_isr", "cluster_min_isr")}
-    filled |= {"elections": F.sum(elected).over(life), "changes": F.sum(changed).over(life)}
-    no_zero = [F.when(F.col(name) > 0, F.col(name)) for name in ("topic_min_isr", "cluster_min_isr")]
-    return rows.withColumns(filled).withColumns(
-        {
-            "leader_epoch": F.col("leader_epoch") + F.col("elections"),
-            "partition_epoch": F.col("partition_epoch") + F.col("changes"),
-            "min_isr": F.coalesce(*no_zero, F.lit(1)),
-            "previous_leader": F.lag("leader").over(life),
-            "previous_isr": F.lag("isr").over(life),
-        }
-    )
+
+    def __init__(self, canonical: Canonical, events: Any, topics: Any) -> None:
+        self._canonical = canonical
+        self._events = events
+        self._topics = topics.take(pa.array(distinct(integers(topics["era"]), codes(topics["topic_id"]))))
+        things = [integers(events["era"]), codes(events["topic_id"]), integers(events["partition_id"])]
+        self._order = ordered(*things, integers(events["at"]), integers(events["seq"]))
+        self._things = [key[self._order] for key in things]
+        self._change = integers(events["change"])[self._order]
+        self._of_thing = starts(*self._things)
+        created = (self._change == CREATED).astype(np.int64)
+        self._life = starts(*self._things, running_sum(created, self._of_thing))
+
+    def rows(self) -> Any:
+        canonical, order = self._canonical, self._order
+        leader = self._last("leader", self._life)
+        leaders = integers(self._events["leader"])
+        known = (leader >= 0) | np.isin(self._change, (CREATED, CHANGED, REMOVED))  # else: not created yet
+        spots = np.flatnonzero(known)
+        lasting = canonical.lasting(
+            self._events, order[spots], starts(*(key[spots] for key in self._things)),
+            np.flatnonzero(self._change[spots] != REMOVED),
+        )  # fmt: skip
+        kept = spots[self._change[spots] != REMOVED]
+        previous = before(self._life)
+        found = {name: self._take(name, order[kept]) for name in _KEY}
+        found |= {"topic": self._topic(order[kept]), "change": _WORDS.take(pa.array(self._change[kept]))}
+        for name in _STATE:
+            found[name] = self._take(name, self._last(name, self._life)[kept])
+        elected = (self._change == CHANGED) & present(self._events["leader"])[order]
+        raised = {"leader_epoch": elected, "partition_epoch": self._change == CHANGED}
+        for name in _EPOCHS:
+            added = pa.array(running_sum(raised[name].astype(np.int64), self._life)[kept])
+            found[name] = pc.add(self._take(name, self._last(name, self._life)[kept]).cast(pa.int64()), added)
+        found["min_isr"] = self._min_isr(kept)
+        found["previous_leader"] = pick(leaders, self._before(leader, previous)[kept]).cast(pa.int32())
+        isr = self._last("isr", self._life)
+        found["previous_isr"] = self._take("isr", self._before(isr, previous)[kept])
+        rows = pa.table(found | lasting | _judged(found))
+        return canonical.named(rows.rename_columns({"partition_id": "partition"}))
+
+    def _last(self, name: str, begins: Any) -> Any:
+        # For each event, in order, the row of the last one that said something; -1: none did.
+        spots = last_known(present(self._events[name])[self._order], begins)
+        return np.where(spots < 0, -1, self._order[np.maximum(spots, 0)]) if len(spots) else spots
+
+    @staticmethod
+    def _before(last: Any, previous: Any) -> Any:
+        return np.where(previous < 0, -1, last[np.maximum(previous, 0)]) if len(last) else last
+
+    def _take(self, name: str, rows: Any) -> Any:
+        return take(self._events[name], rows)
+
+    def _topic(self, rows: Any) -> Any:
+        wanted = self._events.select(["era", "topic_id"]).take(pa.array(rows))
+        lefts, rights = pairs(wanted, self._topics, ("era", "era"), ("topic_id", "topic_id"))
+        found = np.full(len(rows), -1)
+        found[lefts] = rights
+        return take(self._topics["name"], found)
+
+    def _min_isr(self, kept: Any) -> Any:
+        values = []
+        for name in ("topic_min_isr", "cluster_min_isr"):
+            value = self._take(name, self._last(name, self._of_thing)[kept])
+            values.append(pc.if_else(pc.greater(value, 0), value, pa.scalar(None, pa.int32())))
+        return pc.coalesce(*values, pa.scalar(1, pa.int32()))
+
+
+def _judged(found: dict[str, Any]) -> dict[str, Any]:
+    # What a state means.
+    leader, previous = found["leader"], found["previous_leader"]
+    settled = except_lists(found["replicas"], found["adding_replicas"])
+    size = pc.list_value_length(found["isr"])
+    return {
+        "is_offline": pc.equal(leader, NO_LEADER),
+        "is_under_replicated": pc.less(size, pc.list_value_length(settled)),
+        "is_under_min_isr": pc.less(size, found["min_isr"]),
+        "is_leader_change": pa.array(integers(leader, NO_LEADER_CHANGE) != integers(previous, NO_LEADER_CHANGE)),
+        "isr_removed": except_lists(found["previous_isr"], found["isr"]),
+        "isr_added": except_lists(found["isr"], found["previous_isr"]),
+    }

@@ -2,119 +2,161 @@
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
 
 from kraftcore.plugins.spark.canonical import Canonical
+from kraftcore.plugins.spark.frames import equals, where
+from kraftcore.plugins.spark.tables import arrow_schema
+from kraftcore.plugins.spark.views import TIMESTAMP
 
 RESIGNATION_MS = 1500
 """A new leader within this time was let in by the old one; a silent one is missed only after 2 s (KIP-595)."""
+_IDS = pa.list_(pa.field("element", pa.int32()))
+_LEADERSHIP = pa.schema([
+    ("cluster_id", pa.string()), ("epoch", pa.int32()), ("leader_id", pa.int32()), ("epoch_start_offset", pa.int64()),
+    ("epoch_end_offset", pa.int64()), ("start_time", TIMESTAMP), ("end_time", TIMESTAMP),
+    ("last_write_time", TIMESTAMP), ("records", pa.int64()), ("batches", pa.int64()), ("voters", _IDS),
+    ("granting_voters", _IDS), ("previous_leader_id", pa.int32()), ("silent_ms", pa.int64()),
+    ("failed_elections", pa.int32()), ("reason", pa.string()), ("status", pa.string()),
+])  # fmt: skip
+_VOTERS = arrow_schema("silver_kraft_voters").field("voters").type
+_VOTER_SETS = pa.schema([
+    ("cluster_id", pa.string()), ("offset", pa.int64()), ("to_offset", pa.int64()), ("epoch", pa.int32()),
+    ("timestamp", TIMESTAMP), ("voter_ids", _IDS), ("voters", _VOTERS), ("added", _IDS), ("removed", _IDS),
+    ("source", pa.string()), ("status", pa.string()),
+])  # fmt: skip
+Row = dict[str, Any]
 
 
-def leadership(canonical: Canonical) -> DataFrame:
+def leadership(canonical: Canonical) -> Any:
     """One row an epoch that a leader's first record is known of, truncated ones included.
 
     ``reason`` is told from what is in the log: who led before, who may vote, and how long nothing was written.
     ``failed_elections`` counts the epochs since the one before that no leader came out of.
     """
-    changes = _with_truncated(canonical, "leader_change")
-    changes = changes.select(
-        "cluster_id",
-        "epoch",
-        "leader_id",
-        F.col("offset").alias("epoch_start_offset"),
-        F.col("timestamp").alias("start_time"),
-        F.col("voters.voter_id").alias("voters"),
-        F.col("granting_voters.voter_id").alias("granting_voters"),
-        "offset",
-        "era",
-    )
-    last = canonical.log("bronze_batches", "base_offset").groupBy("cluster_id", "epoch")
-    last_batches = last.agg(
-        F.max("max_timestamp").alias("last_write_time"),
-        (F.max("last_offset") + 1).alias("written_end"),
-        F.sum("count").alias("records"),
-        F.count("*").alias("batches"),
-    )
-    rows = changes.join(last_batches, ["cluster_id", "epoch"], "left")
-    alive = Window.partitionBy("cluster_id", F.col("era").isNull()).orderBy("epoch", "offset")
-    rows = (
-        rows.withColumn("previous_leader_id", F.lag("leader_id").over(alive))
-        .withColumn("previous_write_time", F.lag("last_write_time").over(alive))
-        .withColumn("epoch_end_offset", F.lead("offset").over(alive))
-        .withColumn("end_time", F.lead("start_time").over(alive))
-        .withColumn("silent_ms", _milliseconds("start_time") - _milliseconds("previous_write_time"))
-        .withColumn("failed_elections", F.col("epoch") - F.lag("epoch").over(alive) - 1)
-    )
-    reason = (
-        F.when(F.col("era").isNull(), "its records were overridden by a later leader's")
-        .when(F.col("previous_leader_id").isNull(), "first leader known")
-        .when(F.col("leader_id") == F.col("previous_leader_id"), "the same leader was elected again")
-        .when(~F.array_contains("voters", F.col("previous_leader_id")), "the previous leader left the voter set")
-        .when(F.col("silent_ms") < RESIGNATION_MS, "the previous leader resigned")
-        .otherwise("the previous leader fell silent")
-    )
-    rows = canonical.status(rows.withColumn("reason", reason))
-    return rows.select(
-        "cluster_id", "epoch", "leader_id", "epoch_start_offset",
-        F.when(F.col("era").isNotNull(), F.col("epoch_end_offset")).alias("epoch_end_offset"),
-        "start_time", F.when(F.col("era").isNotNull(), F.col("end_time")).alias("end_time"),
-        "last_write_time", "records", "batches", "voters", "granting_voters", "previous_leader_id", "silent_ms",
-        "failed_elections", "reason", "status",
-    )  # fmt: skip
+    batches = canonical.log("bronze_batches", "base_offset").group_by("epoch")
+    found = batches.aggregate([("max_timestamp", "max"), ("count", "sum"), ("count", "count")]).to_pylist()
+    written = {row["epoch"]: row for row in found}
+    rows: list[Row] = []
+    for group in _by_life(_with_truncated(canonical, "leader_change"), "epoch", "offset"):
+        for before, row, after in zip([None, *group], group, [*group[1:], None], strict=False):
+            rows.append(_epoch(canonical, before, row, after, written))
+    return pa.Table.from_pylist(rows, schema=_LEADERSHIP)
 
 
-def voter_sets(canonical: Canonical) -> DataFrame:
+def _epoch(canonical: Canonical, before: Row | None, row: Row, after: Row | None, written: dict[int, Row]) -> Row:
+    last = written.get(row["epoch"], {})
+    previous_write = None if before is None else written.get(before["epoch"], {}).get("max_timestamp_max")
+    silent_ms = None if previous_write is None else _ms(row["timestamp"]) - _ms(previous_write)
+    voters = _ids(row["voters"])
+    alive = row["era"] is not None
+    if not alive:
+        reason = "its records were overridden by a later leader's"
+    elif before is None:
+        reason = "first leader known"
+    elif row["leader_id"] == before["leader_id"]:
+        reason = "the same leader was elected again"
+    elif voters is not None and before["leader_id"] not in voters:
+        reason = "the previous leader left the voter set"
+    elif silent_ms is not None and silent_ms < RESIGNATION_MS:
+        reason = "the previous leader resigned"
+    else:
+        reason = "the previous leader fell silent"
+    return {
+        "cluster_id": canonical.cluster_id,
+        "epoch": row["epoch"],
+        "leader_id": row["leader_id"],
+        "epoch_start_offset": row["offset"],
+        "epoch_end_offset": after["offset"] if alive and after else None,
+        "start_time": row["timestamp"],
+        "end_time": after["timestamp"] if alive and after else None,
+        "last_write_time": last.get("max_timestamp_max"),
+        "records": last.get("count_sum"),
+        "batches": last.get("count_count"),
+        "voters": voters,
+        "granting_voters": _ids(row["granting_voters"]),
+        "previous_leader_id": None if before is None else before["leader_id"],
+        "silent_ms": silent_ms,
+        "failed_elections": None if before is None else row["epoch"] - before["epoch"] - 1,
+        "reason": reason,
+        "status": canonical.status(row["era"], row["offset"]),
+    }
+
+
+def voter_sets(canonical: Canonical) -> Any:
     """One row a voter set: from KRaftVoters records, from the snapshots that a history begins with, and, below
     kraft.version 1, from LeaderChange records where the set differs from the one before.
     """
-    columns = ["cluster_id", "era", "offset", "epoch", "timestamp", "voters", "source"]
-    records = _with_truncated(canonical, "kraft_voters").withColumn("source", F.lit("kraft_voters")).select(columns)
-    bases = canonical.state("kraft_voters").where("source = 'snapshot'")
-    formatted = canonical.raw("silver_kraft_voters").where("source = 'snapshot' and snapshot_end_offset = 0")
-    formatted = formatted.withColumn("at", F.lit(-1).cast("long")).withColumn("era", F.lit(0))
-    snapshots = bases.select("cluster_id", "era", "at", "epoch", "timestamp", "voters").unionByName(
-        formatted.select("cluster_id", "era", "at", "epoch", "timestamp", "voters").dropDuplicates(["cluster_id"])
-    )
-    snapshots = snapshots.withColumnRenamed("at", "offset").withColumn("source", F.lit("snapshot")).select(columns)
-    static = _static(canonical).select(columns)
-    rows = records.unionByName(snapshots).unionByName(static)
-    rows = rows.withColumn("voter_ids", F.array_sort(F.col("voters.voter_id")))
-    order = Window.partitionBy("cluster_id", F.col("era").isNull()).orderBy("offset")
-    before = F.coalesce(F.lag("voter_ids").over(order), F.array().cast("array<int>"))
-    rows = rows.withColumn("before", before).where("source <> 'leader_change' or voter_ids <> before")
-    rows = rows.withColumn("added", F.array_except("voter_ids", "before"))
-    rows = rows.withColumn("removed", F.array_except("before", "voter_ids"))
-    rows = rows.withColumn("to_offset", F.when(F.col("era").isNotNull(), F.lead("offset").over(order)))
-    return canonical.status(rows).select(
-        "cluster_id", "offset", "to_offset", "epoch", "timestamp", "voter_ids", "voters", "added", "removed", "source",
-        "status",
-    )  # fmt: skip
+    rows = [row | {"source": "kraft_voters"} for row in _with_truncated(canonical, "kraft_voters")]
+    state = canonical.state("kraft_voters")
+    bases = where(state, equals(state["source"], "snapshot")).to_pylist()
+    snapshots = canonical.raw("silver_kraft_voters")
+    formatted = where(snapshots, equals(snapshots["source"], "snapshot") & equals(snapshots["snapshot_end_offset"], 0))
+    bases += [row | {"at": -1, "era": 0} for row in formatted.slice(0, 1).to_pylist()]
+    rows += [row | {"offset": row["at"], "source": "snapshot"} for row in bases]
+    rows += _static(canonical)
+    found: list[Row] = []
+    for group in _by_life(rows, "offset"):
+        sets: list[Row] = []
+        before: list[int] = []
+        for row in group:
+            ids = sorted(_ids(row["voters"]) or [])
+            if row["source"] != "leader_change" or ids != before:
+                sets.append(_voter_set(canonical, row, ids, before))
+            before = ids
+        for row, after in pairwise(sets):
+            row["to_offset"] = None if row["status"] == "truncated" else after["offset"]
+        found += sets
+    return pa.Table.from_pylist(found, schema=_VOTER_SETS)
 
 
-def _static(canonical: Canonical) -> DataFrame:
+def _voter_set(canonical: Canonical, row: Row, ids: list[int], before: list[int]) -> Row:
+    return {
+        "cluster_id": canonical.cluster_id,
+        **{name: row[name] for name in ("offset", "epoch", "timestamp", "voters", "source")},
+        "to_offset": None,
+        "voter_ids": ids,
+        "added": [one for one in dict.fromkeys(ids) if one not in before],
+        "removed": [one for one in dict.fromkeys(before) if one not in ids],
+        "status": canonical.status(row["era"], row["offset"]),
+    }
+
+
+def _static(canonical: Canonical) -> list[Row]:
     # Voters of LeaderChange records, in the shape of KRaftVoters; only before the first KRaftVoters record.
-    dynamic = canonical.log("kraft_voters").groupBy("cluster_id").agg(F.min("offset").alias("dynamic_from"))
-    kind = canonical.raw("silver_kraft_voters").schema["voters"].dataType.simpleString()
-    text = "transform(voters, v -> named_struct('voter_id', v.voter_id))"
-    voters = F.from_json(F.to_json(F.expr(text)), kind)
-    rows = canonical.log("leader_change").join(F.broadcast(dynamic), "cluster_id", "left")
-    rows = rows.where("dynamic_from is null or offset < dynamic_from")
-    return rows.withColumn("voters", voters).withColumn("source", F.lit("leader_change"))
+    dynamic_from = min(canonical.log("kraft_voters")["offset"].to_pylist(), default=None)
+    rows = canonical.log("leader_change").to_pylist()
+    return [
+        row | {"voters": [{"voter_id": number} for number in _ids(row["voters"]) or []], "source": "leader_change"}
+        for row in rows
+        if dynamic_from is None or row["offset"] < dynamic_from
+    ]
 
 
-def _with_truncated(canonical: Canonical, kind: str) -> DataFrame:
-    # Records of the clusters' logs, and those that were overridden: these have no era.
-    log = canonical.log(kind).drop("state_from")
-    known = log.select("cluster_id", "offset", "epoch")
-    others = (
-        canonical.raw(f"silver_{kind}")
-        .where("source = 'log'")
-        .join(known, ["cluster_id", "offset", "epoch"], "left_anti")
-    )
-    others = others.dropDuplicates(["cluster_id", "offset", "epoch"]).withColumn("era", F.lit(None).cast("int"))
-    return log.unionByName(others.select(log.columns))
+def _with_truncated(canonical: Canonical, kind: str) -> list[Row]:
+    # Records of the cluster's log, and those that were overridden: these have no era.
+    rows: list[Row] = canonical.log(kind).to_pylist()
+    known = {(row["offset"], row["epoch"]) for row in rows}
+    others = canonical.raw(f"silver_{kind}")
+    for row in where(others, equals(others["source"], "log")).to_pylist():
+        if (row["offset"], row["epoch"]) not in known:
+            known.add((row["offset"], row["epoch"]))
+            rows.append(row | {"era": None})
+    return rows
 
 
-def _milliseconds(name: str) -> Column:
-    return F.unix_millis(F.col(name))
+def _by_life(rows: list[Row], *order: str) -> list[list[Row]]:
+    # Those of the log, and those that were overridden, each in order.
+    ordered = sorted(rows, key=lambda row: tuple(row[name] for name in order))
+    return [[row for row in ordered if (row["era"] is None) is lost] for lost in (False, True)]
+
+
+def _ids(voters: list[Row] | None) -> list[int] | None:
+    return None if voters is None else [one["voter_id"] for one in voters]
+
+
+def _ms(moment: Any) -> int:
+    return int(moment.timestamp() * 1000 // 1)

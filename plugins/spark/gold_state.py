@@ -2,81 +2,111 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame, Window
-from pyspark.sql import functions as F
+from collections.abc import Sequence
+from typing import Any
 
-from kraftcore.plugins.spark.canonical import Canonical
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
-_EVENT = ["cluster_id", "era", "at", "seq", "timestamp"]
+from kraftcore.plugins.spark.canonical import EVENT, Canonical
+from kraftcore.plugins.spark.frames import (
+    codes,
+    distinct,
+    equals,
+    integers,
+    last_known,
+    matches,
+    ordered,
+    present,
+    running_sum,
+    shared_codes,
+    stacked,
+    starts,
+    take,
+    where,
+)
+
 UNFENCE, FENCE = -1, 1
+RESOURCE_TOPIC, RESOURCE_BROKER = 2, 4
 
 
-def topics(canonical: Canonical) -> DataFrame:
+def _only(rows: Any, *names: str, **constants: Any) -> Any:
+    # The columns of an event and some more; and columns with one value.
+    found = rows.select([*EVENT, *names])
+    for name, value in constants.items():
+        found = found.append_column(name, pa.repeat(value, len(rows)))
+    return found
+
+
+def _with(rows: Any, name: str, column: Any) -> Any:
+    return rows.append_column(name, column)
+
+
+def _is_null(rows: Any, name: str) -> Any:
+    return ~present(rows[name])
+
+
+def topics(canonical: Canonical) -> Any:
     """One row a topic: from its creation to its deletion."""
-    made = canonical.state("topic").select(
-        *_EVENT, "topic_id", F.col("name").alias("topic"), F.lit(False).alias("gone")
-    )
-    gone = canonical.state("remove_topic").select(
-        *_EVENT, "topic_id", F.lit(None).cast("string").alias("topic"), F.lit(True).alias("gone")
-    )
-    return canonical.history(made.unionByName(gone), ["topic_id"], ["topic"], gone=F.col("gone"))
+    made = canonical.state("topic")
+    made = _with(_only(made, "topic_id"), "topic", made["name"])
+    rows = stacked([made, _only(canonical.state("remove_topic"), "topic_id")])
+    return canonical.history(rows, ["topic_id"], ["topic"], gone=_is_null(rows, "topic"))
 
 
-def brokers(canonical: Canonical) -> DataFrame:
+_OF_BROKER = ["incarnation_id", "broker_epoch", "rack", "end_points", "features", "log_dirs", "cordoned_log_dirs"]
+_FLAGS = ["fenced", "in_controlled_shutdown"]
+
+
+def brokers(canonical: Canonical) -> Any:
     """One row a state of a broker; ``event`` says what brought it about.
 
     A registration starts anew; the records of fencing and controlled shutdown change what they name.
     """
-    fields = ["incarnation_id", "broker_epoch", "rack", "end_points", "features", "log_dirs", "cordoned_log_dirs"]
-    registered = canonical.state("register_broker").select(
-        *_EVENT, "broker_id", *fields, "fenced", "in_controlled_shutdown", F.lit("registered").alias("event"),
-    )  # fmt: skip
-    own = ("log_dirs", "cordoned_log_dirs")
-    nothing = [F.lit(None).cast(registered.schema[name].dataType).alias(name) for name in fields if name not in own]
-    changes = canonical.state("broker_registration_change")
-    fenced = F.when(F.col("fenced") == FENCE, True).when(F.col("fenced") == UNFENCE, False)
-    shutdown = F.when(F.col("in_controlled_shutdown") == 1, True)
-    changed = changes.select(
-        *_EVENT,
-        "broker_id",
-        *nothing,
-        F.when(F.size("log_dirs") > 0, F.col("log_dirs")).alias("log_dirs"),
-        "cordoned_log_dirs",
-        fenced.alias("fenced"),
-        shutdown.alias("in_controlled_shutdown"),
-        F.when(F.col("fenced") == FENCE, "fenced")
-        .when(F.col("fenced") == UNFENCE, "unfenced")
-        .when(F.col("in_controlled_shutdown") == 1, "controlled shutdown")
-        .otherwise("directories changed")
-        .alias("event"),
+    registered = _only(
+        canonical.state("register_broker"), "broker_id", *_OF_BROKER, *_FLAGS, event=pa.scalar("registered")
     )
-
-    def plain(kind: str, key: str, event: str, fence: bool | None) -> DataFrame:
-        return canonical.state(kind).select(
-            *_EVENT,
-            F.col(key).alias("broker_id"),
-            *[F.lit(None).cast(registered.schema[name].dataType).alias(name) for name in fields],
-            F.lit(fence).cast("boolean").alias("fenced"),
-            F.lit(None).cast("boolean").alias("in_controlled_shutdown"),
-            F.lit(event).alias("event"),
-        )
-
-    rows = (
-        registered.unionByName(changed)
-        .unionByName(plain("fence_broker", "id", "fenced", True))
-        .unionByName(plain("unfence_broker", "id", "unfenced", False))
-        .unionByName(plain("unregister_broker", "broker_id", "unregistered", None))
-    )
-    order = Window.partitionBy("cluster_id", "era", "broker_id").orderBy("at", "seq")
-    rows = rows.withColumn("life", F.sum(F.when(F.col("event") == "registered", 1).otherwise(0)).over(order))
-    life = Window.partitionBy("cluster_id", "era", "broker_id", "life").orderBy("at", "seq")
-    filled = (*fields, "fenced", "in_controlled_shutdown")
-    rows = rows.withColumns({name: F.last(name, ignorenulls=True).over(life) for name in filled})
-    columns = ["event", *fields, "fenced", "in_controlled_shutdown"]
-    return canonical.history(rows, ["broker_id"], columns, gone=F.col("event") == "unregistered")
+    rows = stacked([
+        registered,
+        _broker_changes(canonical),
+        _plain(canonical, "fence_broker", "id", "fenced", fenced=pa.scalar(True)),
+        _plain(canonical, "unfence_broker", "id", "unfenced", fenced=pa.scalar(False)),
+        _plain(canonical, "unregister_broker", "broker_id", "unregistered"),
+    ])  # fmt: skip
+    keys = integers(rows["era"]), integers(rows["broker_id"])
+    rows = rows.take(pa.array(ordered(*keys, integers(rows["at"]), integers(rows["seq"]))))
+    keys = integers(rows["era"]), integers(rows["broker_id"])
+    life = running_sum(equals(rows["event"], "registered").astype(np.int64), starts(*keys))
+    begins = starts(*keys, life)
+    for name in (*_OF_BROKER, *_FLAGS):
+        filled = take(rows[name], last_known(present(rows[name]), begins))
+        rows = rows.set_column(rows.schema.get_field_index(name), name, filled)
+    gone = equals(rows["event"], "unregistered")
+    return canonical.history(rows, ["broker_id"], ["event", *_OF_BROKER, *_FLAGS], gone=gone)
 
 
-def controllers(canonical: Canonical) -> DataFrame:
+def _broker_changes(canonical: Canonical) -> Any:
+    rows = canonical.state("broker_registration_change")
+    fence, shutdown = equals(rows["fenced"], FENCE), equals(rows["in_controlled_shutdown"], 1)
+    unfence = equals(rows["fenced"], UNFENCE)
+    words = np.select(
+        [fence, unfence, shutdown], ["fenced", "unfenced", "controlled shutdown"], "directories changed"
+    ).tolist()
+    named = pc.greater(pc.fill_null(pc.list_value_length(rows["log_dirs"]), 0), 0)
+    found = _only(rows, "broker_id", "cordoned_log_dirs")
+    found = _with(found, "log_dirs", pc.if_else(named, rows["log_dirs"], None))
+    found = _with(found, "fenced", pa.array(fence, mask=~(fence | unfence)))
+    found = _with(found, "in_controlled_shutdown", pa.array(shutdown, mask=~shutdown))
+    return _with(found, "event", pa.array(words, pa.string()))
+
+
+def _plain(canonical: Canonical, kind: str, key: str, event: str, **constants: Any) -> Any:
+    rows = canonical.state(kind)
+    return _with(_only(rows, event=pa.scalar(event), **constants), "broker_id", rows[key])
+
+
+def controllers(canonical: Canonical) -> Any:
     """One row a registration of a controller (KIP-919)."""
     rows = canonical.state("register_controller")
     return canonical.history(
@@ -84,74 +114,97 @@ def controllers(canonical: Canonical) -> DataFrame:
     )
 
 
-def configs(canonical: Canonical) -> DataFrame:
+def configs(canonical: Canonical) -> Any:
     """One row a value of a config; a deleted topic's configs end with it."""
-    rows = canonical.state("config").select(*_EVENT, "resource_type", "resource_name", "name", "value")
-    names = canonical.state("topic").select("cluster_id", "era", "topic_id", F.col("name").alias("resource_name"))
-    removed = (
-        canonical.state("remove_topic")
-        .select(*_EVENT, "topic_id")
-        .join(names.dropDuplicates(["cluster_id", "era", "topic_id"]), ["cluster_id", "era", "topic_id"])
-    )
-    keys = rows.select("cluster_id", "era", "resource_type", "resource_name", "name").distinct()
-    ends = removed.join(
-        keys.where(F.col("resource_type") == RESOURCE_TOPIC), ["cluster_id", "era", "resource_name"]
-    ).select(*_EVENT, "resource_type", "resource_name", "name", F.lit(None).cast("string").alias("value"))
-    return canonical.history(
-        rows.unionByName(ends), ["resource_type", "resource_name", "name"], ["value"], gone=F.col("value").isNull()
-    )
+    rows = _only(canonical.state("config"), "resource_type", "resource_name", "name", "value")
+    rows = stacked([rows, _ended_with_topics(canonical, rows)])
+    keys = ["resource_type", "resource_name", "name"]
+    return canonical.history(rows, keys, ["value"], gone=_is_null(rows, "value"))
 
 
-RESOURCE_TOPIC, RESOURCE_BROKER = 2, 4
+def _ended_with_topics(canonical: Canonical, configs: Any) -> Any:
+    # For each topic that is removed, an end of each config that its name has ever had.
+    topics, removed = canonical.state("topic"), canonical.state("remove_topic")
+    topics = topics.take(pa.array(distinct(integers(topics["era"]), codes(topics["topic_id"]))))
+    removals, made = pairs(removed, topics, ("era", "era"), ("topic_id", "topic_id"))
+    ends = _with(_only(removed.take(pa.array(removals))), "resource_name", take(topics["name"], made))
+    keys = where(configs, equals(configs["resource_type"], RESOURCE_TOPIC))
+    keys = keys.take(
+        pa.array(distinct(integers(keys["era"]), codes(keys["resource_name"]), codes(keys["name"])))
+    ).select(["era", "resource_type", "resource_name", "name"])
+    ended, values = pairs(ends, keys, ("era", "era"), ("resource_name", "resource_name"))
+    found = ends.take(pa.array(ended))
+    for name in ("resource_type", "name"):
+        found = _with(found, name, take(keys[name], values))
+    return found
 
 
-def features(canonical: Canonical) -> DataFrame:
+def pairs(left: Any, right: Any, *columns: tuple[str, str]) -> tuple[Any, Any]:
+    """Rows of two tables that agree in some columns, as indices; nulls never agree.
+
+    Args:
+        left, right: the tables.
+        columns: pairs of names, of the left and of the right one.
+    """
+    lefts, rights = np.zeros(len(left), np.int64), np.zeros(len(right), np.int64)
+    for name, other in columns:
+        a, b = shared_codes(left[name], right[other])
+        factor = int(max(a.max(initial=0), b.max(initial=0))) + 2
+        lefts = np.where((a < 0) | (lefts < 0), -1, lefts * factor + a)
+        rights = np.where((b < 0) | (rights < 0), -2, rights * factor + b)
+    return matches(lefts, rights)
+
+
+def features(canonical: Canonical) -> Any:
     """One row a finalized level of a feature; kraft.version comes from its control record."""
-    rows = canonical.state("feature_level").select(*_EVENT, "name", "feature_level")
-    kraft = canonical.state("kraft_version").select(
-        *_EVENT, F.lit("kraft.version").alias("name"), F.col("kraft_version").alias("feature_level")
-    )
-    return canonical.history(rows.unionByName(kraft), ["name"], ["feature_level"], gone=F.col("feature_level") == 0)
+    kraft = canonical.state("kraft_version")
+    versions = _with(_only(kraft, name=pa.scalar("kraft.version")), "feature_level", kraft["kraft_version"])
+    rows = stacked([_only(canonical.state("feature_level"), "name", "feature_level"), versions])
+    return canonical.history(rows, ["name"], ["feature_level"], gone=equals(rows["feature_level"], 0))
 
 
-def quotas(canonical: Canonical) -> DataFrame:
+def quotas(canonical: Canonical) -> Any:
     """One row a value of a client quota."""
-    entity = F.array_sort("entity")
-    rows = canonical.state("client_quota").withColumn("entity", entity).withColumnRenamed("value", "quota")
-    return canonical.history(rows, ["entity", "key"], ["quota"], gone=F.col("remove"))
+    rows = canonical.state("client_quota")
+    at = rows.schema.get_field_index("entity")
+    entity = pa.array([_sorted(one) for one in rows["entity"].to_pylist()], rows.schema.field(at).type)
+    rows = rows.set_column(at, "entity", entity).rename_columns({"value": "quota"})
+    return canonical.history(rows, ["entity", "key"], ["quota"], gone=equals(rows["remove"], True))
 
 
-def scram_credentials(canonical: Canonical) -> DataFrame:
+def _sorted(entity: Sequence[dict[str, Any]] | None) -> Sequence[dict[str, Any]] | None:
+    def place(one: dict[str, Any]) -> tuple[Any, ...]:
+        name = one["entity_name"]
+        return one["entity_type"], name is not None, name or ""
+
+    return None if entity is None else sorted(entity, key=place)
+
+
+def scram_credentials(canonical: Canonical) -> Any:
     """One row a SCRAM credential, without its secrets."""
     keys = ["name", "mechanism"]
-    rows = canonical.state("user_scram_credential").select(*_EVENT, *keys, "iterations")
-    gone = canonical.state("remove_user_scram_credential").select(
-        *_EVENT, *keys, F.lit(None).cast("int").alias("iterations")
-    )
-    return canonical.history(rows.unionByName(gone), keys, ["iterations"], gone=F.col("iterations").isNull())
+    rows = _only(canonical.state("user_scram_credential"), *keys, "iterations")
+    rows = stacked([rows, _only(canonical.state("remove_user_scram_credential"), *keys)])
+    return canonical.history(rows, keys, ["iterations"], gone=_is_null(rows, "iterations"))
 
 
-def acls(canonical: Canonical) -> DataFrame:
+def acls(canonical: Canonical) -> Any:
     """One row an access control entry."""
     columns = ["resource_type", "resource_name", "pattern_type", "principal", "host", "operation", "permission_type"]
-    rows = canonical.state("access_control_entry").select(*_EVENT, "id", *columns)
-    gone = canonical.state("remove_access_control_entry").select(
-        *_EVENT, "id", *[F.lit(None).cast(rows.schema[name].dataType).alias(name) for name in columns]
-    )
-    return canonical.history(rows.unionByName(gone), ["id"], columns, gone=F.col("principal").isNull())
+    rows = _only(canonical.state("access_control_entry"), "id", *columns)
+    rows = stacked([rows, _only(canonical.state("remove_access_control_entry"), "id")])
+    return canonical.history(rows, ["id"], columns, gone=_is_null(rows, "principal"))
 
 
-def delegation_tokens(canonical: Canonical) -> DataFrame:
+def delegation_tokens(canonical: Canonical) -> Any:
     """One row a state of a delegation token."""
     columns = ["owner", "requester", "renewers", "issue_timestamp", "max_timestamp", "expiration_timestamp"]
-    rows = canonical.state("delegation_token").select(*_EVENT, "token_id", *columns)
-    gone = canonical.state("remove_delegation_token").select(
-        *_EVENT, "token_id", *[F.lit(None).cast(rows.schema[name].dataType).alias(name) for name in columns]
-    )
-    return canonical.history(rows.unionByName(gone), ["token_id"], columns, gone=F.col("owner").isNull())
+    rows = _only(canonical.state("delegation_token"), "token_id", *columns)
+    rows = stacked([rows, _only(canonical.state("remove_delegation_token"), "token_id")])
+    return canonical.history(rows, ["token_id"], columns, gone=_is_null(rows, "owner"))
 
 
-def producer_ids(canonical: Canonical) -> DataFrame:
+def producer_ids(canonical: Canonical) -> Any:
     """One row a block of producer ids."""
     rows = canonical.state("producer_ids")
     return canonical.history(rows, [], ["broker_id", "broker_epoch", "next_producer_id"])

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
-from pyspark.sql import DataFrame, Window
-from pyspark.sql import functions as F
+import numpy as np
 
-from kraftcore.plugins.spark.tables import Tables
+from kraftcore.plugins.spark.frames import equals, integers, ordered, starts, where
 
 BEGIN, END, ABORT = "begin", "end", "abort"
 """What a metadata transaction's marker records do; also how their tables' names begin."""
@@ -137,91 +137,81 @@ def _agreed_end(log: LogEnd, best: LogEnd) -> int:
     return min([log.end, best.end, *after])
 
 
-def read_lineage(tables: Tables, clusters: Iterable[str]) -> Lineage:
-    """Work out the lineage of some clusters from what bronze knows of their batches and files."""
-    wanted = list(clusters)
-    batches = tables.read("bronze_batches").where(F.col("cluster_id").isin(wanted) & F.col("is_valid"))
-    logs = batches.where("source = 'log'")
-    files = tables.read("bronze_files").where(F.col("cluster_id").isin(wanted))
-    dead = _dead(files, logs)
-    lineage = Lineage(dead=dead)
-    alive = without_dead(tables, logs, dead, "base_offset")
-    by_epoch = (
-        alive.groupBy("cluster_id", "log_id", "node_id", "epoch")
-        .agg(F.min("base_offset").alias("first"), F.max("last_offset").alias("last"))
-        .collect()
-    )
-    lineage.logs, lineage.cuts = _log_ends(by_epoch)
-    stretches = _stretches(without_cuts(tables, alive, lineage.cuts, "base_offset"))
-    snapshots = (
-        files.where("source = 'snapshot'").select("cluster_id", "file_id", "base_offset", "epoch").distinct().collect()
-    )
-    lineage.snapshots = [Snapshot(*row) for row in snapshots]
-    for cluster_id in wanted:
-        here = [log for log in lineage.logs if log.cluster_id == cluster_id]
-        if here:
-            lineage.best[cluster_id] = max(here, key=lambda log: (log.last_epoch, log.end, -log.log_id))
-        lineage.eras += find_eras(
-            cluster_id,
-            sorted(here, key=lambda log: (log.last_epoch, log.end, -log.log_id), reverse=True),
-            [one for one in stretches if one.cluster_id == cluster_id],
-            [one for one in lineage.snapshots if one.cluster_id == cluster_id],
-        )
+def read_lineage(cluster_id: str, batches: Any, files: Any) -> Lineage:
+    """Work out the lineage of a cluster from what bronze knows.
+
+    Args:
+        cluster_id: whose.
+        batches: its rows of ``bronze_batches``.
+        files: its rows of ``bronze_files``.
+    """
+    logs = where(batches, equals(batches["source"], "log") & equals(batches["is_valid"], True))
+    lineage = Lineage(dead=_dead(files, logs))
+    alive = where(logs, is_alive(logs, lineage.dead, "base_offset"))
+    lineage.logs, lineage.cuts = _log_ends(cluster_id, _epochs(alive))
+    stretches = _stretches(cluster_id, where(alive, is_uncut(alive, lineage.cuts, "base_offset")))
+    names = where(files, equals(files["source"], "snapshot")).select(["file_id", "base_offset", "epoch"])
+    snapshots = dict.fromkeys(tuple(row.values()) for row in names.to_pylist())
+    lineage.snapshots = [Snapshot(cluster_id, *row) for row in snapshots]
+    best = sorted(lineage.logs, key=lambda log: (log.last_epoch, log.end, -log.log_id), reverse=True)
+    if best:
+        lineage.best[cluster_id] = best[0]
+    lineage.eras = find_eras(cluster_id, best, stretches, lineage.snapshots)
     return lineage
 
 
-def _dead(files: DataFrame, logs: DataFrame) -> list[tuple[int, int, int]]:
+def _dead(files: Any, logs: Any) -> list[tuple[int, int, int]]:
     # A file was cut off behind a batch that is still there, or right at its start. Snapshots count from 0.
-    cut = files.where("generation > 0").select(
-        "file_id",
-        F.col("generation").alias("cut_generation"),
-        "rewound_to",
-        F.expr("if(source = 'log', base_offset, 0L)").alias("file_start"),
-    )
-    cut = F.broadcast(cut.distinct())
-    before = logs.select("file_id", "generation", "last_offset", (F.col("position") + F.col("size")).alias("behind"))
-    kept = (cut["rewound_to"] == before["behind"]) & (before["generation"] < cut["cut_generation"])
-    rows = (
-        cut.join(before, (cut["file_id"] == before["file_id"]) & kept, "left")
-        .groupBy(cut["file_id"], "cut_generation", "file_start")
-        .agg((F.max_by("last_offset", "generation") + 1).alias("offset"))
-        .collect()
-    )
-    return [(row[0], row[1], row.file_start if row.offset is None else row.offset) for row in rows]
+    cut = where(files, integers(files["generation"]) > 0)
+    cuts = {
+        (row["file_id"], row["generation"], row["rewound_to"], row["base_offset"] if row["source"] == "log" else 0)
+        for row in cut.select(["file_id", "generation", "rewound_to", "base_offset", "source"]).to_pylist()
+    }
+    file_ids, generations = integers(logs["file_id"]), integers(logs["generation"])
+    behind, lasts = integers(logs["position"]) + integers(logs["size"]), integers(logs["last_offset"])
+    found: dict[tuple[int, int, int], tuple[int, int] | None] = {}
+    for file_id, generation, rewound_to, file_start in cuts:
+        rows = (file_ids == file_id) & (generations < generation) & (behind == rewound_to)
+        last = max(zip(generations[rows].tolist(), lasts[rows].tolist(), strict=True), default=None)
+        key = file_id, generation, file_start
+        found[key] = max((one for one in (found.get(key), last) if one is not None), default=None)
+    return [(key[0], key[1], key[2] if last is None else last[1] + 1) for key, last in found.items()]
 
 
-def without_dead(tables: Tables, rows: DataFrame, dead: list[tuple[int, int, int]], offset: str) -> DataFrame:
-    """Rows that were not cut off and written anew in their own file."""
-    if not dead:
-        return rows
-    gone = tables.session.createDataFrame(dead, "dead_file long, dead_generation int, dead_offset long")
-    condition = (
-        (rows["file_id"] == gone["dead_file"])
-        & (rows["generation"] < gone["dead_generation"])
-        & (rows[offset] >= gone["dead_offset"])
-    )
-    return rows.join(F.broadcast(gone), condition, "left_anti")
+def is_alive(rows: Any, dead: list[tuple[int, int, int]], offset: str) -> Any:
+    """Which rows were not cut off and written anew in their own file, as a mask."""
+    mask = np.ones(len(rows), bool)
+    if dead:
+        files, generations, offsets = (integers(rows[name]) for name in ("file_id", "generation", offset))
+        for file_id, generation, first in dead:
+            mask &= (files != file_id) | (generations >= generation) | (offsets < first)
+    return mask
 
 
-def without_cuts(tables: Tables, rows: DataFrame, cuts: list[tuple[int, int, int]], offset: str) -> DataFrame:
-    """Rows that no later epoch of the same log overrode."""
-    if not cuts:
-        return rows
-    gone = tables.session.createDataFrame(cuts, "cut_log long, cut_epoch int, cut_offset long")
-    condition = (
-        (rows["log_id"] == gone["cut_log"])
-        & (rows["epoch"] == gone["cut_epoch"])
-        & (rows[offset] >= gone["cut_offset"])
-    )
-    return rows.join(F.broadcast(gone), condition, "left_anti")
+def is_uncut(rows: Any, cuts: list[tuple[int, int, int]], offset: str) -> Any:
+    """Which rows no later epoch of the same log overrode, as a mask."""
+    mask = np.ones(len(rows), bool)
+    if cuts:
+        logs, epochs, offsets = (integers(rows[name]) for name in ("log_id", "epoch", offset))
+        for log_id, epoch, first in cuts:
+            mask &= (logs != log_id) | (epochs != epoch) | (offsets < first)
+    return mask
 
 
-def _log_ends(rows: list[Any]) -> tuple[list[LogEnd], list[tuple[int, int, int]]]:
-    logs: dict[tuple[str, int, int], list[tuple[int, int, int]]] = defaultdict(list)
-    for row in rows:
-        logs[row.cluster_id, row.log_id, row.node_id].append((row.epoch, row.first, row.last))
+def _epochs(batches: Any) -> dict[tuple[int, int], list[tuple[int, int, int]]]:
+    # By log and node: epoch, first and last offset of it.
+    found = batches.group_by(["log_id", "node_id", "epoch"]).aggregate([("base_offset", "min"), ("last_offset", "max")])
+    logs: dict[tuple[int, int], list[tuple[int, int, int]]] = defaultdict(list)
+    for row in found.to_pylist():
+        logs[row["log_id"], row["node_id"]].append((row["epoch"], row["base_offset_min"], row["last_offset_max"]))
+    return logs
+
+
+def _log_ends(
+    cluster_id: str, logs: dict[tuple[int, int], list[tuple[int, int, int]]]
+) -> tuple[list[LogEnd], list[tuple[int, int, int]]]:
     ends, cuts = [], []
-    for (cluster_id, log_id, node_id), epochs in logs.items():
+    for (log_id, node_id), epochs in logs.items():
         epochs.sort()
         kept: list[tuple[int, int]] = []
         limit: int | None = None
@@ -235,20 +225,21 @@ def _log_ends(rows: list[Any]) -> tuple[list[LogEnd], list[tuple[int, int, int]]
     return ends, cuts
 
 
-def _stretches(batches: DataFrame) -> list[Stretch]:
-    order = Window.partitionBy("cluster_id", "log_id", "node_id").orderBy("base_offset")
-    earlier = order.rowsBetween(Window.unboundedPreceding, -1)
-    upto = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    marked = batches.withColumn("reached", F.max("last_offset").over(earlier))
-    jumps = F.when(F.col("reached").isNull() | (F.col("base_offset") > F.col("reached") + 1), 1).otherwise(0)
-    rows = (
-        marked.withColumn("jump", jumps)
-        .withColumn("stretch", F.sum("jump").over(upto))
-        .groupBy("cluster_id", "log_id", "node_id", "stretch")
-        .agg(F.min("base_offset").alias("start"), (F.max("last_offset") + 1).alias("end"))
-        .collect()
+def _stretches(cluster_id: str, batches: Any) -> list[Stretch]:
+    logs, nodes, bases, lasts = (
+        integers(batches[name]) for name in ("log_id", "node_id", "base_offset", "last_offset")
     )
-    return [Stretch(row.cluster_id, row.log_id, row.node_id, row.start, row.end) for row in rows]
+    order = ordered(logs, nodes, bases)
+    found: list[Stretch] = []
+    bounds = np.append(np.flatnonzero(starts(logs[order], nodes[order])), len(order))
+    for low, high in pairwise(bounds.tolist()):
+        rows = order[low:high]
+        reached = np.maximum.accumulate(lasts[rows])
+        begins = np.append(0, np.flatnonzero(bases[rows][1:] > reached[:-1] + 1) + 1)
+        for first, end in pairwise([*begins.tolist(), len(rows)]):
+            span = int(bases[rows][first]), int(lasts[rows][first:end].max()) + 1
+            found.append(Stretch(cluster_id, int(logs[rows[0]]), int(nodes[rows[0]]), *span))
+    return found
 
 
 def find_eras(cluster_id: str, logs: list[LogEnd], stretches: list[Stretch], snapshots: list[Snapshot]) -> list[Era]:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import errno
 import json
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise, takewhile
-from typing import Any
+from typing import Any, TypeVar
 
 from kraftcore.errors import StorageError
 from kraftcore.plugins.spark.arrow_batches import Range, pieces
 from kraftcore.plugins.spark.filters import Filters
 from kraftcore.plugins.spark.stores import LOG, LogFile, Source, index_entries
 
+T = TypeVar("T")
 RANGE_BYTES = 16 << 20
 MARKS_MAX = 64
 _WINDOW_BYTES = 1 << 20
@@ -25,22 +27,24 @@ def file_ranges(file: LogFile, start: int, end: int, range_bytes: int, generatio
     """Cut ``[start, end)`` of a file at batch boundaries into ranges of about ``range_bytes``."""
     cuts = [start]
     if end - start > range_bytes:
-        for position in _boundaries(file, start, end):
-            if position - cuts[-1] >= range_bytes and end - position > range_bytes // 4:
-                cuts.append(position)
+        positions = _boundaries(file, start, end)
+        # What is left over should not be much smaller than the others.
+        last = bisect_left(positions, end - range_bytes // 4)
+        at = bisect_left(positions, start + range_bytes)
+        while at < last:
+            cuts.append(positions[at])
+            at = bisect_left(positions, cuts[-1] + range_bytes)
     cuts.append(end)
     return [Range(file, low, high, generation) for low, high in pairwise(cuts) if low < high]
 
 
-def _boundaries(file: LogFile, start: int, end: int) -> Iterator[int]:
+def _boundaries(file: LogFile, start: int, end: int) -> list[int]:
     # Where batches start: from the index, or, where there is none, from the headers.
     entries = index_entries(file)
     if entries:
-        yield from (position for _, position in entries if start < position < end)
-        return
+        return [position for _, position in entries if start < position < end]
     with Source(file.path) as source:
-        for piece in pieces(source, start, end, verify=False):
-            yield piece.end
+        return [piece.end for piece in pieces(source, start, end, verify=False)]
 
 
 def narrow(file: LogFile, filters: Filters) -> tuple[int, int]:
@@ -316,8 +320,13 @@ def _mark_at(path: str, position: int) -> tuple[Mark, ...]:
 def read_ranges(ranges: Iterable[Range], reader: Any) -> Iterator[Any]:
     """All rows of some ranges; a file that vanished meanwhile has none, for its records are below a snapshot."""
     for one in ranges:
-        try:
-            yield from reader.read(one)
-        except StorageError as error:
-            if error.errno != errno.ENOENT:
-                raise
+        yield from read_each(one, reader.read)
+
+
+def read_each(part: Range, read: Callable[[Range], Iterator[T]]) -> Iterator[T]:
+    """What ``read`` makes of a range; nothing if the file vanished meanwhile."""
+    try:
+        yield from read(part)
+    except StorageError as error:
+        if error.errno != errno.ENOENT:
+            raise

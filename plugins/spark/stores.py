@@ -11,9 +11,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from struct import Struct
 from typing import Any
 
+import numpy as np
 from pyarrow import fs
 
 from kraftcore.errors import CorruptDataError, LocalError, StorageError
@@ -23,7 +23,6 @@ from kraftcore.storage.snapshots import SUFFIX, parse_name
 LOG, SNAPSHOT, BOOTSTRAP = "log", "snapshot", "bootstrap"
 BOOTSTRAP_FILE = "bootstrap.checkpoint"
 PIECE_BYTES = 4 << 20
-_ENTRY = Struct(">ii")
 _SEGMENT = re.compile(r"(\d{20})\.log", re.ASCII)
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]+://", re.ASCII)
 
@@ -346,14 +345,12 @@ def _identity_of(folder: str) -> Identity:
 def index_entries(file: LogFile) -> list[tuple[int, int]]:
     """(last offset, position) of some batches of a segment, ascending, from its offset index; empty without one."""
     data = read_small(file.path.removesuffix(".log") + ".index") if file.source == LOG else None
-    entries: list[tuple[int, int]] = []
-    before = 0
-    for relative_offset, position in _ENTRY.iter_unpack(memoryview(data or b"")[: len(data or b"") // 8 * 8]):
-        if not before < position < file.size:
-            break  # the rest of a preallocated file, or damage: what follows is not to be trusted
-        entries.append((file.base_offset + relative_offset, position))
-        before = position
-    return entries
+    pairs = np.frombuffer(data or b"", ">i4", len(data or b"") // 8 * 2).reshape(-1, 2).astype(np.int64)
+    positions = pairs[:, 1]
+    whole = (np.diff(positions, prepend=0) > 0) & (positions < file.size)
+    if not whole.all():
+        pairs = pairs[: int(np.argmin(whole))]  # the rest of a preallocated file, or damage: not to be trusted
+    return list(zip((pairs[:, 0] + file.base_offset).tolist(), pairs[:, 1].tolist(), strict=True))
 
 
 def last_timestamp(file: LogFile) -> int | None:

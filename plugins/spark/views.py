@@ -83,6 +83,8 @@ _FILES = [
     ("rewound_to", pa.int64()),
 ]
 _PLAIN = {"records": _RECORDS, "events": _EVENTS, "batches": _BATCHES, "errors": _ERRORS, "files": _FILES}
+PLAIN_VIEWS = tuple(_PLAIN)
+"""The views that are not of one record type."""
 _TAKEN = {name for name, _ in [*IDENTITY, *_PLACE, ("version", None)]}
 
 
@@ -172,6 +174,7 @@ def typed_schema(kind: RecordType) -> Any:
     return pa.schema(fields)
 
 
+@cache
 def view_schema(view: str) -> Any:
     """The Arrow schema of a view.
 

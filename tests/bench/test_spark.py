@@ -18,7 +18,7 @@ from kraftcore.protocol.records.config_record import ConfigRecord
 from kraftcore.protocol.records.topic_record import TopicRecord
 
 FIRST_KEYS = ["case", "ours", "unit", "peer_name", "peer", "ratio"]
-CASES = ["read-records", "typed-decode", "filter-offset", "live-latency"]
+CASES = ["read-records", "typed-decode", "typed-spark", "filter-offset", "live-latency", "small-run"]
 
 
 def bench(*arguments: object) -> subprocess.CompletedProcess[str]:
@@ -49,7 +49,7 @@ def test_every_case_has_a_figure(rows):
 
 
 def test_results_agree_with_the_peers(rows):
-    for case in ("read-records", "typed-decode", "live-latency"):
+    for case in ("read-records", "typed-decode", "typed-spark", "live-latency", "small-run"):
         assert rows[case]["peer"] is not None, rows[case]["note"]
         assert rows[case]["ratio"] > 0
 

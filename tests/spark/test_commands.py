@@ -85,6 +85,7 @@ def test_state_at_a_time_and_at_an_offset(call, golden_tables):
     [
         (["query", "SELECT * FROM nowhere"], "nowhere"),
         (["query", "SELEC 1"], "SELEC"),
+        (["query", "SELECT epoch, leader FROM gold_leadership"], "`leader`"),
         (["state", "--time", "noon"], "ISO 8601"),
         (["state", "dragons"], "dragons"),
         (["report", "--to", "report.pdf"], "ends in .html"),
@@ -94,6 +95,9 @@ def test_mistakes_are_told_in_words(arguments, words, call, golden_tables):
     done = call(arguments[0], "--tables", golden_tables, *arguments[1:])
     assert done.exit_code != 0
     assert words in done.output + str(done.exception)
+    assert "\tat " not in done.output
+    if arguments[0] == "query":
+        assert len(done.output.splitlines()) == 1
 
 
 def test_a_picture_that_cannot_be_written_is_told(call, golden_tables, tmp_path):

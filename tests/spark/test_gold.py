@@ -212,6 +212,15 @@ def test_replicas_agree_and_no_byte_is_damaged(gold, session, golden_tables):
     assert kraft.query(session, golden_tables, "SELECT * FROM errors").collect() == []
 
 
+def test_of_one_replica_of_three_nothing_is_known_to_be_committed(gold, session, golden_tables):
+    (log,) = (row for row in gold["gold_logs"] if row["cluster_id"] == "static-c2")
+    assert log["committed_end"] is None
+    assert {row["status"] for row in gold["gold_leadership"] if row["cluster_id"] == "static-c2"} == {"uncommitted"}
+    rows = Tables(session, golden_tables).read("gold_batch_stats").where("cluster_id = 'static-c2'").collect()
+    assert sum(row.records for row in rows) == log["records"] > 0
+    assert sum(row.committed_records for row in rows) == 0
+
+
 def test_the_reference_is_the_log_with_the_highest_epoch(gold):
     chosen = {row["cluster_id"]: row["node_id"] for row in gold["gold_logs"] if row["is_reference"]}
     assert {scenario: chosen[cluster_id(scenario)] for scenario in CLUSTERS} == {

@@ -103,6 +103,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "spark.executor.memory": "512m", "spark.executor.cores": "1", "spark.executor.extraJavaOptions": QUICK_JVM,
         "spark.driver.extraJavaOptions": QUICK_JVM, "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN", "spark.sql.shuffle.partitions": "2",
+        # All workers are there before the first task is handed out.
+        "spark.scheduler.minRegisteredResourcesRatio": "1.0", "spark.cores.max": "2",
+        "spark.scheduler.maxRegisteredResourcesWaitingTime": f"{LIMIT_S}s",
         "spark.locality.wait": "0", "spark.eventLog.enabled": "true", "spark.eventLog.rolling.enabled": "false",
         "spark.eventLog.compress": "false", "spark.eventLog.dir": (folder / "events").as_uri(),
     }  # fmt: skip

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,15 +17,18 @@ from bench.harness import Missing, Operation, loop
 from bench.metadata_log import MetadataLog
 from bench.peers.spark import ready
 from bench.peers.spark.dump import digest_of_types
-from kraftcore.plugins.spark.arrow_batches import RangeReader
+from kraftcore.plugins.spark.arrow_batches import FAIL, RangeReader
 from kraftcore.plugins.spark.direct import read_typed
 from kraftcore.plugins.spark.filters import Filters
-from kraftcore.plugins.spark.ranges import pack, split_into_ranges
+from kraftcore.plugins.spark.intake import Intake, shares_between
+from kraftcore.plugins.spark.ranges import Tracker, pack, split_into_ranges
+from kraftcore.plugins.spark.source import Settings
 from kraftcore.plugins.spark.stores import Inventory
+from kraftcore.plugins.spark.tables import SILVER, Tables
+from kraftcore.plugins.spark.work import spread
 
 CEILING = "Spark, ready-made batches"
 CORES = 2
-JOBS_AT_ONCE = 4
 WARM_S = 20.0
 """The JVM compiles what a query does only after some rounds of it."""
 
@@ -78,14 +81,8 @@ def tasks_of(log: MetadataLog, view: str) -> list[list[Any]]:
     ]
 
 
-def consume(frames: list[DataFrame]) -> None:
-    """Read all columns of everything, and keep nothing; side by side, as ``kraftcore spark run`` makes tables."""
-    with ThreadPoolExecutor(JOBS_AT_ONCE) as pool:
-        list(pool.map(lambda frame: frame.write.format("noop").mode("overwrite").save(), frames))
-
-
 def read(frame: DataFrame) -> Operation:
-    """Read one frame again and again."""
+    """Read all columns of a frame again and again, and keep nothing."""
 
     def digest() -> str:
         from pyspark.sql import functions as F
@@ -93,19 +90,35 @@ def read(frame: DataFrame) -> Operation:
         row = frame.agg(F.count("*"), F.sum("offset"), F.bit_xor(F.xxhash64(*frame.columns))).collect()[0]
         return "/".join(map(str, row))
 
-    return Operation(loop(lambda: consume([frame])), digest, warm_s=WARM_S)
+    def consume() -> None:
+        frame.write.format("noop").mode("overwrite").save()
+
+    return Operation(loop(consume), digest, warm_s=WARM_S)
 
 
 def typed(log: MetadataLog, session: Session) -> Operation:
-    """All metadata records as typed rows, through Spark: one frame for each type that the log has."""
-    counts = dict(sorted(types_of(log).items(), key=lambda item: -item[1]))  # what takes longest begins first
-    frames = [session.kraft(log, name.lower().removesuffix("_record")) for name in counts]
+    """All metadata records as typed rows, by Spark's workers in one scan: a Parquet table for each type, and bronze."""
+    settings = Settings({"path": str(log.folder)})
+    files = settings.files()
+    shares = shares_between({}, Tracker().advance({}, files), files, settings.range_bytes)
+    place = session.folder / "typed"
+
+    def scan() -> Counter[str]:
+        shutil.rmtree(place, ignore_errors=True)
+        work = Intake(str(place), 0, "bench", settings.filters, FAIL)
+        found: Counter[str] = Counter()
+        for added in spread(Tables(session.spark, place), work, shares, here=False):
+            found.update(added.rows)
+        return found
 
     def digest() -> str:
-        return digest_of_types({name: frame.count() for name, frame in zip(counts, frames, strict=True)})
+        rows = scan()
+        return digest_of_types({
+            kind.name: rows[name] for name, kind in SILVER.items() if rows[name] and not kind.is_control
+        })  # fmt: skip
 
-    note = f"{len(frames)} record types, a query each, {JOBS_AT_ONCE} at once, {CORES} cores"
-    return Operation(loop(lambda: consume(frames)), digest, warm_s=WARM_S, note=note)
+    note = f"one scan by {len(shares)} tasks, bronze and a table of each record type written as Parquet, {CORES} cores"
+    return Operation(loop(scan), digest, warm_s=WARM_S, note=note)
 
 
 def types_of(log: MetadataLog) -> dict[str, int]:

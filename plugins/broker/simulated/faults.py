@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 from kraftcore.core.log.epochs import OffsetAndEpoch
-from kraftcore.plugins.broker.following import Asked
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
 from kraftcore.plugins.broker.partition import Assignment, Effects, Partition, TopicPartition
 from kraftcore.plugins.broker.partition.isr import NOT_APPLIED, Isr
@@ -18,13 +17,10 @@ from kraftcore.simulation.planted import Planted
 
 _append = Partition.append
 _become_follower = Partition.become_follower
-_check = Partition.check
-_commit = Partition._commit
 _committed = Leading.committed
 _fetched = Partition.fetched
 _answered = Isr.answered
 _propose = Isr.propose
-_take_over = Partition._take_over
 
 
 def _without_those_on_their_way(self: Leading, *arguments: Any) -> int:
@@ -48,10 +44,6 @@ def _cut_at_high_watermark(self: Partition, assignment: Assignment) -> Effects:
     if self.log.log_end_offset > self.high_watermark:
         self.log.truncate_to(self.high_watermark)
     return effects
-
-
-def _any_epoch(self: Partition, current_leader_epoch: int, *, needs_leader: bool = True) -> None:
-    _check(self, -1, needs_leader=needs_leader)
 
 
 def _expand_at_once(
@@ -101,13 +93,6 @@ def _no_divergence(self: Partition, last_fetched_epoch: int, offset: int) -> Off
     return None
 
 
-def _reset_with_the_epoch(self: Partition, assignment: Assignment, *, is_following: bool) -> None:
-    is_new = assignment.leader_epoch > self.leader_epoch
-    _take_over(self, assignment, is_following=is_following)
-    if is_new and self.leading is not None:
-        self.high_watermark = self.log.log_start_offset
-
-
 def _old_offset_counts(self: Progress, offset: int, now_ms: int, leader_end_offset: int) -> None:
     _progressed(self, leader_end_offset, now_ms, leader_end_offset)
 
@@ -124,10 +109,6 @@ def _any_answer(self: Isr, answer: Any, leader_epoch: int, partition_epoch: int)
         self.commit(self.proposal.isr)
         return False
     return _answered(self, answer, leader_epoch, partition_epoch)
-
-
-def _always(self: Any) -> bool:
-    return True
 
 
 def _to_the_end(self: Partition, *, is_replica: bool) -> int:
@@ -154,7 +135,6 @@ _ROWS: tuple[tuple[str, str, Any, str, Callable[..., Any] | Any], ...] = (
         "become_follower",
         _cut_at_high_watermark,
     ),
-    ("epoch-not-checked", "a leader answers followers of other leader epochs", Partition, "check", _any_epoch),
     (
         "expanded-early",
         "a follower is proposed before it has what is committed",
@@ -165,13 +145,6 @@ _ROWS: tuple[tuple[str, str, Any, str, Callable[..., Any] | Any], ...] = (
     ("fenced-proposed", "a fenced broker is proposed for the ISR", MetadataCache, "is_eligible", _anybody),
     ("refusal-kept", "a refused proposal stands on", Isr, "answered", _refusal_kept),
     ("refusal-ignored", "a refused proposal counts as accepted", Isr, "answered", _any_answer),
-    (
-        "stale-answer-applied",
-        "a fetch answered before a leader change is applied after it",
-        Asked,
-        "still_matters",
-        property(_always),
-    ),
     ("old-log-kept", "a deleted partition's log stays, for the next of its name", Replicas, "delete", _kept),
     (
         "told-when-appended",
@@ -183,13 +156,6 @@ _ROWS: tuple[tuple[str, str, Any, str, Callable[..., Any] | Any], ...] = (
     ("divergence-not-told", "a leader serves any offset and epoch", Partition, "divergence", _no_divergence),
     ("leader-alone", "the high watermark is the leader's end", Leading, "committed", _leader_only),
     ("sent-counts", "a follower counts as having what it is sent", Progress, "fetched", _old_offset_counts),
-    (
-        "high-watermark-forgotten",
-        "a new leader's high watermark begins where its log does",
-        Partition,
-        "_take_over",
-        _reset_with_the_epoch,
-    ),
     ("sequence-not-checked", "a batch that came before is appended again", ProducerStates, "check", _nothing_known),
     ("uncommitted-read", "consumers read to the log's end", Partition, "readable_end", _to_the_end),
 )

@@ -1,0 +1,45 @@
+"""Rows of some clusters' tables of bronze and silver, each table read once and handed out by cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import pyarrow.compute as pc
+
+from kraftcore.plugins.spark.canonical import Read
+from kraftcore.plugins.spark.parquet import is_bucketed
+from kraftcore.plugins.spark.tables import Tables, arrow_schema
+
+
+class ClusterRows:
+    """Reads tables.
+
+    Args:
+        tables: the tables.
+        clusters: whose rows are wanted.
+        share: of tables about partitions: this one of so many equal shares of all partitions; None: all.
+    """
+
+    def __init__(self, tables: Tables, clusters: Sequence[str], share: tuple[int, int] | None = None) -> None:
+        self._tables = tables
+        self._clusters = clusters
+        self._share = share
+        self._known: dict[str, Any] = {}
+
+    def of(self, cluster_id: str) -> Read:
+        """What reads a table's rows of one cluster."""
+        return partial(self._read, cluster_id)
+
+    def _read(self, cluster_id: str, name: str, condition: Any = None) -> Any:
+        if condition is not None:  # few rows of a large table
+            return self._tables.arrow(name, [cluster_id], condition=condition)
+        if name not in self._known:
+            share = self._share if is_bucketed(arrow_schema(name)) else None
+            self._known[name] = self._tables.arrow(name, self._clusters, share)
+        rows = self._known[name]
+        if len(self._clusters) == 1:
+            del self._known[name]  # it is kept by whoever asked
+            return rows
+        return rows.filter(pc.equal(rows["cluster_id"], cluster_id))

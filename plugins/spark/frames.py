@@ -1,0 +1,207 @@
+"""Columns of Arrow tables as NumPy arrays, and what SQL calls windows: order, groups, the row before, the last value.
+
+A row index of -1 stands for no row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kraftcore.plugins.spark.parquet import one_chunk
+
+NONE = -1
+_WIDTHS = (4, 16)
+"""Lists of up to so many elements are compared side by side."""
+_CELLS_MAX = 1 << 24
+
+
+def whole(rows: Any) -> Any:
+    """A table with one chunk a column."""
+    return rows.combine_chunks()
+
+
+def integers(column: Any, null: int = 0) -> Any:
+    """A column of whole numbers, booleans or times as 64-bit integers; ``null`` in place of nulls."""
+    array = one_chunk(column)
+    if pa.types.is_timestamp(array.type):
+        array = array.cast(pa.int64())
+    elif pa.types.is_boolean(array.type):
+        array = array.cast(pa.int8())
+    return array.fill_null(null).to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+
+
+def present(column: Any) -> Any:
+    """Which rows of a column are not null."""
+    return one_chunk(column).is_valid().to_numpy(zero_copy_only=False)
+
+
+def codes(column: Any) -> Any:
+    """A number for each value of a column: equal ones have the same. Nulls have -1."""
+    array = one_chunk(column)
+    if pa.types.is_nested(array.type):
+        array = pa.array([None if one is None else repr(one) for one in array.to_pylist()], pa.string())
+    found = array.dictionary_encode()
+    return found.indices.fill_null(NONE).to_numpy(zero_copy_only=False).astype(np.int64)
+
+
+def constant(value: Any, rows: int, kind: Any) -> Any:
+    """A column with one value."""
+    # Of lists, pyarrow cannot repeat one no times.
+    return pa.repeat(pa.scalar(value, kind), rows) if rows else pa.nulls(0, kind)
+
+
+def shared_codes(first: Any, second: Any) -> tuple[Any, Any]:
+    """As ``codes``, of two columns together."""
+    array = pa.concat_arrays([one_chunk(first), one_chunk(second)])
+    found = codes(array)
+    return found[: len(first)], found[len(first) :]
+
+
+def ordered(*keys: Any) -> Any:
+    """Row indices in the order of some integer arrays, the first one counting most; equal rows stay in place."""
+    return np.lexsort(tuple(reversed(keys)))
+
+
+def starts(*keys: Any) -> Any:
+    """Whether each row begins a group: of neighbours that are equal in all arrays."""
+    rows = len(keys[0])
+    begins = np.zeros(rows, bool)
+    begins[:1] = True
+    for key in keys:
+        begins[1:] |= key[1:] != key[:-1]
+    return begins
+
+
+def first_rows(begins: Any) -> Any:
+    """For each row the index of the first one of its group."""
+    rows = np.arange(len(begins))
+    return np.maximum.accumulate(np.where(begins, rows, 0)) if len(rows) else rows
+
+
+def before(begins: Any) -> Any:
+    """For each row the index of the one before it in its group."""
+    return np.where(begins, NONE, np.arange(len(begins)) - 1)
+
+
+def after(begins: Any) -> Any:
+    """For each row the index of the one behind it in its group."""
+    rows = np.arange(len(begins))
+    return np.where(np.append(begins[1:], True), NONE, rows + 1) if len(rows) else rows
+
+
+def last_known(known: Any, begins: Any) -> Any:
+    """For each row the index of the last one in its group, up to itself, of which something is known."""
+    rows = np.arange(len(known))
+    if not len(rows):
+        return rows
+    found = np.maximum.accumulate(np.where(known, rows, NONE))
+    return np.where(found >= first_rows(begins), found, NONE)
+
+
+def running_sum(values: Any, begins: Any) -> Any:
+    """For each row the sum of its group up to itself."""
+    sums = np.cumsum(values)
+    first = first_rows(begins)
+    return sums - sums[first] + values[first] if len(sums) else sums
+
+
+def take(column: Any, rows: Any) -> Any:
+    """A column's values at some row indices; null where there is no row."""
+    return one_chunk(column).take(pa.array(rows, pa.int64(), mask=rows == NONE))
+
+
+def pick(values: Any, rows: Any) -> Any:
+    """As ``take``, of a NumPy array: an Arrow array of 64-bit integers."""
+    if not len(values):
+        return pa.nulls(len(rows), pa.int64())
+    return pa.array(values[np.maximum(rows, 0)], pa.int64(), mask=rows == NONE)
+
+
+def matches(left: Any, right: Any) -> tuple[Any, Any]:
+    """All pairs of rows whose numbers are equal, as indices into both arrays, in the order of ``left``."""
+    order = np.argsort(right, kind="stable")
+    values = right[order]
+    low = np.searchsorted(values, left, "left")
+    counts = np.searchsorted(values, left, "right") - low
+    lefts = np.repeat(np.arange(len(left)), counts)
+    within = np.arange(len(lefts)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return lefts, order[np.repeat(low, counts) + within]
+
+
+def distinct(*keys: Any) -> Any:
+    """The first row of each combination of numbers, in order."""
+    order = ordered(*keys)
+    return np.sort(order[starts(*(key[order] for key in keys))]) if len(order) else order
+
+
+def except_lists(first: Any, second: Any) -> Any:
+    """Row by row, what one list of 32-bit integers has and another has not, each once; null where either is null."""
+    lists, others = one_chunk(first), one_chunk(second)
+    rows = len(lists)
+    known = present(lists) & present(others)
+    sizes, starts_a, values_a = _flat(lists)
+    sizes_b, starts_b, values_b = _flat(others)
+    sizes, sizes_b = np.where(known, sizes, 0), np.where(known, sizes_b, 0)
+    keep = np.zeros(len(values_a), bool)
+    longest = np.maximum(sizes, sizes_b)
+    low = 0
+    for width in (*_WIDTHS, int(longest.max(initial=0))):
+        some = np.flatnonzero((longest > low) & (longest <= width) & (sizes > 0))
+        step = max(1, _CELLS_MAX // max(1, width * width))
+        for at in range(0, len(some), step):
+            _keep_others(some[at : at + step], width, (sizes, starts_a, values_a), (sizes_b, starts_b, values_b), keep)
+        low = max(low, width)
+    counts = np.zeros(rows + 1, np.int64)
+    ends = np.cumsum(np.append(0, keep))
+    counts[1:] = np.cumsum(ends[starts_a + sizes] - ends[starts_a])
+    kind = pa.list_(pa.field("element", pa.int32()))
+    offsets = pa.array(counts.astype(np.int32), pa.int32(), mask=np.append(~known, False))
+    return pa.ListArray.from_arrays(offsets, pa.array(values_a[keep], pa.int32()), kind)
+
+
+def _flat(lists: Any) -> tuple[Any, Any, Any]:
+    # Sizes, starts and values.
+    offsets = lists.offsets.to_numpy(zero_copy_only=False).astype(np.int64)
+    values = lists.values.fill_null(NONE).to_numpy(zero_copy_only=False)
+    return np.diff(offsets), offsets[:-1], values
+
+
+def _keep_others(rows: Any, width: int, left: tuple[Any, Any, Any], right: tuple[Any, Any, Any], keep: Any) -> None:
+    # Mark the elements that are to stay, of lists of up to ``width`` elements.
+    steps = np.arange(width)
+
+    def padded(side: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
+        sizes, begin, values = side
+        places = begin[rows][:, None] + steps
+        inside = steps < sizes[rows][:, None]
+        if not len(values):
+            return places, inside, np.zeros(places.shape, np.int64)
+        return places, inside, values[np.minimum(places, len(values) - 1)]
+
+    places, inside, mine = padded(left)
+    _, there, theirs = padded(right)
+    same = mine[:, :, None] == theirs[:, None, :]
+    gone = (same & there[:, None, :]).any(2)
+    earlier = (mine[:, :, None] == mine[:, None, :]) & (steps[:, None] > steps)  # itself, further left
+    stays = inside & ~gone & ~earlier.any(2)
+    keep[places[stays]] = True
+
+
+def stacked(parts: Sequence[Any]) -> Any:
+    """All rows of tables; columns that one lacks are null there."""
+    return whole(pa.concat_tables(parts, promote_options="default"))
+
+
+def where(rows: Any, mask: Any) -> Any:
+    """Rows of a table that a NumPy mask keeps."""
+    return rows if mask.all() else rows.filter(pa.array(mask))
+
+
+def equals(column: Any, value: Any) -> Any:
+    """Which rows of a column have a value, as a NumPy mask."""
+    return pc.fill_null(pc.equal(one_chunk(column), value), False).to_numpy(zero_copy_only=False)

@@ -1,0 +1,182 @@
+"""Parquet files of tables, written and read without Spark."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Sequence
+from io import BytesIO
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+BUCKETS = 32
+"""Into so many parts rows about partitions are put, a row group each, so that a part is read without the others."""
+BUCKET_ROWS_MIN = 1 << 16
+"""A file with fewer rows is read as quickly whole."""
+_STEP = 7
+_ROWS = 1 << 17
+_KEY = b"kraftcore.buckets"
+_LONG = {"key", "value", "body"}
+"""Columns whose values hardly ever come twice."""
+_ASKED = {
+    "cluster_id",
+    "log_id",
+    "file_id",
+    "offset",
+    "base_offset",
+    "timestamp",
+    "base_timestamp",
+    "epoch",
+    "topic_id",
+}
+"""Columns whose least and largest values are noted, so that readers can pass over row groups."""
+
+
+def is_bucketed(schema: Any) -> bool:
+    """Whether rows with these columns are about partitions."""
+    return {"topic_id", "partition_id"} <= set(schema.names)
+
+
+def bucket_of(rows: Any) -> Any:
+    """For each row the bucket of its partition, as a NumPy array."""
+    topics = one_chunk(rows["topic_id"]).fill_null("").dictionary_encode()
+    sums = np.array([zlib.crc32(topic.encode()) for topic in topics.dictionary.to_pylist()], np.int64)
+    partitions = one_chunk(rows["partition_id"]).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    if not len(sums):
+        return partitions % BUCKETS
+    return (sums[topics.indices.to_numpy()] + partitions * _STEP) % BUCKETS
+
+
+def sql_of_share(share: tuple[int, int]) -> str:
+    """Spark's condition for the rows of which ``in_share`` says the same."""
+    number, shares = share
+    bucket = f"(crc32(coalesce(topic_id, '')) + coalesce(partition_id, 0) * {_STEP}) % {BUCKETS}"
+    return f"{bucket} % {shares} = {number}"
+
+
+def one_chunk(column: Any) -> Any:
+    """A column of a table or batch as one array."""
+    if isinstance(column, pa.ChunkedArray):
+        found = column.combine_chunks()
+        return pa.concat_arrays(found.chunks) if isinstance(found, pa.ChunkedArray) else found
+    return column
+
+
+class TableFile:
+    """Writes one file, row group by row group.
+
+    Args:
+        target: path, or what takes the bytes.
+        schema: its columns.
+    """
+
+    def __init__(self, target: str | BytesIO, schema: Any) -> None:
+        self.rows = 0
+        self._schema = schema
+        self._kept: list[Any] = []
+        self._pending = 0
+        self._is_bucketed = is_bucketed(schema)
+        texts = [field.name for field in schema if field.type == pa.string() and field.name not in _LONG]
+        self._writer = pq.ParquetWriter(
+            target,
+            schema,
+            compression="snappy",
+            use_dictionary=texts or False,
+            write_statistics=[name for name in schema.names if name in _ASKED] or False,
+        )
+
+    def add(self, batch: Any) -> None:
+        """Add a batch's rows."""
+        self.rows += batch.num_rows
+        self._kept.append(batch)
+        self._pending += batch.num_rows
+        if self._pending >= _ROWS and not self._is_bucketed:
+            self._flush()
+
+    def close(self) -> None:
+        """Write what is left."""
+        if self._is_bucketed and self.rows >= BUCKET_ROWS_MIN:
+            self._write_buckets()
+        else:
+            self._flush()
+        self._writer.close()
+
+    def _flush(self) -> None:
+        if self._kept:
+            self._writer.write_table(pa.Table.from_batches(self._kept, self._schema), row_group_size=_ROWS)
+        self._kept, self._pending = [], 0
+
+    def _write_buckets(self) -> None:
+        rows = pa.Table.from_batches(self._kept, self._schema).combine_chunks()
+        buckets = bucket_of(rows)
+        order = np.argsort(buckets, kind="stable")
+        rows = rows.take(pa.array(order))
+        counts = np.bincount(buckets, minlength=BUCKETS)
+        start, groups = 0, []
+        for bucket, count in enumerate(counts.tolist()):
+            if count:
+                self._writer.write_table(rows.slice(start, count), row_group_size=count)
+                groups.append(bucket)
+                start += count
+        self._writer.add_key_value_metadata({_KEY: json.dumps(groups).encode()})
+
+
+def read_files(paths: Sequence[str], schema: Any, *, where: Any = None, share: tuple[int, int] | None = None) -> Any:
+    """Rows of files as one table.
+
+    Args:
+        paths: the files.
+        schema: the columns wanted.
+        where: an expression of pyarrow that rows must meet; None: all.
+        share: of files about partitions: this one of so many equal shares of all partitions; None: all.
+    """
+    if not paths:
+        return schema.empty_table()
+    if share is None:
+        # Tables of earlier versions have Spark's times of 96 bits.
+        options = ds.ParquetFragmentScanOptions()
+        read = ds.ParquetReadOptions(coerce_int96_timestamp_unit="us")
+        whole = ds.dataset(list(paths), schema=schema, format=ds.ParquetFileFormat(read, options))
+        return whole.to_table(filter=where)
+    parts = [_read_share(path, schema, share) for path in paths]
+    rows = pa.concat_tables(parts) if parts else schema.empty_table()
+    return rows if where is None else rows.filter(where)
+
+
+def _read_share(path: str, schema: Any, share: tuple[int, int]) -> Any:
+    number, shares = share
+    with pq.ParquetFile(path, coerce_int96_timestamp_unit="us") as file:
+        groups = json.loads((file.metadata.metadata or {}).get(_KEY, b"null"))
+        if groups is None:
+            return in_share(file.read(schema.names).select(schema.names).cast(schema), share)
+        wanted = [at for at, bucket in enumerate(groups) if bucket % shares == number]
+        return file.read_row_groups(wanted, schema.names).select(schema.names).cast(schema)
+
+
+def in_share(rows: Any, share: tuple[int, int]) -> Any:
+    """The rows whose partitions are in one of so many equal shares of all partitions."""
+    number, shares = share
+    return rows.filter(pa.array(bucket_of(rows) % shares == number))
+
+
+def to_bytes(rows: Any) -> bytes:
+    """A table, or batches of one, as a file."""
+    target = BytesIO()
+    file = TableFile(target, rows.schema if isinstance(rows, pa.Table) else rows[0].schema)
+    for batch in rows.to_batches() if isinstance(rows, pa.Table) else rows:
+        file.add(batch)
+    file.close()
+    return target.getvalue()
+
+
+def count_by_cluster(paths: Sequence[str], clusters: Sequence[str]) -> dict[str, int]:
+    """Records in the batches that files of ``bronze_batches`` list, by cluster."""
+    schema = pa.schema([("cluster_id", pa.string()), ("count", pa.int32())])
+    rows = read_files(paths, schema, where=pc.field("cluster_id").isin(list(clusters)))
+    sums = rows.group_by("cluster_id").aggregate([("count", "sum")])
+    return dict(zip(sums["cluster_id"].to_pylist(), sums["count_sum"].to_pylist(), strict=True))

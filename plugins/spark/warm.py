@@ -1,0 +1,129 @@
+"""A Spark session that stays: one process answers queries over a Unix socket, so that others need not start Spark.
+
+A request is a line of JSON. An answer is lines of JSON: ``{"out": text}`` any number of times, then ``{"end": true}``
+or ``{"error": text}``. Whoever may connect to the socket may ask; it is made for its owner alone (mode 600).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+from kraftcore.errors import LocalError
+
+REQUEST_BYTES_MAX = 1 << 20
+_LOOK_S = 0.5
+_REQUEST_S = 10.0
+Answer = Callable[[dict[str, Any]], Iterator[str]]
+
+
+def listen(path: str | Path) -> socket.socket:
+    """Make the socket. One that a process left behind which has ended is replaced.
+
+    Raises:
+        LocalError: somebody listens there, or the socket cannot be made.
+    """
+    place = str(path)
+    try:
+        _connected(place).close()
+    except LocalError:
+        pass
+    else:
+        raise LocalError(f"{place}: somebody listens there already")
+    found = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        if Path(place).is_socket():
+            Path(place).unlink()
+        before = os.umask(0o177)
+        try:
+            found.bind(place)
+        finally:
+            os.umask(before)
+        found.listen()
+    except OSError as error:
+        found.close()
+        raise LocalError(f"{place}: no socket can be made there: {error.strerror or error}") from None
+    return found
+
+
+def serve(listener: socket.socket, answer: Answer, stop: threading.Event) -> None:
+    """Answer requests, each in a thread of its own, until stopped.
+
+    Args:
+        listener: of ``listen``; it is closed and removed in the end.
+        answer: makes the texts of an answer; what it raises is told to whoever asked.
+        stop: ends it, within half a second.
+    """
+    path = listener.getsockname()
+    listener.settimeout(_LOOK_S)
+    try:
+        while not stop.is_set():
+            try:
+                connection, _ = listener.accept()
+            except TimeoutError:
+                continue
+            threading.Thread(target=_answer, args=(connection, answer), daemon=True).start()
+    finally:
+        listener.close()
+        Path(path).unlink(missing_ok=True)
+
+
+def _answer(connection: socket.socket, answer: Answer) -> None:
+    with connection, suppress(OSError):  # whoever asked has gone
+        connection.settimeout(_REQUEST_S)
+        with connection.makefile("rwb") as stream:
+            try:
+                request = json.loads(stream.readline(REQUEST_BYTES_MAX))
+                connection.settimeout(None)
+                for text in answer(request):
+                    _send(stream, out=text)
+                _send(stream, end=True)
+            except OSError:
+                raise
+            except Exception as error:
+                _send(stream, error=str(error) or type(error).__name__)
+
+
+def _send(stream: Any, **what: Any) -> None:
+    stream.write(json.dumps(what).encode() + b"\n")
+    stream.flush()
+
+
+def ask(path: str | Path, request: dict[str, Any]) -> Iterator[str]:
+    """Send a request; the texts of the answer.
+
+    Raises:
+        LocalError: nobody listens there, the answer ended early, or it is an error.
+    """
+    with closing(_connected(str(path))) as connection, connection.makefile("rwb") as stream:
+        try:
+            stream.write(json.dumps(request).encode() + b"\n")
+            stream.flush()
+            for line in stream:
+                found = json.loads(line)
+                if "error" in found:
+                    raise LocalError(str(found["error"]))
+                if "end" in found:
+                    return
+                yield str(found["out"])
+        except OSError as error:
+            raise LocalError(f"{path}: {error.strerror or error}") from None
+        raise LocalError(f"{path}: the answer ended early: the process that holds the session has ended")
+
+
+def _connected(path: str) -> socket.socket:
+    found = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        found.connect(path)
+    except OSError as error:
+        found.close()
+        raise LocalError(
+            f"{path}: nobody listens there ({error.strerror or error}): start 'kraftcore spark serve --socket {path}'"
+        ) from None
+    return found

@@ -1,0 +1,92 @@
+"""Where work is done: here, if it is little, for Spark takes seconds to start; else by Spark's workers."""
+
+from __future__ import annotations
+
+import re
+from ast import literal_eval
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from kraftcore import errors
+from kraftcore.errors import CorruptDataError, LocalError, StorageError
+from kraftcore.plugins.spark.tables import Tables
+
+T = TypeVar("T")
+R = TypeVar("R")
+LITTLE_BYTES = 64 << 20
+"""So much of a log goes through all layers here in about the time that Spark needs to start."""
+_TASKS_A_CORE = 2
+_TRIES_MAX = 3
+_SLOW_WORKER = "failed to connect back"  # Spark gives a worker 10 s to start, which a busy machine may need
+_WORKER_ERROR = re.compile(r"kraftcore\.errors\.(\w+): (.*)")
+_OS_ERROR = re.compile(r"\[Errno (-?\d+)\] (.*): ('.*'|\".*\")")
+
+
+def is_done_here(tables: Tables, size: int) -> bool:
+    """Whether this process does the work itself.
+
+    Args:
+        tables: what is made; on a cluster the workers do everything.
+        size: bytes of log that the work is about.
+    """
+    return size <= LITTLE_BYTES and not tables.is_on_cluster
+
+
+def spread(tables: Tables, work: Callable[[T], R], tasks: Sequence[T], *, here: bool) -> Iterator[R]:
+    """Do tasks, here one after the other, or by Spark's workers; their results in any order.
+
+    Where results hold files, as workers that cannot write to the folder of tables hand them back, a few tasks are done
+    at a time, for this process has to hold what they give.
+
+    Raises:
+        KraftError: what went wrong in a worker.
+        PySparkException, Py4JError: something of Spark's did.
+    """
+    if here:
+        yield from map(work, tasks)
+        return
+    context = tables.session.sparkContext
+    step = len(tasks) if tables.is_local else _TASKS_A_CORE * context.defaultParallelism
+    for start in range(0, len(tasks), max(step, 1)):
+        some = tasks[start : start + step]
+        yield from tried(lambda some=some: context.parallelize(some, len(some)).map(work).collect())  # type: ignore[misc]
+
+
+def tried(job: Callable[[], R]) -> R:
+    """Run a job of Spark's; again if a worker was slow to start.
+
+    Raises:
+        KraftError: what went wrong in a worker.
+        PySparkException, Py4JError: the job failed for another reason, or again and again.
+    """
+    attempt = 1
+    while True:
+        try:
+            return job()
+        except (PySparkException, Py4JError) as error:
+            if attempt == _TRIES_MAX or _SLOW_WORKER not in str(error):
+                raise worker_error(error) from None
+            attempt += 1
+
+
+def worker_error(error: Exception) -> Exception:
+    """What went wrong in a worker, as the error it was there; ``error`` itself if that was none of ours."""
+    found = _WORKER_ERROR.findall(str(error))
+    if not found:
+        return error
+    name, text = found[-1]
+    if name == "StorageError":
+        parts = _OS_ERROR.fullmatch(text)
+        return StorageError(int(parts[1]), parts[2], literal_eval(parts[3])) if parts else StorageError(text)
+    known = getattr(errors, name, LocalError)
+    if issubclass(known, CorruptDataError):  # position and path are in the text
+        return CorruptDataError(text)
+    made: Exception = next(one for one in known.__mro__ if _is_made_of_text(one))(text)
+    return made
+
+
+def _is_made_of_text(kind: type) -> bool:
+    return not any("__init__" in vars(base) for base in kind.__mro__ if base.__module__ == errors.__name__)
