@@ -11,7 +11,7 @@ import confluent_kafka  # noqa: F401  (the loads need it: say so before a cluste
 from bench import report, scenes
 from bench.harness import Effort, Outcome
 from bench.peers.broker import moments, rates, sizes
-from bench.peers.broker.cluster import CONTENDERS
+from bench.peers.broker.cluster import CONTENDERS, FAST_FENCING
 from bench.scenes import Scene, SceneCase, settings
 
 __all__ = ["cases", "measure", "settings"]
@@ -41,7 +41,10 @@ def cases(folder: Path, effort: Effort) -> list[SceneCase]:
         ("failover", "s", moments.failover, "SIGKILL of a leader to the next acknowledged record, sessions of 6 s"),
     ]
     contenders = {contender.name: contender for contender in CONTENDERS}
-    return [SceneCase(name, unit, contenders, about, scene, folder) for name, unit, scene, about in rows]
+    found = [SceneCase(name, unit, contenders, about, scene, folder) for name, unit, scene, about in rows]
+    about = "the same with kraftcore.fast.fencing.ms=200, which Kafka has not"
+    fast = SceneCase("failover-fast", "s", {FAST_FENCING.name: FAST_FENCING}, about, moments.failover_fast, folder)
+    return [*found, fast]
 
 
 def measure(

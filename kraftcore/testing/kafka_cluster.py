@@ -39,6 +39,7 @@ QUICK = {
     "broker.heartbeat.interval.ms": "250",
     "broker.session.timeout.ms": "2000",
     "group.initial.rebalance.delay.ms": "0",
+    "kraftcore.fast.fencing.ms": "100",
     "offsets.topic.num.partitions": "5",
     "replica.fetch.backoff.ms": "50",
     "replica.fetch.wait.max.ms": "200",
@@ -423,13 +424,29 @@ class KafkaCluster:
         await self._failed.wait()
 
     async def wait_leader(self, topic: str, partition: int = 0, timeout_s: float = _TIMEOUT_S) -> int:
-        """Wait until a partition has a leader that runs; its id.
+        """Wait until a partition has a leader that runs, and knows that it leads; its id.
 
         Raises:
             AssertionError: there is none in time.
         """
-        await self._until(lambda: self.leader(topic, partition) in self.brokers, timeout_s, f"a leader of {topic}")
-        return self.leader(topic, partition) or 0
+        found: list[int] = []
+
+        def has_leader() -> bool:
+            leader = self.leader(topic, partition)
+            if leader is not None and self._leads(leader, topic, partition):
+                found.append(leader)
+            return bool(found)
+
+        await self._until(has_leader, timeout_s, f"a leader of {topic}-{partition}")
+        return found[0]
+
+    def _leads(self, broker_id: int, topic: str, partition: int) -> bool:
+        broker = self._members[broker_id].broker
+        known = None if broker is None else broker.core.cache.partition(topic, partition)
+        if broker is None or known is None or known.leader != broker_id:
+            return False
+        replica = broker.core.replicas.all.get(TopicPartition(topic, partition))
+        return replica is not None and replica.partition.leading is not None
 
     async def wait_isr(self, topic: str, size: int | None = None, timeout_s: float = _TIMEOUT_S) -> None:
         """Wait until so many replicas of each partition of a topic are in sync; None: all.
@@ -484,12 +501,11 @@ class KafkaCluster:
         for broker_id in self.brokers:
             broker = self._members[broker_id].broker
             found = {} if broker is None else broker.core.cache.topics.get(topic, {})
-            if broker is None or len(found) < partitions:
+            if len(found) < partitions:
                 return False
-            for number, state in found.items():
-                replica = broker.core.replicas.all.get(TopicPartition(topic, number))
-                if state.leader == broker_id and (replica is None or replica.partition.leading is None):
-                    return False
+            led = [number for number, state in found.items() if state.leader == broker_id]
+            if not all(self._leads(broker_id, topic, number) for number in led):
+                return False
         return True
 
     async def _until(self, condition: Callable[[], bool], timeout_s: float, what: str) -> None:

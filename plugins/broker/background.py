@@ -8,6 +8,7 @@ from typing import Any
 
 import trio
 
+from kraftcore.errors import NodeStoppedError
 from kraftcore.node.registry import RequestContext
 
 TASKS_MAX = 500
@@ -17,16 +18,14 @@ _logger = logging.getLogger("kraftcore.broker")
 
 
 class Background:
-    """See the module text.
+    """See the module text. A task that raises is logged, and hurts nobody but its asker.
 
     Args:
         nursery: for the tasks.
-        run: runs a task's work; told what it raises.
     """
 
-    def __init__(self, nursery: trio.Nursery, run: Callable[[Callable[[], Awaitable[None]]], Awaitable[None]]) -> None:
+    def __init__(self, nursery: trio.Nursery) -> None:
         self._nursery = nursery
-        self._run = run
         self._running = 0
 
     @property
@@ -41,15 +40,14 @@ class Background:
             return
 
         async def task() -> None:
+            found = None
             try:
                 found = await work()
-            except Exception:
-                _logger.exception("a request of %s could not be answered", context.peer)
-                found = None
-            if found is None:
-                context.close()
-            else:
-                context.answer(found)
+            finally:
+                if found is None:
+                    context.close()
+                else:
+                    context.answer(found)
 
         self.start(task)
 
@@ -59,7 +57,11 @@ class Background:
 
         async def task() -> None:
             try:
-                await self._run(work)
+                await work()
+            except NodeStoppedError:
+                pass
+            except Exception:
+                _logger.exception("a task of the broker failed")
             finally:
                 self._running -= 1
 

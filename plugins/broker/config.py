@@ -22,6 +22,8 @@ BY_REQUESTS = "requests"
 _RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 _INT_MAX = 2**31 - 1
 _LONG_MAX = 2**62
+NEVER_MS = _LONG_MAX
+"""As an interval."""
 
 # field -> (property, lowest, highest)
 _NUMBERS: Mapping[str, tuple[str, int, int]] = {
@@ -44,6 +46,8 @@ _NUMBERS: Mapping[str, tuple[str, int, int]] = {
     "initial_task_delay_ms": ("log.initial.task.delay.ms", 0, _LONG_MAX),
     "retention_bytes": ("log.retention.bytes", -1, _LONG_MAX),
     "retention_check_ms": ("log.retention.check.interval.ms", 1, _LONG_MAX),
+    "flush_check_ms": ("log.flush.scheduler.interval.ms", 1, _LONG_MAX),
+    "flush_ms": ("log.flush.interval.ms", 0, _LONG_MAX),
     "delete_delay_ms": ("log.segment.delete.delay.ms", 0, _LONG_MAX),
     "num_partitions": ("num.partitions", 1, _INT_MAX),
     "default_replication_factor": ("default.replication.factor", 1, 32767),
@@ -114,6 +118,10 @@ class BrokerConfig:
         retention_ms: a segment goes when its newest record is older; -1: never (log.retention.ms, minutes or hours).
         retention_bytes: the oldest segments go while the others have as much; -1: never (log.retention.bytes).
         retention_check_ms: how often that is looked at (log.retention.check.interval.ms).
+        flush_check_ms: how often logs are looked at that hold what is not synced (log.flush.scheduler.interval.ms);
+            the default is never.
+        flush_ms: such a log is synced then if that was not done for so long (log.flush.interval.ms); the default is
+            flush_check_ms.
         delete_delay_ms: how long deleted segments and partitions stay (log.segment.delete.delay.ms).
         auto_create_topics: topics that clients ask for are made (auto.create.topics.enable).
         num_partitions: such a topic has (num.partitions).
@@ -166,6 +174,8 @@ class BrokerConfig:
     retention_ms: int = 7 * 24 * 3600 * 1000
     retention_bytes: int = -1
     retention_check_ms: int = 300_000
+    flush_check_ms: int = NEVER_MS
+    flush_ms: int = NEVER_MS
     delete_delay_ms: int = 60_000
     auto_create_topics: bool = True
     num_partitions: int = 1
@@ -271,6 +281,7 @@ def _read(properties: Properties) -> BrokerConfig:
     for name, (key, low, high) in _NUMBERS.items():
         if key in properties:
             values[name] = read_integer(properties, key, low, high)
+    values.setdefault("flush_ms", values.get("flush_check_ms", NEVER_MS))
     values["groups"] = read_group_settings(properties)
     retention = next((key for key in _RETENTION if key in properties), None)
     if retention is not None:

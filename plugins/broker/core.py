@@ -36,7 +36,7 @@ from kraftcore.plugins.broker.following import FetchSettings
 from kraftcore.plugins.broker.groups.coordinator import GroupCoordinator
 from kraftcore.plugins.broker.isr_changes import IsrChanges
 from kraftcore.plugins.broker.logdirs import LogDirs
-from kraftcore.plugins.broker.logdirs.directory import Directory
+from kraftcore.plugins.broker.logdirs.directory import Directory, HostedLog
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.broker.partition.partition import PartitionSettings
@@ -150,7 +150,7 @@ class Core:
             names_incarnations=around.image is not None,
         )
         self.deadlines = Deadlines()
-        self.background = Background(around.nursery, self.run)
+        self.background = Background(around.nursery)
         self.permits = Permits(around.authorization)
         self.leaders = Leaders(replicas, cache)
         self.fetch = Fetch(
@@ -184,6 +184,10 @@ class Core:
         """What the topic with this id is called, as far as known."""
         return self.cache.names.get(topic_id)
 
+    def max_message_bytes(self, topic: str) -> int:
+        """Of a client's batch for a topic."""
+        return self.topics.of(topic).max_message_bytes
+
     def _partition_settings(self, topic: str) -> PartitionSettings:
         return PartitionSettings(self.topics.of(topic).min_insync_replicas, self.config.replica_lag_time_max_ms)
 
@@ -203,6 +207,7 @@ class Core:
             (config.retention_check_ms, self._retain),
             (max(config.replica_lag_time_max_ms // 2, 1), self._check_lag),
             (_EXPIRING_MS, self._expire_producers),
+            (config.flush_check_ms, self._flush_old),
         ):
             start(self.run, partial(self._periodically, interval_ms, duty))
 
@@ -236,15 +241,29 @@ class Core:
         for hosted in self.dirs.logs:
             segments = hosted.log.segment_list() if not hosted.log.closed else []
             if len(segments) > 1 and not segments[-2].synced:
-                async with self.disk:
-                    if not hosted.log.closed:
-                        try:
-                            await trio.to_thread.run_sync(hosted.log.flush)
-                        except StorageError as error:
-                            self.replicas.directory_failed(hosted.directory, error)
-                        except LocalError as error:  # it failed before: appends have told
-                            _logger.warning("%s is not flushed: %s", hosted.name, error)
+                await self._flush(hosted)
         await self._in_directories(Directory.write_recovery_points)
+
+    async def _flush(self, hosted: HostedLog) -> None:
+        async with self.disk:
+            if not hosted.log.closed:
+                try:
+                    await trio.to_thread.run_sync(hosted.log.flush)
+                except StorageError as error:
+                    self.replicas.directory_failed(hosted.directory, error)
+                except LocalError as error:  # it failed before: appends have told
+                    _logger.warning("%s is not flushed: %s", hosted.name, error)
+
+    async def _flush_old(self) -> None:
+        """Sync logs that hold what was not synced for as long as is set for their topic."""
+        now_ms = self.now_ms()
+        for hosted in self.dirs.logs:
+            log = hosted.log
+            if log.closed or log.flushed_offset == log.log_end_offset:
+                hosted.flushed_ms = now_ms
+            elif now_ms - hosted.flushed_ms >= self.topics.of(hosted.name.topic).flush_ms:
+                await self._flush(hosted)
+                hosted.flushed_ms = now_ms
 
     async def _remove_expired(self) -> None:
         now_ms = self.now_ms()

@@ -24,7 +24,7 @@ from kraftcore.plugins.broker.api.init_producer_id import InitProducerId
 from kraftcore.plugins.broker.api.list_offsets import ListOffsets
 from kraftcore.plugins.broker.api.metadata import Metadata
 from kraftcore.plugins.broker.api.offset_for_leader_epoch import OffsetForLeaderEpoch
-from kraftcore.plugins.broker.api.produce import BatchLimits, Produce
+from kraftcore.plugins.broker.api.produce import Produce
 from kraftcore.plugins.broker.core import Core
 from kraftcore.plugins.broker.groups.handlers import group_handlers
 from kraftcore.plugins.broker.producers.ids import ProducerIds
@@ -49,8 +49,9 @@ from kraftcore.protocol.registry import api_of
 def client_handlers(core: Core) -> Iterator[RequestHandler]:
     """What a broker answers on its listeners, whoever controls it."""
     config, replicas = core.config, core.replicas
-    limits = BatchLimits(config.message_max_bytes, config.segment_bytes)
-    produce = Produce(replicas, core.cache, core.leaders, core.deadlines, limits, core.now_ms, core.permits)
+    produce = Produce(
+        replicas, core.cache, core.leaders, core.deadlines, core.max_message_bytes, core.now_ms, core.permits
+    )
     permits, background = core.permits, core.background
     delete_records = DeleteRecords(replicas, core.cache, permits, background, core.disk, core.now_ms)
     is_kraft = core.image is not None

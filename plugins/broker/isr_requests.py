@@ -116,21 +116,19 @@ class IsrRequests:
                     partition_index=name.partition,
                     leader_epoch=proposal.leader_epoch,
                     new_isr_with_epochs=[
-                        kind.BrokerState(broker_id=each, broker_epoch=self._epoch_of(name, each))
-                        for each in proposal.isr
+                        kind.BrokerState(broker_id=each, broker_epoch=self._epoch_of(each, epoch))
+                        for each, epoch in zip(proposal.isr, proposal.broker_epochs, strict=True)
                     ],
                     partition_epoch=proposal.partition_epoch,
                 )
             )
         return request
 
-    def _epoch_of(self, name: TopicPartition, broker_id: int) -> int:
+    def _epoch_of(self, broker_id: int, epoch: int) -> int:
         """Of the incarnation that is proposed: the controller refuses any other (KIP-903)."""
         if not self._names_incarnations:
             return UNKNOWN_EPOCH
-        if broker_id == self._broker_id:
-            return self._broker_epoch()
-        return self._replicas.all[name].partition.broker_epoch_of(broker_id)
+        return self._broker_epoch() if broker_id == self._broker_id else epoch
 
     # --- answers ------------------------------------------------------------------------------------------------------
 

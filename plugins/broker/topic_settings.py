@@ -24,11 +24,15 @@ class TopicSettings:
 
     Attributes:
         min_insync_replicas: fewer, and acks=all is refused.
+        max_message_bytes: of a client's batch.
+        flush_ms: a log that holds what is not synced is, when that was not done for so long.
         retention: how much of its logs is kept.
         log: of its logs; a log that is open keeps its own until the next start.
     """
 
     min_insync_replicas: int
+    max_message_bytes: int
+    flush_ms: int
     retention: Retention
     log: LogConfig
 
@@ -44,7 +48,9 @@ class TopicSettingsTable:
     def __init__(self, config: BrokerConfig, log: LogConfig) -> None:
         self._broker_id = config.node_id
         retention = Retention(config.retention_ms, config.retention_bytes)
-        self._file = TopicSettings(config.min_insync_replicas, retention, log)
+        self._file = TopicSettings(
+            config.min_insync_replicas, config.message_max_bytes, config.flush_ms, retention, log
+        )
         self._default = self._file
         self._defaults = TopicDefaults({})
         self._own: dict[str, TopicSettings] = {}
@@ -79,6 +85,8 @@ class TopicSettingsTable:
         ages = "delete" in {policy.strip() for policy in policies}
         return TopicSettings(
             number("min.insync.replicas", self._file.min_insync_replicas),
+            number("max.message.bytes", self._file.max_message_bytes),
+            number("flush.ms", self._file.flush_ms),
             Retention(number("retention.ms", retention.ms), number("retention.bytes", retention.bytes))
             if ages
             else Retention(-1, -1),

@@ -38,6 +38,20 @@ def test_what_a_file_says(read):
     assert config.replica_lag_time_max_ms == 30_000
 
 
+def test_what_clients_may_do_and_how_often_logs_are_synced(read):
+    config = read()
+    assert (config.is_rack_aware, config.auto_create_topics, config.flush_check_ms) == (False, True, config.flush_ms)
+    more = {
+        "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+        "auto.create.topics.enable": "false",
+        "log.flush.scheduler.interval.ms": "50",
+    }
+    config = read(**more)
+    assert (config.is_rack_aware, config.auto_create_topics) == (True, False)
+    assert (config.flush_check_ms, config.flush_ms) == (50, 50)
+    assert read(**more, log_flush_interval_ms="70").flush_ms == 70
+
+
 @pytest.mark.parametrize(
     ("properties", "words"),
     [

@@ -12,7 +12,7 @@ from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.errors import NodeStoppedError
 from kraftcore.plugins.broker import BrokerConfig, open_broker
 from kraftcore.plugins.broker.api.leaders import Leaders
-from kraftcore.plugins.broker.api.produce import BatchLimits, Produce
+from kraftcore.plugins.broker.api.produce import Produce
 from kraftcore.plugins.broker.deadlines import Deadlines
 from kraftcore.plugins.broker.partition import Assignment, TopicPartition
 from kraftcore.protocol.error_codes import ErrorCode
@@ -49,7 +49,7 @@ def produce(broker, name):
     request = ProduceRequest(acks=1, topic_data=[kind(name=name.topic, partition_data=[part])])
     replicas = broker.replicas
     leaders = Leaders(replicas, broker.cache)
-    handler = Produce(replicas, broker.cache, leaders, Deadlines(), BatchLimits(10_000, 10_000), lambda: 0)
+    handler = Produce(replicas, broker.cache, leaders, Deadlines(), lambda topic: 10_000, lambda: 0)
     handler.respond(request, Context)
     return ErrorCode(answers[0].responses[0].partition_responses[0].error_code)
 

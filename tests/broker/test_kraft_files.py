@@ -5,9 +5,11 @@ from contextlib import AsyncExitStack
 import pytest
 import trio
 from broker_rig import until
+from transport_rig import free_port
 
 from kraftcore.config import NodeConfig
 from kraftcore.config.errors import ConfigError
+from kraftcore.errors import NodeStoppedError
 from kraftcore.metadata import MetadataMachine
 from kraftcore.node import open_node
 from kraftcore.plugins.broker import BrokerConfig, KRaftBroker
@@ -45,7 +47,10 @@ def test_brokers_log_in_at_each_other(tmp_path):
             for node_id in (1, 2):
                 file = tmp_path / f"b{node_id}.properties"
                 place = controller.endpoints[0].port
-                file.write_text(BROKER % (node_id, place, node_id, tmp_path / f"b{node_id}"))
+                text = BROKER % (node_id, place, node_id, tmp_path / f"b{node_id}")
+                if node_id == 2:
+                    text += f"log.dirs={tmp_path}/b2,{tmp_path}/b3\nmetadata.log.dir={tmp_path}/m2\n"
+                file.write_text(text)
                 found = NodeConfig.from_properties(
                     str(file), with_broker=True, create="join", cluster_id=controller.cluster_id
                 )
@@ -79,6 +84,12 @@ def test_brokers_log_in_at_each_other(tmp_path):
                 ("PLAINTEXT", 0),
             ]
             assert registered.rack == "r1"
+            # The directory of the metadata log is no log directory, unless it is named as one.
+            found = {directory.path: directory.id for directory in brokers[2].core.dirs.directories}
+            assert found.keys() == {f"{tmp_path}/b2", f"{tmp_path}/b3"}
+            assert set(controller.state_machine.image.brokers[2].directories) == set(found.values())
+            assert (tmp_path / "m2" / "__cluster_metadata-0").exists()
+            assert not (tmp_path / "b2" / "__cluster_metadata-0").exists()
 
     trio.run(main)
 
@@ -114,4 +125,30 @@ def test_a_node_and_its_broker_have_the_same_listeners(tmp_path):
                 await trio.sleep_forever()
 
     with pytest.raises(Exception, match="the broker has the listeners B, its node has  for it"):
+        trio.run(main)
+
+
+def test_without_a_controller_it_gives_up(tmp_path):
+    config = NodeConfig(
+        node_id=1,
+        directory=str(tmp_path / "n"),
+        can_become_voter=False,
+        create="join",
+        cluster_id="4L6g3nShT-eMCtK--X86sw",
+        bootstrap_servers=[f"127.0.0.1:{free_port()}"],
+        broker_listeners=["B://127.0.0.1:0"],
+    )
+    settings = BrokerConfig(
+        node_id=1,
+        listeners=(Endpoint("B", "127.0.0.1", 0),),
+        directories=(str(tmp_path / "n"),),
+        registration_timeout_ms=100,
+    )
+
+    async def main():
+        with trio.fail_after(60):
+            async with open_node(config, MetadataMachine(), plugins=[KRaftBroker(settings)]):
+                await trio.sleep_forever()
+
+    with pytest.raises(NodeStoppedError, match="could not register within 100 ms .*no controller answers"):
         trio.run(main)

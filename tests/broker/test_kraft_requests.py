@@ -252,6 +252,8 @@ def test_partitions_are_described_in_pages(tmp_path):
                 ("no/where", ErrorCode.INVALID_TOPIC_EXCEPTION),
                 ("nowhere", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
             ]
+            bad = await describe("a", cursor=("a", -1))
+            assert bad == ([("a", [])], None)
             (first, *_) = answer.topics[0].partitions
             assert (first.leader_id, first.isr_nodes, first.eligible_leader_replicas) == (1, [1], [])
 
@@ -348,5 +350,45 @@ def test_brokers_that_are_fenced_are_described_to_whoever_wants_them(tmp_path):
             await until(lambda: 2 not in rig.brokers[1].core.cache.brokers)
             assert await describe() == [(1, False)]
             assert await describe(include_fenced_brokers=True) == [(1, False), (2, True)]
+
+    trio.run(main)
+
+
+def test_how_long_a_batch_may_be_is_set_topic_by_topic(tmp_path):
+    async def main():
+        async with open_kraft_rig(tmp_path) as rig:
+            await open_broker(rig, message_max_bytes=2000)
+            await rig.create([1], topic="short", max_message_bytes="500")
+            await rig.create([1], topic="long", max_message_bytes="5000")
+            await rig.create([1])
+            found = {}
+            for topic in ("short", "t", "long"):
+                await until(lambda topic=topic: rig.partition(1, topic) and rig.partition(1, topic).leading)
+                found[topic] = [
+                    (await rig.produce(1, b"v" * size, topic=topic)).error_code for size in (100, 1000, 3000, 6000)
+                ]
+            long = ErrorCode.MESSAGE_TOO_LARGE
+            assert found == {"short": [0, long, long, long], "t": [0, 0, long, long], "long": [0, 0, 0, long]}
+            resource = IncrementalAlterConfigsRequest.AlterConfigsResource
+            config = resource.AlterableConfig(name="max.message.bytes", config_operation=0, value="9000")
+            changed = resource(resource_type=TOPIC, resource_name="short", configs=[config])
+            await rig.ask(1, IncrementalAlterConfigsRequest(resources=[changed]), 1)
+            await until(lambda: rig.brokers[1].core.max_message_bytes("short") == 9000)
+            assert (await rig.produce(1, b"v" * 6000, topic="short")).error_code == 0
+
+    trio.run(main)
+
+
+def test_logs_are_synced_as_often_as_is_set_for_their_topic(tmp_path):
+    async def main():
+        async with open_kraft_rig(tmp_path) as rig:
+            await open_broker(rig, flush_check_ms=10, flush_ms=10)
+            await rig.create([1])
+            await rig.create([1], topic="later", flush_ms=str(10**9))
+            for topic in ("later", "t"):
+                await until(lambda topic=topic: rig.partition(1, topic) and rig.partition(1, topic).leading)
+                assert (await rig.produce(1, b"v", topic=topic)).error_code == 0
+            await until(lambda: rig.partition(1).log.flushed_offset == 1)
+            assert rig.partition(1, "later").log.flushed_offset == 0
 
     trio.run(main)

@@ -48,6 +48,14 @@ def test_the_picture(tmp_path):
     assert target.read_text().startswith("<svg")
 
 
+def test_partitions_of_brokers():
+    result = run("--workload", "partitions", "--seed", "3", "--nodes", "3", "--minutes", "0.1", "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.output.splitlines()[-1])["verdict"] == "ok"
+    result = run("--workload", "partitions", "--planted-faults", "--fault", "leader-alone", "--tries", "3", "--json")
+    assert json.loads(result.output)["caught"]
+
+
 def test_planted_faults_print_one_object_a_line():
     result = run("--planted-faults", "--fault", "votes-twice", "--fault", "appended-twice", "--tries", "20", "--json")
     assert result.exit_code == 0, result.output

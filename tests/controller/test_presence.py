@@ -75,9 +75,11 @@ def test_anything_but_a_refusal_begins_the_time_anew(between):
     assert ask(presence, 350, Failure.REFUSED)
 
 
-def test_who_was_never_reached_keeps_its_session():
+@pytest.mark.parametrize("first", [Failure.REFUSED, Failure.UNAUTHENTICATED, Failure.OTHER])
+def test_who_was_never_reached_keeps_its_session(first):
     presence = watching(broker(1))
-    for now_ms in range(0, 10_000, 100):
+    assert not ask(presence, 0, first)
+    for now_ms in range(100, 10_000, 100):
         assert not ask(presence, now_ms, Failure.REFUSED)
 
 

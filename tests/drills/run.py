@@ -16,6 +16,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -23,19 +24,21 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
 from broken import Broken
 from drills.cluster import Cluster
+from drills.mixed import MixedVerdict, mixed_rounds
 from drills.replacement import replace_and_return
 from drills.verdict import Verdict
 from drills.work import DRILLS
 from kafka_tools import KafkaTools
 
-REPLACEMENT = "replacement"
+REPLACEMENT, MIXED = "replacement", "mixed-brokers"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    names = [*DRILLS, REPLACEMENT]
+    names = [*DRILLS, REPLACEMENT, MIXED]
     parser.add_argument("--drill", action="append", choices=names, help="only this one; repeatable")
     parser.add_argument("--seconds", type=float, default=300.0, help="how long the active controller is killed")
+    parser.add_argument("--rounds", type=int, default=50, help="of faults at brokers of Kafka and ours")
     parser.add_argument("--seed", type=int, help="run the drills in another order, drawn from this")
     parser.add_argument("--json", action="store_true", help="an object a drill instead of a line")
     options = parser.parse_args()
@@ -71,6 +74,12 @@ def run(wanted: list[str], folder: Path, options: argparse.Namespace) -> None:
         home = folder / REPLACEMENT
         home.mkdir()
         report(REPLACEMENT, options, lambda: replace_and_return(kafka, home))
+    if MIXED in wanted:
+        for is_ours, rounds in ((True, (options.rounds + 1) // 2), (False, options.rounds // 2)):
+            home = folder / f"{MIXED}-{is_ours}"
+            home.mkdir()
+            drill = partial(mixed_rounds, kafka, home, rounds, options.seed or 0, is_ours=is_ours)
+            report(MIXED, options, drill)
 
 
 def _on(cluster: Cluster, name: str, seconds: float) -> Verdict:
@@ -78,7 +87,7 @@ def _on(cluster: Cluster, name: str, seconds: float) -> Verdict:
     return cluster.check()
 
 
-def report(name: str, options: argparse.Namespace, drill: Callable[[], Verdict]) -> None:
+def report(name: str, options: argparse.Namespace, drill: Callable[[], Verdict | MixedVerdict]) -> None:
     """Run one, and say how it went."""
     begin = time.monotonic()
     if not options.json:

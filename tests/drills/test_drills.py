@@ -8,8 +8,11 @@ import pytest
 from broken import Broken
 from drills.cluster import Cluster
 from drills.load import At, Told, judge
+from drills.mixed import first_loss
 from drills.work import DRILLS
 from kafka_tools import KafkaTools
+
+from kraftcore.core.batch import build_batch
 
 SECONDS = 20.0
 
@@ -34,6 +37,13 @@ def test_a_drill(name: str, cluster: Cluster) -> None:
 
 TOLD = "acknowledged\tt\t0\t0\ta\ncommitted\tt\t0\t1\tb\naborted\tc"
 PRESENT = [(At("t", 0, 0), "a"), (At("t", 0, 1), "b")]
+
+
+def test_a_record_that_is_not_where_it_was_acknowledged_is_noticed() -> None:
+    log = bytes(build_batch([b"a", b"b"], base_offset=4, timestamp_ms=1))
+    assert first_loss(log, 0, {(0, 4): b"a", (0, 5): b"b", (1, 9): b"elsewhere"}) is None
+    assert "b'c' was acknowledged at 6 of partition 0: None is there" in str(first_loss(log, 0, {(0, 6): b"c"}))
+    assert "b'c' was acknowledged at 5 of partition 0: b'b' is there" in str(first_loss(log, 0, {(0, 5): b"c"}))
 
 
 def test_what_is_whole_passes() -> None:

@@ -72,6 +72,17 @@ def test_no_module_is_dead():
         pytest.fail(f"nothing imports {name}: wire it in, name it in PUBLIC_MODULES, or delete it")
 
 
+# Words that more than one class was called by, before each was given to one of them.
+ONE_MEANING = ("Listener", "Reply", "Server", "Session", "Watch")
+
+
+@pytest.mark.parametrize("word", ONE_MEANING)
+def test_a_word_names_one_class(word):
+    pattern = re.compile(rf"^(?:cdef )?class {word}\b", re.MULTILINE)
+    files = [str(path.relative_to(ROOT)) for path in sources(".py", ".pyx") if pattern.search(path.read_text())]
+    assert len(files) <= 1, f"{word} is a class in {files}: give one of them a name of its own"
+
+
 # Modules that people import themselves, before other parts of kraftcore do.
 PUBLIC_MODULES: set[str] = {
     "kraftcore.aio",

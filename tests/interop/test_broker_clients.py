@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
 import trio
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka import TopicPartition as AssignedPartition
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, NewPartitions, NewTopic
 from kafka_lab import HOST, KafkaLab, wait_for
@@ -83,6 +86,23 @@ def test_kafka_python_administers_produces_and_consumes(tmp_path: Path) -> None:
         producer.close()
 
     with_a_broker(tmp_path, use)
+
+
+def test_aiokafka_produces_and_consumes(tmp_path: Path) -> None:
+    async def clients(at: str) -> None:
+        producer = AIOKafkaProducer(bootstrap_servers=at, enable_idempotence=True, compression_type="gzip")
+        await producer.start()
+        sent = [await producer.send("t", b"%d" % number) for number in range(COUNT)]
+        assert len({(told.partition, told.offset) for told in await asyncio.gather(*sent)}) == COUNT
+        await producer.stop()
+        consumer = AIOKafkaConsumer(bootstrap_servers=at, auto_offset_reset="earliest")
+        await consumer.start()
+        consumer.assign([AssignedPartition("t", number) for number in range(2)])
+        found = [int((await consumer.getone()).value) for _ in range(COUNT)]
+        await consumer.stop()
+        assert sorted(found) == list(range(COUNT))
+
+    with_a_broker(tmp_path, lambda at: asyncio.run(clients(at)))
 
 
 def test_kafkas_own_tools(kafka: KafkaTools, tmp_path: Path) -> None:

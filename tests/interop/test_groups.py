@@ -1,48 +1,54 @@
-"""Consumer groups go from Kafka's coordinator to ours and back, by ``__consumer_offsets`` alone."""
+"""Groups in a cluster of Kafka's broker and ours: either coordinates them, and takes them over from the other."""
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import trio
-from kafka_lab import HOST, KafkaLab, wait_for
+from asked_brokers import ask, described, log_bytes
+from kafka import KafkaConsumer, KafkaProducer
+from kafka_lab import KafkaLab, KafkaNode, KraftcoreNode, wait_for
 from kafka_tools import KafkaTools
 
-from kraftcore.core.uuid import Uuid
-from kraftcore.plugins.broker import BrokerConfig, open_broker
-from kraftcore.plugins.broker.groups.settings import GroupSettings
-from kraftcore.plugins.broker.partition import TopicPartition
-from kraftcore.ports.transport import Address
-from kraftcore.protocol.frames import decode_response, encode_request_parts
-from kraftcore.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest
-from kraftcore.protocol.messages.update_metadata import UpdateMetadataPartitionState, UpdateMetadataRequest
-from kraftcore.raft.quorum import Endpoint
-from kraftcore.transports.tcp import TcpTransport
+from kraftcore.protocol.failure import Failure
+from kraftcore.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from kraftcore.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from kraftcore.protocol.messages.elect_leaders import ElectLeadersRequest
 
-TOPIC, GROUP, OFFSETS = "counted", "counters", "__consumer_offsets"
-PARTITIONS = 2
+THEIRS, OURS = 10, 11
+TOPIC, GROUP, LIVE, OFFSETS = "counted", "counters", "live", "__consumer_offsets"
 EACH = 50
+QUICK = {
+    "broker_heartbeat_interval_ms": 200,
+    "replica_lag_time_max_ms": 5000,
+    "log_initial_task_delay_ms": 200,
+    "offsets_topic_num_partitions": 1,
+    "offsets_topic_replication_factor": 2,
+    "group_initial_rebalance_delay_ms": 0,
+}
 
 
-def produce(lab: KafkaLab, at: str) -> None:
-    perf = ("org.apache.kafka.tools.ProducerPerformance", "--topic", TOPIC, "--num-records", EACH)
-    sizes = ("--record-size", 100, "--throughput", -1)
-    lab.run_class(*perf, *sizes, "--producer-props", f"bootstrap.servers={at}", "acks=all", "enable.idempotence=false")
+def produce(at: str) -> None:
+    producer = KafkaProducer(bootstrap_servers=at, acks="all", enable_idempotence=False)
+    for sent in [producer.send(TOPIC, b"%d" % number) for number in range(EACH)]:
+        sent.get(60)
+    producer.close()
 
 
 def consume(lab: KafkaLab, at: str) -> None:
-    """As a member of the group, which commits where it stopped when it leaves."""
+    """Java's consumer, as a member of the group: it commits where it stopped when it leaves."""
     consumer = ("org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", at, "--topic", TOPIC)
     which = ("--group", GROUP, "--from-beginning", "--max-messages", EACH, "--timeout-ms", 60_000)
     assert f"Processed a total of {EACH} messages" in lab.run_class(*consumer, *which)
 
 
 def groups(lab: KafkaLab, at: str, *arguments: object) -> list[list[str]]:
-    """What kafka-consumer-groups prints, as words."""
+    """What kafka-consumer-groups prints, as words; nothing when it fails."""
     done = lab.tool("groups", "--bootstrap-server", at, *arguments)
-    assert done.status == 0, done
-    return [line.split() for line in done.out.splitlines() if line.strip()]
+    return [] if done.status else [line.split() for line in done.out.splitlines() if line.strip()]
 
 
 def committed(lab: KafkaLab, at: str) -> int:
@@ -50,95 +56,110 @@ def committed(lab: KafkaLab, at: str) -> int:
     return sum(int(row[3]) for row in rows if row[:2] == [GROUP, TOPIC])
 
 
-def commits(lab: KafkaLab, at: str, count: int) -> None:
-    wait_for("what was committed", lambda: committed(lab, at) == count)
+@contextmanager
+def live_member(at: str) -> Iterator[list[bytes]]:
+    """A static member of another group, all the while; what it read."""
+    read: list[bytes] = []
+    is_over = threading.Event()
 
-
-async def obey(port: int, topics: dict[str, tuple[Uuid, int]]) -> None:
-    """As a controller of the ZooKeeper era, make broker 11 the leader of everything."""
-
-    async def ask(transport: TcpTransport, number: int, request: Any, version: int) -> Any:
-        answers: list[Any] = []
-        came = trio.Event()
-        parts = encode_request_parts(request, version, number, "controller")
-        transport.request(Address(HOST, port), parts, 60_000, lambda frame: (answers.append(frame), came.set()))
-        await came.wait()
-        return decode_response(answers[0], type(request).schema.api_key, version)[1]
-
-    def lead(number: int) -> dict[str, Any]:
-        return {"partition_index": number, "leader": 11, "leader_epoch": 7, "isr": [11], "replicas": [11]}
-
-    states = [
-        LeaderAndIsrRequest.LeaderAndIsrTopicState(
-            topic_name=name,
-            topic_id=topic_id,
-            partition_states=[LeaderAndIsrPartitionState(partition_epoch=9, **lead(each)) for each in range(count)],
+    def run() -> None:
+        consumer = KafkaConsumer(
+            TOPIC,
+            bootstrap_servers=at.split(","),
+            group_id=LIVE,
+            group_instance_id="one",
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            session_timeout_ms=60_000,
         )
-        for name, (topic_id, count) in topics.items()
-    ]
-    known = [
-        UpdateMetadataRequest.UpdateMetadataTopicState(
-            topic_name=name,
-            topic_id=topic_id,
-            partition_states=[UpdateMetadataPartitionState(**lead(each)) for each in range(count)],
-        )
-        for name, (topic_id, count) in topics.items()
-    ]
-    live = UpdateMetadataRequest.UpdateMetadataBroker(id=11)
-    live.endpoints = [live.UpdateMetadataEndpoint(host=HOST, port=port, listener="PLAINTEXT")]
-    async with TcpTransport() as transport:
-        answer = await ask(transport, 1, LeaderAndIsrRequest(controller_epoch=1, topic_states=states), 7)
-        assert {each.error_code for topic in answer.topics for each in topic.partition_errors} == {0}, answer
-        update = UpdateMetadataRequest(controller_epoch=1, live_brokers=[live], topic_states=known)
-        assert (await ask(transport, 2, update, 8)).error_code == 0
+        while not is_over.is_set():
+            for records in consumer.poll(200).values():
+                read.extend(record.value for record in records)
+                consumer.commit()
+        consumer.close()
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        yield read
+    finally:
+        is_over.set()
+        thread.join(60)
 
 
-def test_groups_go_from_kafkas_coordinator_to_ours_and_back(kafka: KafkaTools, tmp_path: Path) -> None:
+def move(controller: KafkaNode, nodes: dict[int, KafkaNode], leader: int) -> None:
+    """Have a broker lead the groups' partition, and so coordinate."""
+    wait_for("both to be in sync", lambda: {each for _, each in described_offsets(nodes)} == {frozenset(nodes)})
+    order = [leader, *(each for each in nodes if each != leader)]
+    kind = AlterPartitionReassignmentsRequest.ReassignableTopic
+    topic = kind(name=OFFSETS, partitions=[kind.ReassignablePartition(partition_index=0, replicas=order)])
+    answer = ask(controller, AlterPartitionReassignmentsRequest(timeout_ms=30_000, topics=[topic]), 0)
+    assert answer.error_code == answer.responses[0].partitions[0].error_code == 0, answer
+    of = ElectLeadersRequest.TopicPartitions
+    election = ElectLeadersRequest(topic_partitions=[of(topic=OFFSETS, partitions=[0])], timeout_ms=30_000)
+    assert ask(controller, election, 2).error_code == 0
+    wait_for("it to lead", lambda: described_offsets(nodes) == [(leader, frozenset(nodes))] * len(nodes))
+
+
+def described_offsets(nodes: dict[int, KafkaNode]) -> list[tuple[int, frozenset[int]]]:
+    """Leader and ISR of the groups' partition, as each broker tells them."""
+    found = [described(node, OFFSETS).get(0) for node in nodes.values()]
+    return [(each[0], frozenset(each[1])) for each in found if each is not None]
+
+
+def test_either_coordinates_and_takes_groups_over_from_the_other(kafka: KafkaTools, tmp_path: Path) -> None:
     with KafkaLab(kafka, tmp_path) as lab:
-        lab.start_quorum([1], make=lab.kraftcore, kraftcore_offers_log=None)
-        settings = {"offsets_topic_num_partitions": PARTITIONS, "group_initial_rebalance_delay_ms": 0}
-        theirs = lab.broker(11, **settings)
-        theirs.format().start().wait_listening()
-        create = ("--create", "--if-not-exists", "--topic", TOPIC, "--partitions", 1, "--replication-factor", 1)
-        wait_for("a topic", lambda: lab.tool("topics", "--bootstrap-server", theirs.address, *create).status == 0)
-        produce(lab, theirs.address)
-        consume(lab, theirs.address)
-        commits(lab, theirs.address, EACH)
-        theirs.stop()
-        config = BrokerConfig(
-            node_id=11,
-            listeners=(Endpoint("PLAINTEXT", HOST, 0),),
-            directories=(str(theirs.folder),),
-            groups=GroupSettings(initial_rebalance_delay_ms=0),
+        [controller] = lab.start_quorum(
+            [1], make=lab.kraftcore, kraftcore_offers_log=None, broker_session_timeout_ms=3000
         )
-
-        def use(at: str) -> None:
-            commits(lab, at, EACH)
-            assert groups(lab, at, "--list") == [[GROUP]]
-            produce(lab, at)
-            consume(lab, at)
-            commits(lab, at, 2 * EACH)
-            state = groups(lab, at, "--describe", "--state", "--group", GROUP)[1]
-            assert state[-2:] == ["Empty", "0"], state
+        nodes: dict[int, KafkaNode] = {
+            THEIRS: lab.broker(THEIRS, **QUICK).format().start(),
+            OURS: lab.add(KraftcoreNode, OURS, "broker", "PLAINTEXT", **QUICK).format().start(),
+        }
+        for node in nodes.values():
+            node.wait_listening()
+        everywhere = ",".join(node.address for node in nodes.values())
+        create = ("--create", "--topic", TOPIC, "--partitions", 1, "--replication-factor", 2)
+        wait_for(
+            "a topic on both",
+            lambda: lab.tool("topics", "--bootstrap-server", nodes[THEIRS].address, *create).status == 0,
+        )
+        before = DescribeGroupsResponse.DescribedGroup()
+        with live_member(everywhere) as read:
+            for count, leader in enumerate((OURS, THEIRS, OURS)):
+                move(controller, nodes, leader)
+                node, total = nodes[leader], count * EACH
+                if count:
+                    # What the other one stored is known: members stay members, in their generation.
+                    wait_for("the groups to be taken over", lambda node=node: stable(node, LIVE) is not None)
+                    assert stable(node, LIVE) == before
+                    wait_for("what was committed", lambda node=node, total=total: committed(lab, node.address) == total)
+                produce(everywhere)
+                total += EACH
+                consume(lab, node.address)
+                wait_for("the commit to be known", lambda node=node, total=total: committed(lab, node.address) == total)
+                wait_for("the live member to read on", lambda total=total: len(read) == total)
+                before = wait_for("the live member to be stable", lambda node=node: stable(node, LIVE))
+                assert [each.group_instance_id for each in before.members] == ["one"]
+            assert sorted(row[0] for row in groups(lab, nodes[OURS].address, "--list")) == [GROUP, LIVE]
             reset = ("--reset-offsets", "--group", GROUP, "--topic", TOPIC, "--to-offset", 70, "--execute")
-            groups(lab, at, *reset)
-            commits(lab, at, 70)
+            assert groups(lab, nodes[OURS].address, *reset)
+            assert committed(lab, nodes[OURS].address) == 70
+            assert groups(lab, nodes[OURS].address, "--delete", "--group", GROUP)
+        wait_for(
+            "both logs to be equal",
+            lambda: log_bytes(nodes[THEIRS], f"{OFFSETS}-0") == log_bytes(nodes[OURS], f"{OFFSETS}-0") != b"",
+        )
+        logs = sorted((nodes[OURS].folder / f"{OFFSETS}-0").glob("*.log"))
+        printed = kafka.dump_log("--offsets-decoder", "--files", ",".join(map(str, logs))).replace(" ", "")
+        assert '"offset":70' in printed
+        assert f'"group":"{GROUP}"' in printed
 
-        async def ours() -> None:
-            async with open_broker(config) as broker:
-                topics = {}
-                for name, count in ((TOPIC, 1), (OFFSETS, PARTITIONS)):
-                    topic_id = broker.replicas.topic_id(TopicPartition(name, 0))
-                    assert topic_id is not None
-                    topics[name] = (topic_id, count)
-                port = broker.endpoints[0].port
-                await obey(port, topics)
-                await trio.to_thread.run_sync(use, f"{HOST}:{port}")
 
-        trio.run(ours)
-        logs = sorted(theirs.folder.glob(f"{OFFSETS}-*/*.log"))
-        printed = kafka.dump_log("--offsets-decoder", "--files", ",".join(map(str, logs)))
-        assert '"offset":70' in printed.replace(" ", ""), printed
-        theirs.start().wait_listening()
-        commits(lab, theirs.address, 70)
-        groups(lab, theirs.address, "--delete", "--group", GROUP)
+def stable(node: KafkaNode, name: str) -> DescribeGroupsResponse.DescribedGroup | None:
+    """A group as a broker describes it; None unless it is stable there."""
+    answer: Any = ask(node, DescribeGroupsRequest(groups=[name]), 6)
+    if isinstance(answer, Failure) or answer.groups[0].error_code or answer.groups[0].group_state != "Stable":
+        return None
+    found: DescribeGroupsResponse.DescribedGroup = answer.groups[0]
+    return found

@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import signal
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-import trio
-from kafka_lab import HOST, KafkaLab, KafkaNode, KraftcoreNode, wait_for
+from asked_brokers import ask, described, log_bytes
+from kafka_lab import OURS as COMMAND
+from kafka_lab import KafkaLab, KafkaNode, KraftcoreNode, wait_for
 from kafka_tools import KafkaTools
+from project import ROOT
 
 from kraftcore.core.batch import iter_batches
-from kraftcore.ports.transport import Address
-from kraftcore.protocol.failure import Failure
-from kraftcore.protocol.frames import decode_response, encode_request_parts
 from kraftcore.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
-from kraftcore.protocol.messages.metadata import MetadataRequest
-from kraftcore.transports.tcp import TcpTransport
 
 THEIRS, OURS = 10, 11
 EACH = 2000
 QUICK = {"broker_heartbeat_interval_ms": 200, "replica_lag_time_max_ms": 5000, "log_initial_task_delay_ms": 200}
-# Idempotent producers are another chapter.
-PRODUCER = ("acks=all", "enable.idempotence=false", "batch.size=2000", "compression.type=lz4")
+PRODUCER = ("acks=all", "batch.size=2000", "compression.type=lz4")
 
 
 def our_broker(lab: KafkaLab, node_id: int, **properties: object) -> KafkaNode:
@@ -42,37 +40,6 @@ def consume(lab: KafkaLab, at: str, topic: str, partition: int, count: int) -> N
     consumer = ("org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", at, "--topic", topic)
     which = ("--partition", partition, "--offset", 0, "--max-messages", count, "--timeout-ms", 60_000)
     assert f"Processed a total of {count} messages" in lab.run_class(*consumer, *which)
-
-
-def ask(node: KafkaNode, request: Any, version: int) -> Any:
-    """What a node answers, or a `Failure`."""
-
-    async def main() -> Any:
-        answers: list[Any] = []
-        came = trio.Event()
-        async with TcpTransport(log=lambda _: None) as transport:
-            parts = encode_request_parts(request, version, 1, "test")
-            transport.request(
-                Address(HOST, node.port), parts, 10_000, lambda frame: (answers.append(frame), came.set())
-            )
-            await came.wait()
-        return answers[0]
-
-    answer = trio.run(main)
-    return answer if isinstance(answer, Failure) else decode_response(answer, type(request).schema.api_key, version)[1]
-
-
-def described(node: KafkaNode, topic: str) -> dict[int, tuple[int, set[int]]]:
-    """Leader and ISR by partition, as a broker tells its clients."""
-    request = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=topic)])
-    answer = ask(node, request, 12)
-    if isinstance(answer, Failure):
-        return {}
-    return {each.partition_index: (each.leader_id, set(each.isr_nodes)) for each in answer.topics[0].partitions}
-
-
-def log_bytes(node: KafkaNode, name: str) -> bytes:
-    return b"".join(file.read_bytes() for file in sorted((node.folder / name).glob("*.log")))
 
 
 @pytest.mark.parametrize("is_ours", [False, True], ids=["kafka", "kraftcore"])
@@ -140,6 +107,35 @@ def test_either_leads_and_follows_is_killed_and_takes_a_partition_over(
         # Stops in order hand leadership over, and are remembered.
         ours.stop(signal.SIGTERM)
         assert json.loads((ours.folder / ".kafka_cleanshutdown").read_text())["brokerEpoch"] > 0
+
+
+def test_the_readmes_three_commands(kafka: KafkaTools, tmp_path: Path) -> None:
+    text = (ROOT / "README.md").read_text()
+    up, produces, consumes = re.search(r"## Or a whole Kafka.*?```text\n(.*?)```", text, re.DOTALL)[1].splitlines()
+    tools = {
+        "bin/kafka-console-producer.sh": "org.apache.kafka.tools.ConsoleProducer",
+        "bin/kafka-console-consumer.sh": "org.apache.kafka.tools.consumer.ConsoleConsumer",
+    }
+    with KafkaLab(kafka, tmp_path) as lab:
+        command = shlex.split(up.removesuffix(" &").replace("9092", "0"))
+        assert command[0] == "kraftcore"
+        with subprocess.Popen([*COMMAND, *command[1:]], stdout=subprocess.PIPE, text=True) as process:
+            try:
+                line = next(line for line in process.stdout if "bootstrapServers=" in line)
+                place = re.search(r"bootstrapServers=\"?([^\s,\"]+)", line)[1]
+
+                def run(text: str, entered: str = "") -> str:
+                    tool, *arguments = shlex.split(text.replace("127.0.0.1:9092", place))
+                    java = [*lab.java(), tools[tool], *arguments]
+                    done = subprocess.run(java, input=entered, capture_output=True, text=True, check=False, timeout=240)
+                    assert done.returncode == 0, done
+                    return done.stdout
+
+                said = re.match(r'echo "(.*)" \| (.*)', produces)
+                run(said[2], said[1] + "\n")
+                assert said[1] in run(consumes).splitlines()
+            finally:
+                process.send_signal(signal.SIGINT)
 
 
 def end_of(node: KafkaNode, partition: int) -> int:

@@ -200,6 +200,23 @@ def test_plots_are_zoomed_together_and_tell_what_is_under_the_pointer(name, writ
         moved, _ = json.loads(page.evaluate(spans)[0])
         assert moved == pytest.approx(start - 100 / (right - left) * (end - start), rel=0, abs=(end - start) * 0.01)
 
+        fire = (
+            f"(kind, more) => {PLOTS}.at(-1).querySelector('svg path.background').dispatchEvent(new kind[0](kind[1], "
+            f"{{bubbles: true, cancelable: true, clientX: {middle[0]}, clientY: {middle[1]}, ...more}}))"
+        )
+        before = page.evaluate(spans)[0]
+        assert page.evaluate(f"({fire})([WheelEvent, 'wheel'], {{deltaY: -100}})"), "the page scrolls as ever"
+        assert page.evaluate(spans)[0] == before
+        assert not page.evaluate(f"({fire})([WheelEvent, 'wheel'], {{deltaY: -100, ctrlKey: true}})")
+        page.wait(f"new Set({spans}).size === 1 && {spans}[0] !== {json.dumps(before)}")
+        start, end = json.loads(before)
+        first_seen, last_seen = json.loads(page.evaluate(spans)[0])
+        assert last_seen - first_seen < end - start
+        page.evaluate(f"({fire})([MouseEvent, 'dblclick'], {{}})")
+        page.wait(f"new Set({spans}).size === 1 && {spans}[0] === {json.dumps(whole)}")
+
+        page.evaluate(f"{CLUSTER}.querySelector('[data-zoom=on]').click()")
+        page.wait(f"new Set({spans}).size === 1 && {spans}[0] !== {json.dumps(whole)}")
         page.evaluate(f"{CLUSTER}.querySelector('[data-zoom=all]').click()")
         page.wait(f"new Set({spans}).size === 1 && {spans}[0] === {json.dumps(whole)}")
 

@@ -12,7 +12,9 @@ from typing import Any
 import trio
 
 from kraftcore.core.batch import build_batch, iter_batches
+from kraftcore.core.disk.files import Files
 from kraftcore.core.uuid import ZERO_UUID, Uuid
+from kraftcore.errors import NodeStoppedError
 from kraftcore.plugins.broker import Broker, BrokerConfig, open_broker
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.ports.transport import Address, Origin, Reply
@@ -57,6 +59,8 @@ class Rig:
         brokers: those that run, by id.
         isr_requests: the AlterPartition requests that came.
         answers_isr: whether the controller answers them.
+        disks: what brokers keep their directories on, by id; the others use the operating system's.
+        failures: why brokers stopped by themselves, by id.
         racks: where brokers stand.
     """
 
@@ -66,6 +70,8 @@ class Rig:
         self.brokers: dict[int, Broker] = {}
         self.isr_requests: list[AlterPartitionRequest] = []
         self.answers_isr = True
+        self.disks: dict[int, Files] = {}
+        self.failures: dict[int, NodeStoppedError] = {}
         self.racks: dict[int, str] = {}
         self.topic_ids: dict[str, Uuid] = {}
         self.states: dict[TopicPartition, LeaderAndIsrPartitionState] = {}
@@ -101,11 +107,13 @@ class Rig:
             with trio.CancelScope() as self._ends[broker_id]:
                 async with (
                     self.network.transport(str(broker_id)) as transport,
-                    open_broker(config, transport=transport) as broker,
+                    open_broker(config, transport=transport, files=self.disks.get(broker_id)) as broker,
                 ):
                     self.brokers[broker_id] = broker
                     ready.set()
                     await broker.wait_failed()
+        except NodeStoppedError as error:
+            self.failures[broker_id] = error
         finally:
             self.brokers.pop(broker_id, None)
             self._gone[broker_id].set()
@@ -285,6 +293,8 @@ async def open_rig(folder: Path) -> AsyncIterator[Rig]:
         yield rig
         for broker_id in list(rig.brokers):
             await rig.stop(broker_id)
+        if rig.failures:
+            raise next(iter(rig.failures.values()))
 
 
 NO_ID = ZERO_UUID

@@ -38,6 +38,7 @@ CONTENDERS = (
     Contender(OURS, {}, "its defaults"),
     Contender("kafka", {}, "4.3.1 with its defaults, as its scripts start it: G1, a heap of 1 GiB a process"),
 )
+FAST_FENCING = Contender(OURS, {"kraftcore.fast.fencing.ms": 200}, "kraftcore.fast.fencing.ms=200")
 
 
 class Cluster:

@@ -9,7 +9,7 @@ from pathlib import Path
 from bench.peers.broker.cluster import Cluster, Load, running
 from bench.peers.broker.sizes import Sizes
 from bench.peers.controller.nodes import Contender
-from bench.peers.controller.sizes import Found, events
+from bench.peers.controller.sizes import Found, Sample, events
 
 
 def start(contender: Contender, folder: Path, sizes: Sizes, wanted: set[str]) -> Found:
@@ -28,7 +28,16 @@ def start(contender: Contender, folder: Path, sizes: Sizes, wanted: set[str]) ->
 
 
 def failover(contender: Contender, folder: Path, sizes: Sizes, wanted: set[str]) -> Found:
-    """SIGKILL of a partition's leader under load, to the next acknowledged record."""
+    """SIGKILL of a partition's leader under load, to the next acknowledged record, by Kafka's rules."""
+    yield "failover", killed(contender, folder, sizes, "broker.session.timeout.ms=6000")
+
+
+def failover_fast(contender: Contender, folder: Path, sizes: Sizes, wanted: set[str]) -> Found:
+    """The same where the controller looks whether brokers are there."""
+    yield "failover-fast", killed(contender, folder, sizes, contender.settings)
+
+
+def killed(contender: Contender, folder: Path, sizes: Sizes, settings: str) -> Sample:
     took = []
     for _ in range(sizes.trials):
         with running(contender, folder) as cluster:
@@ -40,4 +49,4 @@ def failover(contender: Contender, folder: Path, sizes: Sizes, wanted: set[str])
             leader.stop(signal.SIGKILL)
             load.go()
             took.append(load.result()["at"] - killed_at)
-    yield "failover", events(took, "broker.session.timeout.ms=6000, acks=all, a record each 5 ms")
+    return events(took, f"{settings}, acks=all, a record each 5 ms")

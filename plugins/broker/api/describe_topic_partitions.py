@@ -43,12 +43,12 @@ class DescribeTopicPartitions:
 
     def respond(
         self, request: DescribeTopicPartitionsRequest, context: RequestContext
-    ) -> DescribeTopicPartitionsResponse | None:
+    ) -> DescribeTopicPartitionsResponse:
         """The topics asked for, or all of them, by name from the cursor on, as many partitions as fit a page."""
         cursor, cache = request.cursor, self._cache
         if cursor is not None and cursor.partition_index < 0:
-            context.close()  # the answer has no field for what Kafka says: INVALID_REQUEST
-            return None
+            invalid = [_Topic(error_code=ErrorCode.INVALID_REQUEST, name=each.name) for each in request.topics]
+            return DescribeTopicPartitionsResponse(topics=invalid)
         wants_all = not request.topics
         first = "" if cursor is None else cursor.topic_name
         names = sorted({*cache.topics} if wants_all else {each.name for each in request.topics})

@@ -128,7 +128,7 @@ class Fetch:
         self._is_rack_aware = is_rack_aware
         self._max_bytes = max_bytes
         self._now_ms = now_ms
-        self._waiting: dict[TopicPartition, set[_Waiting]] = {}
+        self._waiting: dict[TopicPartition, dict[_Waiting, None]] = {}  # by partition, in the order they came
 
     def respond(self, request: FetchRequest, context: RequestContext) -> FetchResponse | None:
         """Read; answer at once, or let the request wait."""
@@ -146,7 +146,7 @@ class Fetch:
             return self._answer(waiting, found)
         waiting.deadline = self._deadlines.after(request.max_wait_ms, lambda: self._complete(waiting))
         for name in waiting.names:
-            self._waiting.setdefault(name, set()).add(waiting)
+            self._waiting.setdefault(name, {})[waiting] = None
         return None
 
     def _denied(self, waiting: _Waiting) -> set[TopicPartition]:
@@ -308,7 +308,7 @@ class Fetch:
         for name in waiting.names:
             others = self._waiting.get(name)
             if others is not None:
-                others.discard(waiting)
+                others.pop(waiting, None)
                 if not others:
                     del self._waiting[name]
         waiting.context.answer(self._answer(waiting, found))

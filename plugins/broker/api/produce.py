@@ -41,8 +41,8 @@ class BatchLimits:
     """How large a client's batch may be, in bytes.
 
     Attributes:
-        message_max_bytes: ``message.max.bytes``.
-        segment_bytes: ``log.segment.bytes``.
+        message_max_bytes: ``max.message.bytes`` of the topic.
+        segment_bytes: ``segment.bytes`` of the log.
     """
 
     message_max_bytes: int
@@ -107,7 +107,7 @@ class Produce:
         cache: knows topics by id.
         leaders: of partitions that are led elsewhere.
         deadlines: for those that wait too long.
-        limits: see ``BatchLimits``.
+        max_message_bytes: of a client's batch for a topic.
         now_ms: the time.
         permits: the asker must be allowed to write to a topic.
     """
@@ -118,7 +118,7 @@ class Produce:
         cache: MetadataCache,
         leaders: Leaders,
         deadlines: Deadlines,
-        limits: BatchLimits,
+        max_message_bytes: Callable[[str], int],
         now_ms: Callable[[], int],
         permits: Permits | None = None,
     ) -> None:
@@ -127,7 +127,7 @@ class Produce:
         self._cache = cache
         self._leaders = leaders
         self._deadlines = deadlines
-        self._limits = limits
+        self._max_message_bytes = max_message_bytes
         self._now_ms = now_ms
 
     def respond(self, request: ProduceRequest, context: RequestContext) -> None:
@@ -198,7 +198,8 @@ class Produce:
             raise refused(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {request.acks}: it must be -1, 0 or 1")
         partition = self._replicas.find(name)
         partition.check(-1)
-        check_batch(records, self._limits)
+        # A log that is open keeps the segments' size that it was opened with.
+        check_batch(records, BatchLimits(self._max_message_bytes(name.topic), partition.log.config.segment_bytes))
         waits = request.acks == ACKS_ALL
         part = _Part(pending, answer) if waits else None
         try:
@@ -225,11 +226,11 @@ def check_batch(records: Records | None, limits: BatchLimits) -> None:
         raise refused(ErrorCode.INVALID_RECORD, "a partition without a record batch")
     if size > limits.message_max_bytes:
         raise refused(
-            ErrorCode.MESSAGE_TOO_LARGE, f"a batch of {size} bytes: message.max.bytes is {limits.message_max_bytes}"
+            ErrorCode.MESSAGE_TOO_LARGE, f"a batch of {size} bytes: max.message.bytes is {limits.message_max_bytes}"
         )
     if size > limits.segment_bytes:
         raise refused(
-            ErrorCode.RECORD_LIST_TOO_LARGE, f"a batch of {size} bytes: log.segment.bytes is {limits.segment_bytes}"
+            ErrorCode.RECORD_LIST_TOO_LARGE, f"a batch of {size} bytes: segment.bytes is {limits.segment_bytes}"
         )
     if size > _MAGIC_POSITION and records[_MAGIC_POSITION] != _MAGIC:
         raise refused(

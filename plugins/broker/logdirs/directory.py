@@ -52,6 +52,7 @@ class HostedLog:
         topic_id: as its ``partition.metadata`` says; None: there is none.
         high_watermark: as last known; stored by checkpoints.
         producers: those of the log that number their batches.
+        flushed_ms: when it was last seen to hold nothing that was not synced.
     """
 
     name: TopicPartition
@@ -60,6 +61,7 @@ class HostedLog:
     topic_id: Uuid | None
     high_watermark: int
     producers: ProducerStates
+    flushed_ms: int = 0
 
 
 class Directory:
@@ -165,7 +167,7 @@ class Directory:
         except BaseException:
             log.close()
             raise
-        hosted = self.logs[name] = HostedLog(name, self, log, topic_id, high_watermark, producers)
+        hosted = self.logs[name] = HostedLog(name, self, log, topic_id, high_watermark, producers, now_ms)
         return hosted
 
     def _read_topic_id(self, folder: str) -> Uuid | None:

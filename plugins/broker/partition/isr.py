@@ -46,11 +46,10 @@ class Isr:
         """Whether no proposal is on its way."""
         return self.proposal is None
 
-    def propose(self, members: tuple[int, ...], leader_epoch: int, partition_epoch: int) -> IsrProposal:
+    def propose(self, proposal: IsrProposal) -> None:
         """Begin a change; there is none under way."""
-        self.proposal = IsrProposal(members, leader_epoch, partition_epoch)
-        self.maximal = frozenset((*self.committed, *members))
-        return self.proposal
+        self.proposal = proposal
+        self.maximal = frozenset((*self.committed, *proposal.isr))
 
     def commit(self, members: tuple[int, ...]) -> None:
         """The controller says who is in sync."""

@@ -340,7 +340,9 @@ class Partition:
         return effects
 
     def _propose(self, effects: Effects, leading: Leading, members: tuple[int, ...]) -> None:
-        effects.proposal = leading.isr.propose(members, self.leader_epoch, self.partition_epoch)
+        epochs = tuple(self.broker_epoch_of(each) for each in members)
+        effects.proposal = IsrProposal(members, self.leader_epoch, self.partition_epoch, epochs)
+        leading.isr.propose(effects.proposal)
 
     def _commit(self, effects: Effects, now_ms: int) -> None:
         """Raise the high watermark as far as it may go, and end the produces that waited for it."""

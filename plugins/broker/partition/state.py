@@ -61,11 +61,14 @@ class IsrProposal:
         isr: broker ids that shall be in sync.
         leader_epoch: of the leader that proposes.
         partition_epoch: of the state that it changes.
+        broker_epochs: of the incarnations that are meant, as ``isr``; -1: not known, or ours (KIP-903). They are those
+            of the moment: a later incarnation may lack what the one had that was seen to be in sync.
     """
 
     isr: tuple[int, ...]
     leader_epoch: int
     partition_epoch: int
+    broker_epochs: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,7 +133,8 @@ class ProducerStates:
         state = self.all.get(batch.producer_id)
         if state is None:
             return None
-        repeated = state.repeated(batch)
+        comes_next = batch.producer_epoch == state.epoch and batch.base_sequence == state.next_sequence
+        repeated = None if comes_next else state.repeated(batch)
         if repeated is None:
             state.check(batch)
         return repeated

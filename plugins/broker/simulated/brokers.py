@@ -17,7 +17,7 @@ from kraftcore.metadata import PartitionKey
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.following import FetchSettings
 from kraftcore.plugins.broker.logdirs.directory import Directory
-from kraftcore.plugins.broker.partition import TopicPartition
+from kraftcore.plugins.broker.partition import IsrProposal, TopicPartition
 from kraftcore.plugins.broker.partition.partition import PartitionSettings
 from kraftcore.plugins.broker.replicas import Replica
 from kraftcore.plugins.broker.simulated.process import FOLDER, LISTENER, Process
@@ -61,6 +61,7 @@ class PartitionBroker(Broker):
     Attributes:
         process: that runs, or None.
         lost_power: how often it lost power.
+        on_proposal: told of each AlterPartition before it is sent.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class PartitionBroker(Broker):
         self.is_up = False
         self.process: Process | None = None
         self.lost_power = 0
+        self.on_proposal: Callable[[int, AlterPartitionRequest], None] = _unheard
         self._watch = rules
         self._settings = settings
         self._fetching = fetching
@@ -249,11 +251,15 @@ class PartitionBroker(Broker):
         if found is not None:
             found[2](Failure.TIMED_OUT)
 
+    def proposed(self, name: TopicPartition, proposal: IsrProposal) -> None:
+        """See `Ports`."""
+        found = self._key(*name)
+        if found is not None and self.process is not None:
+            self._watch.proposed(self.number, found[0], proposal.isr, self.process.image)
+
     def ask_controller(self, request: AlterPartitionRequest, done: Callable[[Any], None]) -> None:
         """See `Ports`."""
-        process = self.process
-        if process is not None:
-            self._watch.proposed(self.number, request, process.image)
+        self.on_proposal(self.number, request)
         answered: list[bool] = []
 
         def hear(run: int, answer: Any) -> None:
@@ -412,3 +418,7 @@ class PartitionBroker(Broker):
     def _is_cut_off(self) -> bool:
         blocked = self.world.network.blocked
         return all((host.number, self.number) in blocked for host in self.world.hosts)
+
+
+def _unheard(number: int, request: AlterPartitionRequest) -> None:
+    """Nobody interferes."""

@@ -6,10 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from kraftcore.core.log.epochs import OffsetAndEpoch
-from kraftcore.plugins.broker.following import Asked
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
-from kraftcore.plugins.broker.partition import Assignment, Effects, Partition, TopicPartition
-from kraftcore.plugins.broker.partition.isr import NOT_APPLIED, Isr
+from kraftcore.plugins.broker.partition import Assignment, Effects, IsrProposal, Partition, TopicPartition
+from kraftcore.plugins.broker.partition.isr import Isr
 from kraftcore.plugins.broker.partition.leading import UNKNOWN_EPOCH, Leading, Progress
 from kraftcore.plugins.broker.producers import ProducerStates
 from kraftcore.plugins.broker.replicas import Replicas
@@ -18,29 +17,15 @@ from kraftcore.simulation.planted import Planted
 
 _append = Partition.append
 _become_follower = Partition.become_follower
-_check = Partition.check
-_commit = Partition._commit
-_committed = Leading.committed
 _fetched = Partition.fetched
-_answered = Isr.answered
 _propose = Isr.propose
-_take_over = Partition._take_over
 
 
-def _without_those_on_their_way(self: Leading, *arguments: Any) -> int:
-    maximal, self.isr.maximal = self.isr.maximal, frozenset(self.isr.committed)
-    try:
-        return _committed(self, *arguments)
-    finally:
-        self.isr.maximal = maximal
-
-
-def _shrink_at_once(self: Isr, members: tuple[int, ...], leader_epoch: int, partition_epoch: int) -> Any:
-    proposal = _propose(self, members, leader_epoch, partition_epoch)
-    self.maximal = frozenset(members)
-    if len(members) < len(self.committed):
-        self.committed = members
-    return proposal
+def _shrink_at_once(self: Isr, proposal: IsrProposal) -> None:
+    _propose(self, proposal)
+    self.maximal = frozenset(proposal.isr)
+    if len(proposal.isr) < len(self.committed):
+        self.committed = proposal.isr
 
 
 def _cut_at_high_watermark(self: Partition, assignment: Assignment) -> Effects:
@@ -48,10 +33,6 @@ def _cut_at_high_watermark(self: Partition, assignment: Assignment) -> Effects:
     if self.log.log_end_offset > self.high_watermark:
         self.log.truncate_to(self.high_watermark)
     return effects
-
-
-def _any_epoch(self: Partition, current_leader_epoch: int, *, needs_leader: bool = True) -> None:
-    _check(self, -1, needs_leader=needs_leader)
 
 
 def _expand_at_once(
@@ -71,10 +52,6 @@ def _expand_at_once(
 
 def _anybody(self: MetadataCache, broker_id: int, broker_epoch: int) -> bool:
     return True
-
-
-def _refusal_kept(self: Isr, answer: Any, leader_epoch: int, partition_epoch: int) -> bool:
-    return answer.error not in NOT_APPLIED and _answered(self, answer, leader_epoch, partition_epoch)
 
 
 def _kept(self: Replicas, name: TopicPartition, now_ms: int) -> None:
@@ -101,13 +78,6 @@ def _no_divergence(self: Partition, last_fetched_epoch: int, offset: int) -> Off
     return None
 
 
-def _reset_with_the_epoch(self: Partition, assignment: Assignment, *, is_following: bool) -> None:
-    is_new = assignment.leader_epoch > self.leader_epoch
-    _take_over(self, assignment, is_following=is_following)
-    if is_new and self.leading is not None:
-        self.high_watermark = self.log.log_start_offset
-
-
 def _old_offset_counts(self: Progress, offset: int, now_ms: int, leader_end_offset: int) -> None:
     _progressed(self, leader_end_offset, now_ms, leader_end_offset)
 
@@ -119,17 +89,6 @@ def _leader_only(self: Leading, log_end_offset: int, *_: Any) -> int:
     return log_end_offset
 
 
-def _any_answer(self: Isr, answer: Any, leader_epoch: int, partition_epoch: int) -> bool:
-    if answer.error in NOT_APPLIED and self.proposal is not None:
-        self.commit(self.proposal.isr)
-        return False
-    return _answered(self, answer, leader_epoch, partition_epoch)
-
-
-def _always(self: Any) -> bool:
-    return True
-
-
 def _to_the_end(self: Partition, *, is_replica: bool) -> int:
     return int(self.log.log_end_offset)
 
@@ -139,13 +98,6 @@ def _nothing_known(self: ProducerStates, batch: Any) -> None:
 
 
 _ROWS: tuple[tuple[str, str, Any, str, Callable[..., Any] | Any], ...] = (
-    (
-        "proposal-not-counted",
-        "the high watermark moves without those who are proposed for the ISR",
-        Leading,
-        "committed",
-        _without_those_on_their_way,
-    ),
     ("shrunk-at-once", "a leader without its controller takes others out of the ISR", Isr, "propose", _shrink_at_once),
     (
         "cut-at-high-watermark",
@@ -154,7 +106,6 @@ _ROWS: tuple[tuple[str, str, Any, str, Callable[..., Any] | Any], ...] = (
         "become_follower",
         _cut_at_high_watermark,
     ),
-    ("epoch-not-checked", "a leader answers followers of other leader epochs", Partition, "check", _any_epoch),
     (
         "expanded-early",
         "a follower is proposed before it has what is committed",
@@ -163,15 +114,6 @@ _ROWS: tuple[tuple[str, str, Any, str, Callable[..., Any] | Any], ...] = (
         _expand_at_once,
     ),
     ("fenced-proposed", "a fenced broker is proposed for the ISR", MetadataCache, "is_eligible", _anybody),
-    ("refusal-kept", "a refused proposal stands on", Isr, "answered", _refusal_kept),
-    ("refusal-ignored", "a refused proposal counts as accepted", Isr, "answered", _any_answer),
-    (
-        "stale-answer-applied",
-        "a fetch answered before a leader change is applied after it",
-        Asked,
-        "still_matters",
-        property(_always),
-    ),
     ("old-log-kept", "a deleted partition's log stays, for the next of its name", Replicas, "delete", _kept),
     (
         "told-when-appended",
@@ -180,16 +122,16 @@ _ROWS: tuple[tuple[str, str, Any, str, Callable[..., Any] | Any], ...] = (
         "append",
         _told_when_appended,
     ),
+    (
+        "too-few-acknowledged",
+        "acks=all asks for no other replica in sync",
+        Partition,
+        "min_insync_replicas",
+        property(lambda self: 1),
+    ),
     ("divergence-not-told", "a leader serves any offset and epoch", Partition, "divergence", _no_divergence),
     ("leader-alone", "the high watermark is the leader's end", Leading, "committed", _leader_only),
     ("sent-counts", "a follower counts as having what it is sent", Progress, "fetched", _old_offset_counts),
-    (
-        "high-watermark-forgotten",
-        "a new leader's high watermark begins where its log does",
-        Partition,
-        "_take_over",
-        _reset_with_the_epoch,
-    ),
     ("sequence-not-checked", "a batch that came before is appended again", ProducerStates, "check", _nothing_known),
     ("uncommitted-read", "consumers read to the log's end", Partition, "readable_end", _to_the_end),
 )

@@ -21,7 +21,7 @@ from kraftcore.plugins.broker.api.leaders import Leaders
 from kraftcore.plugins.broker.api.list_offsets import ListOffsets
 from kraftcore.plugins.broker.api.offset_for_leader_epoch import OffsetForLeaderEpoch
 from kraftcore.plugins.broker.api.permits import Permits
-from kraftcore.plugins.broker.api.produce import BatchLimits, Produce
+from kraftcore.plugins.broker.api.produce import Produce
 from kraftcore.plugins.broker.catalogue import Catalogue, LocalChanges
 from kraftcore.plugins.broker.deadlines import Deadlines
 from kraftcore.plugins.broker.following import Ask, FetchSettings, Following, RoundEnd, Source, Steps
@@ -77,6 +77,9 @@ class Ports(Protocol):
 
     def ask_controller(self, request: AlterPartitionRequest, done: Callable[[Any], None]) -> None:
         """Send a request to the active controller, likewise."""
+
+    def proposed(self, name: TopicPartition, proposal: IsrProposal) -> None:
+        """A leader decided to propose an ISR; it is sent soon, and again until it is answered."""
 
     def lost(self, directory: Directory) -> None:
         """A log directory failed."""
@@ -140,10 +143,10 @@ class Process:
         self._deadlines.on_earlier = self._arm
         self._armed = 0
         leaders = Leaders(replicas, cache)
-        permits, limits = Permits(), BatchLimits(1 << 20, config.segment_bytes)
+        permits = Permits()
         sessions = FetchSessions(_SESSION_SLOTS, lambda each: cache.names.get(each), now_ms, rng.randrange)
         fetch = Fetch(replicas, cache, leaders, self._deadlines, sessions, permits, 1 << 20, now_ms)
-        produce = Produce(replicas, cache, leaders, self._deadlines, limits, now_ms, permits)
+        produce = Produce(replicas, cache, leaders, self._deadlines, _max_message_bytes, now_ms, permits)
         self._handlers: dict[type, Callable[[Any, RequestContext], Response | None]] = {
             ProduceRequest: produce.respond,
             FetchRequest: fetch.respond,
@@ -156,6 +159,7 @@ class Process:
         self._sources: dict[int, Source] = {}
         self._asleep: dict[int, int] = {}  # leaders of whom nothing is being fetched now, with a number of that nap
         self._naps = 0
+        self._proposed: dict[TopicPartition, IsrProposal] = {}
         self._isr_is_busy = False
         self._busy_until = 0  # a log is flushed until then
         replicas.on_moved = fetch.moved
@@ -297,6 +301,9 @@ class Process:
     # --- the ISR ------------------------------------------------------------------------------------------------------
 
     def _propose(self, name: TopicPartition, proposal: IsrProposal) -> None:
+        if self._proposed.get(name) is not proposal:
+            self._proposed[name] = proposal
+            self._ports.proposed(name, proposal)
         if self._isr.propose(name, proposal) and not self._isr_is_busy:
             self._isr_is_busy = True
             self._ports.later(0.05, self._send_isr)
@@ -362,6 +369,11 @@ class Process:
             self._ports.later(wait_ms, self._exclusively, action, *arguments)
         else:
             action(*arguments)
+
+
+def _max_message_bytes(topic: str) -> int:
+    """Of a client's batch, whatever its topic."""
+    return 1 << 20
 
 
 def _unheard(kind: str, text: str) -> None:

@@ -35,7 +35,6 @@ from kraftcore.plugins.broker.partition import Partition, TopicPartition
 from kraftcore.plugins.broker.replicas import Replica
 from kraftcore.plugins.broker.simulated.truth import Seen, Shadow, Truth
 from kraftcore.plugins.controller.simulated.rules import Rules
-from kraftcore.protocol.messages.alter_partition import AlterPartitionRequest
 from kraftcore.simulation.checks import Violation
 
 
@@ -299,17 +298,14 @@ class PartitionRules:
                 raise Violation("consumers", f"{key} is said to end at {end} in epoch {epoch}, before that at {before}")
             self._told[key] = (epoch, end)
 
-    def proposed(self, number: int, request: AlterPartitionRequest, image: Image) -> None:
-        """A leader proposes ISRs; ``image`` is all that it knows."""
-        for topic in request.topics:
-            for each in topic.partitions:
-                known = image.partitions.get(topic.topic_id, each.partition_index)
-                for member in each.new_isr_with_epochs:
-                    if known is None or member.broker_id in (number, *known.isr):
-                        continue
-                    broker = image.brokers.get(member.broker_id)
-                    if broker is None or not broker.is_active:
-                        raise Violation("proposed", f"broker {number} proposes {member}, which it knows as {broker}")
+    def proposed(self, number: int, key: PartitionKey, isr: Iterable[int], image: Image) -> None:
+        """A leader decides to propose an ISR; ``image`` is all that it knows."""
+        known = image.partitions.get(*key)
+        for member in isr:
+            broker = image.brokers.get(member)
+            is_active = broker is not None and broker.is_active
+            if known is not None and member not in (number, *known.isr) and not is_active:
+                raise Violation("proposed", f"broker {number} proposes {member}, which it knows as {broker}")
 
     # --- the end ------------------------------------------------------------------------------------------------------
 

@@ -17,11 +17,13 @@ from kraftcore.plugins.broker.simulated.brokers import PartitionBroker
 from kraftcore.plugins.broker.simulated.clients import Consumer, IdempotentProducer, Producer, TopicAdmin
 from kraftcore.plugins.broker.simulated.rules import PartitionRules
 from kraftcore.plugins.controller.simulated.workload import FIRST_ADMIN, FIRST_BROKER, Controllers
+from kraftcore.protocol.messages.alter_partition import AlterPartitionRequest
 from kraftcore.simulation.options import Options
 from kraftcore.simulation.world import World
 
 _FIRST_PRODUCER: Final = -201
 _FIRST_CONSUMER: Final = -301
+_INTERFERENCE: Final = 0.35  # share of the proposals
 
 
 class Partitions(Controllers):
@@ -86,6 +88,7 @@ class Partitions(Controllers):
         clients: Iterable[Any] = (*self.brokers, *self.admins, *self.producers, *self.consumers)
         world.network.peers.update({client.number: client for client in clients})
         for broker in self.brokers:
+            broker.on_proposal = self._interfere
             world.agenda.after_ms(rng.random() * 1000, broker.start)
         for admin in self.admins:
             world.every(rng.choice((1_000, 3_000)), admin.act)
@@ -118,6 +121,28 @@ class Partitions(Controllers):
         world.network.blocked |= cut
         world.note(None, "partition", f"broker {one} and {others}: {len(cut)} directions")
         world.agenda.after_ms(500 + rng.random() * 8_000, self._mend, cut)
+
+    def _interfere(self, number: int, request: AlterPartitionRequest) -> None:
+        """Things go wrong while an ISR is being changed: the leader loses its controller, and who joins goes."""
+        world, rng = self.world, self._draw
+        if world.calm or rng.random() >= _INTERFERENCE:
+            return
+        wanted = [one for topic in request.topics for one in topic.partitions]
+        members = {each.broker_id for one in wanted for each in one.new_isr_with_epochs}
+        others = [each for each in self.brokers if each.number in members and each.number != number]
+        hosts = [each.number for each in world.hosts]
+        # It hears nothing; and half the time nobody hears it, so that it asks again when things have changed.
+        cut = {(each, number) for each in hosts}
+        if rng.random() < 0.5:
+            cut |= {(number, each) for each in hosts}
+        world.network.blocked |= cut
+        world.note(None, "partition", f"broker {number} from its controllers as it proposes, {len(cut)} directions")
+        world.agenda.after_ms(500 + rng.random() * 5_000, self._mend, cut)
+        if others:
+            goes = rng.choice(
+                (PartitionBroker.shut_down, PartitionBroker.shut_down, PartitionBroker.die, PartitionBroker.pause)
+            )
+            world.agenda.after_ms(rng.random() * 500, goes, rng.choice(others))
 
     def _mend(self, cut: set[tuple[int, int]]) -> None:
         self.world.network.blocked -= cut

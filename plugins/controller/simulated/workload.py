@@ -172,6 +172,7 @@ class Controllers(Workload):
         brokers: the cluster's.
         admins: its administrators.
         fast_fencing_ms: ``kraftcore.fast.fencing.ms``.
+        found_dead: how many sessions fast fencing ended.
     """
 
     brokers: Sequence[Broker]
@@ -194,6 +195,7 @@ class Controllers(Workload):
             rebalance_ms=rng.choice((0, 5_000)), unclean_ms=rng.choice((0, 5_000)), idle_ms=rng.choice((500, 2_000))
         )
         self.fast_fencing_ms = 0
+        self.found_dead = 0
         self._presences: dict[int, Presence] = {}
         self._services: dict[int, Service] = {}
         self._seats: dict[int, _Seat] = {}
@@ -297,6 +299,7 @@ class Controllers(Workload):
 
     def _reached(self, host: Host, probe: Probe, failure: Failure | None) -> None:
         if self._presences[host.number].answered(probe, failure, host.clock_ms()):
+            self.found_dead += 1
             self._services[host.number].life.end_session(*probe.whom)
 
     def _on_bug(self, what: str, error: Exception) -> None:

@@ -29,7 +29,7 @@ import trio
 
 from faults.client import Client
 from faults.rounds import HOST, Member, Round
-from faults.standing import StandingLogins
+from faults.standing import GIVEN_UP_MS, StandingLogins
 from kraftcore.protocol.frames import encode_request
 from kraftcore.protocol.messages.api_versions import ApiVersionsRequest
 from kraftcore.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
@@ -312,6 +312,7 @@ class Siege(Round):
             self.settings |= {"listener_sasl": {"CONTROLLER": SASL}, "sasl": LOGIN}
         if standing:
             self.settings |= {"max_connections": FILES, "max_connections_per_peer": FILES}
+            self.settings["handshake_timeout_ms"] = GIVEN_UP_MS
         self._tls, self._sasl = tls is not None, sasl
         self._kinds = [STANDING] if standing else Abuse.kinds(self._tls, self._sasl)
 

@@ -1,0 +1,122 @@
+"""What an asker is told when the controller's answer to an envelope is another than the one he waits for."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+
+from kraftcore.node.registry import RequestContext
+from kraftcore.plugins.broker.api.forwarding import Forwarding
+from kraftcore.plugins.broker.background import TASKS_MAX, Background
+from kraftcore.plugins.controller.envelope import unpack
+from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.failure import Failure
+from kraftcore.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from kraftcore.protocol.messages.describe_quorum import DescribeQuorumRequest
+from kraftcore.protocol.messages.envelope import EnvelopeResponse
+from kraftcore.security.principals import Principal
+
+REQUEST = DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name="t")], timeout_ms=1000)
+
+
+class Asked:
+    """A context that notes what becomes of it."""
+
+    def __init__(self, version=6):
+        self.answers, self.closed = [], 0
+        who = Principal("User", "alice")
+        self.context = RequestContext(
+            version, "PLAINTEXT", "10.1.2.3:4567", "me", who, 5, self.answers.append, self._close, is_by_token=True
+        )
+
+    def _close(self):
+        self.closed += 1
+
+
+def forward(send, request=REQUEST):
+    async def main():
+        asked = Asked(2 if isinstance(request, DescribeQuorumRequest) else 6)
+        async with trio.open_nursery() as nursery:
+            Forwarding(send, Background(nursery)).respond(request, asked.context)
+        return asked
+
+    return trio.run(main)
+
+
+def test_the_envelope_says_who_asks_and_its_answer_is_passed_back():
+    async def send(envelope):
+        inner = []
+        outer = Asked().context
+        request, context = unpack(envelope, outer)
+        assert type(request) is DeleteTopicsRequest
+        assert [each.name for each in request.topics] == ["t"]
+        assert (str(context.principal), context.peer, context.client_id) == ("User:alice", "10.1.2.3", "me")
+        assert (context.version, context.is_by_token, context.is_forwarded) == (6, True, True)
+        object.__setattr__(outer, "answer", inner.append)
+        told = DeleteTopicsResponse.DeletableTopicResult(name="t", error_code=ErrorCode.TOPIC_DELETION_DISABLED)
+        context.answer(DeleteTopicsResponse(responses=[told]))
+        return inner[0]
+
+    asked = forward(send)
+    assert [told.error_code for told in asked.answers[0].responses] == [ErrorCode.TOPIC_DELETION_DISABLED]
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (Failure.TIMED_OUT, ErrorCode.REQUEST_TIMED_OUT),
+        (EnvelopeResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED), ErrorCode.UNKNOWN_SERVER_ERROR),
+        (EnvelopeResponse(response_data=b"rubbish"), ErrorCode.UNKNOWN_SERVER_ERROR),
+        (EnvelopeResponse(response_data=None), ErrorCode.UNKNOWN_SERVER_ERROR),
+    ],
+)
+def test_what_went_wrong_on_the_way_is_told_in_the_requests_own_answer(answer, error):
+    async def send(envelope):
+        return answer
+
+    asked = forward(send)
+    assert [told.error_code for told in asked.answers[0].responses] == [error]
+
+
+@pytest.mark.parametrize(
+    "answer", [Failure.UNSUPPORTED_VERSION, EnvelopeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)]
+)
+def test_a_controller_that_does_not_know_the_request_ends_the_connection(answer):
+    async def send(envelope):
+        return answer
+
+    asked = forward(send)
+    assert (asked.answers, asked.closed) == ([], 1)
+
+
+def test_a_request_whose_answer_cannot_say_it_ends_the_connection():
+    async def send(envelope):
+        return Failure.TIMED_OUT
+
+    asked = forward(send, DescribeQuorumRequest())
+    assert (asked.answers, asked.closed) == ([], 1)
+
+
+def test_so_many_wait_and_no_more(caplog):
+    async def main():
+        async def send(envelope):
+            await trio.sleep_forever()
+
+        async with trio.open_nursery() as nursery:
+            forwarding = Forwarding(send, Background(nursery))
+            asked = [Asked() for _ in range(TASKS_MAX + 3)]
+            for each in asked:
+                forwarding.respond(REQUEST, each.context)
+            assert [each.closed for each in asked] == [0] * TASKS_MAX + [1] * 3
+            nursery.cancel_scope.cancel()
+
+        async def fail(envelope):
+            raise ZeroDivisionError
+
+        async with trio.open_nursery() as nursery:
+            asked = Asked()
+            Forwarding(fail, Background(nursery)).respond(REQUEST, asked.context)
+        assert (asked.answers, asked.closed) == ([], 1)
+
+    trio.run(main)
+    assert "ZeroDivisionError" in caplog.text
