@@ -25,7 +25,7 @@ from bench.peers.spark.small import COLD, START, Small
 MILLION = 1_000_000
 SMOKE_RECORDS = 20_000
 SEGMENT_BYTES = 8 << 20
-SMALL_RECORDS = 1_260
+SMALL_RECORDS = 2_000
 LAYERS = (1, 3, 10, 30)
 LAYERS_TIMEOUT_S = 3600.0
 EARLIER = "the size before"
@@ -137,7 +137,7 @@ def cases(folder: Path, effort: Effort) -> list[Case | PlainCase]:
             partial(_live, spark, folder, live_records), {live.FILES: lambda: live.files(spark, folder, live_records)},
         ),
         PlainCase(
-            "small-run", "s", f"from a directory of {SMALL_RECORDS} records to all tables",
+            "small-run", "s", f"from a directory of about {SMALL_RECORDS} records to all tables",
             lambda outcome, _: outcome.timings.update({OURS: small().run()}), {START: lambda: small().start()},
         ),
         PlainCase(

@@ -41,8 +41,11 @@ def present(column: Any) -> Any:
 
 
 def codes(column: Any) -> Any:
-    """A number for each value of a column: equal ones have the same. Nulls have -1."""
+    """A number for each value of a column: equal ones have the same. Nulls have -1; whole numbers their own order."""
     array = one_chunk(column)
+    if pa.types.is_integer(array.type) and len(array):
+        values = integers(array)
+        return np.where(present(array), values - values.min(), NONE)
     if pa.types.is_nested(array.type):
         array = pa.array([None if one is None else repr(one) for one in array.to_pylist()], pa.string())
     found = array.dictionary_encode()
