@@ -91,6 +91,23 @@ def test_an_assignment_that_is_not_committed_in_time_is_nobodys_either():
     assert rig.group().members[a].assignment == b""
 
 
+def test_an_assignment_of_a_generation_that_is_over_is_nobodys():
+    rig = GroupRig()
+    (a, _), (b, _) = rig.enter(), rig.enter()
+    rig.gather()
+    rig.commits_at_once = False
+    leader = rig.sync(a, 1, {a: b"old", b: b"old"})
+    joined = [rig.join(b, topics=("u",)), rig.join(a)]
+    assert leader.error is E.REBALANCE_IN_PROGRESS
+    assert {each.response.generation_id for each in joined} == {2}
+    follower = rig.sync(b, 2)
+    rig.commit()
+    assert (follower.response, rig.group().state) == (None, State.COMPLETING_REBALANCE)
+    rig.sync(a, 2, {a: b"new", b: b"new"})
+    rig.commit()
+    assert follower.response.assignment == b"new"
+
+
 @pytest.mark.parametrize("version", [0, 3, 4, 9])
 def test_member_ids_are_given_out_first_from_version_4_on(version):
     rig = GroupRig()
