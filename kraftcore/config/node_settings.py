@@ -362,6 +362,14 @@ class NodeSettings:
         low=64 * _KIB,
         high=INT64_MAX,
     )
+    send_memory_bytes: int = number(
+        512 * _MIB,
+        _OWN + "send.memory.bytes",
+        "Most that responses of all connections may take while nobody takes them; then the connection that has taken "
+        "nothing for the longest time is broken.",
+        low=64 * _KIB,
+        high=INT64_MAX,
+    )
     handshake_timeout_ms: int = number(
         10_000, _OWN + "handshake.timeout.ms", "How long TLS and the first request may take together.", low=1
     )
