@@ -87,5 +87,9 @@ def timing(sample: Sample) -> Timing:
 
 
 def settings(cases: Sequence[SceneCase]) -> dict[str, str]:
-    """What a reader must know of the contenders."""
-    return {name: each.settings for case in cases for name, each in case.contenders.items()}
+    """What a reader must know of the contenders, as the first case that has one says."""
+    found: dict[str, str] = {}
+    for case in cases:
+        for name, each in case.contenders.items():
+            found.setdefault(name, each.settings)
+    return found

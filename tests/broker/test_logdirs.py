@@ -15,10 +15,13 @@ from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.log.config import LogConfig
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import CorruptDataError, LocalError, LockedError
+from kraftcore.plugins.broker.config import BrokerConfig
+from kraftcore.plugins.broker.core import log_config
 from kraftcore.plugins.broker.logdirs import LogDirs
 from kraftcore.plugins.broker.logdirs.checkpoint import decode_offsets, encode_offsets
 from kraftcore.plugins.broker.logdirs.names import deleted_name, is_deleted, partition_of
 from kraftcore.plugins.broker.partition import TopicPartition
+from kraftcore.raft.quorum import Endpoint
 
 TOPICS = st.text("abcXYZ019._-", min_size=1, max_size=30)
 NAMES = st.builds(TopicPartition, TOPICS, st.integers(0, 2**31 - 1))
@@ -150,3 +153,25 @@ def test_one_process_at_a_time(tmp_path):
         open_dirs(OsFiles(), path)
     dirs.close()
     open_dirs(OsFiles(), path).close()
+
+
+@pytest.mark.parametrize("later", [(), (b"e", 9)], ids=["in the newest segment", "in an older one"])
+def test_a_compacted_log_is_neither_opened_nor_cut(later):
+    config = log_config(BrokerConfig(node_id=1, listeners=(Endpoint("A", "127.0.0.1", 1),), directories=("/d1",)))
+    disk = SimulatedDisk(Random(1))
+    log = "/d1/t-0/00000000000000000000.log"
+    batches = [
+        build_batch([value], timestamp_ms=1, base_offset=at, leader_epoch=0) for value, at in ((b"v", 0), (b"w", 3))
+    ]
+    with contextlib.closing(LogDirs(disk, ("/d1",), 1, config, 100, 0, Random(1).randbytes)) as dirs:
+        dirs.create(T, None, 0)
+    disk.replace_file(log, b"".join(batches))
+    if later:
+        disk.replace_file(
+            "/d1/t-0/00000000000000000009.log",
+            build_batch([later[0]], timestamp_ms=1, base_offset=later[1], leader_epoch=0),
+        )
+    with contextlib.closing(LogDirs(disk, ("/d1",), 1, config, 100, 0, Random(1).randbytes)) as dirs:
+        assert dirs.find(T) is None
+        assert "starts at offset 3, expected 1: the log has a gap" in str(dirs.directories[0].broken[T])
+    assert disk.read_file(log) == b"".join(batches)

@@ -33,6 +33,9 @@ class LogConfig:
         producer_snapshots: write a ``.snapshot`` without producers at each roll and at close, as Kafka does for a
             log that has none. False: write none, for a log whose producers are not followed; Kafka then reads them from
             the log.
+        refuse_gaps: an intact batch that begins behind the end of the one before it, as compaction leaves, keeps the
+            log from being opened (CorruptDataError) and nothing is cut. False: what follows it is cut off, as what
+            follows damage is: who appends one after the other leaves no gap.
 
     Raises:
         LocalError: a value out of range.
@@ -48,6 +51,7 @@ class LogConfig:
     topic_id: Uuid | None = METADATA_TOPIC_ID
     preallocate_bytes: int = 0
     producer_snapshots: bool = True
+    refuse_gaps: bool = False
 
     def __post_init__(self) -> None:
         for name, low, high in (

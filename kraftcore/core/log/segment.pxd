@@ -36,6 +36,7 @@ cdef class Segment:
     cdef int64_t since_entry                # bytes since the last index entry
     cdef int64_t interval_bytes
     cdef int64_t ahead_bytes                # zeros written ahead of small appends; 0: none
+    cdef bint refuse_gaps
     cdef readonly int64_t file_end          # where those zeros end, or 0
     cdef int64_t written_out                # batches below are on their way to the disk, or there
 

@@ -66,6 +66,7 @@ cdef class Segment:
         self.created_ms = now_ms
         self.interval_bytes = config.index_interval_bytes
         self.ahead_bytes = config.preallocate_bytes
+        self.refuse_gaps = config.refuse_gaps
         self.offsets = Index(self.path + ".index", OFFSET_ENTRY, base_offset, config.index_bytes_max)
         self.times = Index(self.path + ".timeindex", TIME_ENTRY, base_offset, config.index_bytes_max)
 
@@ -501,6 +502,12 @@ cdef class Segment:
             return "the file ends within a batch"
         if fault != BATCH_OK:
             return "no valid batch header"
+        if self.refuse_gaps and header.base_offset > self.next_offset and crc_matches(p, header):
+            raise CorruptDataError(
+                f"the batch starts at offset {header.base_offset}, expected {self.next_offset}: the log has a gap, as "
+                f"compaction leaves, and is not opened",
+                position=self.size, path=self.path + ".log",
+            )
         if header.base_offset != self.next_offset:
             return f"the batch starts at offset {header.base_offset}, expected {self.next_offset}"
         if header.last_offset - self.base_offset > 0x7FFFFFFF or header.last_offset == INT64_MAX:
