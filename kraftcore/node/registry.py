@@ -155,6 +155,8 @@ class RequestHandler:
         authorizes_itself: the handler asks for ``access`` itself, to refuse in its own words.
         refuse: makes the response that says one error, with its text, of all that was asked (of a request, its version,
             error and text); None: the response has a field for it.
+        advertised_from: the oldest version that ApiVersions names, where that is older than what is answered; None: the
+            oldest that is.
     """
 
     kind: type[Request]
@@ -168,6 +170,7 @@ class RequestHandler:
     authorizes_itself: bool = False
     refuse: Callable[[Any, int, ErrorCode, str | None], Response] | None = None
     listener_type: ListenerType | None = ListenerType.CONTROLLER
+    advertised_from: int | None = None
 
     @property
     def offered(self) -> tuple[int, int]:
@@ -252,7 +255,8 @@ class Registry:
             for handler in self._of_type[self.type_of(listener)].values():
                 low, high = handler.offered
                 if handler.serves(listener, high) and low <= high:
-                    entries.append((_key(handler.kind), low, high))
+                    named = low if handler.advertised_from is None else handler.advertised_from
+                    entries.append((_key(handler.kind), named, high))
             kind = ApiVersionsResponse.ApiVersion
             found = [kind(api_key=key, min_version=low, max_version=high) for key, low, high in sorted(entries)]
             self._offers[listener] = found

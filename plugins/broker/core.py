@@ -121,6 +121,7 @@ class Core:
         dirs.configure(lambda topic: self.topics.of(topic).log)
         self.replicas = replicas = Replicas(config.node_id, dirs, cache, self._partition_settings)
         replicas.on_directory_failure = around.on_directory_failure
+        replicas.compares_ids = around.image is not None
         fetch_settings = FetchSettings(
             config.replica_fetch_wait_max_ms,
             config.replica_fetch_min_bytes,

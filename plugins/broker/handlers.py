@@ -77,7 +77,11 @@ def client_handlers(core: Core) -> Iterator[RequestHandler]:
         ),
     )
     for kind, versions, handler in handlers:
-        yield broker_handler(kind, versions, handler.respond)
+        yield replace(
+            broker_handler(kind, versions, handler.respond),
+            # Kafka 4 answers from version 3 on and names 0, without which librdkafka does not compress (KAFKA-18659).
+            advertised_from=0 if kind is ProduceRequest and is_kraft else None,
+        )
     yield from group_handlers(core)
     if core.image is not None:
         yield from _kraft_handlers(core, core.image, forwarding)

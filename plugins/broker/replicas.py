@@ -52,12 +52,15 @@ class Replicas:
         on_moved: told when more of a partition can be read, or its role changed.
         on_proposal: told when a change of the ISR is to be sent to the controller.
         on_directory_failure: told of a log directory that is used no more.
+        compares_ids: whether clients are refused a log that belongs to another topic id than the announced one; under
+            control requests such a log is kept and served, as by Kafka 3.9.1.
     """
 
     def __init__(
         self, broker_id: int, dirs: LogDirs, cache: MetadataCache, settings_of: Callable[[str], PartitionSettings]
     ) -> None:
         self.all: dict[TopicPartition, Replica] = {}
+        self.compares_ids = False
         self.on_moved: Callable[[TopicPartition], None] = lambda name: None
         self.on_proposal: Callable[[TopicPartition, IsrProposal], None] = lambda name, proposal: None
         self.on_directory_failure: Callable[[Directory], None] = lambda directory: None
@@ -94,9 +97,18 @@ class Replicas:
         return self.find(name)
 
     def check_announced(self, name: TopicPartition) -> None:
-        """Raise UNKNOWN_TOPIC_OR_PARTITION (`RefusedError`) for a partition that was not announced."""
+        """Refuse a partition that was not announced, or whose log is another topic's than the announced one.
+
+        Raises:
+            RefusedError: UNKNOWN_TOPIC_OR_PARTITION; NOT_LEADER_OR_FOLLOWER where a topic was made anew and the log of
+                the deleted one is not set aside yet.
+        """
         if not self._cache.knows(*name):
             raise refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name} is not known here")
+        if self.compares_ids:
+            ours, theirs = self.topic_id(name), self._cache.ids.get(name.topic)
+            if ours is not None and theirs is not None and ours != theirs:
+                raise refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"the log of {name} is that of a deleted topic")
 
     def topic_id(self, name: TopicPartition) -> Uuid | None:
         """The id that a partition's log belongs to, assigned or not; None: it has none."""

@@ -9,13 +9,17 @@ import trio
 
 from kraftcore.core.batch import build_batch
 from kraftcore.core.disk.simulated import SimulatedDisk
-from kraftcore.errors import NodeStoppedError
+from kraftcore.errors import NodeStoppedError, StorageError
 from kraftcore.plugins.broker import BrokerConfig, open_broker
+from kraftcore.plugins.broker.api.fetch import Fetch
+from kraftcore.plugins.broker.api.fetch_sessions import FetchSessions
 from kraftcore.plugins.broker.api.leaders import Leaders
+from kraftcore.plugins.broker.api.permits import Permits
 from kraftcore.plugins.broker.api.produce import Produce
 from kraftcore.plugins.broker.deadlines import Deadlines
 from kraftcore.plugins.broker.partition import Assignment, TopicPartition
 from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.messages.fetch import FetchRequest
 from kraftcore.protocol.messages.produce import ProduceRequest
 from kraftcore.protocol.messages.update_metadata import UpdateMetadataPartitionState
 from kraftcore.raft.quorum import Endpoint
@@ -89,3 +93,44 @@ def test_without_any_directory_it_stops(caplog):
 
     with pytest.raises(NodeStoppedError, match="all log directories failed"):
         trio.run(main)
+
+
+def test_a_long_poll_that_cannot_be_read_is_answered_once_and_the_broker_goes_on():
+    async def main():
+        disk = SimulatedDisk(Random(1))
+        async with (
+            MemoryNetwork().transport("1") as transport,
+            open_broker(config("/d1", "/d2"), transport=transport, files=disk) as broker,
+        ):
+            first = lead(broker, T)
+            lead(broker, U)
+            answers = []
+
+            class Context:
+                version, listener = 11, "BROKER"
+                answer = staticmethod(answers.append)
+
+            topics = [
+                FetchRequest.FetchTopic(topic="t", partitions=[FetchRequest.FetchTopic.FetchPartition(partition=0)])
+            ]
+            request = FetchRequest(max_wait_ms=600_000, min_bytes=1000, topics=topics, session_id=0, session_epoch=-1)
+            replicas, cache = broker.replicas, broker.cache
+            sessions = FetchSessions(1, cache.names.get, lambda: 0, Random(1).randrange)
+            fetch = Fetch(
+                replicas, cache, Leaders(replicas, cache), Deadlines(), sessions, Permits(), 1 << 20, lambda: 0
+            )
+            replicas.on_moved = fetch.moved
+            fetch.respond(request, Context)
+            assert not answers
+
+            def read(*args, **more):
+                raise StorageError(5, "the disk", "/d1/t-0")
+
+            first.partition.read = read
+            assert produce(broker, T) is ErrorCode.NONE
+            assert [answer.responses[0].partitions[0].error_code for answer in answers] == [
+                ErrorCode.KAFKA_STORAGE_ERROR
+            ]
+            assert produce(broker, U) is ErrorCode.NONE
+
+    trio.run(main)

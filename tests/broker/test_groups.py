@@ -11,7 +11,7 @@ from kraftcore.plugins.broker.groups.effects import Committed, Effects, Timers
 from kraftcore.plugins.broker.groups.group import State
 from kraftcore.plugins.broker.groups.loading import Loader
 from kraftcore.plugins.broker.groups.membership import NEW_MEMBER_JOIN_TIMEOUT_MS
-from kraftcore.plugins.broker.groups.records import offset_entry
+from kraftcore.plugins.broker.groups.records import group_entry, offset_entry, read_group
 from kraftcore.plugins.broker.groups.topic import partition_of
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.protocol.error_codes import ErrorCode as E
@@ -428,6 +428,16 @@ def test_offsets_are_read_when_they_are_committed_and_stable_ones_wait():
     assert rig.offsets() == {("t", 0): 5, ("u", 1): 6}
 
 
+def test_any_number_waits_for_what_is_stable():
+    rig = GroupRig()
+    rig.commits_at_once = False
+    asked = rig.commit_offsets({("t", 0): 5})
+    waiting = [rig.offsets(require_stable=True) for _ in range(2000)]
+    rig.commit()
+    assert asked.response.topics[0].partitions[0].error_code == 0
+    assert {each.response.topics[0].partitions[0].committed_offset for each in waiting} == {5}
+
+
 def test_a_commit_that_is_not_stored_changes_nothing_and_leaves_no_group():
     rig = GroupRig()
     rig.fails = E.NOT_ENOUGH_REPLICAS
@@ -731,3 +741,12 @@ def test_timers_are_moved_cancelled_and_forgotten():
         timers.set(number, 1000 + number, at(number))
         timers.cancel(number)
     assert timers.entries < 1100
+
+
+def test_a_leader_that_is_no_member_is_not_waited_for():
+    rig = GroupRig()
+    (a,) = rig.stable(1)
+    rig.group().leader = "nobody"
+    _, value = group_entry(rig.group(), {})
+    assert b"nobody" in value
+    assert read_group("g", value).leader == a

@@ -22,6 +22,7 @@ from kraftcore.protocol.messages.describe_configs import DescribeConfigsRequest
 from kraftcore.protocol.messages.describe_quorum import DescribeQuorumRequest
 from kraftcore.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from kraftcore.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
+from kraftcore.protocol.messages.fetch import FetchRequest
 from kraftcore.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from kraftcore.protocol.messages.init_producer_id import InitProducerIdRequest
 from kraftcore.protocol.messages.list_offsets import ListOffsetsRequest
@@ -390,5 +391,77 @@ def test_logs_are_synced_as_often_as_is_set_for_their_topic(tmp_path):
                 assert (await rig.produce(1, b"v", topic=topic)).error_code == 0
             await until(lambda: rig.partition(1).log.flushed_offset == 1)
             assert rig.partition(1, "later").log.flushed_offset == 0
+
+    trio.run(main)
+
+
+def produce_by_id(topic_id):
+    kind = ProduceRequest.TopicProduceData
+    part = kind.PartitionProduceData(index=0, records=bytes(build_batch([b"v"], timestamp_ms=1)))
+    return ProduceRequest(acks=1, timeout_ms=30_000, topic_data=[kind(topic_id=topic_id, partition_data=[part])])
+
+
+def test_nothing_is_written_to_the_log_of_a_topic_that_was_made_anew(tmp_path):
+    """While its removal waits for a flush; by name as by id, and nothing of it is read."""
+
+    async def main():
+        async with open_kraft_rig(tmp_path) as rig:
+            broker = await open_broker(rig)
+            await rig.create([1])
+            await until(lambda: rig.partition(1) and rig.partition(1).leading)
+            old = rig.image(1).topics.by_name("t").id
+            assert (await rig.ask(1, produce_by_id(old), 13)).responses[0].partition_responses[0].error_code == 0
+            async with broker.core.disk:
+                state = DeleteTopicsRequest.DeleteTopicState(name="t")
+                answer = await rig.ask_controller(DeleteTopicsRequest(topics=[state], timeout_ms=30_000), 6)
+                assert answer.responses[0].error_code == 0
+                await rig.create([1])
+                await until(lambda: broker.core.cache.ids.get("t") not in (None, old))
+                new = broker.core.cache.ids["t"]
+                answer = await rig.ask(1, produce_by_id(new), 13)
+                assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+                topic = FetchRequest.FetchTopic(
+                    topic_id=new, partitions=[FetchRequest.FetchTopic.FetchPartition(partition=0, fetch_offset=0)]
+                )
+                answer = await rig.ask(1, FetchRequest(topics=[topic], max_wait_ms=0, min_bytes=1), 17)
+                assert answer.responses[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+            async def is_taken():
+                answer = await rig.ask(1, produce_by_id(new), 13)
+                return answer.responses[0].partition_responses[0]
+
+            with trio.fail_after(60):
+                while (told := await is_taken()).error_code != 0:
+                    await trio.sleep(0.02)
+            assert told.base_offset == 0
+
+    trio.run(main)
+
+
+def test_internal_topics_are_written_by_administrators_alone(tmp_path):
+    async def main():
+        async with open_kraft_rig(tmp_path) as rig:
+            await open_broker(rig)
+            await rig.create([1], topic="__consumer_offsets")
+            await until(lambda: rig.partition(1, "__consumer_offsets"))
+            request = produce_by_id(rig.image(1).topics.by_name("__consumer_offsets").id)
+            answer = await rig.ask(1, request, 13)
+            assert answer.responses[0].partition_responses[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+            assert rig.partition(1, "__consumer_offsets").log.log_end_offset == 0
+            answer = await rig.ask(1, request, 13, client_id="__admin_client")
+            assert answer.responses[0].partition_responses[0].error_code == 0
+
+    trio.run(main)
+
+
+def test_names_that_no_topic_can_have_are_told_apart(tmp_path):
+    async def main():
+        async with open_kraft_rig(tmp_path) as rig:
+            await open_broker(rig)
+            answer = await metadata(rig, "a b", "nowhere", allow_auto_topic_creation=False)
+            assert {told.name: told.error_code for told in answer.topics} == {
+                "a b": ErrorCode.INVALID_TOPIC_EXCEPTION,
+                "nowhere": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            }
 
     trio.run(main)

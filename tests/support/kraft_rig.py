@@ -160,7 +160,9 @@ class KRaftRig:
 
     # --- clients ------------------------------------------------------------------------------------------------------
 
-    async def ask(self, node_id: int, request: Any, version: int, port: int = BROKER_PORT) -> Any:
+    async def ask(
+        self, node_id: int, request: Any, version: int, port: int = BROKER_PORT, *, client_id: str = "test"
+    ) -> Any:
         """Send a request; the answer, or a `Failure`."""
         number = next(self._numbers)
         answers: list[Any] = []
@@ -170,7 +172,7 @@ class KRaftRig:
             answers.append(frame)
             came.set()
 
-        parts = encode_request_parts(request, version, number, "test")
+        parts = encode_request_parts(request, version, number, client_id)
         self.transport.request(Address(f"n{node_id}", port, number), parts, 60_000, done)
         with trio.fail_after(60):
             await came.wait()

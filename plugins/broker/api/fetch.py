@@ -64,6 +64,7 @@ class _Waiting:
         "deadline",
         "denied",
         "fetch_context",
+        "is_over",
         "names",
         "replica_id",
         "request",
@@ -82,6 +83,7 @@ class _Waiting:
         self.asked = asked
         self.names = {each.name: each for each in asked if each.name is not None}
         self.deadline: Deadline | None = None
+        self.is_over = False
 
     @property
     def is_replica(self) -> bool:
@@ -270,6 +272,8 @@ class Fetch:
     def moved(self, name: TopicPartition) -> None:
         """More of a partition can be read, or its role or epoch changed: see whether that is enough."""
         for waiting in list(self._waiting.get(name, ())):
+            if waiting.is_over:
+                continue
             if waiting.request.min_bytes <= 1 and self._has_nothing_new(waiting, name):
                 continue
             found = self._read(waiting)
@@ -303,6 +307,9 @@ class Fetch:
         self._finish(waiting, self._read(waiting))
 
     def _finish(self, waiting: _Waiting, found: _Result) -> None:
+        if waiting.is_over:  # reading took a partition offline, which was told to all who wait for it
+            return
+        waiting.is_over = True
         if waiting.deadline is not None:
             waiting.deadline.cancel()
         for name in waiting.names:

@@ -81,9 +81,7 @@ class Metadata:
             if told.is_internal:
                 continue  # who uses it makes it, with its own settings
             if told.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and told.name is not None:
-                if what_is_wrong(told.name) is not None:
-                    told.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION
-                elif may_all or permits.may(request, context, Operation.CREATE, told.name):
+                if may_all or permits.may(request, context, Operation.CREATE, told.name):
                     names.append(told.name)
                 else:
                     told.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -122,7 +120,8 @@ class Metadata:
         told = _Topic(name=name, topic_id=self._cache.ids.get(name, ZERO_UUID), is_internal=name in INTERNAL)
         partitions = self._cache.topics.get(name)
         if partitions is None:
-            told.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            is_legal = what_is_wrong(name) is None
+            told.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_legal else ErrorCode.INVALID_TOPIC_EXCEPTION
             return told
         told.partitions = [self._partition(state, context) for state in partitions.values()]
         return told

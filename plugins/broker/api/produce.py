@@ -15,6 +15,7 @@ from kraftcore.errors import CorruptBatchError, KraftError
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.errors import code_of
 from kraftcore.plugins.broker.api.leaders import Leaders
+from kraftcore.plugins.broker.api.metadata import INTERNAL
 from kraftcore.plugins.broker.api.permits import Permits
 from kraftcore.plugins.broker.deadlines import Deadline, Deadlines
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
@@ -31,6 +32,7 @@ ACKS_LEADER = 1
 ACKS_ALL = -1
 _LEADER_SINCE = 10  # version from which refusals say who leads (KIP-951)
 _BY_ID = 13  # version from which topics are named by id (KIP-516)
+_ADMIN_CLIENT = "__admin_client"  # as which clients write internal topics, in Kafka as well
 _MAGIC_POSITION, _MAGIC = 16, 2
 _Topic = ProduceResponse.TopicProduceResponse
 _Answer = _Topic.PartitionProduceResponse
@@ -153,6 +155,10 @@ class Produce:
                     has_failed = True
                     continue
                 may_write = True
+                if topic_name in INTERNAL and context.client_id != _ADMIN_CLIENT:
+                    _fail(answer, ErrorCode.INVALID_TOPIC_EXCEPTION)
+                    has_failed = True
+                    continue
                 name = TopicPartition(topic_name, data.index)
                 try:
                     self._append(name, data.records, request, answer, pending, parts)

@@ -74,6 +74,7 @@ class Write:
         entries: at least one.
         done: called once: NONE when they are committed, else why nobody can wait for that any longer.
         appended: called when they are in the log.
+        afterwards: called after ``done``, in this order, with the same.
         changes: what they say of committed offsets: (group, partition, offset or None for a tombstone).
         is_over: whether ``done`` was called.
     """
@@ -81,15 +82,18 @@ class Write:
     entries: list[Entry]
     done: Callable[[ErrorCode, int, Effects], None] | None = None
     appended: Callable[[Effects], None] | None = None
+    afterwards: list[Callable[[ErrorCode, int, Effects], None]] = field(default_factory=list)
     changes: list[tuple[str, TopicPartition, Committed | None]] = field(default_factory=list)
     is_over: bool = False
 
     def end(self, error: ErrorCode, now_ms: int, effects: Effects) -> None:
-        """Call ``done`` unless that has happened."""
+        """Call ``done`` and ``afterwards`` unless that has happened."""
         if not self.is_over:
             self.is_over = True
             if self.done is not None:
                 self.done(error, now_ms, effects)
+            for each in self.afterwards:
+                each(error, now_ms, effects)
 
 
 @dataclass(slots=True)

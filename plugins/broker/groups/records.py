@@ -181,6 +181,7 @@ def read_group(name: str, value: bytes) -> Group:
         )
         member.assignment = each.assignment
         group.put(member)
-    group.leader = found.leader
+    # A leader that is no member would be waited for in vain.
+    group.leader = found.leader if found.leader in group.members else next(iter(group.members), None)
     group.subscribed_topics = group.topics_of_members()
     return group

@@ -294,11 +294,8 @@ class Shard:
         if require_stable and self._waiting:
             # What is to be waited for is in the log already: the last of it says that all is committed.
             last = next(reversed(self._waiting))
-            before = last.done
 
             def done(error: ErrorCode, now_ms: int, effects: Effects) -> None:
-                if before is not None:
-                    before(error, now_ms, effects)
                 if error is ErrorCode.NONE:
                     told = self._fetched(group_id, wanted, require_stable=True)
                 else:
@@ -307,7 +304,7 @@ class Shard:
                 effects.answers.append((ticket, told))
 
             if not last.is_over:
-                last.done = done
+                last.afterwards.append(done)
                 return Effects()
             told = _FetchGroup(group_id=group_id, error_code=ErrorCode.NOT_COORDINATOR)
             return Effects(answers=[(ticket, told)])

@@ -7,6 +7,7 @@ import json
 import logging
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -15,7 +16,7 @@ from kraftcore.core.log import Log
 from kraftcore.core.log.config import LogConfig
 from kraftcore.core.log.recovery import METADATA_NAME, decode_metadata, encode_metadata
 from kraftcore.core.uuid import Uuid
-from kraftcore.errors import CorruptDataError, KraftError, LocalError, StorageError
+from kraftcore.errors import ClosedError, CorruptDataError, KraftError, LocalError, StorageError
 from kraftcore.plugins.broker.logdirs.checkpoint import (
     HIGH_WATERMARKS,
     LOG_STARTS,
@@ -277,7 +278,8 @@ class Directory:
             self._expiring.pop(0)
         for hosted in list(self.logs.values()):
             if not hosted.log.closed:
-                hosted.log.delete_expired(now_ms)
+                with suppress(ClosedError):  # its topic was deleted this moment
+                    hosted.log.delete_expired(now_ms)
 
     def _remove(self, folder: str) -> None:
         for name in self._files.list_folder(folder):

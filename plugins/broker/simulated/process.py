@@ -137,6 +137,7 @@ class Process:
         self.image = Image()
         self.cache = cache = ImageCache(broker_id)
         self.replicas = replicas = Replicas(broker_id, self.dirs, cache, lambda topic: settings)
+        replicas.compares_ids = True
         self.broker_epoch = -1
         self.has_begun = False
         self._catalogue = Catalogue(broker_id)
