@@ -119,7 +119,11 @@ def _spark(master: str | None, memory: str, conf: tuple[str, ...]) -> Iterator[S
     starter = Starter(master, memory, conf)
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
+    from pyspark.logger import PySparkLogger
 
+    # PySpark prints each refused query as a JSON line of its own.
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).disabled = True
     try:
         yield starter
     except (PySparkException, Py4JError) as error:

@@ -218,6 +218,9 @@ class Replicas:
         """
         replica = self.all.get(name)
         if replica is None:
+            directory = self._dirs.holding(error.filename) if isinstance(error, StorageError) else None
+            if directory is not None:
+                self.directory_failed(directory, error)
             return ErrorCode.KAFKA_STORAGE_ERROR
         directory = replica.hosted.directory
         if isinstance(error, StorageError):

@@ -17,6 +17,7 @@ OF_OURS = {
     "memory": "MiB",
     "start": "s",
     "failover": "s",
+    "failover-fast": "s",
 }
 BESIDE = ["single-p50"]
 

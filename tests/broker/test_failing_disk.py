@@ -134,3 +134,19 @@ def test_a_long_poll_that_cannot_be_read_is_answered_once_and_the_broker_goes_on
             assert produce(broker, U) is ErrorCode.NONE
 
     trio.run(main)
+
+
+def test_a_disk_that_takes_no_new_partition_is_used_no_more():
+    async def main():
+        disk = SimulatedDisk(Random(1))
+        async with (
+            MemoryNetwork().transport("1") as transport,
+            open_broker(config("/d1", "/d2"), transport=transport, files=disk) as broker,
+        ):
+            replicas = broker.replicas
+            error = StorageError(28, "no space", "/d2/t-0/partition.metadata")
+            assert replicas.failed(T, error) is ErrorCode.KAFKA_STORAGE_ERROR
+            assert lead(broker, T).hosted.directory.path == "/d1"
+            assert lead(broker, U).hosted.directory.path == "/d1"
+
+    trio.run(main)

@@ -107,3 +107,15 @@ def test_the_leader_of_an_earlier_epoch_sends_nothing_new(partition):
     batch[12:16] = (5).to_bytes(4)
     partition.replicate(bytes(batch), 9, NOW)
     assert (partition.log.log_end_offset, partition.high_watermark) == (0, 0)
+
+
+@pytest.mark.parametrize(("epoch", "committed"), [(1, 3), (2, 0)])
+def test_what_followers_have_is_asked_anew_after_an_epoch_that_was_missed(partition, epoch, committed):
+    lead(partition, isr=(1, 2, 3))
+    produce(partition, 3)
+    partition.fetched(2, 3, NOW)
+    assert partition.high_watermark == 0
+    lead(partition, isr=(1, 2), epoch=epoch)
+    assert partition.high_watermark == committed
+    partition.fetched(2, 3, NOW)
+    assert partition.high_watermark == 3

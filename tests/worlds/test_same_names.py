@@ -11,14 +11,18 @@ from kraftcore import Node, aio, blocking, open_node
 # For plugins, tests and the other worlds; they are no calls for applications.
 INTERNAL = {
     "abort",
+    "answer",
     "ask",
     "authorization",
     "decide",
     "describe_features_by",
+    "fail",
     "kraft_version",
     "leader_id",
     "leading_epoch",
     "local_batches",
+    "logins",
+    "make_outbox",
     "raise_kraft_version",
     "read_bootstrap",
     "resign",

@@ -87,6 +87,10 @@ class LogDirs:
             self._locks.release()
             raise
 
+    def holding(self, path: str | None) -> Directory | None:
+        """The directory that a path lies in; None: none of ours."""
+        return next((each for each in self.directories if path and path.startswith(f"{each.path}/")), None)
+
     def configure(self, config_of: Callable[[str], LogConfig]) -> None:
         """How logs are opened from now on, by the topic's name."""
         for directory in self.directories:

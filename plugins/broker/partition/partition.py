@@ -112,6 +112,9 @@ class Partition:
             is_newer = assignment.partition_epoch > self.partition_epoch
             self.leading.reassign(self._broker_id, assignment, is_newer=is_newer)
         else:
+            if self.leading is not None and assignment.leader_epoch > self.leader_epoch + 1:
+                # Whoever led in an epoch that we did not hear of may have had followers cut their logs.
+                self.leading.followers.clear()
             self.leading = Leading(self._broker_id, assignment, end, now_ms, self.leading)
         self._take_over(assignment, is_following=False)
         self._commit(effects, now_ms)
