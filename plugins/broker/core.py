@@ -122,13 +122,6 @@ class Core:
         self.replicas = replicas = Replicas(config.node_id, dirs, cache, self._partition_settings)
         replicas.on_directory_failure = around.on_directory_failure
         replicas.compares_ids = around.image is not None
-        fetch_settings = FetchSettings(
-            config.replica_fetch_wait_max_ms,
-            config.replica_fetch_min_bytes,
-            config.replica_fetch_max_bytes,
-            config.replica_fetch_response_max_bytes,
-            config.replica_fetch_backoff_ms,
-        )
         self._fetchers = Fetchers(
             config.node_id,
             around.broker_epoch,
@@ -136,7 +129,7 @@ class Core:
             cache,
             config.broker_listener,
             around.outbox,
-            fetch_settings,
+            _fetch_settings(config),
             self.disk,
             now_ms,
             around.nursery,
@@ -295,6 +288,16 @@ class Core:
         now_ms = self.now_ms()
         for name, replica in list(self.replicas.all.items()):
             self.replicas.carry_out(name, replica.partition.check_lag(now_ms))
+
+
+def _fetch_settings(config: BrokerConfig) -> FetchSettings:
+    return FetchSettings(
+        config.replica_fetch_wait_max_ms,
+        config.replica_fetch_min_bytes,
+        config.replica_fetch_max_bytes,
+        config.replica_fetch_response_max_bytes,
+        config.replica_fetch_backoff_ms,
+    )
 
 
 def log_config(config: BrokerConfig) -> LogConfig:

@@ -62,6 +62,7 @@ class Rig:
         disks: what brokers keep their directories on, by id; the others use the operating system's.
         failures: why brokers stopped by themselves, by id.
         racks: where brokers stand.
+        client_id: what the asker calls itself.
     """
 
     def __init__(self, folder: Path, nursery: trio.Nursery) -> None:
@@ -78,6 +79,7 @@ class Rig:
         self._nursery = nursery
         self._ends: dict[int, trio.CancelScope] = {}
         self._gone: dict[int, trio.Event] = {}
+        self.client_id = "test"
         self._numbers = count(1)
 
     # --- brokers ------------------------------------------------------------------------------------------------------
@@ -241,7 +243,7 @@ class Rig:
             answers.append(frame)
             came.set()
 
-        parts = encode_request_parts(request, version, number, "test")
+        parts = encode_request_parts(request, version, number, self.client_id)
         address = self.address(broker_id)._replace(lane=number if lane is None else lane)
         self.transport.request(address, parts, 60_000, done)
         with trio.fail_after(60):
