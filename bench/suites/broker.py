@@ -42,7 +42,7 @@ def cases(folder: Path, effort: Effort) -> list[SceneCase]:
     ]
     contenders = {contender.name: contender for contender in CONTENDERS}
     found = [SceneCase(name, unit, contenders, about, scene, folder) for name, unit, scene, about in rows]
-    about = "the same with kraftcore.fast.fencing.ms=200, which Kafka has not"
+    about = "the same with kraftcore.fast.fencing.ms=100, which Kafka has not"
     fast = SceneCase("failover-fast", "s", {FAST_FENCING.name: FAST_FENCING}, about, moments.failover_fast, folder)
     return [*found, fast]
 
