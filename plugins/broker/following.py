@@ -245,7 +245,8 @@ class Following:
             what = answer.name if isinstance(answer, Failure) else ErrorCode.of(answer.error_code).name
             self._complain(f"fetch {source.leader_id}", f"fetching from broker {source.leader_id} failed: {what}")
             return RoundEnd(wait_ms=self._settings.backoff_ms)
-        pausing, not_in_step = [], []
+        pausing: list[TopicPartition] = []
+        not_in_step: list[TopicPartition] = []
         names = {self._replicas.topic_id(name): name.topic for name in asked} if by_id else {}
         for topic in answer.responses:
             told = names.get(topic.topic_id) if by_id else topic.topic
