@@ -6,7 +6,7 @@ round. Nothing is decided here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from random import Random
 from typing import Any, Final, Protocol
 
@@ -231,7 +231,7 @@ class Process:
         """Assignments or addresses changed."""
         wanted = self._following.wanted()
         for leader_id, source in list(self._sources.items()):
-            source.names = wanted.pop(leader_id, set())
+            source.take(wanted.pop(leader_id, set()))
             if leader_id in self._asleep:
                 self._fetch(source)
         for leader_id, names in wanted.items():
@@ -261,26 +261,26 @@ class Process:
         if address is None or not asked:
             self._sleep(source, source.due_ms if address is not None else float("inf"))
             return
-        self._step(source, self._following.round(source, asked), None)
+        self._step(source, asked, self._following.round(source, asked), None)
 
-    def _step(self, source: Source, steps: Steps[Any], answer: Any) -> None:
+    def _step(self, source: Source, asked: Collection[TopicPartition], steps: Steps[Any], answer: Any) -> None:
         try:
             wanted = steps.send(answer)
         except StopIteration as end:
-            self._end_round(source, end.value)
+            self._end_round(source, asked, end.value)
             return
         if isinstance(wanted, Ask):
             version = VERSIONS[type(wanted.request)]
 
             def done(found: Any) -> None:
-                self._step(source, steps, found)
+                self._step(source, asked, steps, found)
 
             self._ports.ask_broker(source.leader_id, wanted.request, version, done)
         else:
-            self._exclusively(self._step, source, steps, None)
+            self._exclusively(self._step, source, asked, steps, None)
 
-    def _end_round(self, source: Source, end: RoundEnd) -> None:
-        source.pause(end.pausing, self._time_ms() + self._fetching.backoff_ms)
+    def _end_round(self, source: Source, asked: Collection[TopicPartition], end: RoundEnd) -> None:
+        source.ended(asked, end, self._time_ms(), self._fetching.backoff_ms)
         if end.wait_ms:
             self._sleep(source, self._time_ms() + end.wait_ms)
         else:
