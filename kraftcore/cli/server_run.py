@@ -24,7 +24,7 @@ from kraftcore.node.events import LeaderChanged, NodeEvent, RoleChanged, Snapsho
 from kraftcore.node.opening import tcp_transport
 from kraftcore.node.plugin import Plugin
 from kraftcore.plugins.broker import BrokerConfig, KRaftBroker
-from kraftcore.plugins.broker.config import HONOURED as BROKER_HONOURED
+from kraftcore.plugins.broker.config import KRAFT_HONOURED
 from kraftcore.plugins.broker.kraft.life import Stage
 from kraftcore.plugins.controller import Controller
 from kraftcore.plugins.controller.settings import HONOURED
@@ -108,7 +108,7 @@ def run_server(
     audit.setLevel(logging.INFO)
     error = None
     try:
-        honoured = {*(HONOURED if config.can_become_voter else ()), *(() if broker is None else BROKER_HONOURED)}
+        honoured = {*(HONOURED if config.can_become_voter else ()), *(() if broker is None else KRAFT_HONOURED)}
         ignored = [key for key in config.ignored if key not in honoured]
         if ignored:
             reporter.event("ignored", properties=ignored)
