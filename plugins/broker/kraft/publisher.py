@@ -122,20 +122,30 @@ class Publisher:
 
     def _assign(self, name: TopicPartition, assignment: Assignment) -> None:
         core = self._core
+        replicas = core.replicas
+        replicas.set_aside_earlier(name, assignment.topic_id)
         hosted = core.dirs.find(name)
-        if not is_legal(name) or core.replicas.is_broken(name):
+        if is_legal(name) and not replicas.is_broken(name):
+            if hosted is not None and hosted.topic_id != assignment.topic_id:
+                core.dirs.set_aside(hosted.directory, name)
+            self._obey(name, assignment)
+        else:
             _logger.error("%s is offline here: its log cannot be used", name)
-            return
-        if hosted is not None and hosted.topic_id != assignment.topic_id:
-            core.dirs.set_aside(hosted.directory, name)
-            hosted = None
-        try:
-            core.replicas.assign(name, assignment, core.now_ms())
-        except (StorageError, CorruptDataError) as error:
-            _logger.error("%s cannot be served: %s", name, error)
-            core.replicas.failed(name, error)
-            return
-        hosted = core.dirs.find(name)
-        if hosted is not None and assignment.topic_id is not None:
+        if assignment.topic_id is not None:
             key = ReplicaKey(assignment.topic_id, name.partition)
-            self._directories.note(key, hosted.directory.id, assignment.directory)
+            self._directories.note(key, replicas.directory_id(name), assignment.directory)
+
+    def _obey(self, name: TopicPartition, assignment: Assignment) -> None:
+        """Lead or follow; where a new log cannot be made it is tried in the next directory, as in Kafka."""
+        core = self._core
+        while True:
+            usable = len(core.dirs.usable)
+            try:
+                core.replicas.assign(name, assignment, core.now_ms())
+            except (StorageError, CorruptDataError) as error:
+                _logger.error("%s cannot be served: %s", name, error)
+                core.replicas.failed(name, error)
+                if core.replicas.is_broken(name) or not 0 < len(core.dirs.usable) < usable:
+                    return
+            else:
+                return
