@@ -35,7 +35,7 @@ def carry_out(
         dirs: their logs.
         now_ms: the time.
         deleted: told of each partition that goes, with the id of its topic.
-        assigned: told of each one that is led or followed from now on.
+        assigned: told of each one that is to be led or followed from now on, also where its log cannot be used.
     """
     for name, topic_id in changes.deletes.items():
         deleted(name, topic_id)
@@ -47,18 +47,31 @@ def carry_out(
         yield
     for assignments in (changes.leads, changes.follows):
         for name, assignment in assignments.items():
-            if not is_legal(name) or replicas.is_broken(name):
-                _logger.error("%s is offline here: its log cannot be used", name)
-                continue
-            try:
+            replicas.set_aside_earlier(name, assignment.topic_id)
+            if is_legal(name) and not replicas.is_broken(name):
                 _set_namesake_aside(dirs, name, assignment.topic_id)
-                replicas.assign(name, assignment, now_ms())
-            except (StorageError, CorruptDataError) as error:
-                _logger.error("%s cannot be served: %s", name, error)
-                replicas.failed(name, error)
+                _assign(name, assignment, replicas, dirs, now_ms)
             else:
-                assigned(name, assignment)
+                _logger.error("%s is offline here: its log cannot be used", name)
+            assigned(name, assignment)
             yield
+
+
+def _assign(
+    name: TopicPartition, assignment: Assignment, replicas: Replicas, dirs: LogDirs, now_ms: Callable[[], int]
+) -> None:
+    """Lead or follow; where a new log cannot be made it is tried in the next directory, as in Kafka."""
+    while True:
+        usable = len(dirs.usable)
+        try:
+            replicas.assign(name, assignment, now_ms())
+        except (StorageError, CorruptDataError) as error:
+            _logger.error("%s cannot be served: %s", name, error)
+            replicas.failed(name, error)
+            if replicas.is_broken(name) or not 0 < len(dirs.usable) < usable:
+                return
+        else:
+            return
 
 
 def _set_namesake_aside(dirs: LogDirs, name: TopicPartition, topic_id: Uuid | None) -> None:

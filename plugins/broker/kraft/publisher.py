@@ -107,7 +107,6 @@ class Publisher:
         self._directories.forget(ReplicaKey(topic_id, name.partition))
 
     def _assigned(self, name: TopicPartition, assignment: Assignment) -> None:
-        hosted = self._core.dirs.find(name)
-        if hosted is not None and assignment.topic_id is not None:
+        if assignment.topic_id is not None:
             key = ReplicaKey(assignment.topic_id, name.partition)
-            self._directories.note(key, hosted.directory.id, assignment.directory)
+            self._directories.note(key, self._core.replicas.directory_id(name), assignment.directory)
