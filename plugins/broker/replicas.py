@@ -132,8 +132,9 @@ class Replicas:
         """In which log directory a partition's log is, for the controller (KIP-858).
 
         Returns:
-            The directory's id, also if it failed; ``LOST_DIRECTORY`` if the log alone cannot be used: the controller then
-            has others lead it, as for a directory that is offline. None: there is no log, or the directory has no id.
+            The directory's id, also if it failed; ``LOST_DIRECTORY`` if the log alone cannot be used: the controller
+            then has others lead it, as for a directory that is offline. None: there is no log, or the directory has no
+            id.
         """
         broken = self._dirs.directory_of_broken(name)
         if broken is not None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from io import BytesIO
-from typing import Any
 
 from kraftcore.plugins.spark.arrow_batches import LAYERS, Range, RangeReader, Rows
 from kraftcore.plugins.spark.filters import Filters
