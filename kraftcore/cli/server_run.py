@@ -23,8 +23,7 @@ from kraftcore.node import Node, open_node
 from kraftcore.node.events import LeaderChanged, NodeEvent, RoleChanged, SnapshotRestored, VotersChanged
 from kraftcore.node.opening import tcp_transport
 from kraftcore.node.plugin import Plugin
-from kraftcore.plugins.broker.config import HONOURED as BROKER_HONOURED
-from kraftcore.plugins.broker.config import BrokerConfig
+from kraftcore.plugins.broker.config import KRAFT_HONOURED, BrokerConfig
 from kraftcore.raft.quorum import VoterSet
 from kraftcore.transports.tcp import TcpTransport
 
@@ -112,7 +111,7 @@ def run_server(
             honoured |= set(HONOURED)
             plugins.append(Controller(properties, offers_log=offers_log))
         if broker is not None:
-            honoured |= set(BROKER_HONOURED)
+            honoured |= set(KRAFT_HONOURED)
         ignored = [key for key in config.ignored if key not in honoured]
         if ignored:
             reporter.event("ignored", properties=ignored)

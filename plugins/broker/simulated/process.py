@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 
 from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.log.config import LogConfig
-from kraftcore.errors import CorruptDataError, StorageError
+from kraftcore.errors import StorageError
 from kraftcore.metadata import Image
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.fetch import Fetch
@@ -27,6 +27,7 @@ from kraftcore.plugins.broker.deadlines import Deadlines
 from kraftcore.plugins.broker.following import Ask, FetchSettings, Following, RoundEnd, Source, Steps
 from kraftcore.plugins.broker.isr_requests import IsrRequest, IsrRequests
 from kraftcore.plugins.broker.kraft.image_cache import ImageCache
+from kraftcore.plugins.broker.local_changes import carry_out
 from kraftcore.plugins.broker.logdirs import LogDirs
 from kraftcore.plugins.broker.logdirs.directory import Directory
 from kraftcore.plugins.broker.partition import IsrProposal, TopicPartition
@@ -200,19 +201,8 @@ class Process:
             self._exclusively(self._obey, changes)
 
     def _obey(self, changes: LocalChanges) -> None:
-        now_ms = self._ports.now_ms()
-        for name, topic_id in changes.deletes.items():
-            try:
-                if self.replicas.topic_id(name) == topic_id:
-                    self.replicas.delete(name, now_ms)
-            except StorageError as error:
-                self.replicas.failed(name, error)
-        for name, assignment in (*changes.leads.items(), *changes.follows.items()):
-            try:
-                if not self.replicas.is_broken(name):
-                    self.replicas.assign(name, assignment, now_ms)
-            except (StorageError, CorruptDataError) as error:
-                self.replicas.failed(name, error)
+        for _ in carry_out(changes, self.replicas, self.dirs, self._ports.now_ms, _unseen, _unseen):
+            pass
         self.refresh()
 
     # --- requests -----------------------------------------------------------------------------------------------------
@@ -380,3 +370,7 @@ def _max_message_bytes(topic: str) -> int:
 
 def _unheard(kind: str, text: str) -> None:
     """What is logged for people."""
+
+
+def _unseen(name: TopicPartition, of: object) -> None:
+    """Which directory a partition is in: the controller is not told."""
