@@ -200,15 +200,19 @@ class Taking:
     def _take(self, after: Progress, files: Sequence[LogFile]) -> dict[str, int]:
         tables, batch, run = self._tables, self._batch + 1, uuid.uuid4().hex[:12]
         shares = shares_between(self._before, after, files, self._settings.range_bytes)
+        size = sum(one.end - one.start for share in shares for one in share.ranges)
+        here = is_done_here(tables, size)
+        if not here:
+            cores = tables.session.sparkContext.defaultParallelism
+            shares = shares_between(self._before, after, files, self._settings.range_bytes, cores)
         for name in (*BRONZE, *SILVER):
             for left in tables.batch_files(name, batch):
                 tables.folder.delete(left)
-        size = sum(one.end - one.start for share in shares for one in share.ranges)
         work = Intake(tables.path if tables.is_local else None, batch, run, self._settings.filters, self._policy)
         rows: dict[str, int] = {}
         clusters: set[str] = set()
         written: list[str] = []
-        parts = spread(tables, work, shares, here=is_done_here(tables, size))
+        parts = spread(tables, work, shares, here=here)
         for part in (self._list_files(after, files, batch, run), *parts):
             for name, count in part.rows.items():
                 rows[name] = rows.get(name, 0) + count
