@@ -17,9 +17,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import LongType, StructField, StructType
 
 from kraftcore.core.disk.files import OsFiles
-from kraftcore.errors import CorruptDataError, LocalError, StorageError
+from kraftcore.errors import CorruptDataError, LocalError, LockedError, StorageError
+from kraftcore.plugins.spark.commits import Commit, Commits, Writing
 from kraftcore.plugins.spark.folders import UNFINISHED, HadoopFolder, LocalFolder, is_local
-from kraftcore.plugins.spark.parquet import count_by_cluster, read_files, sql_of_share, to_bytes
+from kraftcore.plugins.spark.parquet import count_by_cluster, read_files, sql_of_share
 from kraftcore.plugins.spark.views import RECORD_TYPES, typed_schema, view_schema
 from kraftcore.storage.lock import lock_folders
 
@@ -33,13 +34,10 @@ BRONZE = {
 SILVER = {f"silver_{kind.view}": kind for kind in RECORD_TYPES}
 TABLES_BY_VIEW = {view: name for name, view in BRONZE.items()} | {kind.view: name for name, kind in SILVER.items()}
 """By view of the data source, the table that it fills."""
-COMMITS = "_commits"
-"""Folder with a file for each micro-batch that is whole."""
-_COMMITS_KEPT = 2
 _SCHEMAS = "_schemas"
 """Folder of the columns of gold's tables, as JSON, one for each that was written."""
-FORMAT = 2
-_READABLE = (1, FORMAT)
+FORMAT = 3
+_READABLE = (1, 2, FORMAT)
 ABOUT = "kraftcore-tables.json"
 """What a run notes in its folder of tables."""
 _PARQUET = ".parquet"
@@ -125,41 +123,79 @@ class Tables:
         with lock_folders(OsFiles(), [self.path]):
             yield
 
-    def batch_files(self, name: str, batch: int) -> list[str]:
-        """What there is of a table's part of one micro-batch, as names in the folder."""
-        return [f"{name}/batch={batch}/{file}" for file in self.folder.files(f"{name}/batch={batch}")]
+    @cached_property
+    def commit(self) -> Commit | None:
+        """What counts, as it was when it was first asked for; None: all files do, as in tables of earlier versions.
 
-    def begin_gold(self, name: str, rows: Any, cluster_id: str, mark: str) -> None:
-        """Write rows of a cluster in a table of gold, not to be seen until ``end_gold``.
-
-        Args:
-            name: the table.
-            rows: an Arrow table without ``cluster_id``.
-            cluster_id: whose rows they are.
-            mark: the file is named by it.
+        Raises:
+            CorruptDataError: the file is not what a run wrote.
         """
-        self.folder.begin(f"{gold_place(name, cluster_id)}/{mark}{_PARQUET}", to_bytes(rows))
+        about = None if self.is_sparks_own else self.about()
+        return Commits(self.folder).last() if about is not None and about["format"] == FORMAT else None
 
-    def end_gold(self, name: str, schema: Any, clusters: Iterable[str], run: str) -> None:
-        """Replace what a table of gold has of some clusters by what was written; that may be nothing.
+    def counted(self) -> Commit:
+        """What counts, to a writer.
 
-        Args:
-            name: the table.
-            schema: its columns, of Arrow.
-            clusters: whose rows are replaced.
-            run: the marks of what was written begin so.
+        Raises:
+            CorruptDataError: as of ``commit``; or nothing tells, for the folder is of an earlier version.
         """
-        # Files alone do not tell an empty table's columns.
-        self.folder.write(f"{_SCHEMAS}/{name}.json", from_arrow_schema(schema).json().encode())
-        self.folder.make(name)
-        for cluster_id in clusters:
-            place = gold_place(name, cluster_id)
-            files = self.folder.files(place)
-            written = {file for file in files if file.startswith(UNFINISHED + run)}
-            for file in set(files) - written:
-                self.folder.delete(f"{place}/{file}")
-            for file in written:
-                self.folder.finish(f"{place}/{file.removeprefix(UNFINISHED)}")
+        if self.commit is not None:
+            return self.commit
+        if self.about() is not None:
+            raise CorruptDataError("tables of an earlier format, which were not taken over", path=self.path)
+        return Commit()
+
+    def for_workers(self) -> Tables:
+        """The same tables without Spark, as they are now, to be sent to other processes."""
+        found = Tables(None, self.path)
+        found.__dict__["commit"] = self.commit
+        return found
+
+    def forget(self) -> None:
+        """Look anew for what counts."""
+        self.__dict__.pop("commit", None)
+
+    def begin(self) -> Writing:
+        """Say that a step begins, before its first file is written."""
+        before = self.counted()
+        if self.about() is None:
+            self.write_about()
+        self.__dict__["commit"] = before
+        return Commits(self.folder).begin(before.number + 1)
+
+    def end(self, writing: Writing, commit: Commit) -> None:
+        """Let a step count, and remove what its commit no longer names.
+
+        Raises:
+            LockedError: another run has written these tables meanwhile.
+        """
+        before, commits = self.counted(), Commits(self.folder)
+        try:
+            commits.add(writing, commit)
+        except LockedError:
+            self._remove(commit, before)
+            commits.end(writing)
+            raise
+        self.__dict__["commit"] = commit
+        self._remove(before, commit)
+        commits.end(writing)
+
+    def _remove(self, these: Commit, but: Commit) -> None:
+        # The files that one commit names and another does not.
+        for name, files in these.files.items():
+            for file in sorted(set(files) - set(but.files.get(name, ()))):
+                self.folder.delete(f"{name}/{file}")
+
+    def remove_leftovers(self) -> None:
+        """Remove the files of runs that were killed or refused; those of a run that is at work stay."""
+        for name in Commits(self.folder).left_by_others(self.counted()):
+            self.folder.delete(name)
+
+    def write_schema(self, name: str, schema: Any) -> None:
+        """Note the columns of a table of gold, of Arrow: files alone do not tell an empty table's."""
+        place, text = f"{_SCHEMAS}/{name}.json", from_arrow_schema(schema).json().encode()
+        if self.folder.read(place) != text:
+            self.folder.write(place, text)
 
     def arrow(
         self, name: str, clusters: Sequence[str], share: tuple[int, int] | None = None, *, condition: Any = None
@@ -177,8 +213,6 @@ class Tables:
         schema = arrow_schema(name)
         if self.is_local and not self.is_sparks_own:
             return read_files(self._paths(name), schema, where=wanted, share=share)
-        if not self.folder.has(name):
-            return schema.empty_table()
         rows = self.read(name).where(F.col("cluster_id").isin(list(clusters)))
         rows = rows if share is None else rows.where(sql_of_share(share))
         return rows.select(*schema.names).toArrow().cast(schema).filter(wanted)
@@ -198,13 +232,10 @@ class Tables:
         return {row[0]: int(row[1]) for row in rows.groupBy("cluster_id").agg(F.sum("count")).collect()}
 
     def _paths(self, name: str) -> list[str]:
-        # The whole files of a table.
-        files = sorted(self.folder.files(name))
-        return [
-            f"{self.path}/{name}/{file}"
-            for file in files
-            if file.endswith(_PARQUET) and not file.rpartition("/")[2].startswith(UNFINISHED)
-        ]
+        # The files of a table that count.
+        if self.commit is not None:
+            return [f"{self.path}/{name}/{file}" for file in self.commit.files.get(name, ())]
+        return [f"{self.path}/{name}/{file}" for file in whole_files(self.folder.files(name))]
 
     def read(self, name: str) -> DataFrame:
         """A table. One of bronze or silver that nothing was written to is empty.
@@ -213,57 +244,22 @@ class Tables:
             LocalError: no such table.
         """
         schema = table_schema(name) or self._written_schema(name)
-        if not self.folder.has(name):
+        if self.commit is None:
+            if not self.folder.has(name):
+                return self.session.createDataFrame([], schema)
+            return self.session.read.schema(schema).parquet(self.place(name))
+        paths = self._paths(name)
+        if not paths:
             return self.session.createDataFrame([], schema)
-        return self.session.read.schema(schema).parquet(self.place(name))
+        # Names of clusters are escaped in paths: what looks like a pattern is none.
+        reader = self.session.read.schema(schema).options(basePath=self.place(name), __globPaths__="false")
+        return reader.parquet(*paths)
 
     def _written_schema(self, name: str) -> StructType:
         text = self.folder.read(f"{_SCHEMAS}/{name}.json")
         if text is None:
             raise LocalError(f"there is no table {name} in {self.path}: run 'kraftcore spark run' first")
         return StructType.fromJson(json.loads(text))
-
-    def last_commit(self) -> int:
-        """The last micro-batch that is whole; -1: none."""
-        return max(self._commits(), default=-1)
-
-    def _commits(self) -> list[int]:
-        return sorted(int(name) for name in self.folder.files(COMMITS) if name.isdecimal())
-
-    def read_commit(self, batch: int) -> dict[str, Any]:
-        """What is known of a micro-batch that is whole.
-
-        Raises:
-            CorruptDataError: the file is not what a run wrote.
-        """
-        place = f"{COMMITS}/{batch}"
-        try:
-            found: dict[str, Any] = json.loads(self.folder.read(place) or b"")
-            return {"clusters": list(found["clusters"]), "progress": str(found["progress"])}
-        except (ValueError, KeyError, TypeError):
-            raise CorruptDataError("not what a run writes about a micro-batch", path=self.place(place)) from None
-
-    def write_commit(self, batch: int, clusters: Sequence[str], progress: str) -> None:
-        """Note that a micro-batch is whole.
-
-        Args:
-            batch: its number.
-            clusters: whose rows it has.
-            progress: how far it comes in each file.
-        """
-        data = json.dumps({"clusters": list(clusters), "progress": progress}).encode()
-        self.folder.write(f"{COMMITS}/{batch}", data)
-
-    def changed_since(self, batch: int) -> list[str]:
-        """The clusters that later micro-batches have rows of, in order."""
-        later = [one for one in self._commits() if one > batch]
-        return sorted({name for one in later for name in self.read_commit(one)["clusters"]})
-
-    def forget_commits(self, batch: int) -> None:
-        """Remove what nobody needs any more: gold has been made of all up to ``batch``."""
-        for one in self._commits()[:-_COMMITS_KEPT]:
-            if one <= batch:
-                self.folder.delete(f"{COMMITS}/{one}")
 
     def names(self) -> list[str]:
         """All tables: those of bronze and silver, written to or not, and those of gold that were written."""
@@ -317,19 +313,24 @@ class Tables:
             )
         return about
 
-    def write_about(self, gold: int) -> None:
-        """Say up to which micro-batch gold was made."""
-        self.folder.write(ABOUT, json.dumps({"format": FORMAT, "gold": gold}).encode() + b"\n")
+    def write_about(self) -> None:
+        """Say of which version the tables are."""
+        self.folder.write(ABOUT, json.dumps({"format": FORMAT}).encode() + b"\n")
 
 
 def _is_starter(session: SparkSession | Starter) -> TypeGuard[Starter]:
     return callable(session)
 
 
-def gold_place(name: str, cluster_id: str) -> str:
-    """The folder of a cluster's rows in a table of gold, named as Spark does."""
+def gold_folder(cluster_id: str) -> str:
+    """The folder of a cluster's rows within a table of gold, named as Spark does."""
     escaped = "".join(f"%{ord(one):02X}" if one in _ESCAPED else one for one in cluster_id)
-    return f"{name}/cluster_id={escaped or _NO_VALUE}"
+    return f"cluster_id={escaped or _NO_VALUE}"
+
+
+def whole_files(files: Iterable[str]) -> list[str]:
+    """Those of a table's files that are Parquet and whole, in order, where no commit tells."""
+    return sorted(one for one in files if one.endswith(_PARQUET) and not one.rpartition("/")[2].startswith(UNFINISHED))
 
 
 def arrow_schema(name: str) -> Any:
