@@ -32,12 +32,14 @@ class Commit:
         progress: how far it comes in each file of the input, as JSON.
         files: by table, the names of the files that count, relative to the table's folder.
         stale: clusters with rows in bronze that their gold does not know yet, in order.
+        columns: by table of gold, its columns as Spark's JSON: files alone do not tell an empty table's.
     """
 
     number: int = -1
     progress: str = "{}"
     files: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     stale: tuple[str, ...] = ()
+    columns: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,7 @@ class Commits:
             "progress": commit.progress,
             "files": {name: list(files) for name, files in commit.files.items()},
             "stale": list(commit.stale),
+            "columns": dict(commit.columns),
         }
         name = f"{COMMITS}/{commit.number}"
         # A store may have made the file and its answer got lost: then it is there because of us.
@@ -132,7 +135,8 @@ class Commits:
             found = json.loads(self._folder.read(place) or b"")
             files = {str(name): tuple(map(str, files)) for name, files in found["files"].items()}
             stale = tuple(map(str, found["stale"]))
-            return Commit(number, str(found["progress"]), files, stale), str(found["run"])
+            columns = {str(name): str(text) for name, text in found["columns"].items()}
+            return Commit(number, str(found["progress"]), files, stale, columns), str(found["run"])
         except (ValueError, KeyError, TypeError, AttributeError):
             raise CorruptDataError("not what a run writes about its step", path=self._folder.place(place)) from None
 

@@ -29,8 +29,10 @@ def take_over(tables: Tables) -> None:
         files[name] = tuple(one for one in files[name] if _batch_of(one) <= batch)
     commits = Commits(tables.folder)
     number = max([batch, *commits.numbers()]) + 1
+    files = {name: found for name, found in files.items() if found}
+    columns = {name: tables.read_columns(name) for name in tables.names() if name not in BRONZE and name not in SILVER}
     # Gold is made anew for all.
-    commit = Commit(number, progress, {name: found for name, found in files.items() if found}, tuple(tables.clusters()))
+    commit = Commit(number, progress, files, tuple(tables.clusters()), columns)
     writing = commits.begin(number)
     commits.add(writing, commit)
     tables.write_about()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -203,6 +203,18 @@ class HadoopFolder:
 
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             list(pool.map(make, files))
+
+    def fetch(self, names: Iterable[str], target: str) -> None:
+        """Copy files into a folder of this machine, under the same names; many at a time."""
+
+        def copy(name: str) -> None:
+            to = Path(target, name)
+            to.parent.mkdir(parents=True, exist_ok=True)
+            local = self._hadoop.Path(to.as_uri())
+            self._try(name, lambda place: self._system.copyToLocalFile(False, place, local, True))
+
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            list(pool.map(copy, names))
 
     def _fill(self, builder: Any, data: bytes) -> None:
         # On a store the file is there once it is closed; after a failed write it must not be.

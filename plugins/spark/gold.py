@@ -18,7 +18,7 @@ from kraftcore.plugins.spark.canonical import Canonical
 from kraftcore.plugins.spark.cluster_rows import ClusterRows
 from kraftcore.plugins.spark.commits import Commit, Writing, gold_file
 from kraftcore.plugins.spark.parquet import BUCKETS, to_bytes
-from kraftcore.plugins.spark.tables import Tables, gold_folder
+from kraftcore.plugins.spark.tables import Tables, columns_of, gold_folder
 from kraftcore.plugins.spark.work import is_done_here, spread
 
 GOLD: dict[str, Callable[[Canonical], Any]] = {
@@ -120,10 +120,9 @@ def refresh_gold(tables: Tables, say: Callable[[str], None]) -> list[str]:
             for name, (schema, files) in made.items():
                 schemas[name] = schema
                 counted[name] += files
-        for name, schema in schemas.items():
-            tables.write_schema(name, schema)
+        columns = {name: columns_of(schema) for name, schema in schemas.items()}
         files_now = {**before.files, **{name: tuple(found) for name, found in counted.items()}}
-        tables.end(writing, Commit(writing.number, before.progress, files_now))
+        tables.end(writing, Commit(writing.number, before.progress, files_now, (), {**before.columns, **columns}))
         for name in schemas:
             say(f"{name}: made anew for {len(changed)} cluster{'s' * (len(changed) > 1)}")
     elif tables.about() is None:

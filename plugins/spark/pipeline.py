@@ -219,7 +219,8 @@ class Taking:
         stale = sorted({*before.stale, *clusters})
         named = {name: tuple(found) for name, found in counted.items() if found}
         progress = progress_to_json(after)
-        tables.end(writing, Commit(writing.number, progress, {**before.files, **named}, tuple(stale)))
+        commit = Commit(writing.number, progress, {**before.files, **named}, tuple(stale), before.columns)
+        tables.end(writing, commit)
         return rows
 
     def _list_files(self, after: Progress, files: Sequence[LogFile], writing: Writing) -> Added:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property, reduce
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, TypeGuard, cast
 
 import pyarrow as pa
@@ -35,7 +36,7 @@ SILVER = {f"silver_{kind.view}": kind for kind in RECORD_TYPES}
 TABLES_BY_VIEW = {view: name for name, view in BRONZE.items()} | {kind.view: name for name, kind in SILVER.items()}
 """By view of the data source, the table that it fills."""
 _SCHEMAS = "_schemas"
-"""Folder of the columns of gold's tables, as JSON, one for each that was written."""
+"""Folder of the columns of gold's tables, as JSON, in tables of earlier formats."""
 FORMAT = 3
 _READABLE = (1, 2, FORMAT)
 ABOUT = "kraftcore-tables.json"
@@ -158,7 +159,7 @@ class Tables:
     def begin(self) -> Writing:
         """Say that a step begins, before its first file is written."""
         before = self.counted()
-        if self.about() is None:
+        if before.number < 0 and self.about() is None:
             self.write_about()
         self.__dict__["commit"] = before
         return Commits(self.folder).begin(before.number + 1)
@@ -191,12 +192,6 @@ class Tables:
         for name in Commits(self.folder).left_by_others(self.counted()):
             self.folder.delete(name)
 
-    def write_schema(self, name: str, schema: Any) -> None:
-        """Note the columns of a table of gold, of Arrow: files alone do not tell an empty table's."""
-        place, text = f"{_SCHEMAS}/{name}.json", from_arrow_schema(schema).json().encode()
-        if self.folder.read(place) != text:
-            self.folder.write(place, text)
-
     def arrow(
         self, name: str, clusters: Sequence[str], share: tuple[int, int] | None = None, *, condition: Any = None
     ) -> Any:
@@ -211,31 +206,39 @@ class Tables:
         wanted = pc.field("cluster_id").isin(list(clusters))
         wanted = wanted if condition is None else wanted & condition
         schema = arrow_schema(name)
-        if self.is_local and not self.is_sparks_own:
-            return read_files(self._paths(name), schema, where=wanted, share=share)
+        if not self.is_sparks_own:
+            return read_files(self._here(name), schema, where=wanted, share=share)
         rows = self.read(name).where(F.col("cluster_id").isin(list(clusters)))
         rows = rows if share is None else rows.where(sql_of_share(share))
         return rows.select(*schema.names).toArrow().cast(schema).filter(wanted)
 
     def clusters(self) -> list[str]:
         """All clusters of whom there is a file, in order."""
-        if self.is_local:
-            schema = pa.schema([("cluster_id", pa.string())])
-            return sorted(pc.unique(read_files(self._paths("bronze_files"), schema)["cluster_id"]).to_pylist())
-        return sorted(row[0] for row in self.read("bronze_files").select("cluster_id").distinct().collect())
+        schema = pa.schema([("cluster_id", pa.string())])
+        return sorted(pc.unique(read_files(self._here("bronze_files"), schema)["cluster_id"]).to_pylist())
 
     def records_by_cluster(self, clusters: Sequence[str]) -> dict[str, int]:
         """How many records some clusters have in bronze."""
-        if self.is_local:
-            return count_by_cluster(self._paths("bronze_batches"), clusters)
-        rows = self.read("bronze_batches").where(F.col("cluster_id").isin(list(clusters)))
-        return {row[0]: int(row[1]) for row in rows.groupBy("cluster_id").agg(F.sum("count")).collect()}
+        return count_by_cluster(self._here("bronze_batches"), clusters)
 
-    def _paths(self, name: str) -> list[str]:
-        # The files of a table that count.
+    def _counted(self, name: str) -> list[str]:
+        # The files of a table that count, as names in the folder of tables.
         if self.commit is not None:
-            return [f"{self.path}/{name}/{file}" for file in self.commit.files.get(name, ())]
-        return [f"{self.path}/{name}/{file}" for file in whole_files(self.folder.files(name))]
+            return [f"{name}/{file}" for file in self.commit.files.get(name, ())]
+        return [f"{name}/{file}" for file in whole_files(self.folder.files(name))]
+
+    def _here(self, name: str) -> list[str]:
+        # The same as paths of this machine: what lies elsewhere is fetched, once, for files never change.
+        files = self._counted(name)
+        if isinstance(self.folder, LocalFolder):
+            return [self.place(file) for file in files]
+        absent = [file for file in files if not Path(self._fetched.name, file).exists()]
+        self.folder.fetch(absent, self._fetched.name)
+        return [f"{self._fetched.name}/{file}" for file in files]
+
+    @cached_property
+    def _fetched(self) -> TemporaryDirectory[str]:
+        return TemporaryDirectory(prefix="kraftcore-tables-")
 
     def read(self, name: str) -> DataFrame:
         """A table. One of bronze or silver that nothing was written to is empty.
@@ -243,27 +246,37 @@ class Tables:
         Raises:
             LocalError: no such table.
         """
-        schema = table_schema(name) or self._written_schema(name)
+        schema = table_schema(name) or StructType.fromJson(json.loads(self.read_columns(name)))
         if self.commit is None:
             if not self.folder.has(name):
                 return self.session.createDataFrame([], schema)
             return self.session.read.schema(schema).parquet(self.place(name))
-        paths = self._paths(name)
+        paths = [self.place(file) for file in self._counted(name)]
         if not paths:
             return self.session.createDataFrame([], schema)
         # Names of clusters are escaped in paths: what looks like a pattern is none.
         reader = self.session.read.schema(schema).options(basePath=self.place(name), __globPaths__="false")
         return reader.parquet(*paths)
 
-    def _written_schema(self, name: str) -> StructType:
-        text = self.folder.read(f"{_SCHEMAS}/{name}.json")
-        if text is None:
+    def read_columns(self, name: str) -> str:
+        """The columns of a table of gold, as Spark's JSON.
+
+        Raises:
+            LocalError: no such table.
+        """
+        if self.commit is not None:
+            text = self.commit.columns.get(name)
+        else:
+            text = (self.folder.read(f"{_SCHEMAS}/{name}.json") or b"").decode()
+        if not text:
             raise LocalError(f"there is no table {name} in {self.path}: run 'kraftcore spark run' first")
-        return StructType.fromJson(json.loads(text))
+        return text
 
     def names(self) -> list[str]:
         """All tables: those of bronze and silver, written to or not, and those of gold that were written."""
-        gold = (name.removesuffix(".json") for name in self.folder.files(_SCHEMAS) if name.endswith(".json"))
+        gold: Iterable[str] = () if self.commit is None else self.commit.columns
+        if self.commit is None:
+            gold = (name.removesuffix(".json") for name in self.folder.files(_SCHEMAS) if name.endswith(".json"))
         return [*BRONZE, *SILVER, *sorted(gold)]
 
     def register(self, sql: str | None = None) -> list[str]:
@@ -320,6 +333,11 @@ class Tables:
 
 def _is_starter(session: SparkSession | Starter) -> TypeGuard[Starter]:
     return callable(session)
+
+
+def columns_of(schema: Any) -> str:
+    """Columns of Arrow as Spark's JSON."""
+    return str(from_arrow_schema(schema).json())
 
 
 def gold_folder(cluster_id: str) -> str:
