@@ -22,7 +22,7 @@ from kraftcore.plugins.spark.tables import Tables
 
 _WORDS = re.compile(r"[^\w.]+")
 _NO_INCIDENT = (99, 0)
-OPEN_MAX = 10
+OPEN_MAX = 5
 """So many clusters with incidents are unfolded; the others are by a click."""
 _STILL = {"offline": "partitions offline", "under_min_isr": "under min ISR", "fenced": "brokers fenced"}
 _ELECTIONS = {

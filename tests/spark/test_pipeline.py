@@ -382,7 +382,7 @@ def test_tables_may_lie_where_only_spark_reaches(session, growing, mounted, tmp_
 
 
 def test_tables_where_spark_has_no_file_system_are_refused(session):
-    for path in ("nosuch://place/tables", "s3a://bucket/tables"):
+    for path in ("nosuch://place/tables", "abfss://box@account.invalid/tables"):
         with pytest.raises(LocalError, match=f"{path}: Spark has no file system for it"):
             kraft.run(session, [NODE], path)
 
