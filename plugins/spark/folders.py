@@ -210,7 +210,7 @@ class HadoopFolder:
         def copy(name: str) -> None:
             to = Path(target, name)
             to.parent.mkdir(parents=True, exist_ok=True)
-            local = self._hadoop.Path(to.as_uri())
+            local = self._hadoop.Path(f"file://{to}")  # which escapes nothing
             self._try(name, lambda place: self._system.copyToLocalFile(False, place, local, True))
 
         with ThreadPoolExecutor(_AT_ONCE) as pool:

@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property, reduce
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from shutil import rmtree
+from tempfile import mkdtemp
 from typing import Any, TypeGuard, cast
+from weakref import finalize
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -232,13 +234,16 @@ class Tables:
         files = self._counted(name)
         if isinstance(self.folder, LocalFolder):
             return [self.place(file) for file in files]
-        absent = [file for file in files if not Path(self._fetched.name, file).exists()]
-        self.folder.fetch(absent, self._fetched.name)
-        return [f"{self._fetched.name}/{file}" for file in files]
+        absent = [file for file in files if not Path(self._fetched, file).exists()]
+        self.folder.fetch(absent, self._fetched)
+        return [f"{self._fetched}/{file}" for file in files]
 
     @cached_property
-    def _fetched(self) -> TemporaryDirectory[str]:
-        return TemporaryDirectory(prefix="kraftcore-tables-")
+    def _fetched(self) -> str:
+        # A temporary folder, which goes away with this object.
+        folder = mkdtemp(prefix="kraftcore-tables-")
+        finalize(self, rmtree, folder, ignore_errors=True)
+        return folder
 
     def read(self, name: str) -> DataFrame:
         """A table. One of bronze or silver that nothing was written to is empty.
