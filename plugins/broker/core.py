@@ -27,6 +27,7 @@ from kraftcore.plugins.broker.api.fetch_sessions import FetchSessions
 from kraftcore.plugins.broker.api.leaders import Leaders
 from kraftcore.plugins.broker.api.metadata import INTERNAL
 from kraftcore.plugins.broker.api.permits import Permits
+from kraftcore.plugins.broker.api.record_rules import RecordRules
 from kraftcore.plugins.broker.background import Background
 from kraftcore.plugins.broker.config import BrokerConfig
 from kraftcore.plugins.broker.controller_channel import ControllerChannel
@@ -181,6 +182,14 @@ class Core:
     def max_message_bytes(self, topic: str) -> int:
         """Of a client's batch for a topic."""
         return self.topics.of(topic).max_message_bytes
+
+    def record_rules(self, topic: str) -> RecordRules:
+        """What is asked of a topic's records."""
+        return self.topics.of(topic).records
+
+    def may_delete(self, topic: str) -> bool:
+        """Whether records of a topic may be deleted (cleanup.policy has delete)."""
+        return self.topics.of(topic).deletes
 
     def _partition_settings(self, topic: str) -> PartitionSettings:
         return PartitionSettings(self.topics.of(topic).min_insync_replicas, self.config.replica_lag_time_max_ms)

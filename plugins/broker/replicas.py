@@ -132,8 +132,8 @@ class Replicas:
         """In which log directory a partition's log is, for the controller (KIP-858).
 
         Returns:
-            The directory's id, also if it failed; ``LOST_DIRECTORY`` if the log alone cannot be used: the controller then
-            has others lead it, as for a directory that is offline. None: there is no log, or the directory has no id.
+            The directory's id, also if it failed; ``LOST_DIRECTORY`` if the log alone cannot be used: the controller
+            then has others lead it, as for a directory that is offline. None: no log, or the directory has no id.
         """
         broken = self._dirs.directory_of_broken(name)
         if broken is not None:
@@ -197,6 +197,7 @@ class Replicas:
         replica = self.all.get(name)
         if replica is not None:
             replica.partition.settings = self._settings_of(name.topic)
+            replica.hosted.directory.reconfigure(replica.hosted)
 
     def assign_topic_id(self, replica: Replica, topic_id: Uuid | None) -> None:
         """Give a partition the id that it lacks."""

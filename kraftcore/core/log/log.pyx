@@ -16,6 +16,8 @@ begins and before anything that must not outlive them; a truncation is durable w
 contiguous, always.
 """
 
+from dataclasses import replace
+
 cimport cython
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 from cpython.bytes cimport (
@@ -101,6 +103,21 @@ cdef class Log:
         log.tail = Tail(config.tail_bytes, log.log_end_offset)
         log.closed = False
         return log
+
+    def configure(self, config not None):
+        """Follow other settings from now on, but for ``topic_id``, ``tail_bytes`` and ``producer_snapshots``.
+
+        What is about an index holds for the next segment, as in Kafka; a segment that has become too large or too old
+        is followed by another one at the next append.
+        """
+        self.config = self.segments.config = replace(
+            config,
+            topic_id=self.config.topic_id,
+            tail_bytes=self.config.tail_bytes,
+            producer_snapshots=self.config.producer_snapshots,
+        )
+        self.segment_bytes, self.segment_ms = config.segment_bytes, config.segment_ms
+        self.max_batch_bytes = config.max_batch_bytes
 
     # ---- state
 

@@ -40,6 +40,7 @@ class DeleteRecords:
         background: where requests wait.
         disk: held by whoever flushes or removes parts of logs.
         now_ms: the time.
+        may_delete: whether a topic's records may be deleted: it does not only compact.
     """
 
     def __init__(
@@ -50,7 +51,9 @@ class DeleteRecords:
         background: Background,
         disk: trio.Lock,
         now_ms: Callable[[], int],
+        may_delete: Callable[[str], bool],
     ) -> None:
+        self._may_delete = may_delete
         self._replicas = replicas
         self._cache = cache
         self._permits = permits
@@ -94,6 +97,8 @@ class DeleteRecords:
         async with self._disk:
             partition = self._replicas.find(name)
             partition.check(-1)
+            if not self._may_delete(name.topic):
+                raise refused(ErrorCode.POLICY_VIOLATION, f"{name.topic} is compacted alone (cleanup.policy)")
             start = partition.high_watermark if offset == HIGH_WATERMARK else offset
             if not 0 <= start <= partition.high_watermark:
                 raise refused(ErrorCode.OFFSET_OUT_OF_RANGE, f"{name} is committed up to {partition.high_watermark}")

@@ -79,6 +79,7 @@ class Publisher:
                 self._core.replicas.configure(name)
             self._core.refresh()
             self._core.groups.topics_deleted(changes.gone)
+        self._directories.retry()
         self.offset = offset
 
     def _configure(self, image: Image, changes: LocalChanges) -> list[TopicPartition]:
@@ -89,6 +90,8 @@ class Publisher:
             for topic in {name.topic for name in held}:
                 table.show(topic, image)
             return list(held)
+        for topic in changes.gone:
+            table.forget(topic)
         found = []
         for topic in changes.topic_configs:
             table.show(topic, image)

@@ -114,6 +114,11 @@ class Directory:
         """How logs are opened from now on, by the topic's name."""
         self._config_of = config_of
 
+    def reconfigure(self, hosted: HostedLog) -> None:
+        """Have an open log follow what is set for its topic by now."""
+        if not hosted.log.closed:
+            hosted.log.configure(self._config_of(hosted.name.topic))
+
     # --- life ---------------------------------------------------------------------------------------------------------
 
     def load(self, now_ms: int) -> None:

@@ -215,7 +215,7 @@ class Partition:
             base, end = repeated.first_offset, repeated.last_offset + 1
         if waiter is not None:
             leading.wait(end, waiter)
-        effects = Effects(has_moved=repeated is None)
+        effects = Effects(has_moved=repeated is None, repeated_ms=None if repeated is None else repeated.timestamp)
         self._commit(effects, now_ms)
         return base, effects
 
