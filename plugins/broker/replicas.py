@@ -133,7 +133,8 @@ class Replicas:
 
         Returns:
             The directory's id, also if it failed; ``LOST_DIRECTORY`` if the log alone cannot be used: the controller
-            then has others lead it, as for a directory that is offline. None: no log, or the directory has no id.
+            then has others lead it, as for a directory that is offline. None: there is no log, or the directory has no
+            id.
         """
         broken = self._dirs.directory_of_broken(name)
         if broken is not None:

@@ -4,8 +4,8 @@ import pytest
 
 from kraftcore.core.uuid import Uuid
 from kraftcore.metadata.cluster import Listener
+from kraftcore.metadata.registration import BrokerIdentity
 from kraftcore.plugins.broker.kraft.life import Life, Stage
-from kraftcore.plugins.broker.kraft.registration import Identity
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -13,7 +13,7 @@ from kraftcore.protocol.messages.broker_registration import BrokerRegistrationRe
 
 HEARTBEAT_MS = 2000
 A, B = Uuid(bytes(15) + b"\x11"), Uuid(bytes(15) + b"\x12")
-WHO = Identity(3, "cluster", Uuid(bytes(15) + b"\x13"), (Listener("PLAINTEXT", "h", 9092, 0),), "r")
+WHO = BrokerIdentity(3, "cluster", Uuid(bytes(15) + b"\x13"), (Listener("PLAINTEXT", "h", 9092, 0),), "r")
 
 
 class Directories:

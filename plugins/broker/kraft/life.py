@@ -15,7 +15,7 @@ from enum import Enum, auto
 from typing import Any
 
 from kraftcore.core.uuid import Uuid
-from kraftcore.plugins.broker.kraft.registration import Identity, registration
+from kraftcore.metadata.registration import BrokerIdentity, registration
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -41,7 +41,7 @@ class Life:
     """See the module text.
 
     Args:
-        who: see `Identity`.
+        who: see `BrokerIdentity`.
         directories: ids of the log directories that are online, now.
         failed_directories: ids of those that are not, now.
         heartbeat_ms: ``broker.heartbeat.interval.ms``.
@@ -57,7 +57,7 @@ class Life:
 
     def __init__(
         self,
-        who: Identity,
+        who: BrokerIdentity,
         directories: Callable[[], Sequence[Uuid]],
         failed_directories: Callable[[], Sequence[Uuid]],
         heartbeat_ms: int,

@@ -30,6 +30,7 @@ from kraftcore.core.uuid import Uuid
 from kraftcore.errors import LocalError, NodeStoppedError
 from kraftcore.metadata import Image, MetadataMachine
 from kraftcore.metadata.cluster import Listener
+from kraftcore.metadata.registration import BrokerIdentity
 from kraftcore.node import Node
 from kraftcore.node.authorization import Authorization
 from kraftcore.node.outbox import Outbox
@@ -44,7 +45,6 @@ from kraftcore.plugins.broker.kraft.directories import DirectoryAssignments
 from kraftcore.plugins.broker.kraft.image_cache import ImageCache
 from kraftcore.plugins.broker.kraft.life import Life, Stage
 from kraftcore.plugins.broker.kraft.publisher import Publisher
-from kraftcore.plugins.broker.kraft.registration import Identity
 from kraftcore.plugins.broker.logdirs import LogDirs
 from kraftcore.plugins.broker.logdirs.directory import Directory
 from kraftcore.plugins.controller.access import ImageAuthorizer
@@ -324,13 +324,13 @@ class KRaftBroker(Plugin):
         ):
             nursery.start_soon(core.run, part)
 
-    def _identity(self, node: Node) -> Identity:
+    def _identity(self, node: Node) -> BrokerIdentity:
         protocol = node.config.security_protocol
         listeners = tuple(
             Listener(each.name, each.host, each.port, protocol(each.name))
             for each in node.config.advertise(node.broker_endpoints)
         )
-        return Identity(self.config.node_id, node.cluster_id, self.incarnation_id, listeners, self.config.rack)
+        return BrokerIdentity(self.config.node_id, node.cluster_id, self.incarnation_id, listeners, self.config.rack)
 
     def _guarded(self, handler: RequestHandler) -> RequestHandler:
         """A handler that answers nobody once the logs are being closed."""
@@ -410,7 +410,7 @@ class KRaftBroker(Plugin):
 
     def _offset(self, publisher: Publisher) -> int:
         """Of the last metadata record that took effect here; before the logs are opened, of the last one known."""
-        return publisher.offset if self._is_loaded.is_set() else self._committed.offset - 1
+        return publisher.applied_offset if self._is_loaded.is_set() else self._committed.end_offset - 1
 
     def _tell_offset(self, life: Life, publisher: Publisher) -> None:
         if life.is_awaited(self._offset(publisher)):
