@@ -216,7 +216,7 @@ def test_what_is_set_holds_at_once_for_a_log_that_is_open(play):
         await rig.controller()
         await rig.broker(1)
         await rig.create([1])
-        await led_by(rig, 1)
+        await rig.led_by(1)
         assert (await rig.produce(1, b"x" * 900_000)).error_code == 0
         kind = IncrementalAlterConfigsRequest.AlterConfigsResource
         entries = [

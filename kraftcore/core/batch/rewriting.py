@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import struct
-
-from typing_extensions import Buffer
+from typing import TYPE_CHECKING
 
 from kraftcore.core.batch.compression import DEFAULT_MAX_DECOMPRESSED_BYTES, Compression, compress, decompress
 from kraftcore.core.crc32c import crc32c
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 __all__ = ["mark_create_time", "recompress_batch"]
 
