@@ -32,6 +32,7 @@ from kraftcore.plugins.broker.background import Background
 from kraftcore.plugins.broker.config import BrokerConfig
 from kraftcore.plugins.broker.controller_channel import ControllerChannel
 from kraftcore.plugins.broker.deadlines import Deadlines
+from kraftcore.plugins.broker.disk_work import raise_log_start
 from kraftcore.plugins.broker.fetchers import Fetchers
 from kraftcore.plugins.broker.following import FetchSettings
 from kraftcore.plugins.broker.groups.coordinator import GroupCoordinator
@@ -284,7 +285,7 @@ class Core:
                 if start is None:
                     continue
                 try:
-                    replica.partition.delete_below(start, self.now_ms())
+                    await raise_log_start(replica.partition, start, self.now_ms())
                 except (StorageError, LocalError) as error:
                     self.replicas.failed(name, error)
 

@@ -9,8 +9,10 @@ from typing import Any
 
 import trio
 
+from kraftcore.core.log import Log
+from kraftcore.errors import KraftError
 from kraftcore.node.outbox import CONSENSUS, Outbox
-from kraftcore.plugins.broker.following import Ask, FetchSettings, Following, RoundEnd, Source, Steps
+from kraftcore.plugins.broker.following import Ask, FetchSettings, Flush, Following, RoundEnd, Source, Steps
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
 from kraftcore.plugins.broker.replicas import Replicas
 from kraftcore.ports.complaints import Complaints
@@ -104,12 +106,23 @@ class Fetchers:
             while True:
                 if isinstance(wanted, Ask):
                     wanted = steps.send(await self._ask(address, wanted))
+                elif isinstance(wanted, Flush):
+                    error = await self._flush(wanted.log)
+                    wanted = next(steps) if error is None else steps.throw(error)
                 else:
                     async with self._disk:
                         wanted = next(steps)
         except StopIteration as end:
             found: RoundEnd = end.value
             return found
+
+    async def _flush(self, log: Log) -> KraftError | None:
+        async with self._disk:
+            try:
+                await trio.to_thread.run_sync(log.flush)
+            except KraftError as error:
+                return error
+        return None
 
     async def _ask(self, address: Address, wanted: Ask) -> Any:
         """The answer, or a `Failure`. Requests of a fetcher wait for one another only."""

@@ -471,7 +471,8 @@ class Partition:
         """Raise the log's start, no further than the high watermark; segments below go. No flush may be under way."""
         start = min(offset, self.high_watermark)
         if start > self.log.log_start_offset:
-            self.log.flush()
+            if start > self.log.flushed_offset:
+                self.log.flush()
             self.log.delete_below(start, now_ms)
 
     # --- look inside --------------------------------------------------------------------------------------------------
