@@ -1,4 +1,4 @@
-"""Transactions that a leader of Kafka's took: the last stable offset, and which were aborted, whatever becomes of the log."""
+"""Transactions that Kafka's leader took: the last stable offset, and which were aborted, whatever the log meets."""
 
 from __future__ import annotations
 

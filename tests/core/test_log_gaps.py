@@ -251,5 +251,7 @@ def test_what_kafkas_cleaner_was_putting_in_place_is_put_there(state):
         disk.replace_file(f"{FOLDER}/{0:020d}.timeindex.cleaned", b"")
     with Log.open(disk, FOLDER, config(), now_ms=1) as log:
         last = b"".join(old[6])
-        assert everything(log) == (b"".join(sum(old.values(), [])) if state == "not complete" else new + last)
+        assert everything(log) == (
+            b"".join(batch for batches in old.values() for batch in batches) if state == "not complete" else new + last
+        )
     assert not [found for found in disk.list_folder(FOLDER) if found.endswith((".swap", ".cleaned"))]

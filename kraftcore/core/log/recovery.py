@@ -240,11 +240,14 @@ class _Recovery:
                 position += _OVERHEAD + length
         return end
 
-    def is_lost_tail(self, end: int, stored: Listing | None) -> bool:
-        """Whether a gap behind a segment's end is no cleaner's: nobody but us wrote here since the listing."""
-        if stored is None or self.was_clean or end < stored.durable_offset:
+    def is_cleaners_gap(self, end: int, next_base: int, stored: Listing | None) -> bool:
+        """Whether a cleaner may have left what lies between a segment's end and the next one, and no crash of ours."""
+        if not self.config.allow_gaps or next_base < end:
             return False
-        return all(self.matches(base, entry) for base, entry in stored.segments.items())
+        if stored is None or self.was_clean or end < stored.durable_offset:
+            return True
+        # Somebody else wrote here since the listing.
+        return not all(self.matches(base, entry) for base, entry in stored.segments.items())
 
     def is_superseded(self, names: list[str], stored: Listing) -> bool:
         """Whether no segment is there, and a snapshot holds what they held, as if they had been cleaned away."""
@@ -288,10 +291,7 @@ class _Recovery:
         for number, base in enumerate(bases):
             path = self.path(f"{base:020d}.log")
             more = number + 1 < len(bases)
-            has_gap = expected is not None and base != expected
-            if has_gap and self.config.allow_gaps and base > expected and not self.is_lost_tail(expected, stored):
-                has_gap = False
-            if has_gap:
+            if expected is not None and base != expected and not self.is_cleaners_gap(expected, base, stored):
                 self.damage(min(base, expected), True, stored, path, 0, f"starts at {base}, expected {expected}")
                 self.drop(bases[number:])
                 return

@@ -1,7 +1,7 @@
 """ListOffsets: the first and last offsets, and those of times.
 
-Clients are told of what is committed, with ``read_committed`` of transactions, too, followers of all there is. Source: Kafka 3.9.1 and 4.3.1,
-Partition.fetchOffsetForTimestamp.
+Clients are told of what is committed, with ``read_committed`` of transactions, too, followers of all there is.
+Source: Kafka 3.9.1 and 4.3.1, Partition.fetchOffsetForTimestamp.
 """
 
 from __future__ import annotations
@@ -91,7 +91,9 @@ def _find(partition: Partition, timestamp: int, answer: _Answer, view: View) -> 
     log = partition.log
     leading = partition.leading
     # The high watermark of a new leader may be behind what clients were told by the one before.
-    is_behind = view is not View.REPLICA and leading is not None and leading.epoch_start_offset > partition.high_watermark
+    is_behind = (
+        view is not View.REPLICA and leading is not None and leading.epoch_start_offset > partition.high_watermark
+    )
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         answer.offset = log.log_start_offset
         epoch = log.epoch_at(log.log_start_offset)

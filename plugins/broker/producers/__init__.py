@@ -1,7 +1,7 @@
 """What a partition knows of the producers that number their batches: idempotent and transactional ones (KIP-98).
 
-``state`` is one producer, with its rules; ``snapshot`` Kafka's file of all of them; ``aborted`` the transactions that were
-aborted, and their files; ``states`` keeps all of that beside a log.
+``state`` is one producer, with its rules; ``snapshot`` Kafka's file of all of them; ``aborted`` the transactions that
+were aborted, and their files; ``states`` keeps all of that beside a log.
 """
 
 from kraftcore.plugins.broker.producers.aborted import AbortedTransaction
