@@ -17,6 +17,7 @@ from kraftcore.core.uuid import Uuid
 from kraftcore.errors import CorruptDataError, LocalError, LockedError
 from kraftcore.plugins.broker.config import BrokerConfig
 from kraftcore.plugins.broker.core import log_config
+from kraftcore.plugins.broker.disk_steps import run_here
 from kraftcore.plugins.broker.logdirs import LogDirs
 from kraftcore.plugins.broker.logdirs.checkpoint import decode_offsets, encode_offsets
 from kraftcore.plugins.broker.logdirs.names import deleted_name, is_deleted, partition_of
@@ -70,7 +71,7 @@ def test_a_deleted_partition_stays_for_its_delay_even_over_a_restart():
     dirs = open_dirs(disk)
     hosted = dirs.create(T, Uuid.random(), 0)
     hosted.log.append_as_leader(build_batch([b"v"], timestamp_ms=1), 0, 0)
-    dirs.delete(hosted, 1000)
+    run_here(dirs.delete(hosted, lambda: 1000))
     assert dirs.find(T) is None
     (gone,) = [name for name in disk.list_folder("/d1") if name.startswith("t-0.")]
     dirs.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kraftcore.core.uuid import METADATA_TOPIC_ID, Uuid
 from kraftcore.errors import LocalError
@@ -69,3 +69,14 @@ class LogConfig:
                 raise LocalError(f"{name} is {value}: it must be between {low} and {high}")
         if self.topic_id is not None and not isinstance(self.topic_id, Uuid):
             raise LocalError(f"topic_id is {self.topic_id!r}: it must be a kraftcore.core.uuid.Uuid")
+
+    def altered(self, wanted: LogConfig) -> LogConfig:
+        """What a log that is open with these settings has when others are wanted: those about its folder stay."""
+        return replace(
+            wanted,
+            topic_id=self.topic_id,
+            tail_bytes=self.tail_bytes,
+            preallocate_bytes=self.preallocate_bytes,
+            producer_snapshots=self.producer_snapshots,
+            allow_gaps=self.allow_gaps,
+        )

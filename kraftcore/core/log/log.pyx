@@ -95,9 +95,8 @@ cdef class Log:
         found = recover_log(files, folder, config, now_ms, repair=repair, was_clean=was_clean)
         log.files, log.folder, log.config = files, folder, config
         log.segments = Segments(files, folder, config, found)
-        log.segment_bytes, log.segment_ms = config.segment_bytes, config.segment_ms
-        log.max_batch_bytes = config.max_batch_bytes
         log.allow_gaps = config.allow_gaps
+        log.configure(config)
         log.now_ms = now_ms
         log.epochs = found.epochs
         log.recovery_actions = found.actions
@@ -107,6 +106,12 @@ cdef class Log:
         log.tail = Tail(config.tail_bytes, log.log_end_offset)
         log.closed = False
         return log
+
+    def configure(self, config not None):
+        """Follow other settings from now on, as ``LogConfig.altered`` says; those of indexes from the next segment on."""
+        self.config = self.segments.config = self.config.altered(config)
+        self.segment_bytes, self.segment_ms = config.segment_bytes, config.segment_ms
+        self.max_batch_bytes = config.max_batch_bytes
 
     # ---- state
 
@@ -510,9 +515,7 @@ cdef class Log:
     def flush(self):
         """Make everything appended so far durable. May run in another thread; one flush at a time.
 
-        Returns:
-            ``flushed_offset``.
-        Raises:
+        Returns: ``flushed_offset``. Raises:
             LocalError: a flush or a removal is running; ClosedError when the log refuses changes.
             StorageError: a sync failed: what was not durable before may be lost, and the log refuses changes from now
             on.
@@ -631,9 +634,7 @@ cdef class Log:
     def delete_expired(self, int64_t now_ms):
         """Unlink the ``.deleted`` files whose delay is over.
 
-        Returns:
-            How many files went.
-        Raises:
+        Returns: How many files went. Raises:
             StorageError: the disk failed; the file is tried again next time.
         """
         if self.closed:

@@ -216,7 +216,7 @@ class Partition:
             base, end = repeated.first_offset, repeated.last_offset + 1
         if waiter is not None:
             leading.wait(end, waiter)
-        effects = Effects(has_moved=repeated is None)
+        effects = Effects(has_moved=repeated is None, repeated_ms=None if repeated is None else repeated.timestamp)
         self._commit(effects, now_ms)
         return base, effects
 
@@ -486,7 +486,8 @@ class Partition:
         """Raise the log's start, no further than the high watermark; segments below go. No flush may be under way."""
         start = min(offset, self.high_watermark)
         if start > self.log.log_start_offset:
-            self.log.flush()
+            if start > self.log.flushed_offset:
+                self.log.flush()
             self.log.delete_below(start, now_ms)
 
     # --- look inside --------------------------------------------------------------------------------------------------

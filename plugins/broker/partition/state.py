@@ -115,11 +115,13 @@ class Effects:
         ended: produces that are over, each with its error or NONE.
         proposal: to send to the controller.
         has_moved: the log's end, the high watermark, the role or the epoch changed: waiting fetches look again.
+        repeated_ms: of an append that was a repetition, the largest timestamp of the batch that is stored; else None.
     """
 
     ended: list[tuple[Waiter, ErrorCode]] = field(default_factory=list)
     proposal: IsrProposal | None = None
     has_moved: bool = False
+    repeated_ms: int | None = None
 
 
 def refused(error: ErrorCode, message: str = "") -> RefusedError:
