@@ -331,15 +331,12 @@ class Fetch:
         if waiting.roles.get(name) != _role(partition):
             return False
         end = partition.readable_end(waiting.view)
-        if fields.fetch_offset == end:
-            size: int | None = 0
-        elif waiting.request.min_bytes <= 1:
+        if waiting.request.min_bytes <= 1:
+            return fields.fetch_offset == end
+        known = partition.log.bytes_in_memory(fields.fetch_offset, end)
+        if known is None:
             return False
-        else:
-            size = partition.log.bytes_in_memory(fields.fetch_offset, end)
-            if size is None:
-                return False
-        size = max(min(size, fields.partition_max_bytes), 0)
+        size = max(min(known, fields.partition_max_bytes), 0)
         waiting.size += size - waiting.sizes.get(name, 0)
         waiting.sizes[name] = size
         return waiting.size < waiting.request.min_bytes
