@@ -322,7 +322,7 @@ def log_config(config: BrokerConfig) -> LogConfig:
         tail_bytes=_TAIL_BYTES,
         topic_id=None,
         producer_snapshots=False,
-        refuse_gaps=True,
+        allow_gaps=True,
     )
 
 

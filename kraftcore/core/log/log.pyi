@@ -36,7 +36,13 @@ class Log:
     def __init__(self, *args: object, **kwargs: object) -> None: ...
     @staticmethod
     def open(
-        files: Files, folder: str, config: LogConfig | None = None, *, now_ms: int, repair: bool = False
+        files: Files,
+        folder: str,
+        config: LogConfig | None = None,
+        *,
+        now_ms: int,
+        repair: bool = False,
+        was_clean: bool = False,
     ) -> Log: ...
     def configure(self, config: LogConfig) -> None: ...
     def append_as_leader(self, batch: bytearray, leader_epoch: int, now_ms: int) -> int: ...

@@ -133,7 +133,8 @@ class Directory:
                 whole directory fails then. What was not opened is noted in ``broken``.
         """
         high_watermarks, log_starts = self._read(HIGH_WATERMARKS), self._read(LOG_STARTS)
-        if self._files.exists(self._path(CLEAN_SHUTDOWN)):
+        was_clean = self._files.exists(self._path(CLEAN_SHUTDOWN))
+        if was_clean:
             self._files.unlink(self._path(CLEAN_SHUTDOWN))
             self._files.sync_folder(self.path)
         names = []
@@ -147,7 +148,8 @@ class Directory:
                 names.append(name)
         for position, name in enumerate(names):
             try:
-                self._open(name, now_ms, high_watermarks.get(name, 0), log_starts.get(name, 0))
+                high_watermark, log_start = high_watermarks.get(name, 0), log_starts.get(name, 0)
+                self._open(name, now_ms, high_watermark, log_start, was_clean=was_clean)
             except StorageError as error:
                 self.broken.update(dict.fromkeys(names[position:], error))
                 raise
@@ -178,10 +180,12 @@ class Directory:
                 raise
         return {}
 
-    def _open(self, name: TopicPartition, now_ms: int, high_watermark: int, log_start: int) -> HostedLog:
+    def _open(
+        self, name: TopicPartition, now_ms: int, high_watermark: int, log_start: int, *, was_clean: bool = False
+    ) -> HostedLog:
         folder = self._path(str(name))
         topic_id = self._read_topic_id(folder)
-        log = Log.open(self._files, folder, self._config_of(name.topic), now_ms=now_ms)
+        log = Log.open(self._files, folder, self._config_of(name.topic), now_ms=now_ms, was_clean=was_clean)
         for action in log.recovery_actions:
             _logger.warning("%s: %s", name, action)
         if log.log_start_offset < log_start <= log.log_end_offset:

@@ -133,7 +133,7 @@ class Process:
             tail_bytes=4_000,
             topic_id=None,
             producer_snapshots=False,
-            refuse_gaps=True,
+            allow_gaps=True,
         )
         self.dirs = LogDirs(disk, folders, broker_id, config, 2000, now_ms(), rng.randbytes)
         self.image = Image()
