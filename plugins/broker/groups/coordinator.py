@@ -266,14 +266,13 @@ class GroupCoordinator:
             if not self._is_current(led):
                 return
         read = _catch_up(log, loader, read)
-        entries = await trio.to_thread.run_sync(loader.live)
-        led.live_bytes = sum(len(key) + len(value or b"") + _RECORD_BYTES for key, value in entries)
+        led.live_bytes = await trio.to_thread.run_sync(_live_bytes, loader)
         size = log.size_in_bytes
-        if not self._is_current(led) or loader.has_open or 2 * led.live_bytes > size:
+        if not self._is_current(led) or loader.has_open() or 2 * led.live_bytes > size:
             return  # the offsets in a transaction count when it ends; or there is little to win
         log.roll(self._now_ms())
         read = end = _catch_up(log, loader, read)
-        if loader.has_open:
+        if loader.has_open():
             return
         for chunk in _chunks(await trio.to_thread.run_sync(loader.live), min(self._batch_max_bytes, _CHUNK_BYTES)):
             if not self._is_current(led):
@@ -377,6 +376,11 @@ def _read(log: Log, offset: int, end: int) -> Iterator[RecordBatch]:
         for batch in iter_batches(data):
             yield batch
             offset = batch.next_offset
+
+
+def _live_bytes(loader: Loader) -> int:
+    """Of the records that are needed, about."""
+    return sum(len(key) + len(value or b"") + _RECORD_BYTES for key, value in loader.live())
 
 
 def _catch_up(log: Log, loader: Loader, offset: int) -> int:

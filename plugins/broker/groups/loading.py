@@ -78,7 +78,6 @@ class Loader:
                     if before is None or before[0] < offset:
                         self._latest[key] = (offset, value)
 
-    @property
     def has_open(self) -> bool:
         """Whether a transaction has not ended."""
         return bool(self._open)
