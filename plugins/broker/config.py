@@ -9,7 +9,7 @@ from typing import Any
 from kraftcore.config.addresses import ALL_INTERFACES, WILDCARDS, parse_endpoint
 from kraftcore.config.errors import ConfigError
 from kraftcore.config.kafka_properties import IGNORED_PREFIXES, KAFKA_PROPERTIES
-from kraftcore.config.login import SaslLogin
+from kraftcore.config.login import BROKER_MECHANISM_KEY, SaslLogin
 from kraftcore.config.properties import Properties, load_properties, read_flag, read_integer
 from kraftcore.config.sources import read_broker_security, read_roles
 from kraftcore.config.tls import TlsConfig
@@ -82,7 +82,9 @@ _TEXTS = {
     "controlled.shutdown.enable",
 }
 HONOURED = frozenset({*_TEXTS, *(key for key, _, _ in _NUMBERS.values()), *GROUP_PROPERTIES})
-"""Properties that a broker honours."""
+"""Properties that every broker honours."""
+KRAFT_HONOURED = HONOURED | {BROKER_MECHANISM_KEY}
+"""Properties that one under a KRaft controller honours."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -257,8 +259,10 @@ def has_broker_role(properties: Properties) -> bool:
 def _read(properties: Properties) -> BrokerConfig:
     if has_broker_role(properties):
         _check_kraft(properties)
+        honoured = KRAFT_HONOURED
     else:
         _check_requests(properties)
+        honoured = HONOURED
     values: dict[str, Any] = {
         "node_id": _node_id(properties),
         "listeners": _own(properties, "listeners"),
@@ -267,7 +271,7 @@ def _read(properties: Properties) -> BrokerConfig:
         "directories": tuple(properties.list("log.dirs" if "log.dirs" in properties else "log.dir")),
         "rack": properties.get("broker.rack"),
         "static_configs": properties.all,
-        "ignored": tuple(name for name in properties.names if name not in HONOURED),
+        "ignored": tuple(name for name in properties.names if name not in honoured),
     }
     if properties.get("replica.selector.class") == _RACK_AWARE:
         values["is_rack_aware"] = True

@@ -20,12 +20,12 @@ from kraftcore.core.log.config import LogConfig
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import LocalError, StorageError
 from kraftcore.metadata import Image
+from kraftcore.metadata.internal_topics import INTERNAL_TOPICS
 from kraftcore.node.authorization import Authorization
 from kraftcore.node.outbox import Outbox
 from kraftcore.plugins.broker.api.fetch import Fetch
 from kraftcore.plugins.broker.api.fetch_sessions import FetchSessions
 from kraftcore.plugins.broker.api.leaders import Leaders
-from kraftcore.plugins.broker.api.metadata import INTERNAL
 from kraftcore.plugins.broker.api.permits import Permits
 from kraftcore.plugins.broker.background import Background
 from kraftcore.plugins.broker.config import BrokerConfig
@@ -267,7 +267,7 @@ class Core:
         for name, replica in list(self.replicas.all.items()):
             retention = self.topics.of(name.topic).retention
             # Internal topics have cleanup.policy=compact: their records do not age.
-            if name.topic in INTERNAL or replica.partition.expired(self.now_ms(), retention) is None:
+            if name.topic in INTERNAL_TOPICS or replica.partition.expired(self.now_ms(), retention) is None:
                 continue
             async with self.disk:
                 # It may have been deleted, or cut, meanwhile.

@@ -72,7 +72,7 @@ class Fetchers:
         """Assignments or addresses changed: every partition that follows is fetched from its leader, once."""
         wanted = self._following.wanted()
         for leader_id, task in self._tasks.items():
-            task.source.names = wanted.pop(leader_id, set())
+            task.source.take(wanted.pop(leader_id, set()))
             task.wake.set()
         for leader_id, names in wanted.items():
             task = self._tasks[leader_id] = _Task(Source(leader_id, names))
@@ -91,9 +91,10 @@ class Fetchers:
                     await task.wake.wait()
                 continue
             end = await self._carry_out(address, self._following.round(source, asked))
-            source.pause(end.pausing, _time_ms() + backoff_ms)
+            source.ended(asked, end, _time_ms(), backoff_ms)
             if end.wait_ms:
-                await trio.sleep(end.wait_ms / 1000)
+                with trio.move_on_after(end.wait_ms / 1000):
+                    await task.wake.wait()
         if self._tasks.get(source.leader_id) is task:
             del self._tasks[source.leader_id]
 

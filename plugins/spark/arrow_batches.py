@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kraftcore.core.columns import ColumnReader, Damage
 from kraftcore.core.columns.headers import batch_headers
+from kraftcore.core.columns.partitions import partition_order
 from kraftcore.core.columns.record_types import record_types
 from kraftcore.core.columns.typed import RecordColumns
 from kraftcore.core.wire.text import to_json_text
 from kraftcore.errors import CorruptDataError, RemoteProtocolError
 from kraftcore.plugins.spark.contents import holds_metadata
 from kraftcore.plugins.spark.filters import Filters
+from kraftcore.plugins.spark.parquet import BUCKETS, STEP, is_bucketed
 from kraftcore.plugins.spark.stores import LOG, PIECE_BYTES, SNAPSHOT, LogFile, Memory, Source
 from kraftcore.plugins.spark.views import (
     IDENTITY,
@@ -24,6 +26,7 @@ from kraftcore.plugins.spark.views import (
     RecordType,
     field_name,
     find_type,
+    stored_schema,
     type_name,
     type_of_code,
     typed_schema,
@@ -85,6 +88,20 @@ class Problem:
     offset: int | None
     reason: str
     is_control: bool = False
+
+
+class Rows(NamedTuple):
+    """Rows of a view, to be stored.
+
+    Attributes:
+        view: its name.
+        batch: the rows, with the columns of ``stored_schema``.
+        buckets: the bucket of each, if they are about partitions, in ascending order.
+    """
+
+    view: str
+    batch: Any
+    buckets: Any
 
 
 @dataclass
@@ -191,9 +208,9 @@ class RangeReader:
                         columns = self._typed(part, chunk, codes, kind)
                         yield from ((kind, batch) for batch in self._finish(part, columns, typed_schema(kind)))
 
-    def read_layers(self, part: Range) -> Iterator[tuple[str, Any]]:
-        """Yield batches of several views, each with the view's name, in one pass: ``batches``, ``records``, ``errors``,
-        and those of the record types, without what cannot be decoded.
+    def read_layers(self, part: Range) -> Iterator[Rows]:
+        """Yield rows of several views, to be stored, in one pass: of ``batches``, ``records``, ``errors``, and of the
+        record types, without what cannot be decoded. Rows about partitions are in the order of their buckets.
 
         Raises:
             As ``read``.
@@ -205,16 +222,16 @@ class RangeReader:
                 codes = _codes(chunk)
                 yield from self._named(part, "records", self._plain(chunk, codes))
                 bad: list[Problem] = []
-                for kind, rows, fields in self._decoded(chunk, codes, bad):
+                for kind, rows, buckets, fields in self._decoded(chunk, codes, bad):
                     if self.filters.types is None or kind.name in self.filters.types:
                         columns = {name: chunk[name].take(rows) for name in ("offset", "timestamp")}
                         columns |= {"epoch": chunk["partition_leader_epoch"].take(rows)}
                         columns |= {"version": codes.version.take(rows)}
-                        yield from self._named(part, kind.view, columns | _fields(kind, fields))
+                        yield from self._named(part, kind.view, columns | _fields(kind, fields), buckets)
                 problems += self._bad_records(part, bad)
             yield from self._named(part, "errors", self._errors(part, problems))
 
-    def read_torn(self, part: Range) -> Iterator[tuple[str, Any]]:
+    def read_torn(self, part: Range) -> Iterator[Rows]:
         """As ``read_layers``, of a range that ends inside a batch: what is wrong alone. The batch is read when it is
         whole.
         """
@@ -226,8 +243,9 @@ class RangeReader:
             for piece in pieces(source, part.start, part.end):
                 yield piece, self._problems(part, piece)
 
-    def _named(self, part: Range, view: str, columns: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-        return ((view, batch) for batch in self._finish(part, columns, view_schema(view)))
+    def _named(self, part: Range, view: str, columns: dict[str, Any], buckets: Any = None) -> Iterator[Rows]:
+        if len(next(iter(columns.values()))):
+            yield Rows(view, self._whole(part, columns, stored_schema(view)), buckets)
 
     def _check(self, part: Range, problems: list[Problem]) -> None:
         if self.policy == FAIL and self.view != "errors":
@@ -337,11 +355,11 @@ class RangeReader:
 
     def _plain(self, chunk: Any, codes: Any) -> dict[str, Any]:
         # Records undecoded; with their bodies as text if the view is of events.
-        names = _names(codes.code)
+        names = _names(codes.code, packed=self.view == LAYERS)
         columns = {name: chunk[name] for name in ("offset", "timestamp", "is_control", "key", "value", "position")}
         columns |= {"epoch": chunk["partition_leader_epoch"], "type": names, "version": codes.version}
         if self.filters.types is not None:
-            mask = pc.is_in(names, value_set=pa.array(sorted(self.filters.types), pa.string()))
+            mask = pc.is_in(names.cast(pa.string()), value_set=pa.array(sorted(self.filters.types), pa.string()))
             columns = {name: column.filter(mask) for name, column in columns.items()}
         if self.view == "events":
             columns["body"] = pa.array(
@@ -404,20 +422,24 @@ class RangeReader:
             pass
         return problems
 
-    def _decoded(self, chunk: Any, codes: Any, problems: list[Problem]) -> Iterator[tuple[RecordType, Any, Any]]:
-        # Each record type that a chunk has: the rows that can be decoded, and their fields. All others become problems.
+    def _decoded(self, chunk: Any, codes: Any, problems: list[Problem]) -> Iterator[tuple[RecordType, Any, Any, Any]]:
+        # Each record type that a chunk has: the rows that can be decoded, their buckets if they are about partitions,
+        # and their fields. All others become problems.
         others = []
         for code in pc.unique(codes.code).to_pylist():
             kind = type_of_code(code)
             if kind is None:
                 others.append(code)
                 continue
-            rows = pc.indices_nonzero(pc.equal(codes.code, code))
+            rows, buckets = pc.indices_nonzero(pc.equal(codes.code, code)), None
+            if is_bucketed(typed_schema(kind)):
+                rows, buckets = partition_order(chunk["value"], rows, BUCKETS, STEP)
             fields, failed = self._decoder(kind).decode(chunk["value"], rows)
             if failed:
                 problems += [_bad_record(chunk, rows[at].as_py()) for at in failed]
-                rows = rows.filter(pa.array([place is not None for place in _places(len(rows), failed)]))
-            yield kind, rows, fields
+                good = pa.array([place is not None for place in _places(len(rows), failed)])
+                rows, buckets = rows.filter(good), None if buckets is None else buckets.filter(good)
+            yield kind, rows, buckets, fields
         if others:
             unknown = pc.is_in(codes.code, value_set=pa.array(others, pa.int64()))
             found = (_bad_record(chunk, row) for row in pc.indices_nonzero(unknown).to_pylist())
@@ -457,17 +479,19 @@ class RangeReader:
         rows = len(next(iter(columns.values())))
         if rows == 0:
             return
-        columns |= self._identity(part, rows)
-        schema = schema or self.schema
-        batch = pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
+        batch = self._whole(part, columns, schema or self.schema)
         for start in range(0, rows, ROWS_MAX):
             yield batch.slice(start, ROWS_MAX)
+
+    def _whole(self, part: Range, columns: dict[str, Any], schema: Any) -> Any:
+        columns |= self._identity(part, len(next(iter(columns.values()))))
+        return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
 
     def _identity(self, part: Range, rows: int) -> dict[str, Any]:
         # The same for all rows of a file: made once, and cut to length.
         file, generation, columns = self._repeated
         if file is not part.file or generation != part.generation or len(columns["generation"]) < rows:
-            columns = identity_columns(part.file, part.generation, max(rows, ROWS_MAX))
+            columns = identity_columns(part.file, part.generation, max(rows, ROWS_MAX), packed=self.view == LAYERS)
             self._repeated = part.file, part.generation, columns
         return {name: column[:rows] for name, column in columns.items()}
 
@@ -496,8 +520,8 @@ def file_rows(files: list[LogFile], rewound: Mapping[str, tuple[int, int]]) -> A
     return batches
 
 
-def identity_columns(file: LogFile, generation: int, rows: int) -> dict[str, Any]:
-    """The columns that say whose rows these are and which file they come from."""
+def identity_columns(file: LogFile, generation: int, rows: int, *, packed: bool = False) -> dict[str, Any]:
+    """The columns that say whose rows these are and which file they come from; if packed, texts as dictionaries."""
     values = {
         "cluster_id": file.identity.cluster_id,
         "node_id": file.identity.node_id,
@@ -510,7 +534,16 @@ def identity_columns(file: LogFile, generation: int, rows: int) -> dict[str, Any
     }
     if file.source not in (LOG, SNAPSHOT):
         values["snapshot_end_offset"] = 0
-    return {name: pa.repeat(pa.scalar(values[name], kind), rows) for name, kind in IDENTITY}
+    columns = {}
+    for name, kind in IDENTITY:
+        value = pa.scalar(values[name], kind)
+        if packed and kind == pa.string() and values[name] is not None:
+            none = pa.repeat(pa.scalar(0, pa.int32()), rows)
+            columns[name] = pa.DictionaryArray.from_arrays(none, pa.array([value]))
+        else:
+            column = pa.repeat(value, rows)
+            columns[name] = _packed(column) if packed else column
+    return columns
 
 
 def _both(mask: Any, other: Any) -> Any:
@@ -531,10 +564,19 @@ def _microseconds(milliseconds: Any) -> Any:
     return pc.multiply(milliseconds, 1000).cast(pa.timestamp("us", tz="UTC"))
 
 
-def _names(codes: Any) -> Any:
+def _names(codes: Any, *, packed: bool) -> Any:
+    # The types' names, if packed as a dictionary.
     encoded = codes.dictionary_encode()
     names = pa.array([type_name(code) for code in encoded.dictionary.to_pylist()], pa.string())
-    return names.take(encoded.indices)
+    if packed and not names.null_count:
+        return pa.DictionaryArray.from_arrays(encoded.indices, names)
+    found = names.take(encoded.indices)
+    return _packed(found) if packed else found
+
+
+def _packed(column: Any) -> Any:
+    # Texts as a dictionary.
+    return column.dictionary_encode() if column.type == pa.string() else column
 
 
 def _fields(kind: RecordType, fields: Any) -> dict[str, Any]:

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from io import BytesIO
-from typing import Any
 
-from kraftcore.plugins.spark.arrow_batches import LAYERS, Range, RangeReader
+from kraftcore.plugins.spark.arrow_batches import LAYERS, Range, RangeReader, Rows
 from kraftcore.plugins.spark.filters import Filters
 from kraftcore.plugins.spark.folders import LocalFolder
 from kraftcore.plugins.spark.parquet import TableFile
 from kraftcore.plugins.spark.ranges import Progress, new_ranges, pack, read_each
 from kraftcore.plugins.spark.stores import LogFile
-from kraftcore.plugins.spark.tables import TABLES_BY_VIEW, arrow_schema
+from kraftcore.plugins.spark.tables import TABLES_BY_VIEW
 
 
 @dataclass(frozen=True)
@@ -76,8 +75,8 @@ class Intake:
         writer = _Files(self, share.number)
         for ranges, read in ((share.ranges, reader.read_layers), (share.torn, reader.read_torn)):
             for one in ranges:
-                for view, batch in read_each(one, read):
-                    writer.add(TABLES_BY_VIEW[view], batch)
+                for rows in read_each(one, read):
+                    writer.add(TABLES_BY_VIEW[rows.view], rows)
                     added.clusters.add(one.file.identity.cluster_id)
         added.rows = {name: file.rows for name, file in writer.open.items()}
         added.files = writer.close()
@@ -93,7 +92,7 @@ class _Files:
         self._memory: dict[str, BytesIO] = {}
         self.open: dict[str, TableFile] = {}
 
-    def add(self, table: str, batch: Any) -> None:
+    def add(self, table: str, rows: Rows) -> None:
         if table not in self.open:
             name = self._name(table)
             target: str | BytesIO
@@ -101,8 +100,8 @@ class _Files:
                 target = self._memory[table] = BytesIO()
             else:
                 target = LocalFolder(self._work.place).begun(name)
-            self.open[table] = TableFile(target, arrow_schema(table))
-        self.open[table].add(batch)
+            self.open[table] = TableFile(target, rows.batch.schema)
+        self.open[table].add(rows.batch, rows.buckets)
 
     def close(self) -> dict[str, bytes | None]:
         found: dict[str, bytes | None] = {}

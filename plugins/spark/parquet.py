@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from io import BytesIO
 from typing import Any
 
@@ -18,7 +18,8 @@ BUCKETS = 32
 """Into so many parts rows about partitions are put, a row group each, so that a part is read without the others."""
 BUCKET_ROWS_MIN = 1 << 16
 """A file with fewer rows is read as quickly whole."""
-_STEP = 7
+STEP = 7
+"""A partition's bucket: CRC-32 of its topic's id, plus its number times this, modulo ``BUCKETS``."""
 _ROWS = 1 << 17
 _KEY = b"kraftcore.buckets"
 _LONG = {"key", "value", "body"}
@@ -49,13 +50,13 @@ def bucket_of(rows: Any) -> Any:
     partitions = one_chunk(rows["partition_id"]).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     if not len(sums):
         return partitions % BUCKETS
-    return (sums[topics.indices.to_numpy()] + partitions * _STEP) % BUCKETS
+    return (sums[topics.indices.to_numpy()] + partitions * STEP) % BUCKETS
 
 
 def sql_of_share(share: tuple[int, int]) -> str:
     """Spark's condition for the rows of which ``in_share`` says the same."""
     number, shares = share
-    bucket = f"(crc32(coalesce(topic_id, '')) + coalesce(partition_id, 0) * {_STEP}) % {BUCKETS}"
+    bucket = f"(crc32(coalesce(topic_id, '')) + coalesce(partition_id, 0) * {STEP}) % {BUCKETS}"
     return f"{bucket} % {shares} = {number}"
 
 
@@ -65,6 +66,17 @@ def one_chunk(column: Any) -> Any:
         found = column.combine_chunks()
         return pa.concat_arrays(found.chunks) if isinstance(found, pa.ChunkedArray) else found
     return column
+
+
+def _leaves(path: str, kind: Any) -> Iterator[tuple[str, Any]]:
+    # The columns of a file that make up one of a table, by their paths.
+    if pa.types.is_list(kind):
+        yield from _leaves(f"{path}.list.element", kind.value_type)
+    elif pa.types.is_struct(kind):
+        for field in kind:
+            yield from _leaves(f"{path}.{field.name}", field.type)
+    else:
+        yield path, kind
 
 
 class TableFile:
@@ -79,21 +91,35 @@ class TableFile:
         self.rows = 0
         self._schema = schema
         self._kept: list[Any] = []
+        self._ends: list[Any] = []
         self._pending = 0
         self._is_bucketed = is_bucketed(schema)
-        texts = [field.name for field in schema if field.type == pa.string() and field.name not in _LONG]
+        leaves = dict(leaf for field in schema for leaf in _leaves(field.name, field.type))
+        differences = [path for path, kind in leaves.items() if pa.types.is_int64(kind) or pa.types.is_timestamp(kind)]
+        plain = {path for path, kind in leaves.items() if pa.types.is_boolean(kind) or pa.types.is_float64(kind)}
         self._writer = pq.ParquetWriter(
             target,
             schema,
-            compression="snappy",
-            use_dictionary=texts or False,
+            compression="snappy",  # Zstandard's contexts cost more than it spares where row groups are small
+            # Offsets and times grow step by step; all else has few values, and their numbers are short.
+            column_encoding=dict.fromkeys(differences, "DELTA_BINARY_PACKED") or None,
+            use_dictionary=sorted(leaves.keys() - _LONG - plain - set(differences)) or False,
             write_statistics=[name for name in schema.names if name in _ASKED] or False,
+            store_schema=False,
         )
 
-    def add(self, batch: Any) -> None:
-        """Add a batch's rows."""
+    def add(self, batch: Any, buckets: Any = None) -> None:
+        """Add a batch's rows.
+
+        Args:
+            batch: the rows.
+            buckets: of rows about partitions that are in the order of their buckets: the bucket of each, as an Arrow
+                array. None: they are in any order. All batches of a file have them, or none.
+        """
         self.rows += batch.num_rows
         self._kept.append(batch)
+        if buckets is not None:
+            self._ends.append(np.cumsum(np.bincount(buckets, minlength=BUCKETS)))
         self._pending += batch.num_rows
         if self._pending >= _ROWS and not self._is_bucketed:
             self._flush()
@@ -108,21 +134,24 @@ class TableFile:
 
     def _flush(self) -> None:
         if self._kept:
-            self._writer.write_table(pa.Table.from_batches(self._kept, self._schema), row_group_size=_ROWS)
+            rows = pa.Table.from_batches(self._kept, self._schema).unify_dictionaries()
+            self._writer.write_table(rows, row_group_size=_ROWS)
         self._kept, self._pending = [], 0
 
     def _write_buckets(self) -> None:
-        rows = pa.Table.from_batches(self._kept, self._schema).combine_chunks()
-        buckets = bucket_of(rows)
-        order = np.argsort(buckets, kind="stable")
-        rows = rows.take(pa.array(order))
-        counts = np.bincount(buckets, minlength=BUCKETS)
-        start, groups = 0, []
-        for bucket, count in enumerate(counts.tolist()):
-            if count:
-                self._writer.write_table(rows.slice(start, count), row_group_size=count)
+        if not self._ends:
+            rows = pa.Table.from_batches(self._kept, self._schema).combine_chunks()
+            buckets = bucket_of(rows)
+            self._kept = rows.take(pa.array(np.argsort(buckets, kind="stable"))).to_batches()
+            self._ends = [np.cumsum(np.bincount(buckets, minlength=BUCKETS))]
+        groups = []
+        for bucket in range(BUCKETS):
+            starts = (ends[bucket - 1] if bucket else 0 for ends in self._ends)
+            spans = zip(self._kept, starts, (ends[bucket] for ends in self._ends), strict=True)
+            rows = pa.Table.from_batches([one.slice(start, end - start) for one, start, end in spans], self._schema)
+            if len(rows):
+                self._writer.write_table(rows.unify_dictionaries(), row_group_size=len(rows))
                 groups.append(bucket)
-                start += count
         self._writer.add_key_value_metadata({_KEY: json.dumps(groups).encode()})
 
 

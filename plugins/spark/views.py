@@ -85,6 +85,13 @@ _FILES = [
 _PLAIN = {"records": _RECORDS, "events": _EVENTS, "batches": _BATCHES, "errors": _ERRORS, "files": _FILES}
 PLAIN_VIEWS = tuple(_PLAIN)
 """The views that are not of one record type."""
+_REPEATED = {"cluster_id", "directory_id", "source", "type"}
+"""Texts that are the same over many rows."""
+_NEVER_NULL = {
+    *("log_id", "file_id", "generation", "base_offset", "last_offset", "timestamp"),
+    *("epoch", "version", "position"),
+}
+"""Numbers that every row of a view of records or batches has."""
 _TAKEN = {name for name, _ in [*IDENTITY, *_PLACE, ("version", None)]}
 
 
@@ -189,3 +196,19 @@ def view_schema(view: str) -> Any:
             f"there is no view {view!r}: choose {', '.join(_PLAIN)}, or a record type such as partition_change"
         )
     return typed_schema(kind)
+
+
+@cache
+def stored_schema(view: str) -> Any:
+    """As ``view_schema``, for what is only to be stored: texts that repeat are dictionaries, and numbers that are never
+    null say so. Both are written in a fraction of the time.
+
+    Raises:
+        LocalError: no such view.
+    """
+
+    def field(one: Any) -> Any:
+        kind = pa.dictionary(pa.int32(), pa.string()) if one.name in _REPEATED else one.type
+        return pa.field(one.name, kind, one.name not in _NEVER_NULL)
+
+    return pa.schema([field(one) for one in view_schema(view)])

@@ -142,9 +142,37 @@ def test_the_place_in_a_leaders_log_is_not_taken_in_another_epoch():
 def test_no_answer_pauses_all_and_an_error_its_partition():
     rig = Rig()
     assert ended(rig.begin(), Failure.TIMED_OUT) == RoundEnd(wait_ms=1000)
-    assert ended(rig.begin(), answer(error_code=6, high_watermark=-1)) == RoundEnd((T,))
+    assert ended(rig.begin(), answer(error_code=56, high_watermark=-1)) == RoundEnd((T,))
     assert len(rig.complaints) == 2
     source = Source(LEADER, {T})
-    source.pause([T], 100)
+    source.ended([T], RoundEnd((T,)), 0, 100)
     assert (source.due(99), source.due_ms) == ([], 100)
     assert (source.due(100), source.due_ms) == ([T], float("inf"))
+
+
+@pytest.mark.parametrize("code", [3, 6, 74, 75, 100])
+def test_a_leader_that_has_not_heard_of_it_yet_is_asked_again_soon(code):
+    rig = Rig()
+    assert ended(rig.begin(), answer(error_code=code, high_watermark=-1)) == RoundEnd(not_in_step=(T,))
+
+
+def test_pauses_of_those_not_in_step_grow_until_an_answer_or_an_assignment():
+    other = TopicPartition("t", 1)
+    source, end = Source(LEADER, {T, other}), RoundEnd(not_in_step=(T,))
+
+    def wait(now_ms):
+        """How long the partition pauses when it was not in step at this time."""
+        source.ended([T], end, now_ms, 50)
+        assert source.due(now_ms) == [other]
+        return source.due_ms - now_ms
+
+    assert [wait(now_ms) for now_ms in (0, 10, 30, 70)] == [10, 20, 40, 50]
+    source.ended([other], RoundEnd(), 75, 50)  # says nothing of it
+    assert wait(120) == 50
+    source.ended([T], RoundEnd(), 170, 50)
+    assert wait(200) == 10
+    assert wait(210) == 20
+    source.take({T})
+    assert source.due(211) == [T]
+    source.take({T, other})
+    assert wait(220) == 10

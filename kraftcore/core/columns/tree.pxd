@@ -9,6 +9,7 @@ from kraftcore.core.wire.struct cimport BOOL
 
 cdef enum:
     ENDS_MAX = 0x7FFFFFFF      # Arrow's int32 offsets
+    UUID_TEXT = 22             # characters of a uuid
 
 cdef struct Node:
     # A column, or a list's items. Structs have one node a field of the layout.
@@ -39,6 +40,8 @@ cdef int plant(TreeArena arena, Node *node, object cls) except -1
 # Empty columns, ready for the first value.
 cdef int start(Node *node) except -1
 cdef void drop(Node *node) noexcept
+# A uuid as Kafka writes it: base64url without padding, UUID_TEXT characters.
+cdef void uuid_text(uint8_t *to, const uint8_t *p) noexcept nogil
 cdef bint put_uuid(Node *node, const uint8_t *p) noexcept nogil
 # So many values: the default each.
 cdef bint put_defaults(Node *node, int64_t count) noexcept nogil

@@ -13,9 +13,6 @@ from kraftcore.core.wire.struct cimport (
 
 __all__ = []
 
-cdef enum:
-    UUID_TEXT = 22
-
 cdef const char *BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
 cdef uint8_t[8192] PAIRS  # two characters for each 12 bits
@@ -31,21 +28,22 @@ cdef void fill_pairs() noexcept:
 fill_pairs()
 
 
-cdef bint put_uuid(Node *node, const uint8_t *p) noexcept nogil:
-    # base64url without padding, as Kafka writes ids.
-    cdef int64_t used = last_end(node)
-    cdef uint8_t *to
+cdef void uuid_text(uint8_t *to, const uint8_t *p) noexcept nogil:
     cdef uint32_t three
     cdef int i
-    if used + UUID_TEXT > ENDS_MAX or not grow(&node.data, used + UUID_TEXT):
-        return False
-    to = node.data.data + used
     for i in range(5):
         three = (<uint32_t>p[3 * i] << 16) | (<uint32_t>p[3 * i + 1] << 8) | p[3 * i + 2]
         memcpy(to + 4 * i, PAIRS + 2 * (three >> 12), 2)
         memcpy(to + 4 * i + 2, PAIRS + 2 * (three & 4095), 2)
     to[20] = BASE64[p[15] >> 2]
     to[21] = BASE64[(p[15] & 3) << 4]
+
+
+cdef bint put_uuid(Node *node, const uint8_t *p) noexcept nogil:
+    cdef int64_t used = last_end(node)
+    if used + UUID_TEXT > ENDS_MAX or not grow(&node.data, used + UUID_TEXT):
+        return False
+    uuid_text(node.data.data + used, p)
     return set_end(node, used + UUID_TEXT)
 
 

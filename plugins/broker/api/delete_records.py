@@ -10,9 +10,9 @@ from collections.abc import Callable
 import trio
 
 from kraftcore.errors import KraftError
+from kraftcore.metadata.internal_topics import INTERNAL_TOPICS
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.errors import code_of
-from kraftcore.plugins.broker.api.metadata import INTERNAL
 from kraftcore.plugins.broker.api.permits import Permits
 from kraftcore.plugins.broker.background import Background
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
@@ -89,7 +89,7 @@ class DeleteRecords:
 
     async def _delete(self, name: TopicPartition, offset: int) -> int:
         self._replicas.check_announced(name)
-        if name.topic in INTERNAL:
+        if name.topic in INTERNAL_TOPICS:
             raise refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name.topic} is an internal topic")
         async with self._disk:
             partition = self._replicas.find(name)

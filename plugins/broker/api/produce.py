@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 from kraftcore.core.batch import RecordBatch, TimestampType, validate_batches
 from kraftcore.errors import CorruptBatchError, KraftError
+from kraftcore.metadata.internal_topics import INTERNAL_TOPICS
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.errors import code_of
 from kraftcore.plugins.broker.api.leaders import Leaders
-from kraftcore.plugins.broker.api.metadata import INTERNAL
 from kraftcore.plugins.broker.api.permits import Permits
 from kraftcore.plugins.broker.deadlines import Deadline, Deadlines
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
@@ -155,7 +155,7 @@ class Produce:
                     has_failed = True
                     continue
                 may_write = True
-                if topic_name in INTERNAL and context.client_id != _ADMIN_CLIENT:
+                if topic_name in INTERNAL_TOPICS and context.client_id != _ADMIN_CLIENT:
                     _fail(answer, ErrorCode.INVALID_TOPIC_EXCEPTION)
                     has_failed = True
                     continue

@@ -78,7 +78,8 @@ class Directory:
     Attributes:
         path: as given.
         logs: the partitions' logs.
-        broken: partitions whose log cannot be opened, with the reason: nothing of them is touched.
+        broken: partitions whose log cannot be opened, or was not because the directory failed before, with the reason:
+            nothing of them is touched.
         failure: why the directory is not used any more, or None.
         id: its ``directory.id``; None: it has none.
         previous_epoch: broker epoch of the run before if that stopped in order; else -1.
@@ -118,15 +119,17 @@ class Directory:
     def load(self, now_ms: int) -> None:
         """Open everything in it.
 
-        A log that cannot be opened is left as it is, and noted in ``broken``.
+        A log that is damaged is left as it is, and noted in ``broken``.
 
         Raises:
-            StorageError: the directory cannot be read or changed.
+            StorageError: the directory cannot be read or changed, or a log in it: as in Kafka (LogManager.loadLogs) the
+                whole directory fails then. What was not opened is noted in ``broken``.
         """
         high_watermarks, log_starts = self._read(HIGH_WATERMARKS), self._read(LOG_STARTS)
         if self._files.exists(self._path(CLEAN_SHUTDOWN)):
             self._files.unlink(self._path(CLEAN_SHUTDOWN))
             self._files.sync_folder(self.path)
+        names = []
         for folder in self._files.list_folder(self.path):
             name = partition_of(folder)
             if not self._files.stat(self._path(folder)).is_folder:
@@ -134,12 +137,27 @@ class Directory:
             if is_deleted(folder):
                 self._expiring.append((now_ms + self._delete_delay_ms, self._path(folder)))
             elif name is not None and is_legal(name):
-                try:
-                    self._open(name, now_ms, high_watermarks.get(name, 0), log_starts.get(name, 0))
-                except KraftError as error:
-                    _logger.error("%s is not served: %s", name, error)
-                    self.broken[name] = error
+                names.append(name)
+        for position, name in enumerate(names):
+            try:
+                self._open(name, now_ms, high_watermarks.get(name, 0), log_starts.get(name, 0))
+            except StorageError as error:
+                self.broken.update(dict.fromkeys(names[position:], error))
+                raise
+            except KraftError as error:
+                self._note_broken(name, error)
         self._is_loaded = True
+
+    def _note_broken(self, name: TopicPartition, error: KraftError) -> None:
+        _logger.error("%s is offline, its log in %s cannot be opened: %s", name, self.path, error)
+        self.broken[name] = error
+
+    def broken_topic_id(self, name: TopicPartition) -> Uuid | None:
+        """The topic id of a partition whose log cannot be opened; None: it has none, or that cannot be read either."""
+        try:
+            return self._read_topic_id(self._path(str(name)))
+        except KraftError:
+            return None
 
     def _read(self, file: str) -> dict[TopicPartition, int]:
         """A checkpoint's entries; one that cannot be read counts as empty, as in Kafka."""
@@ -210,12 +228,17 @@ class Directory:
         """Make the folder of a partition, with an empty log; its topic's id is written before the first record can be.
 
         Raises:
+            CorruptDataError: a log is there, and damaged; it is noted in ``broken``.
             StorageError: the disk failed.
         """
         self._files.make_folder(self._path(str(name)))
         if topic_id is not None:
             self._write_topic_id(name, topic_id)
-        return self._open(name, now_ms, 0, 0)
+        try:
+            return self._open(name, now_ms, 0, 0)
+        except CorruptDataError as error:
+            self._note_broken(name, error)
+            raise
 
     def assign_topic_id(self, hosted: HostedLog, topic_id: Uuid) -> None:
         """Write the id of a topic that had none."""

@@ -43,7 +43,7 @@ class LogDirs:
     Raises:
         LocalError: a directory is another broker's, or a partition is in two of them.
         LockedError: another process owns one.
-        CorruptDataError, StorageError: one cannot be read.
+        CorruptDataError, StorageError: none can be read, or one does not say whose it is.
     """
 
     def __init__(
@@ -77,9 +77,10 @@ class LogDirs:
                 for directory in self.directories:
                     cluster_id = directory.claim(node_id, cluster_id, randbytes)
                 self.cluster_id = str(cluster_id)
-                for directory in self.directories:
-                    directory.load(now_ms)
-                self._check_unique()
+                self.load(now_ms)
+                failures = [each.failure for each in self.directories if each.failure is not None]
+                if len(failures) == len(self.directories):
+                    raise failures[0]
         except BaseException:
             for directory in self.directories:
                 for hosted in directory.logs.values():
@@ -145,10 +146,14 @@ class LogDirs:
 
     def is_broken(self, name: TopicPartition) -> bool:
         """Whether a partition is there and cannot be used."""
-        return any(
-            name in directory.broken or (directory.failure is not None and name in directory.logs)
-            for directory in self.directories
-        )
+        return self.directory_of_broken(name) is not None
+
+    def directory_of_broken(self, name: TopicPartition) -> Directory | None:
+        """Where a partition is that cannot be used: its log is damaged, or the directory failed; None: in no such."""
+        for directory in self.directories:
+            if name in directory.broken or (directory.failure is not None and name in directory.logs):
+                return directory
+        return None
 
     def create(
         self, name: TopicPartition, topic_id: Uuid | None, now_ms: int, directory_id: Uuid = UNASSIGNED_DIRECTORY
