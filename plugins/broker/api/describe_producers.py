@@ -53,7 +53,9 @@ class DescribeProducers:
             response.topics.append(told)
         return response
 
-    def _error(self, request: DescribeProducersRequest, context: RequestContext, topic: str) -> tuple[ErrorCode, str]:
+    def _error(
+        self, request: DescribeProducersRequest, context: RequestContext, topic: str
+    ) -> tuple[ErrorCode, str | None]:
         wrong = what_is_wrong(topic)
         if wrong is not None:
             return ErrorCode.INVALID_TOPIC_EXCEPTION, wrong
