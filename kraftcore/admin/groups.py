@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import trio
 
-from kraftcore.admin.calls import TopicPartition, all_told, settle
+from kraftcore.admin.calls import TopicPartition, all_told, by_topic, settle
 from kraftcore.admin.router import BACKOFF_MS, Tries, raise_refusal, refusal
 from kraftcore.admin.topics import TopicCalls
 from kraftcore.core.wire.codec import decode
@@ -242,7 +242,7 @@ class GroupCalls(TopicCalls):
                         for number in numbers
                     ],
                 )
-                for name, numbers in _by_topic(offsets).items()
+                for name, numbers in by_topic(offsets).items()
             ],
         )
 
@@ -277,7 +277,7 @@ class GroupCalls(TopicCalls):
                     name=name,
                     partitions=[topic.OffsetDeleteRequestPartition(partition_index=number) for number in numbers],
                 )
-                for name, numbers in _by_topic(wanted).items()
+                for name, numbers in by_topic(wanted).items()
             ],
         )
         _, found = await self._at_coordinator(
@@ -358,7 +358,7 @@ class GroupCalls(TopicCalls):
                         topic.ListOffsetsPartition(partition_index=number, timestamp=timestamp) for number in numbers
                     ],
                 )
-                for name, numbers in _by_topic(partitions).items()
+                for name, numbers in by_topic(partitions).items()
             ],
         )
         response = await self._router.call(
@@ -425,13 +425,6 @@ class GroupCalls(TopicCalls):
                     return coordinator_id, response
                 await trio.sleep(BACKOFF_MS / 1000)
         raise tries.timed_out(name)
-
-
-def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    grouped: dict[str, list[int]] = defaultdict(list)
-    for each in partitions:
-        grouped[each.topic].append(each.partition)
-    return grouped
 
 
 def _check_described(answer: Any) -> None:
