@@ -94,6 +94,20 @@ def committed(capsys, at, group):
     return [(each["partition"], each["currentOffset"]) for each in found["partitions"]]
 
 
+def test_wrong_usage_is_a_line_and_a_hint(capsys):
+    for words, text in (
+        (["--group", "a"], "Command must include exactly one action: --list, --describe, --delete, --reset-offsets"),
+        (["--list", "--members"], "Option(s) [members] are unavailable given other options on the command line"),
+        (["--describe"], "Option [describe] takes one of these options: [group], [all-groups]"),
+        (["--list", "--state", "Odd"], "Invalid state list 'Odd'. Valid states are: PreparingRebalance, Stable"),
+        (["--delete", "--group", "a", "--output", "json"], "can't be used with option"),
+    ):
+        assert main(["groups", "--bootstrap-server", "127.0.0.1:1", *words]) == 1
+        told = capsys.readouterr().err
+        assert text in told
+        assert "Try 'kraftcore groups --help' for help." in told
+
+
 @pytest.mark.parametrize(
     ("text", "ms"),
     [("P1D", 86_400_000), ("PT1H30M", 5_400_000), ("pt1.5s", 1500), ("-PT1M", -60_000), ("P1DT-1H", 82_800_000)],
