@@ -9,8 +9,10 @@ from typing import Any
 
 import trio
 
+from kraftcore.core.log import Log
+from kraftcore.errors import KraftError
 from kraftcore.node.outbox import CONSENSUS, FORWARDS, Outbox
-from kraftcore.plugins.broker.following import Ask, Asked, FetchSettings, Following, RoundEnd, Source, Steps
+from kraftcore.plugins.broker.following import Ask, Asked, FetchSettings, Flush, Following, RoundEnd, Source, Steps
 from kraftcore.plugins.broker.leader_session import LeaderSession
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
 from kraftcore.plugins.broker.partition import TopicPartition
@@ -187,6 +189,7 @@ class _Rounds:
         self._lane = lane
         self._needs_task = trio.Event()
         self._steps: Steps[RoundEnd] | None = None
+        self._wanted: Any = None
         self._error: Exception | None = None
         self._wait_ms = 0
         self._asked: dict[TopicPartition, Asked] = {}
@@ -217,26 +220,27 @@ class _Rounds:
             if self._steps is None:
                 return self._wait_ms
             async with disk:
-                self._resume(None)
+                error = await _flush(self._wanted.log) if isinstance(self._wanted, Flush) else None
+                self._resume(None, error)
 
     def close(self) -> None:
         """Answers that are still to come are dropped."""
         self._steps, self._address = None, None
 
-    def _resume(self, answer: Any) -> None:
+    def _resume(self, answer: Any, failed: KraftError | None = None) -> None:
         """Go on until an answer is awaited, or the task is needed; what is raised is the task's, not the reader's."""
         try:
-            self._advance(answer)
+            self._advance(answer, failed)
         except Exception as error:
             self._error = error
             self._needs_task.set()
 
-    def _advance(self, answer: Any) -> None:
+    def _advance(self, answer: Any, failed: KraftError | None) -> None:
         steps, address = self._steps, self._address
         if steps is None or address is None:
             return
         try:
-            wanted = steps.send(answer)
+            self._wanted = wanted = steps.send(answer) if failed is None else steps.throw(failed)
         except StopIteration as end:
             self._ended(end.value)
             return
@@ -251,6 +255,15 @@ class _Rounds:
         self._wait_ms = end.wait_ms
         if end.wait_ms or not self._goes_on or not self.begin():
             self._needs_task.set()
+
+
+async def _flush(log: Log) -> KraftError | None:
+    """What made it fail, or None."""
+    try:
+        await trio.to_thread.run_sync(log.flush)
+    except KraftError as error:
+        return error
+    return None
 
 
 def _time_ms() -> float:
