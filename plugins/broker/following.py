@@ -5,7 +5,8 @@ last batch, so that the leader tells where logs diverge (KIP-595). What an answe
 still follows in the epoch it was asked in, and its log ends where it did. Source: Kafka 3.9.1, AbstractFetcherThread.
 
 A round is a generator. It yields what it needs: `Ask`, and is sent the answer; `EXCLUSIVE`, and is resumed while no log
-is flushed, which lasts until it yields again. Whoever runs it (``fetchers``, the simulator) does no more than that.
+is flushed, which lasts until it yields again; `Flush`, and is resumed then, or the error is raised there. Whoever runs
+it (``fetchers``, the simulator) does no more than that.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias, TypeVar
 
+from kraftcore.core.log import Log
 from kraftcore.core.log.epochs import OffsetAndEpoch
 from kraftcore.core.uuid import ZERO_UUID
 from kraftcore.errors import CorruptDataError, KraftError, StorageError
@@ -81,6 +83,17 @@ class Ask:
     request: Request
     min_version: int = 0
     max_version: int = _VERSION_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class Flush:
+    """A log that had better be synced before part of it is removed, while others are served.
+
+    Attributes:
+        log: of the partition.
+    """
+
+    log: Log
 
 
 EXCLUSIVE: Final = object()
@@ -342,6 +355,7 @@ class Following:
             self._replicas.carry_out(asked.name, change())
 
     def _raise_log_start(self, asked: Asked, log_start: int) -> Steps[None]:
+        yield Flush(asked.partition.log)
         yield EXCLUSIVE
         if asked.partition.check_following(asked.leader_epoch):
             asked.partition.delete_below(log_start, self._now_ms())

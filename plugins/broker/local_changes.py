@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import CorruptDataError, StorageError
 from kraftcore.plugins.broker.catalogue import LocalChanges
+from kraftcore.plugins.broker.disk_steps import DiskSteps
 from kraftcore.plugins.broker.logdirs import LogDirs
 from kraftcore.plugins.broker.logdirs.names import is_legal
 from kraftcore.plugins.broker.partition import Assignment, TopicPartition
@@ -23,11 +24,11 @@ def carry_out(
     now_ms: Callable[[], int],
     deleted: Callable[[TopicPartition, Uuid], None],
     assigned: Callable[[TopicPartition, Assignment], None],
-) -> Iterator[None]:
+) -> DiskSteps[None]:
     """Delete, lead, follow, in this order: a pause after each partition, where others may be served.
 
-    No flush or removal may be under way in a log. What a disk refuses is the partition's failure, or its directory's
-    (``Replicas.failed``); the other partitions go on.
+    Logs that are deleted are closed by a thread. No other flush or removal may be under way in a log. What a disk
+    refuses is the partition's failure, or its directory's (``Replicas.failed``); the other partitions go on.
 
     Args:
         changes: what is to be done.
@@ -41,10 +42,10 @@ def carry_out(
         deleted(name, topic_id)
         try:
             if replicas.topic_id(name) == topic_id:
-                replicas.delete(name, now_ms())
+                yield from replicas.delete(name, now_ms)
         except StorageError as error:
             replicas.failed(name, error)
-        yield
+        yield None
     for assignments in (changes.leads, changes.follows):
         for name, assignment in assignments.items():
             replicas.set_aside_earlier(name, assignment.topic_id)
@@ -54,7 +55,7 @@ def carry_out(
             else:
                 _logger.error("%s is offline here: its log cannot be used", name)
             assigned(name, assignment)
-            yield
+            yield None
 
 
 def _assign(

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from kraftcore.core.uuid import LOST_DIRECTORY, UNASSIGNED_DIRECTORY, Uuid
 from kraftcore.errors import CorruptDataError, KraftError, StorageError
+from kraftcore.plugins.broker.disk_steps import DiskSteps
 from kraftcore.plugins.broker.logdirs import HostedLog, LogDirs
 from kraftcore.plugins.broker.logdirs.directory import Directory
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
@@ -198,6 +199,7 @@ class Replicas:
         replica = self.all.get(name)
         if replica is not None:
             replica.partition.settings = self._settings_of(name.topic)
+            replica.hosted.directory.reconfigure(replica.hosted)
 
     def assign_topic_id(self, replica: Replica, topic_id: Uuid | None) -> None:
         """Give a partition the id that it lacks."""
@@ -205,8 +207,10 @@ class Replicas:
         if topic_id is not None and hosted.topic_id is None:
             hosted.directory.assign_topic_id(hosted, topic_id)
 
-    def delete(self, name: TopicPartition, now_ms: int) -> None:
+    def delete(self, name: TopicPartition, now_ms: Callable[[], int]) -> DiskSteps[None]:
         """Delete a partition, whether it was assigned or is on disk alone; fine if there is none.
+
+        Nobody is served by it any more from the first step on. It yields what a thread may do: see ``disk_work``.
 
         Raises:
             StorageError: the disk failed.
@@ -217,7 +221,7 @@ class Replicas:
             self.carry_out(name, found.partition.stop())
         hosted = self._dirs.find(name)
         if hosted is not None:
-            self._dirs.delete(hosted, now_ms)
+            yield from self._dirs.delete(hosted, now_ms)
 
     # --- effects ------------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from kraftcore.core.columns import ColumnReader, Damage
 from kraftcore.core.columns.headers import batch_headers
 from kraftcore.core.columns.partitions import partition_order
-from kraftcore.core.columns.record_types import record_types
+from kraftcore.core.columns.record_types import record_types, rows_of_types
 from kraftcore.core.columns.typed import RecordColumns
 from kraftcore.core.wire.text import to_json_text
 from kraftcore.errors import CorruptDataError, RemoteProtocolError
@@ -202,10 +202,10 @@ class RangeReader:
             self._check(part, problems)
             for chunk in self._chunks(part, piece):
                 codes = _codes(chunk)
-                for code in pc.unique(codes.code).to_pylist():
+                for code, rows in rows_of_types(codes.code):
                     kind = type_of_code(code)
                     if kind is not None:
-                        columns = self._typed(part, chunk, codes, kind)
+                        columns = self._typed(part, chunk, codes, kind, rows)
                         yield from ((kind, batch) for batch in self._finish(part, columns, typed_schema(kind)))
 
     def read_layers(self, part: Range) -> Iterator[Rows]:
@@ -351,7 +351,9 @@ class RangeReader:
 
     def _rows(self, part: Range, chunk: Any) -> dict[str, Any]:
         codes = _codes(chunk)
-        return self._plain(chunk, codes) if self.kind is None else self._typed(part, chunk, codes, self.kind)
+        if self.kind is None:
+            return self._plain(chunk, codes)
+        return self._typed(part, chunk, codes, self.kind, pc.indices_nonzero(pc.equal(codes.code, self.kind.code)))
 
     def _plain(self, chunk: Any, codes: Any) -> dict[str, Any]:
         # Records undecoded; with their bodies as text if the view is of events.
@@ -373,10 +375,9 @@ class RangeReader:
             )
         return columns
 
-    def _typed(self, part: Range, chunk: Any, codes: Any, kind: RecordType) -> dict[str, Any]:
+    def _typed(self, part: Range, chunk: Any, codes: Any, kind: RecordType, rows: Any) -> dict[str, Any]:
         if self.filters.types is not None and kind.name not in self.filters.types:
             return {"offset": pa.array([], pa.int64())}
-        rows = pc.indices_nonzero(pc.equal(codes.code, kind.code))
         whole = len(rows) == len(chunk)
 
         def take(column: Any) -> Any:
@@ -425,13 +426,12 @@ class RangeReader:
     def _decoded(self, chunk: Any, codes: Any, problems: list[Problem]) -> Iterator[tuple[RecordType, Any, Any, Any]]:
         # Each record type that a chunk has: the rows that can be decoded, their buckets if they are about partitions,
         # and their fields. All others become problems.
-        others = []
-        for code in pc.unique(codes.code).to_pylist():
-            kind = type_of_code(code)
+        others: list[int] = []
+        for code, rows in rows_of_types(codes.code):
+            kind, buckets = type_of_code(code), None
             if kind is None:
-                others.append(code)
+                others += rows.to_pylist()
                 continue
-            rows, buckets = pc.indices_nonzero(pc.equal(codes.code, code)), None
             if is_bucketed(typed_schema(kind)):
                 rows, buckets = partition_order(chunk["value"], rows, BUCKETS, STEP)
             fields, failed = self._decoder(kind).decode(chunk["value"], rows)
@@ -440,10 +440,8 @@ class RangeReader:
                 good = pa.array([place is not None for place in _places(len(rows), failed)])
                 rows, buckets = rows.filter(good), None if buckets is None else buckets.filter(good)
             yield kind, rows, buckets, fields
-        if others:
-            unknown = pc.is_in(codes.code, value_set=pa.array(others, pa.int64()))
-            found = (_bad_record(chunk, row) for row in pc.indices_nonzero(unknown).to_pylist())
-            problems += [problem for problem in found if problem.reason]
+        found = (_bad_record(chunk, row) for row in sorted(others))
+        problems += [problem for problem in found if problem.reason]
 
     @staticmethod
     def _batches(piece: Piece) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from io import BytesIO
 
@@ -119,11 +119,27 @@ def batch_file(table: str, batch: int, mark: str) -> str:
     return f"{table}/batch={batch}/part-{mark}.parquet"
 
 
-def shares_between(before: Progress, after: Progress, files: Iterable[LogFile], range_bytes: int) -> list[Share]:
-    """What lies between two states of progress, as tasks."""
+def shares_between(
+    before: Progress, after: Progress, files: Sequence[LogFile], range_bytes: int, tasks_at_once: int = 1
+) -> list[Share]:
+    """What lies between two states of progress, as tasks.
+
+    Args:
+        before, after: the states.
+        files: the files that they are about.
+        range_bytes: about so much is a task's, or less.
+        tasks_at_once: how many run side by side. Their shares are made so small, down to a quarter of ``range_bytes``,
+            that all of them are busy to the end.
+    """
+    ranges = new_ranges(before, after, files, range_bytes)
+    size = sum(one.end - one.start for one in ranges)
+    rounds = -(-size // (range_bytes * tasks_at_once))
+    even = max(-(-size // (max(rounds, 1) * tasks_at_once)), range_bytes // 4)
+    if tasks_at_once > 1 and even < range_bytes:
+        ranges, range_bytes = new_ranges(before, after, files, even), even
     whole: list[Range] = []
     torn: list[Range] = []
-    for one in new_ranges(before, after, files, range_bytes):
+    for one in ranges:
         (torn if one.start >= after[one.file.path].position else whole).append(one)
-    shares = [Share(number, ranges) for number, ranges in enumerate(pack(whole, range_bytes))]
+    shares = [Share(number, group) for number, group in enumerate(pack(whole, range_bytes))]
     return [*shares, Share(len(shares), torn=tuple(torn))] if torn else shares

@@ -87,10 +87,7 @@ PLAIN_VIEWS = tuple(_PLAIN)
 """The views that are not of one record type."""
 _REPEATED = {"cluster_id", "directory_id", "source", "type"}
 """Texts that are the same over many rows."""
-_NEVER_NULL = {
-    *("log_id", "file_id", "generation", "base_offset", "last_offset", "timestamp"),
-    *("epoch", "version", "position"),
-}
+_NEVER_NULL = {"log_id", "file_id", "generation", "timestamp", "epoch", "version", "position"}
 """Numbers that every row of a view of records or batches has."""
 _TAKEN = {name for name, _ in [*IDENTITY, *_PLACE, ("version", None)]}
 

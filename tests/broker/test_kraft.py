@@ -1,12 +1,14 @@
 """Brokers of ours under a controller of ours, in one process."""
 
 import json
+from random import Random
 
 import pytest
 import trio
 from broker_rig import until
 from kraft_rig import CONTROLLER_ID, open_kraft_rig
 
+from kraftcore.core.batch import Compression, iter_batches
 from kraftcore.core.uuid import UNASSIGNED_DIRECTORY
 from kraftcore.plugins.broker.kraft.life import Stage
 from kraftcore.protocol.error_codes import ErrorCode
@@ -206,6 +208,37 @@ def test_what_is_set_for_a_topic_holds_for_its_partitions(play):
         await rig.broker(1)
         await rig.led_by(1)
         assert rig.partition(1).log.config.segment_bytes == 1 << 20
+
+
+def test_what_is_set_holds_at_once_for_a_log_that_is_open(play):
+    @play
+    async def main(rig):
+        await rig.controller()
+        await rig.broker(1)
+        await rig.create([1])
+        await rig.led_by(1)
+        assert (await rig.produce(1, b"x" * 900_000)).error_code == 0
+        kind = IncrementalAlterConfigsRequest.AlterConfigsResource
+        entries = [
+            kind.AlterableConfig(name=name, config_operation=0, value=value)
+            for name, value in (
+                ("segment.bytes", str(1 << 20)),
+                ("message.timestamp.type", "LogAppendTime"),
+                ("compression.type", "gzip"),
+            )
+        ]
+        change = kind(resource_type=2, resource_name="t", configs=entries)
+        answer = await rig.ask_controller(IncrementalAlterConfigsRequest(resources=[change]), 1)
+        assert answer.responses[0].error_code == 0, answer
+        await until(lambda: rig.partition(1).log.config.segment_bytes == 1 << 20)
+        answer = await rig.produce(1, Random(1).randbytes(900_000))
+        assert answer.error_code == 0
+        assert answer.log_append_time_ms > 1
+        log = rig.partition(1).log
+        assert [segment.base_offset for segment in log.segment_list()] == [0, 1]
+        (stored,) = iter_batches(log.read(1, 1 << 20))
+        assert stored.is_valid
+        assert (stored.compression, stored.max_timestamp_ms) == (Compression.GZIP, answer.log_append_time_ms)
 
 
 def test_an_unclean_leader_says_that_it_recovered(play):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import zlib
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,7 +16,8 @@ from hypothesis import strategies as st
 from kraftcore.core.batch import iter_batches
 from kraftcore.core.columns import ColumnReader
 from kraftcore.core.columns.headers import batch_headers
-from kraftcore.core.columns.record_types import BAD_FRAME, CONTROL_BASE, record_types
+from kraftcore.core.columns.partitions import partition_order
+from kraftcore.core.columns.record_types import BAD_FRAME, CONTROL_BASE, record_types, rows_of_types
 from kraftcore.core.columns.typed import RecordColumns
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import LocalError, RemoteProtocolError
@@ -208,3 +210,60 @@ except MemoryError as error:
 def test_no_memory_is_no_damage_of_the_record():
     done = subprocess.run([sys.executable, "-P", "-c", STARVED], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["1 []", "no room for the columns of PartitionRecord records"]
+
+
+def test_rows_of_types_are_each_types_in_order():
+    many = [5, BAD_FRAME, 300, 5, CONTROL_BASE + 2, *range(600), 5, 1 << 31]
+    codes = pa.array([7, *many], pa.int64())[1:]
+    found = rows_of_types(codes)
+    assert [code for code, _ in found] == pc.unique(codes).to_pylist()
+    assert {code: rows.to_pylist() for code, rows in found} == {
+        code: pc.indices_nonzero(pc.equal(codes, code)).to_pylist() for code in set(many)
+    }
+    assert rows_of_types(codes[:0]) == []
+    for bad in (pa.array([1], pa.int32()), pa.array([1, None])):
+        with pytest.raises(LocalError, match="not int64 without nulls"):
+            rows_of_types(bad)
+
+
+@pytest.mark.parametrize("kind", [MetadataRecordType.PARTITION_RECORD, MetadataRecordType.PARTITION_CHANGE_RECORD])
+@given(st.data())
+def test_partitions_are_put_in_the_order_of_their_buckets(kind, data):
+    ids = st.one_of(st.sampled_from([Uuid(bytes([n] * 16)) for n in range(1, 4)]), st.binary(min_size=16, max_size=16))
+    wanted = data.draw(st.lists(st.tuples(st.integers(-(2**31), 2**31 - 1), ids), min_size=1, max_size=40))
+    buckets, step = data.draw(st.integers(1, 256)), data.draw(st.integers(0, 100))
+    cls = record_class(kind)
+    version = data.draw(st.integers(0, 2))
+    records = [cls(partition_id=number, topic_id=Uuid(bytes(topic)) if isinstance(topic, bytes) else topic)
+               for number, topic in wanted]  # fmt: skip
+    values = [encode_metadata_record(record, version) for record in records]
+    places = data.draw(st.permutations(range(1, len(values) + 1)))
+    rows, found = partition_order(
+        pa.array([b"before", *values], pa.binary()), pa.array([0, *places], pa.uint64())[1:], buckets, step
+    )
+    of_row = {
+        place: (zlib.crc32(str(records[place - 1].topic_id).encode()) + step * records[place - 1].partition_id)
+        % buckets
+        for place in places
+    }
+    assert rows.to_pylist() == sorted(places, key=lambda place: of_row[place])
+    assert found.to_pylist() == [of_row[place] for place in rows.to_pylist()]
+
+
+def test_records_too_short_for_a_partition_are_in_the_first_bucket():
+    value = encode_metadata_record(record_class(3)(partition_id=1, topic_id=Uuid(bytes(range(16)))), 0)
+    short = [value[:size] for size in range(23)]
+    values = pa.array([*short, value, None], pa.binary())
+    rows, buckets = partition_order(values, pa.array(range(25), pa.uint64()), 97, 1)
+    assert rows.to_pylist() == [*range(23), 24, 23]
+    assert [bucket > 0 for bucket in buckets.to_pylist()] == [False] * 24 + [True]
+
+
+@pytest.mark.parametrize("arguments", [
+    (pa.array(["text"]), pa.array([0], pa.uint64()), 4, 1), (pa.array([b""]), pa.array([0]), 4, 1),
+    (pa.array([b""]), pa.array([1], pa.uint64()), 4, 1), (pa.array([b""]), pa.array([0], pa.uint64()), 0, 1),
+    (pa.array([b""]), pa.array([0], pa.uint64()), 257, 1), (pa.array([b""]), pa.array([0], pa.uint64()), 4, -1),
+])  # fmt: skip
+def test_what_cannot_be_ordered_by_partition_is_refused(arguments):
+    with pytest.raises(LocalError):
+        partition_order(*arguments)

@@ -6,6 +6,8 @@ import pytest
 from golden import GOLDEN
 from spark_parts import batches_of
 
+from kraftcore.plugins.spark import ranges
+from kraftcore.plugins.spark.intake import shares_between
 from kraftcore.plugins.spark.ranges import MARKS_MAX, Tracker, new_ranges
 from kraftcore.plugins.spark.stores import Inventory
 
@@ -72,3 +74,27 @@ def test_a_file_cut_off_behind_all_batches_remembered_is_read_again_from_its_sta
     ranges, progress = look(path, DATA[: early.position], progress)
     assert ranges == [(0, early.position, 1)]
     assert look(path, DATA, progress)[0] == [(early.position, len(DATA), 1)]
+
+
+def test_tasks_side_by_side_get_shares_of_one_size(path, monkeypatch):
+    path.write_bytes(DATA)
+    # As an index with an entry for each batch.
+    cuts = [spot.position for spot in SPOTS]
+    monkeypatch.setattr(ranges, "_boundaries", lambda _, start, end: [cut for cut in cuts if start < cut < end])
+    files = Inventory().files([str(path)])
+    after = Tracker().advance({}, files)
+    size = len(DATA)
+
+    def sizes(range_bytes, at_once):
+        shares = shares_between({}, after, files, range_bytes, at_once)
+        assert [one.number for one in shares] == list(range(len(shares)))
+        parts = [one for share in shares for one in share.ranges]
+        assert [0, *(one.end for one in parts)] == [*(one.start for one in parts), size]
+        return [sum(one.end - one.start for one in share.ranges) for share in shares]
+
+    largest = max(spot.size for spot in SPOTS)
+    assert len(sizes(size, 1)) == 1
+    for range_bytes, at_once, wanted in ((size, 2, 2), (size * 2 // 5, 2, 4), (size * 2 // 5, 3, 3), (size, 9, 4)):
+        found = sizes(range_bytes, at_once)
+        assert len(found) == wanted, (range_bytes, at_once)
+        assert max(found) <= size / wanted + largest, found

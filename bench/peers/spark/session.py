@@ -100,7 +100,7 @@ def typed(log: MetadataLog, session: Session) -> Operation:
     """All metadata records as typed rows, by Spark's workers in one scan: a Parquet table for each type, and bronze."""
     settings = Settings({"path": str(log.folder)})
     files = settings.files()
-    shares = shares_between({}, Tracker().advance({}, files), files, settings.range_bytes)
+    shares = shares_between({}, Tracker().advance({}, files), files, settings.range_bytes, CORES)
     place = session.folder / "typed"
 
     def scan() -> Counter[str]:

@@ -14,7 +14,7 @@ __all__ = ["partition_order"]
 
 cdef enum:
     BUCKETS_MAX = 256
-    SLOTS = 1 << 10            # topics whose sums are kept
+    SLOTS = 1 << 12            # topics whose sums are kept
 
 cdef struct Slot:
     uint8_t[16] topic

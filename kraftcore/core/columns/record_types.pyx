@@ -2,7 +2,7 @@
 
 from collections import namedtuple
 
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free
 from libc.string cimport memset
 
@@ -10,7 +10,10 @@ from kraftcore.core.columns.chunks cimport Column, address, grow, hand_over, imp
 
 from kraftcore.errors import LocalError
 
-__all__ = ["BAD_FRAME", "CONTROL_BASE", "RecordTypes", "record_types"]
+__all__ = ["BAD_FRAME", "CONTROL_BASE", "RecordTypes", "record_types", "rows_of_types"]
+
+cdef enum:
+    COMMON = 256               # codes below are found without a dict
 
 CONTROL_BASE = 1 << 40
 BAD_FRAME = -1
@@ -77,3 +80,78 @@ def record_types(key, value, is_control):
         pa.Array.from_buffers(pa.int64(), count, [None, pa.py_buffer(hand_over(&code_column, 8 * count))], 0),
         pa.Array.from_buffers(pa.int32(), count, [None, pa.py_buffer(hand_over(&version_column, 4 * count))], 0),
     )
+
+
+def rows_of_types(codes):
+    """Which rows each type has.
+
+    Args:
+        codes: ``pyarrow.Int64Array`` without nulls, as ``RecordTypes.code``.
+
+    Returns:
+        A list of (code, ``pyarrow.UInt64Array`` of ascending row numbers), in the order in which the codes come first.
+
+    Raises:
+        LocalError: an array of another type.
+        MissingDependencyError: pyarrow is not installed.
+    """
+    cdef int64_t count = len(codes), i, place
+    cdef const int64_t *values
+    cdef int32_t[COMMON] common
+    cdef int32_t group, groups = 0
+    cdef int32_t *of_row
+    cdef int64_t *ends
+    cdef uint64_t *to
+    cdef dict others = {}
+    cdef list found = []
+    cdef Column group_column, end_column, row_column
+    pa = import_pyarrow()
+    if codes.type != pa.int64() or codes.null_count:
+        raise LocalError(f"codes are {codes.type}, not int64 without nulls")
+    if count == 0:
+        return []
+    memset(common, 0xFF, sizeof(common))
+    memset(&group_column, 0, sizeof(Column))
+    memset(&end_column, 0, sizeof(Column))
+    memset(&row_column, 0, sizeof(Column))
+    values = <const int64_t *>address(codes.buffers()[1]) + <int64_t>codes.offset
+    try:
+        if not grow(&group_column, 4 * count) or not grow(&row_column, 8 * count):
+            raise MemoryError
+        of_row, to = <int32_t *>group_column.data, <uint64_t *>row_column.data
+        for i in range(count):
+            if 0 <= values[i] < COMMON:
+                group = common[values[i]]
+            else:
+                group = others.get(values[i], -1)
+            if group < 0:
+                group = groups
+                groups += 1
+                if not grow(&end_column, 8 * groups):
+                    raise MemoryError
+                (<int64_t *>end_column.data)[group] = 0
+                found.append(values[i])
+                if 0 <= values[i] < COMMON:
+                    common[values[i]] = group
+                else:
+                    others[values[i]] = group
+            of_row[i] = group
+            (<int64_t *>end_column.data)[group] += 1
+        ends = <int64_t *>end_column.data
+        place = 0
+        for group in range(groups):     # from counts to starts, and below from starts to ends
+            place += ends[group]
+            ends[group] = place - ends[group]
+        for i in range(count):
+            to[ends[of_row[i]]] = i
+            ends[of_row[i]] += 1
+        rows = pa.Array.from_buffers(
+            pa.uint64(), count, [None, pa.py_buffer(hand_over(&row_column, 8 * count))], 0
+        )
+        return [
+            (code, rows[(ends[group - 1] if group else 0):ends[group]]) for group, code in enumerate(found)
+        ]
+    finally:
+        free(group_column.data)
+        free(end_column.data)
+        free(row_column.data)

@@ -22,6 +22,7 @@ cdef struct Node:
     const char *default_text
     Py_ssize_t default_size
     int64_t length
+    bint has_nulls             # else `valid` is not filled
     Column valid
     Column ends
     Column data
@@ -65,6 +66,11 @@ cdef inline bint set_bit(Column *column, int64_t i, bint value) noexcept nogil:
     else:
         column.data[i >> 3] &= <uint8_t>~(1 << (i & 7))
     return True
+
+
+cdef inline bint put_valid(Node *node) noexcept nogil:
+    # The value that is being added is none of null; the caller counts it.
+    return not node.has_nulls or set_bit(&node.valid, node.length, True)
 
 
 cdef inline bint set_end(Node *node, int64_t end) noexcept nogil:

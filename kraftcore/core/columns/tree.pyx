@@ -59,9 +59,21 @@ cdef bint put_bits(Column *column, int64_t start, int64_t count, bint value) noe
     return True
 
 
+cdef bint put_nulls(Node *node, int64_t count) noexcept nogil:
+    # The next values' bits; with the first null those of all before it.
+    if not node.has_nulls and not put_bits(&node.valid, 0, node.length, True):
+        return False
+    node.has_nulls = True
+    return put_bits(&node.valid, node.length, count, False)
+
+
 cdef bint put_defaults(Node *node, int64_t count) noexcept nogil:
     cdef bint done = True
-    if not put_bits(&node.valid, node.length, count, not node.null_default):
+    if node.null_default:
+        done = put_nulls(node, count)
+    elif node.has_nulls:
+        done = put_bits(&node.valid, node.length, count, True)
+    if not done:
         return False
     if node.is_array:
         done = put_ends(node, count)
@@ -122,7 +134,7 @@ cdef bint put_same(Node *node, int64_t count) noexcept nogil:
 
 
 cdef bint put_null(Node *node) noexcept nogil:
-    cdef bint done = set_bit(&node.valid, node.length, False)
+    cdef bint done = put_nulls(node, 1)
     if node.is_array or node.kind == STRING or node.kind == BYTES or node.kind == RECORDS or node.kind == UUID:
         done = done and set_end(node, last_end(node))
     elif node.kind != STRUCT:
@@ -205,6 +217,7 @@ cdef int plant_field(TreeArena arena, Node *node, Field field) except -1:
 cdef int start(Node *node) except -1:
     cdef Py_ssize_t i
     node.length = 0
+    node.has_nulls = False
     memset(&node.valid, 0, sizeof(Column))
     memset(&node.ends, 0, sizeof(Column))
     memset(&node.data, 0, sizeof(Column))
@@ -251,7 +264,7 @@ cdef object arrow_type(object pa, object field, bint item):
 cdef object harvest(object pa, Node *node, object kind):
     cdef int64_t length = node.length
     cdef Py_ssize_t i
-    cdef list buffers = [wrap(pa, &node.valid, (length + 7) // 8)]
+    cdef list buffers = [wrap(pa, &node.valid, (length + 7) // 8) if node.has_nulls else None]
     cdef list children = []
     cdef int64_t used
     if node.is_array:
@@ -264,4 +277,4 @@ cdef object harvest(object pa, Node *node, object kind):
         buffers += [wrap(pa, &node.ends, 4 * (length + 1)), wrap(pa, &node.data, used)]
     else:
         buffers.append(wrap(pa, &node.data, (length + 7) // 8 if node.kind == BOOL else length * node.width))
-    return pa.Array.from_buffers(kind, length, buffers, -1, 0, children)
+    return pa.Array.from_buffers(kind, length, buffers, -1 if node.has_nulls else 0, 0, children)

@@ -15,8 +15,9 @@ from libc.string cimport memcpy, memset
 from kraftcore.core.bytes cimport load_int16, load_int32, load_int64, load_uint32, read_uvarint32
 from kraftcore.core.columns.chunks cimport address, import_pyarrow
 from kraftcore.core.columns.tree cimport (
-    Node, TreeArena, arrow_type, catch_up, cut, drop, harvest, plant, put_float, put_null, put_text, put_uuid, put_word,
-    set_bit, set_end, settle, start,
+    Node, TreeArena, arrow_type, catch_up, cut, drop, harvest, plant,
+    put_float, put_null, put_text, put_uuid, put_valid,
+    put_word, set_end, settle, start,
 )
 from kraftcore.core.wire.plan cimport Arena, Codec, FieldPlan, StructPlan, codec_of
 from kraftcore.core.wire.struct cimport (
@@ -28,7 +29,11 @@ from kraftcore.errors import LocalError
 
 __all__ = ["RecordColumns"]
 
+cdef extern from *:
+    void __builtin_prefetch(const void *p) noexcept nogil
+
 cdef enum:
+    AHEAD = 8                  # rows may be in any order: so many of them on their way from memory
     LONGEST_STRING = 0x7FFF
     FRAME = 1
     RECENT = 8
@@ -141,7 +146,7 @@ cdef bint take_value(Node *node, const FieldPlan *field, const Walk *inner, bint
         for _i in range(length):
             if not take_item(item, field, inner, False, c):
                 return False
-        if not fits(c, set_end(node, item.length) and set_bit(&node.valid, node.length, True)):
+        if not fits(c, set_end(node, item.length) and put_valid(node)):
             return False
         node.length += 1
         return True
@@ -211,7 +216,7 @@ cdef bint take_item(Node *node, const FieldPlan *field, const Walk *inner, bint 
             return False
         done = put_word(node, load_uint32(p))
         c.p = p + 4
-    if not fits(c, done and set_bit(&node.valid, node.length, True)):
+    if not fits(c, done and put_valid(node)):
         return False
     node.length += 1
     return True
@@ -388,6 +393,8 @@ cdef class RecordColumns:
                 if places[i] >= <uint64_t>size:
                     raise LocalError(f"row {places[i]} is not in the {size} values")
                 at = <int64_t>places[i]
+                if i + AHEAD < count and places[i + AHEAD] < <uint64_t>size:
+                    __builtin_prefetch(base + ends[<int64_t>places[i + AHEAD] + first])
             at += first
             if (valid != NULL and not (valid[at >> 3] >> (at & 7)) & 1) or (
                 not self.take(base + ends[at], base + ends[at + 1])

@@ -15,6 +15,7 @@ from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.errors import code_of
 from kraftcore.plugins.broker.api.permits import Permits
 from kraftcore.plugins.broker.background import Background
+from kraftcore.plugins.broker.disk_work import raise_log_start
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.broker.partition.state import refused
@@ -40,6 +41,7 @@ class DeleteRecords:
         background: where requests wait.
         disk: held by whoever flushes or removes parts of logs.
         now_ms: the time.
+        may_delete: whether a topic's records may be deleted: it does not only compact.
     """
 
     def __init__(
@@ -50,7 +52,9 @@ class DeleteRecords:
         background: Background,
         disk: trio.Lock,
         now_ms: Callable[[], int],
+        may_delete: Callable[[str], bool],
     ) -> None:
+        self._may_delete = may_delete
         self._replicas = replicas
         self._cache = cache
         self._permits = permits
@@ -94,10 +98,12 @@ class DeleteRecords:
         async with self._disk:
             partition = self._replicas.find(name)
             partition.check(-1)
+            if not self._may_delete(name.topic):
+                raise refused(ErrorCode.POLICY_VIOLATION, f"{name.topic} is compacted alone (cleanup.policy)")
             start = partition.high_watermark if offset == HIGH_WATERMARK else offset
             if not 0 <= start <= partition.high_watermark:
                 raise refused(ErrorCode.OFFSET_OUT_OF_RANGE, f"{name} is committed up to {partition.high_watermark}")
-            partition.delete_below(start, self._now_ms())
+            await raise_log_start(partition, start, self._now_ms())
         return start
 
     def _is_done(self, name: TopicPartition, start: int, answer: _Answer) -> bool:

@@ -25,6 +25,7 @@ from kraftcore.core.log import Log
 from kraftcore.errors import CorruptDataError, KraftError, RefusedError, StorageError
 from kraftcore.metadata.internal_topics import GROUPS_TOPIC
 from kraftcore.plugins.broker.api.errors import code_of
+from kraftcore.plugins.broker.disk_work import raise_log_start
 from kraftcore.plugins.broker.groups.effects import Effects, Entry, Write
 from kraftcore.plugins.broker.groups.loading import Loader
 from kraftcore.plugins.broker.groups.settings import GroupSettings
@@ -272,7 +273,7 @@ class GroupCoordinator:
             return
         async with self._disk:
             if self._is_current(led):
-                found.delete_below(end, self._now_ms())
+                await raise_log_start(found, end, self._now_ms())
                 _logger.info("%s: %d bytes became %d", led.name, size, log.size_in_bytes)
 
     # --- effects ------------------------------------------------------------------------------------------------------

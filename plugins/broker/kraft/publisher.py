@@ -10,13 +10,12 @@ from kraftcore.core.uuid import Uuid
 from kraftcore.metadata import Image
 from kraftcore.plugins.broker.catalogue import Catalogue, LocalChanges
 from kraftcore.plugins.broker.core import Core
+from kraftcore.plugins.broker.disk_work import run_in_threads
 from kraftcore.plugins.broker.kraft.committed_image import CommittedImage
 from kraftcore.plugins.broker.kraft.directories import DirectoryAssignments, ReplicaKey
 from kraftcore.plugins.broker.kraft.image_cache import ImageCache
 from kraftcore.plugins.broker.local_changes import carry_out
 from kraftcore.plugins.broker.partition import Assignment, TopicPartition
-
-_AT_ONCE = 20  # partitions between two looks at what else is to be done
 
 
 class Publisher:
@@ -77,6 +76,7 @@ class Publisher:
                 self._core.replicas.configure(name)
             self._core.refresh()
             self._core.groups.topics_deleted(changes.gone)
+        self._directories.retry()
         self.applied_offset = offset
 
     def _configure(self, image: Image, changes: LocalChanges) -> list[TopicPartition]:
@@ -87,6 +87,8 @@ class Publisher:
             for topic in {name.topic for name in held}:
                 table.show(topic, image)
             return list(held)
+        for topic in changes.gone:
+            table.forget(topic)
         found = []
         for topic in changes.topic_configs:
             table.show(topic, image)
@@ -97,11 +99,7 @@ class Publisher:
 
     async def _carry_out(self, changes: LocalChanges) -> None:
         core = self._core
-        for count, _ in enumerate(
-            carry_out(changes, core.replicas, core.dirs, core.now_ms, self._deleted, self._assigned), 1
-        ):
-            if count % _AT_ONCE == 0:
-                await trio.lowlevel.checkpoint()
+        await run_in_threads(carry_out(changes, core.replicas, core.dirs, core.now_ms, self._deleted, self._assigned))
 
     def _deleted(self, name: TopicPartition, topic_id: Uuid) -> None:
         self._directories.forget(ReplicaKey(topic_id, name.partition))

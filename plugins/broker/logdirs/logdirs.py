@@ -11,6 +11,7 @@ from kraftcore.core.disk.files import Files
 from kraftcore.core.log.config import LogConfig
 from kraftcore.core.uuid import UNASSIGNED_DIRECTORY, Uuid
 from kraftcore.errors import CorruptDataError, LocalError, StorageError
+from kraftcore.plugins.broker.disk_steps import DiskSteps
 from kraftcore.plugins.broker.logdirs.directory import Directory, HostedLog
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.broker.producers.states import EXPIRATION_MS
@@ -174,9 +175,9 @@ class LogDirs:
             raise StorageError(5, f"{name} is in log directory {directory_id}, which is not online", usable[0].path)
         return min(usable, key=lambda each: len(each.logs)).create(name, topic_id, now_ms)
 
-    def delete(self, hosted: HostedLog, now_ms: int) -> None:
+    def delete(self, hosted: HostedLog, now_ms: Callable[[], int]) -> DiskSteps[None]:
         """See ``Directory.delete``."""
-        hosted.directory.delete(hosted, now_ms, self._randbytes)
+        return hosted.directory.delete(hosted, now_ms, self._randbytes)
 
     # --- life ---------------------------------------------------------------------------------------------------------
 

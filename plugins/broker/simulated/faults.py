@@ -8,7 +8,7 @@ from kraftcore.core.log.epochs import OffsetAndEpoch
 from kraftcore.plugins.broker.logdirs import LogDirs
 from kraftcore.plugins.broker.logdirs.directory import Directory
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
-from kraftcore.plugins.broker.partition import Assignment, Effects, IsrProposal, Partition, TopicPartition
+from kraftcore.plugins.broker.partition import Assignment, Effects, IsrProposal, Partition, TopicPartition, View
 from kraftcore.plugins.broker.partition.isr import Isr
 from kraftcore.plugins.broker.partition.leading import UNKNOWN_EPOCH, Leading, Progress
 from kraftcore.plugins.broker.producers import ProducerStates
@@ -89,7 +89,7 @@ def _leader_only(self: Leading, log_end_offset: int, *_: Any) -> int:
     return log_end_offset
 
 
-def _to_the_end(self: Partition, *, is_replica: bool) -> int:
+def _to_the_end(self: Partition, view: View) -> int:
     return int(self.log.log_end_offset)
 
 

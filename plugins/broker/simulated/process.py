@@ -24,6 +24,7 @@ from kraftcore.plugins.broker.api.permits import Permits
 from kraftcore.plugins.broker.api.produce import Produce
 from kraftcore.plugins.broker.catalogue import Catalogue, LocalChanges
 from kraftcore.plugins.broker.deadlines import Deadlines
+from kraftcore.plugins.broker.disk_steps import run_here
 from kraftcore.plugins.broker.following import Ask, FetchSettings, Following, RoundEnd, Source, Steps
 from kraftcore.plugins.broker.isr_requests import IsrRequest, IsrRequests
 from kraftcore.plugins.broker.kraft.image_cache import ImageCache
@@ -132,7 +133,7 @@ class Process:
             tail_bytes=4_000,
             topic_id=None,
             producer_snapshots=False,
-            refuse_gaps=True,
+            allow_gaps=True,
         )
         self.dirs = LogDirs(disk, folders, broker_id, config, 2000, now_ms(), rng.randbytes)
         self.image = Image()
@@ -201,8 +202,7 @@ class Process:
             self._exclusively(self._obey, changes)
 
     def _obey(self, changes: LocalChanges) -> None:
-        for _ in carry_out(changes, self.replicas, self.dirs, self._ports.now_ms, _unseen, _unseen):
-            pass
+        run_here(carry_out(changes, self.replicas, self.dirs, self._ports.now_ms, _unseen, _unseen))
         self.refresh()
 
     # --- requests -----------------------------------------------------------------------------------------------------
