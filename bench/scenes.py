@@ -6,10 +6,10 @@ import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from bench import report
-from bench.harness import Missing, Outcome, Timing
+from bench.harness import Effort, Missing, Outcome, Timing
 from bench.peers.controller.nodes import Contender
 from bench.peers.controller.sizes import Found, Sample
 from bench.peers.controller.wire import Unexpected
@@ -50,14 +50,43 @@ class SceneCase:
         return Outcome(self.name, self.unit, self.is_rate, self.figure, headline="median")
 
 
-def measure(cases: Sequence[SceneCase], size: Any, status: report.Status) -> Iterator[Outcome]:
-    """Scene after scene, each with every contender in turn.
+class Sizes(Protocol):
+    """How much of each case, as the scenes take it."""
 
-    Args:
-        cases: the chosen ones, with the chosen contenders.
-        size: how much of each, as the scenes take it.
-        status: is told what is being done.
-    """
+    SMOKE: Any
+    QUICK: Any
+    FULL: Any
+
+
+class Measure(Protocol):
+    """A suite's ``measure``."""
+
+    def __call__(
+        self, cases: Sequence[SceneCase], effort: Effort, status: report.Status, rows: Sequence[dict[str, Any]] = ()
+    ) -> Iterator[Outcome]:
+        """Scene after scene, each with every contender in turn.
+
+        Args:
+            cases: the chosen ones, with the chosen contenders.
+            effort: how much of each.
+            status: is told what is being done.
+            rows: of a saved run; such a suite takes none up.
+        """
+
+
+def measuring(sizes: Sizes) -> Measure:
+    """The ``measure`` of a suite with these sizes."""
+
+    def measure(
+        cases: Sequence[SceneCase], effort: Effort, status: report.Status, rows: Sequence[dict[str, Any]] = ()
+    ) -> Iterator[Outcome]:
+        size = sizes.SMOKE if effort.smoke else sizes.QUICK if effort.slice_factor < 1 else sizes.FULL
+        return _outcomes(cases, size, status)
+
+    return measure
+
+
+def _outcomes(cases: Sequence[SceneCase], size: Any, status: report.Status) -> Iterator[Outcome]:
     scenes = list(dict.fromkeys(case.scene for case in cases))
     for number, scene in enumerate(scenes, 1):
         chosen = {case.name: case for case in cases if case.scene is scene}

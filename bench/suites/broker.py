@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import confluent_kafka  # noqa: F401  (the loads need it: say so before a cluster is made)
 
-from bench import report, scenes
-from bench.harness import Effort, Outcome
+from bench.harness import Effort
 from bench.peers.broker import moments, rates, sizes
 from bench.peers.broker.cluster import CONTENDERS, FAST_FENCING
-from bench.scenes import Scene, SceneCase, settings
+from bench.scenes import Scene, SceneCase, measuring, settings
 
 __all__ = ["cases", "measure", "settings"]
+
+measure = measuring(sizes)
 
 
 def cases(folder: Path, effort: Effort) -> list[SceneCase]:
@@ -42,21 +41,6 @@ def cases(folder: Path, effort: Effort) -> list[SceneCase]:
     ]
     contenders = {contender.name: contender for contender in CONTENDERS}
     found = [SceneCase(name, unit, contenders, about, scene, folder) for name, unit, scene, about in rows]
-    about = "the same with kraftcore.fast.fencing.ms=200, which Kafka has not"
+    about = "the same with kraftcore.fast.fencing.ms=100, which Kafka has not"
     fast = SceneCase("failover-fast", "s", {FAST_FENCING.name: FAST_FENCING}, about, moments.failover_fast, folder)
     return [*found, fast]
-
-
-def measure(
-    cases: Sequence[SceneCase], effort: Effort, status: report.Status, rows: Sequence[dict[str, Any]] = ()
-) -> Iterator[Outcome]:
-    """Scene after scene, each with every contender in turn.
-
-    Args:
-        cases: the chosen ones, with the chosen contenders.
-        effort: how much of each.
-        status: is told what is being done.
-        rows: of a saved run; this suite takes none up.
-    """
-    size = sizes.SMOKE if effort.smoke else sizes.QUICK if effort.slice_factor < 1 else sizes.FULL
-    return scenes.measure(cases, size, status)

@@ -5,18 +5,17 @@ Cases that share a cluster are a scene. Each scene starts a fresh one of every c
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
-from bench import report, scenes
-from bench.harness import Effort, Outcome
+from bench.harness import Effort
 from bench.peers.controller import loops, moments, sizes
 from bench.peers.controller.nodes import CONTENDERS
 from bench.peers.controller.sizes import Scene
-from bench.scenes import SceneCase, settings
+from bench.scenes import SceneCase, measuring, settings
 
 __all__ = ["cases", "measure", "settings"]
+
+measure = measuring(sizes)
 
 
 def cases(folder: Path, effort: Effort) -> list[SceneCase]:
@@ -63,18 +62,3 @@ def cases(folder: Path, effort: Effort) -> list[SceneCase]:
     ]
     contenders = {contender.name: contender for contender in CONTENDERS}
     return [SceneCase(name, unit, contenders, about, scene, folder) for name, unit, scene, about in rows]
-
-
-def measure(
-    cases: Sequence[SceneCase], effort: Effort, status: report.Status, rows: Sequence[dict[str, Any]] = ()
-) -> Iterator[Outcome]:
-    """Scene after scene, each with every contender in turn.
-
-    Args:
-        cases: the chosen ones, with the chosen contenders.
-        effort: how much of each.
-        status: is told what is being done.
-        rows: of a saved run; this suite takes none up.
-    """
-    size = sizes.SMOKE if effort.smoke else sizes.QUICK if effort.slice_factor < 1 else sizes.FULL
-    return scenes.measure(cases, size, status)

@@ -23,11 +23,12 @@ import trio
 from kraftcore.admin.client import AdminClient
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import LocalError, RefusedError, UnreachableError
+from kraftcore.metadata.cluster import Listener
+from kraftcore.metadata.registration import BrokerIdentity, registration
 from kraftcore.protocol.error_codes import ErrorCode
-from kraftcore.protocol.features import supported_levels
 from kraftcore.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from kraftcore.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
-from kraftcore.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+from kraftcore.protocol.messages.broker_registration import BrokerRegistrationResponse
 from kraftcore.raft.quorum import Endpoint
 
 _UNREGISTERED: Final = -1
@@ -101,16 +102,13 @@ class Server:
         self.has_shut_down = False
         self.last_failure = ""
         self._client = client
-        self._cluster_id = cluster_id
-        self._listeners = tuple(listeners)
-        if not self._listeners:
+        reached_at = tuple(Listener(each.name, each.host, each.port, security_protocol) for each in listeners)
+        if not reached_at:
             raise LocalError(f"server {server_id} needs a listener: nobody could reach it")
-        self._security_protocol = security_protocol
+        self._identity = BrokerIdentity(server_id, cluster_id, Uuid.random(os.urandom), reached_at, rack)
         self._directories = tuple(directories) or (Uuid.random(os.urandom),)
-        self._rack = rack
         self._previous_epoch = previous_epoch
         self._heartbeat_ms = heartbeat_ms
-        self._incarnation_id = Uuid.random(os.urandom)
         self._wants_shutdown = trio.Event()
 
     def shut_down(self) -> None:
@@ -150,23 +148,7 @@ class Server:
                 registration does not fit the cluster.
             UnreachableError: no controller answered in time.
         """
-        kind = BrokerRegistrationRequest
-        request = kind(
-            broker_id=self.id,
-            cluster_id=self._cluster_id,
-            incarnation_id=self._incarnation_id,
-            listeners=[
-                kind.Listener(name=each.name, host=each.host, port=each.port, security_protocol=self._security_protocol)
-                for each in self._listeners
-            ],
-            features=[
-                kind.Feature(name=name, min_supported_version=low, max_supported_version=high)
-                for name, (low, high) in supported_levels().items()
-            ],
-            rack=self._rack,
-            log_dirs=list(self._directories),
-            previous_broker_epoch=self._previous_epoch,
-        )
+        request = registration(self._identity, self._directories, self._previous_epoch)
         answer = await self._client.ask_controller("brokerRegistration", request, BrokerRegistrationResponse)
         self.epoch = answer.broker_epoch
         self.is_fenced = True

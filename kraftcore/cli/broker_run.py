@@ -11,7 +11,8 @@ import trio
 from kraftcore import __version__
 from kraftcore.cli.server_run import STOPPING, ReportedLog, Reporter
 from kraftcore.errors import KraftError
-from kraftcore.plugins.broker import BrokerConfig, open_broker
+from kraftcore.plugins.broker import open_broker
+from kraftcore.plugins.broker.config import BrokerConfig
 
 
 def run_broker(config: BrokerConfig, *, as_json: bool) -> str | None:

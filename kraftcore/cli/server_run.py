@@ -10,7 +10,7 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import trio
@@ -23,21 +23,15 @@ from kraftcore.node import Node, open_node
 from kraftcore.node.events import LeaderChanged, NodeEvent, RoleChanged, SnapshotRestored, VotersChanged
 from kraftcore.node.opening import tcp_transport
 from kraftcore.node.plugin import Plugin
-from kraftcore.plugins.broker import BrokerConfig, KRaftBroker
-from kraftcore.plugins.broker.config import HONOURED as BROKER_HONOURED
-from kraftcore.plugins.broker.kraft.life import Stage
-from kraftcore.plugins.controller import Controller
-from kraftcore.plugins.controller.settings import HONOURED
+from kraftcore.plugins.broker.config import KRAFT_HONOURED, BrokerConfig
 from kraftcore.raft.quorum import VoterSet
 from kraftcore.transports.tcp import TcpTransport
 
-STOPPING = (signal.SIGTERM, signal.SIGINT)
-COLLECTOR_THRESHOLDS = (20_000, 50, 100)
-"""Of Python's garbage collector, in the server's process; by default 700, 10 and 10.
+if TYPE_CHECKING:
+    from kraftcore.plugins.broker.kraft import KRaftBroker
+    from kraftcore.plugins.broker.kraft.life import Stage
 
-A request about a thousand partitions is thousands of objects, nearly all of which go by their reference counts; looking
-through all objects of a node that has just started takes some 30 ms, in which nobody is answered.
-"""
+STOPPING = (signal.SIGTERM, signal.SIGINT)
 
 
 class Reporter:
@@ -99,7 +93,6 @@ def run_server(
     Returns:
         Why it could not start or had to stop; None if it was asked to.
     """
-    gc.set_threshold(*COLLECTOR_THRESHOLDS)
     reporter = Reporter(as_json=as_json)
     logger, audit = logging.getLogger("kraftcore"), logging.getLogger("kraftcore.authorizer")
     handler, denials = ReportedLog(reporter), ReportedLog(reporter, logging.INFO)
@@ -108,13 +101,20 @@ def run_server(
     audit.setLevel(logging.INFO)
     error = None
     try:
-        honoured = {*(HONOURED if config.can_become_voter else ()), *(() if broker is None else BROKER_HONOURED)}
+        honoured: set[str] = set()
+        plugins: list[Plugin] = []
+        # What the node is not is not imported.
+        if config.can_become_voter:
+            from kraftcore.plugins.controller import Controller
+            from kraftcore.plugins.controller.settings import HONOURED
+
+            honoured |= set(HONOURED)
+            plugins.append(Controller(properties, offers_log=offers_log))
+        if broker is not None:
+            honoured |= set(KRAFT_HONOURED)
         ignored = [key for key in config.ignored if key not in honoured]
         if ignored:
             reporter.event("ignored", properties=ignored)
-        plugins: list[Plugin] = []
-        if config.can_become_voter:
-            plugins.append(Controller(properties, offers_log=offers_log))
         if broker is not None:
             plugins.append(_make_broker(config, broker, properties, reporter))
         trio.run(_Server(config, plugins, reporter).run)
@@ -130,6 +130,8 @@ def run_server(
 def _make_broker(
     config: NodeConfig, settings: BrokerConfig, properties: Mapping[str, str], reporter: Reporter
 ) -> KRaftBroker:
+    from kraftcore.plugins.broker.kraft import KRaftBroker
+
     def tell(stage: Stage) -> None:
         reporter.event("broker", stage=stage.name.capitalize(), epoch=broker.broker_epoch)
 

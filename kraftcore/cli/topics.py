@@ -41,9 +41,9 @@ from kraftcore.configdef.topics import ConfigSource, TopicDefaults
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import KraftError, LocalError, RefusedError, UnsupportedVersionError
 from kraftcore.metadata.configs import TOPIC
+from kraftcore.metadata.internal_topics import INTERNAL_TOPICS
 
 # Kafka's own topics; source: Kafka 4.3.1, Topic.isInternal.
-INTERNAL = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 ACTIONS = ("alter", "create", "describe", "list", "delete")
 REPORTS = (
     "under-replicated-partitions",
@@ -333,7 +333,7 @@ async def _names(client: AdminClient, wanted: Wanted) -> list[str]:
     return [
         name
         for name in found
-        if (pattern is None or pattern.fullmatch(name)) and not (wanted.exclude_internal and name in INTERNAL)
+        if (pattern is None or pattern.fullmatch(name)) and not (wanted.exclude_internal and name in INTERNAL_TOPICS)
     ]
 
 

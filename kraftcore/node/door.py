@@ -47,7 +47,6 @@ from kraftcore.security.sasl.oauth_token import AccessToken, TokenRules
 from kraftcore.security.sasl.plain_server import PlainServer
 from kraftcore.security.sasl.scram_server import ScramServer
 from kraftcore.security.sasl.server_session import Answer, ServerSession, Step, TellVersions, TurnAway
-from kraftcore.transports.oauth import open_keys
 
 _logger = logging.getLogger("kraftcore.node")
 
@@ -257,6 +256,8 @@ class Door:
             if tokens is not None:
                 for what, key in _unchecked(tokens.rules):
                     note(f"listener {listener} takes tokens {what}: set {key}")
+                from kraftcore.transports.oauth import open_keys  # an HTTP client, for those who take tokens
+
                 keys = open_keys(tokens, note)
                 self._nursery.start_soon(keys.run)
                 check = TokenCheck(keys, tokens.rules, partial(self._complain, "token"))

@@ -137,11 +137,14 @@ def _begin(engine: Engine, node: Node, plugins: Sequence[Plugin], nursery: trio.
 
 async def _run_plugin(plugin: Plugin, node: Node, engine: Engine) -> None:
     try:
-        await plugin.run(node)
+        try:
+            await plugin.run(node)
+        except* NodeStoppedError:
+            if not engine.is_closed:
+                raise
+            # What its tasks asked of the node ended with that.
     except Exception as error:
-        if engine.is_closed and isinstance(error, NodeStoppedError):
-            pass  # what it asked of the node ended with that
-        elif plugin.participates:
+        if plugin.participates:
             engine.fail(error)
         else:
             _logger.exception("plugin %s raised and is dropped", plugin.name)

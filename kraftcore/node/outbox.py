@@ -32,7 +32,7 @@ CONSENSUS, FORWARDS, OTHERS = range(3)
 
 
 @dataclass(slots=True)
-class _Waiting:
+class _Outgoing:
     message: Request
     timeout_ms: int
     min_version: int
@@ -46,7 +46,7 @@ class _Peer:
 
     address: Address
     versions: dict[int, tuple[int, int]] | None = None
-    waiting: list[_Waiting] = field(default_factory=list)
+    waiting: list[_Outgoing] = field(default_factory=list)
     chosen: dict[int, int] = field(default_factory=dict)  # api key -> version
     last: bool | Failure = False  # True: it answered; a failure: why not; False: nothing came of any request yet
 
@@ -112,7 +112,7 @@ class Outbox:
         elif peer.versions is not None:
             self._transmit(peer, message, timeout_ms, min_version, max_version, done)
         else:
-            peer.waiting.append(_Waiting(message, timeout_ms, min_version, max_version, done))
+            peer.waiting.append(_Outgoing(message, timeout_ms, min_version, max_version, done))
             if len(peer.waiting) == 1:
                 done = partial(self._learned, peer)
                 self.send(host, port, ApiVersionsRequest(), timeout_ms, done, lane=lane)

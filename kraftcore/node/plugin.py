@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from importlib.metadata import entry_points
 from typing import ClassVar, Self
 
 from kraftcore.errors import LocalError
@@ -122,6 +121,11 @@ def load_plugins(names: Iterable[str], settings: Mapping[str, str] | None = None
     Raises:
         LocalError: there is none of a name (the message lists what there is), or a setting is wrong.
     """
+    names = list(names)
+    if not names:
+        return []
+    from importlib.metadata import entry_points  # only where plugins are named: it brings much
+
     found = {point.name: point for point in entry_points(group=GROUP)}
     plugins = []
     for name in names:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import sys
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from functools import wraps
@@ -56,11 +56,13 @@ def _world() -> str:
     """Where this is called; "threads" if there is no event loop."""
     if trio.lowlevel.in_trio_task():
         return "trio"
+    asyncio = sys.modules.get("asyncio")  # where nobody imported it no loop of its runs
     try:
-        asyncio.get_running_loop()
+        if asyncio is not None and asyncio.get_running_loop() is not None:
+            return "asyncio"
     except RuntimeError:
-        return "threads"
-    return "asyncio"
+        pass
+    return "threads"
 
 
 def _wrong(name: str, world: str) -> NoReturn:

@@ -44,6 +44,7 @@ class Planted:
         owner: class or module that gets it.
         attribute: what is replaced there.
         value: by what.
+        more: further such places, where one mistake takes several.
     """
 
     name: str
@@ -51,16 +52,20 @@ class Planted:
     owner: Any
     attribute: str
     value: Any
+    more: tuple[tuple[Any, str, Any], ...] = ()
 
     @contextmanager
     def planted(self) -> Iterator[None]:
         """While the context lasts the mistake is there."""
-        before = self.owner.__dict__[self.attribute]
-        setattr(self.owner, self.attribute, self.value)
+        places = ((self.owner, self.attribute, self.value), *self.more)
+        before = [owner.__dict__[attribute] for owner, attribute, _ in places]
+        for owner, attribute, value in places:
+            setattr(owner, attribute, value)
         try:
             yield
         finally:
-            setattr(self.owner, self.attribute, before)
+            for (owner, attribute, _), was in zip(places, before, strict=True):
+                setattr(owner, attribute, was)
 
 
 _save = RaftState.save_election_state

@@ -22,8 +22,26 @@ and what is not yet.
 ==================  ==================================================================================================
 """
 
-from kraftcore.plugins.broker.broker import Broker, open_broker
-from kraftcore.plugins.broker.config import BrokerConfig
-from kraftcore.plugins.broker.kraft import KRaftBroker
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
+from kraftcore.plugins.broker.config import BrokerConfig
+
+if TYPE_CHECKING:
+    from kraftcore.plugins.broker.broker import Broker as Broker
+    from kraftcore.plugins.broker.broker import open_broker as open_broker
+    from kraftcore.plugins.broker.kraft import KRaftBroker as KRaftBroker
+
+# Imported when first asked for: nobody needs both, and a controller's file is read without either.
+_HOMES = {
+    "Broker": "kraftcore.plugins.broker.broker",
+    "KRaftBroker": "kraftcore.plugins.broker.kraft",
+    "open_broker": "kraftcore.plugins.broker.broker",
+}
 __all__ = ["Broker", "BrokerConfig", "KRaftBroker", "open_broker"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'kraftcore.plugins.broker' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

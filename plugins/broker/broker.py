@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Generator
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -27,6 +27,7 @@ from kraftcore.plugins.broker.control.stop_replica import StopReplica
 from kraftcore.plugins.broker.control.update_metadata import UpdateMetadata
 from kraftcore.plugins.broker.controller_channel import ControllerChannel, through
 from kraftcore.plugins.broker.core import Core, Surroundings, log_config, raise_file_limit
+from kraftcore.plugins.broker.disk_work import run_in_threads
 from kraftcore.plugins.broker.handlers import broker_handler, client_handlers
 from kraftcore.plugins.broker.logdirs import LogDirs
 from kraftcore.plugins.broker.metadata_cache import RequestCache
@@ -113,7 +114,8 @@ class Broker:
         async def respond(request: Any, context: RequestContext) -> Any:
             # One at a time; and none while a log is flushed, as deleting and truncating must wait for that.
             async with self._control, self._core.disk:
-                return handler.handle(request, context.version)
+                found = handler.handle(request, context.version)
+                return await run_in_threads(found) if isinstance(found, Generator) else found
 
         self._registry.register(broker_handler(kind, versions, respond, Priority.CONTROL))
 

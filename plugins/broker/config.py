@@ -9,10 +9,12 @@ from typing import Any
 from kraftcore.config.addresses import ALL_INTERFACES, WILDCARDS, parse_endpoint
 from kraftcore.config.errors import ConfigError
 from kraftcore.config.kafka_properties import IGNORED_PREFIXES, KAFKA_PROPERTIES
-from kraftcore.config.login import SaslLogin
+from kraftcore.config.login import BROKER_MECHANISM_KEY, SaslLogin
 from kraftcore.config.properties import Properties, load_properties, read_flag, read_integer
 from kraftcore.config.sources import read_broker_security, read_roles
 from kraftcore.config.tls import TlsConfig
+from kraftcore.configdef.topics import TopicDefaults
+from kraftcore.configdef.types import ConfigValueError
 from kraftcore.plugins.broker.groups.settings import PROPERTIES as GROUP_PROPERTIES
 from kraftcore.plugins.broker.groups.settings import GroupSettings, read_group_settings
 from kraftcore.raft.quorum import Endpoint
@@ -81,8 +83,21 @@ _TEXTS = {
     "broker.rack",
     "controlled.shutdown.enable",
 }
-HONOURED = frozenset({*_TEXTS, *(key for key, _, _ in _NUMBERS.values()), *GROUP_PROPERTIES})
-"""Properties that a broker honours."""
+RECORD_PROPERTIES = frozenset(
+    {
+        "log.message.timestamp.type",
+        "log.message.timestamp.before.max.ms",
+        "log.message.timestamp.after.max.ms",
+        "compression.type",
+        "compression.gzip.level",
+        "compression.zstd.level",
+    }
+)
+"""Properties about what clients send, as topics have them."""
+HONOURED = frozenset({*_TEXTS, *(key for key, _, _ in _NUMBERS.values()), *GROUP_PROPERTIES, *RECORD_PROPERTIES})
+"""Properties that every broker honours."""
+KRAFT_HONOURED = HONOURED | {BROKER_MECHANISM_KEY}
+"""Properties that one under a KRaft controller honours."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,7 +149,8 @@ class BrokerConfig:
         request_max_bytes: longest frame (socket.request.max.bytes).
         max_connections: accepted at a time (max.connections).
         groups: see ``GroupSettings``.
-        static_configs: all of the file, as DescribeConfigs tells it.
+        static_configs: all of the file, as DescribeConfigs tells it; what it says of records' times and compression
+            (``RECORD_PROPERTIES``) holds for topics that set nothing else.
         rack: where the broker stands, or None (broker.rack).
         heartbeat_ms: how often the controller hears of it (broker.heartbeat.interval.ms).
         session_ms: after so long without a heartbeat it is fenced (broker.session.timeout.ms, which is the
@@ -257,8 +273,10 @@ def has_broker_role(properties: Properties) -> bool:
 def _read(properties: Properties) -> BrokerConfig:
     if has_broker_role(properties):
         _check_kraft(properties)
+        honoured = KRAFT_HONOURED
     else:
         _check_requests(properties)
+        honoured = HONOURED
     values: dict[str, Any] = {
         "node_id": _node_id(properties),
         "listeners": _own(properties, "listeners"),
@@ -267,7 +285,7 @@ def _read(properties: Properties) -> BrokerConfig:
         "directories": tuple(properties.list("log.dirs" if "log.dirs" in properties else "log.dir")),
         "rack": properties.get("broker.rack"),
         "static_configs": properties.all,
-        "ignored": tuple(name for name in properties.names if name not in HONOURED),
+        "ignored": tuple(name for name in properties.names if name not in honoured),
     }
     if properties.get("replica.selector.class") == _RACK_AWARE:
         values["is_rack_aware"] = True
@@ -351,15 +369,18 @@ def _is_of_kafka(name: str) -> bool:
 def _check_unsupported(properties: Properties) -> None:
     """What would change the meaning of stored records, and is not there, is refused rather than ignored."""
     wanted: tuple[tuple[str, Callable[[str], bool], str], ...] = (
-        ("log.message.timestamp.type", lambda text: text == "CreateTime", "CreateTime"),
         ("log.cleanup.policy", lambda text: text == "delete", "delete"),
-        ("compression.type", lambda text: text == "producer", "producer"),
         ("replica.selector.class", lambda text: text in ("", _RACK_AWARE), _RACK_AWARE),
     )
     for key, is_good, only in wanted:
         text = properties.get(key)
         if text is not None and not is_good(text):
             raise properties.error(f"{key} is {text!r}: a broker of kraftcore has {only} alone", key)
+    for key in sorted(RECORD_PROPERTIES & set(properties.names)):
+        try:
+            TopicDefaults({key: properties.all[key]})
+        except ConfigValueError as error:
+            raise properties.error(str(error), key) from None
 
 
 def _node_id(properties: Properties) -> int:

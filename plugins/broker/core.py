@@ -20,17 +20,19 @@ from kraftcore.core.log.config import LogConfig
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import LocalError, StorageError
 from kraftcore.metadata import Image
+from kraftcore.metadata.internal_topics import INTERNAL_TOPICS
 from kraftcore.node.authorization import Authorization
 from kraftcore.node.outbox import Outbox
 from kraftcore.plugins.broker.api.fetch import Fetch
 from kraftcore.plugins.broker.api.fetch_sessions import FetchSessions
 from kraftcore.plugins.broker.api.leaders import Leaders
-from kraftcore.plugins.broker.api.metadata import INTERNAL
 from kraftcore.plugins.broker.api.permits import Permits
+from kraftcore.plugins.broker.api.record_rules import RecordRules
 from kraftcore.plugins.broker.background import Background
 from kraftcore.plugins.broker.config import BrokerConfig
 from kraftcore.plugins.broker.controller_channel import ControllerChannel
 from kraftcore.plugins.broker.deadlines import Deadlines
+from kraftcore.plugins.broker.disk_work import raise_log_start
 from kraftcore.plugins.broker.fetchers import Fetchers
 from kraftcore.plugins.broker.following import FetchSettings
 from kraftcore.plugins.broker.groups.coordinator import GroupCoordinator
@@ -182,6 +184,14 @@ class Core:
         """Of a client's batch for a topic."""
         return self.topics.of(topic).max_message_bytes
 
+    def record_rules(self, topic: str) -> RecordRules:
+        """What is asked of a topic's records."""
+        return self.topics.of(topic).records
+
+    def may_delete(self, topic: str) -> bool:
+        """Whether records of a topic may be deleted (cleanup.policy has delete)."""
+        return self.topics.of(topic).deletes
+
     def _partition_settings(self, topic: str) -> PartitionSettings:
         return PartitionSettings(self.topics.of(topic).min_insync_replicas, self.config.replica_lag_time_max_ms)
 
@@ -267,7 +277,7 @@ class Core:
         for name, replica in list(self.replicas.all.items()):
             retention = self.topics.of(name.topic).retention
             # Internal topics have cleanup.policy=compact: their records do not age.
-            if name.topic in INTERNAL or replica.partition.expired(self.now_ms(), retention) is None:
+            if name.topic in INTERNAL_TOPICS or replica.partition.expired(self.now_ms(), retention) is None:
                 continue
             async with self.disk:
                 # It may have been deleted, or cut, meanwhile.
@@ -275,7 +285,7 @@ class Core:
                 if start is None:
                     continue
                 try:
-                    replica.partition.delete_below(start, self.now_ms())
+                    await raise_log_start(replica.partition, start, self.now_ms())
                 except (StorageError, LocalError) as error:
                     self.replicas.failed(name, error)
 
@@ -312,7 +322,7 @@ def log_config(config: BrokerConfig) -> LogConfig:
         tail_bytes=_TAIL_BYTES,
         topic_id=None,
         producer_snapshots=False,
-        refuse_gaps=True,
+        allow_gaps=True,
     )
 
 

@@ -74,7 +74,10 @@ class Deadlines:
     @property
     def due(self) -> float:
         """When ``come`` has something to do; infinity: never, as it is."""
-        return self._heap[0][0] if self._heap else float("inf")
+        heap = self._heap
+        while heap and not heap[0][2].is_live:  # nobody is woken for what was cancelled
+            heapq.heappop(heap)
+        return heap[0][0] if heap else float("inf")
 
     def come(self) -> None:
         """Act on those whose time has come."""

@@ -1,4 +1,4 @@
-"""Fetching from leaders on trio: a task for each leader, which runs the rounds of ``following``."""
+"""Fetching from leaders on trio: the rounds of ``following``, and a task for each leader for when they have to wait."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ from typing import Any
 
 import trio
 
+from kraftcore.core.log import Log
+from kraftcore.errors import KraftError
 from kraftcore.node.outbox import CONSENSUS, Outbox
-from kraftcore.plugins.broker.following import Ask, FetchSettings, Following, RoundEnd, Source, Steps
+from kraftcore.plugins.broker.following import Ask, Asked, FetchSettings, Flush, Following, RoundEnd, Source, Steps
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
+from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.broker.replicas import Replicas
 from kraftcore.ports.complaints import Complaints
 from kraftcore.ports.transport import Address
@@ -72,7 +75,7 @@ class Fetchers:
         """Assignments or addresses changed: every partition that follows is fetched from its leader, once."""
         wanted = self._following.wanted()
         for leader_id, task in self._tasks.items():
-            task.source.names = wanted.pop(leader_id, set())
+            task.source.take(wanted.pop(leader_id, set()))
             task.wake.set()
         for leader_id, names in wanted.items():
             task = self._tasks[leader_id] = _Task(Source(leader_id, names))
@@ -80,45 +83,38 @@ class Fetchers:
 
     async def _run(self, task: _Task) -> None:
         """Fetch as long as there is something to be fetched from this leader."""
-        source, backoff_ms = task.source, self._settings.backoff_ms
-        while source.names:
-            task.wake = trio.Event()
-            address = self._cache.address(source.leader_id, self._listener)
-            asked = self._following.ask_for(source.due(_time_ms()))
-            if address is None or not asked:
-                due_ms = source.due_ms if address is not None else float("inf")
-                with trio.move_on_at(due_ms / 1000):
+        source = task.source
+        rounds = _Rounds(self, source)
+        try:
+            while source.names:
+                task.wake = trio.Event()
+                if rounds.begin():
+                    wait_ms = await rounds.finish(self._disk)
+                    if not wait_ms:
+                        continue
+                    until_ms = _time_ms() + wait_ms
+                else:
+                    until_ms = source.due_ms if self._address(source) is not None else float("inf")
+                with trio.move_on_at(until_ms / 1000):
                     await task.wake.wait()
-                continue
-            end = await self._carry_out(address, self._following.round(source, asked))
-            source.pause(end.pausing, _time_ms() + backoff_ms)
-            if end.wait_ms:
-                await trio.sleep(end.wait_ms / 1000)
+        finally:
+            rounds.close()
         if self._tasks.get(source.leader_id) is task:
             del self._tasks[source.leader_id]
 
-    async def _carry_out(self, address: Address, steps: Steps[RoundEnd]) -> RoundEnd:
-        try:
-            wanted = next(steps)
-            while True:
-                if isinstance(wanted, Ask):
-                    wanted = steps.send(await self._ask(address, wanted))
-                else:
-                    async with self._disk:
-                        wanted = next(steps)
-        except StopIteration as end:
-            found: RoundEnd = end.value
-            return found
+    def _address(self, source: Source) -> Address | None:
+        return self._cache.address(source.leader_id, self._listener)
 
-    async def _ask(self, address: Address, wanted: Ask) -> Any:
-        """The answer, or a `Failure`. Requests of a fetcher wait for one another only."""
-        answers: list[Any] = []
-        came = trio.Event()
+    def _next(self, source: Source) -> tuple[Address, dict[TopicPartition, Asked]] | None:
+        """Whom to ask for what now; None: nothing, or nobody."""
+        address = self._address(source)
+        if address is None or not source.names:
+            return None
+        asked = self._following.ask_for(source.due(_time_ms()))
+        return (address, asked) if asked else None
 
-        def done(answer: Any) -> None:
-            answers.append(answer)
-            came.set()
-
+    def _ask(self, address: Address, wanted: Ask, done: Callable[[Any], None]) -> None:
+        """``done`` gets the answer, or a `Failure`, later. Requests of a fetcher wait for one another only."""
         self._outbox.send(
             address.host,
             address.port,
@@ -129,8 +125,93 @@ class Fetchers:
             max_version=wanted.max_version,
             lane=CONSENSUS,
         )
-        await came.wait()
-        return answers[0]
+
+
+class _Rounds:
+    """Rounds with one leader, the next one begun where the last one's answer was read, until one has to wait.
+
+    So a record needs no task switch between the socket and the log, nor between the log and the next request.
+
+    Args:
+        fetchers: whose they are.
+        source: what is fetched.
+    """
+
+    def __init__(self, fetchers: Fetchers, source: Source) -> None:
+        self._fetchers = fetchers
+        self._source = source
+        self._needs_task = trio.Event()
+        self._steps: Steps[RoundEnd] | None = None
+        self._wanted: Any = None
+        self._error: Exception | None = None
+        self._wait_ms = 0
+        self._asked: dict[TopicPartition, Asked] = {}
+        self._address: Address | None = None
+
+    def begin(self) -> bool:
+        """Begin a round; False: there is nothing to be asked, or nobody."""
+        found = self._fetchers._next(self._source)
+        if found is None:
+            return False
+        self._address, self._asked = found
+        self._steps = self._fetchers._following.round(self._source, self._asked)
+        self._resume(None)
+        return True
+
+    async def finish(self, disk: trio.Lock) -> int:
+        """Wait until a round has to wait, or none can be begun; returns the milliseconds to wait."""
+        while True:
+            await self._needs_task.wait()
+            self._needs_task = trio.Event()
+            if self._error is not None:
+                raise self._error
+            if self._steps is None:
+                return self._wait_ms
+            async with disk:
+                error = await _flush(self._wanted.log) if isinstance(self._wanted, Flush) else None
+                self._resume(None, error)
+
+    def close(self) -> None:
+        """Answers that are still to come are dropped."""
+        self._steps, self._address = None, None
+
+    def _resume(self, answer: Any, failed: KraftError | None = None) -> None:
+        """Go on until an answer is awaited, or the task is needed; what is raised is the task's, not the reader's."""
+        try:
+            self._advance(answer, failed)
+        except Exception as error:
+            self._error = error
+            self._needs_task.set()
+
+    def _advance(self, answer: Any, failed: KraftError | None) -> None:
+        steps, address = self._steps, self._address
+        if steps is None or address is None:
+            return
+        try:
+            self._wanted = wanted = steps.send(answer) if failed is None else steps.throw(failed)
+        except StopIteration as end:
+            self._ended(end.value)
+            return
+        if isinstance(wanted, Ask):
+            self._fetchers._ask(address, wanted, self._resume)
+        else:
+            self._needs_task.set()
+
+    def _ended(self, end: RoundEnd) -> None:
+        self._steps = None
+        self._source.ended(self._asked, end, _time_ms(), self._fetchers._settings.backoff_ms)
+        self._wait_ms = end.wait_ms
+        if end.wait_ms or not self.begin():
+            self._needs_task.set()
+
+
+async def _flush(log: Log) -> KraftError | None:
+    """What made it fail, or None."""
+    try:
+        await trio.to_thread.run_sync(log.flush)
+    except KraftError as error:
+        return error
+    return None
 
 
 def _time_ms() -> float:

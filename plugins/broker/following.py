@@ -5,7 +5,8 @@ last batch, so that the leader tells where logs diverge (KIP-595). What an answe
 still follows in the epoch it was asked in, and its log ends where it did. Source: Kafka 3.9.1, AbstractFetcherThread.
 
 A round is a generator. It yields what it needs: `Ask`, and is sent the answer; `EXCLUSIVE`, and is resumed while no log
-is flushed, which lasts until it yields again. Whoever runs it (``fetchers``, the simulator) does no more than that.
+is flushed, which lasts until it yields again; `Flush`, and is resumed then, or the error is raised there. Whoever runs
+it (``fetchers``, the simulator) does no more than that.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias, TypeVar
 
+from kraftcore.core.log import Log
 from kraftcore.core.log.epochs import OffsetAndEpoch
 from kraftcore.core.uuid import ZERO_UUID
 from kraftcore.errors import CorruptDataError, KraftError, StorageError
@@ -35,6 +37,16 @@ _SESSION_OVER = {
     ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
     ErrorCode.INVALID_FETCH_SESSION_EPOCH,
 }
+_NOT_IN_STEP = {
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.UNKNOWN_LEADER_EPOCH,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+}
+"""The leader, or we, will hear from the controller in a moment."""
+_SOON_MS = 10
+_SHIFT_MAX = 16
 _Topic = FetchRequest.FetchTopic
 _Data = FetchResponse.FetchableTopicResponse.PartitionData
 
@@ -73,6 +85,17 @@ class Ask:
     max_version: int = _VERSION_MAX
 
 
+@dataclass(frozen=True, slots=True)
+class Flush:
+    """A log that had better be synced before part of it is removed, while others are served.
+
+    Attributes:
+        log: of the partition.
+    """
+
+    log: Log
+
+
 EXCLUSIVE: Final = object()
 """What a round yields before it removes part of a log."""
 
@@ -86,10 +109,12 @@ class RoundEnd:
 
     Attributes:
         pausing: partitions not to be asked for within ``FetchSettings.backoff_ms``.
+        not_in_step: those of whose leadership one side has not heard yet; asked for again much sooner.
         wait_ms: until the next round: nothing came, or the leader says so (KIP-219).
     """
 
     pausing: tuple[TopicPartition, ...] = ()
+    not_in_step: tuple[TopicPartition, ...] = ()
     wait_ms: int = 0
 
 
@@ -123,13 +148,22 @@ class Source:
         leader_id: who it is.
         names: the partitions.
         not_before: those that pause, with the time until which they do.
+        tries: those of ``RoundEnd.not_in_step``, with how often in a row they were.
         session: of fetching there (KIP-227).
     """
 
     leader_id: int
     names: set[TopicPartition] = field(default_factory=set)
     not_before: dict[TopicPartition, float] = field(default_factory=dict)
+    tries: dict[TopicPartition, int] = field(default_factory=dict)
     session: LeaderSession = field(default_factory=LeaderSession)
+
+    def take(self, names: set[TopicPartition]) -> None:
+        """From now on these are fetched. What the two sides were not in step about may be another matter now."""
+        self.names = names
+        for name in self.tries:
+            self.not_before.pop(name, None)
+        self.tries.clear()
 
     def due(self, now_ms: float) -> list[TopicPartition]:
         """The partitions that do not pause, in order."""
@@ -141,9 +175,16 @@ class Source:
         """When the next pause ends; infinity: none."""
         return min(self.not_before.values(), default=float("inf"))
 
-    def pause(self, names: Iterable[TopicPartition], until_ms: float) -> None:
-        """Do not ask for these before a time."""
-        self.not_before.update(dict.fromkeys(names, until_ms))
+    def ended(self, asked: Iterable[TopicPartition], end: RoundEnd, now_ms: float, backoff_ms: int) -> None:
+        """A round for these partitions ended: some pause."""
+        for name in asked:
+            if name not in end.not_in_step:
+                self.tries.pop(name, None)
+        self.not_before.update(dict.fromkeys(end.pausing, now_ms + backoff_ms))
+        for name in end.not_in_step:
+            tries = self.tries.get(name, 0)
+            self.tries[name] = tries + 1
+            self.not_before[name] = now_ms + min(_SOON_MS << min(tries, _SHIFT_MAX), backoff_ms)
 
 
 class Following:
@@ -217,15 +258,16 @@ class Following:
             what = answer.name if isinstance(answer, Failure) else ErrorCode.of(answer.error_code).name
             self._complain(f"fetch {source.leader_id}", f"fetching from broker {source.leader_id} failed: {what}")
             return RoundEnd(wait_ms=self._settings.backoff_ms)
-        pausing = []
+        pausing: list[TopicPartition] = []
+        not_in_step: list[TopicPartition] = []
         names = {self._replicas.topic_id(name): name.topic for name in asked} if by_id else {}
         for topic in answer.responses:
             told = names.get(topic.topic_id) if by_id else topic.topic
             for data in topic.partitions:
                 one = asked.get(TopicPartition(told or "", data.partition_index))
                 if one is not None and one.still_matters and not (yield from self._take(one, data)):
-                    pausing.append(one.name)
-        return RoundEnd(tuple(pausing), max(answer.throttle_time_ms, 0))
+                    (not_in_step if data.error_code in _NOT_IN_STEP else pausing).append(one.name)
+        return RoundEnd(tuple(pausing), tuple(not_in_step), max(answer.throttle_time_ms, 0))
 
     def _wanted(self, asked: Iterable[TopicPartition], *, by_id: bool) -> dict[TopicPartition, Wanted]:
         found = {}
@@ -313,6 +355,7 @@ class Following:
             self._replicas.carry_out(asked.name, change())
 
     def _raise_log_start(self, asked: Asked, log_start: int) -> Steps[None]:
+        yield Flush(asked.partition.log)
         yield EXCLUSIVE
         if asked.partition.check_following(asked.leader_epoch):
             asked.partition.delete_below(log_start, self._now_ms())

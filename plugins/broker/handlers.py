@@ -49,11 +49,18 @@ from kraftcore.protocol.registry import api_of
 def client_handlers(core: Core) -> Iterator[RequestHandler]:
     """What a broker answers on its listeners, whoever controls it."""
     config, replicas = core.config, core.replicas
-    produce = Produce(
-        replicas, core.cache, core.leaders, core.deadlines, core.max_message_bytes, core.now_ms, core.permits
-    )
     permits, background = core.permits, core.background
-    delete_records = DeleteRecords(replicas, core.cache, permits, background, core.disk, core.now_ms)
+    produce = Produce(
+        replicas,
+        core.cache,
+        core.leaders,
+        core.deadlines,
+        core.max_message_bytes,
+        core.now_ms,
+        permits,
+        core.record_rules,
+    )
+    delete_records = DeleteRecords(replicas, core.cache, permits, background, core.disk, core.now_ms, core.may_delete)
     is_kraft = core.image is not None
     forwarding = Forwarding(core.controllers.send_to_controller, background)
     creating = None

@@ -10,8 +10,9 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from kraftcore.core.uuid import UNASSIGNED_DIRECTORY, Uuid
+from kraftcore.core.uuid import LOST_DIRECTORY, UNASSIGNED_DIRECTORY, Uuid
 from kraftcore.errors import CorruptDataError, KraftError, StorageError
+from kraftcore.plugins.broker.disk_steps import DiskSteps
 from kraftcore.plugins.broker.logdirs import HostedLog, LogDirs
 from kraftcore.plugins.broker.logdirs.directory import Directory
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
@@ -68,6 +69,7 @@ class Replicas:
         self._dirs = dirs
         self._cache = cache
         self._settings_of = settings_of
+        self._damage: dict[TopicPartition, str] = {}
 
     # --- finding ------------------------------------------------------------------------------------------------------
 
@@ -118,6 +120,28 @@ class Replicas:
     def is_broken(self, name: TopicPartition) -> bool:
         """Whether its log is there and cannot be used."""
         return self._dirs.is_broken(name)
+
+    def set_aside_earlier(self, name: TopicPartition, topic_id: Uuid | None) -> None:
+        """Set a log aside that is damaged and belongs to another topic of this name than the one with this id."""
+        directory = self._dirs.directory_of_broken(name)
+        if directory is not None and directory.failure is None:
+            found = directory.broken_topic_id(name)
+            if found is not None and found != topic_id:
+                self._dirs.set_aside(directory, name)
+
+    def directory_id(self, name: TopicPartition) -> Uuid | None:
+        """In which log directory a partition's log is, for the controller (KIP-858).
+
+        Returns:
+            The directory's id, also if it failed; ``LOST_DIRECTORY`` if the log alone cannot be used: the controller
+            then has others lead it, as for a directory that is offline. None: there is no log, or the directory has no
+            id.
+        """
+        broken = self._dirs.directory_of_broken(name)
+        if broken is not None:
+            return LOST_DIRECTORY if broken.failure is None else broken.id
+        hosted = self._dirs.find(name)
+        return None if hosted is None else hosted.directory.id
 
     # --- changing -----------------------------------------------------------------------------------------------------
 
@@ -175,6 +199,7 @@ class Replicas:
         replica = self.all.get(name)
         if replica is not None:
             replica.partition.settings = self._settings_of(name.topic)
+            replica.hosted.directory.reconfigure(replica.hosted)
 
     def assign_topic_id(self, replica: Replica, topic_id: Uuid | None) -> None:
         """Give a partition the id that it lacks."""
@@ -182,18 +207,21 @@ class Replicas:
         if topic_id is not None and hosted.topic_id is None:
             hosted.directory.assign_topic_id(hosted, topic_id)
 
-    def delete(self, name: TopicPartition, now_ms: int) -> None:
+    def delete(self, name: TopicPartition, now_ms: Callable[[], int]) -> DiskSteps[None]:
         """Delete a partition, whether it was assigned or is on disk alone; fine if there is none.
+
+        Nobody is served by it any more from the first step on. It yields what a thread may do: see ``disk_work``.
 
         Raises:
             StorageError: the disk failed.
         """
         found = self.all.pop(name, None)
+        self._damage.pop(name, None)
         if found is not None:
             self.carry_out(name, found.partition.stop())
         hosted = self._dirs.find(name)
         if hosted is not None:
-            self._dirs.delete(hosted, now_ms)
+            yield from self._dirs.delete(hosted, now_ms)
 
     # --- effects ------------------------------------------------------------------------------------------------------
 
@@ -212,24 +240,23 @@ class Replicas:
             replica.hosted.high_watermark = replica.partition.high_watermark
 
     def failed(self, name: TopicPartition, error: KraftError) -> ErrorCode:
-        """The log of a partition failed: what its clients are told.
+        """Something of a partition's log failed: what its clients are told.
 
-        After a failed write the whole directory is used no more (``StorageError``); damage is the partition's alone.
+        After a failed read or write the whole directory is used no more (``StorageError``). A batch that is damaged is
+        an error for whoever reads it, and for nobody else: as in Kafka (ReplicaManager.readFromLog) the partition goes
+        on. A log that cannot be opened is offline.
         """
         replica = self.all.get(name)
-        if replica is None:
-            directory = self._dirs.holding(error.filename) if isinstance(error, StorageError) else None
+        if isinstance(error, StorageError):
+            directory = self._dirs.holding(error.filename) if replica is None else replica.hosted.directory
             if directory is not None:
                 self.directory_failed(directory, error)
-            return ErrorCode.KAFKA_STORAGE_ERROR
-        directory = replica.hosted.directory
-        if isinstance(error, StorageError):
-            self.directory_failed(directory, error)
-        else:
-            _logger.error("%s is offline: %s", name, error)
-            directory.broken[name] = error
-            self.carry_out(name, replica.partition.stop())
-        return ErrorCode.CORRUPT_MESSAGE if isinstance(error, CorruptDataError) else ErrorCode.KAFKA_STORAGE_ERROR
+        elif replica is not None and isinstance(error, CorruptDataError):
+            if self._damage.get(name) != str(error):  # clients ask again and again: it is said once
+                self._damage[name] = str(error)
+                _logger.error("%s holds a damaged batch, whoever reads it is told so: %s", name, error)
+            return ErrorCode.CORRUPT_MESSAGE
+        return ErrorCode.KAFKA_STORAGE_ERROR
 
     def directory_failed(self, directory: Directory, error: KraftError) -> None:
         """A log directory is used no more: its partitions are offline."""

@@ -9,13 +9,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from kraftcore.configdef.topics import ConfigSource, TopicDefaults
+from kraftcore.core.batch import Compression
 from kraftcore.core.log.config import LogConfig
 from kraftcore.metadata import Image
 from kraftcore.metadata.configs import BROKER, TOPIC
-from kraftcore.plugins.broker.config import BrokerConfig
+from kraftcore.plugins.broker.api.record_rules import RecordRules
+from kraftcore.plugins.broker.config import RECORD_PROPERTIES, BrokerConfig
 from kraftcore.plugins.broker.partition.retention import Retention
 
 _INDEX_BYTES_MIN = 36
+_CODECS = {
+    "uncompressed": Compression.NONE,
+    "gzip": Compression.GZIP,
+    "snappy": Compression.SNAPPY,
+    "lz4": Compression.LZ4,
+    "zstd": Compression.ZSTD,
+}
+# Codec -> key and least level here; zstd's negative ones are faster and larger than 1.
+_LEVELS = {Compression.GZIP: ("compression.gzip.level", -1), Compression.ZSTD: ("compression.zstd.level", 1)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +38,9 @@ class TopicSettings:
         max_message_bytes: of a client's batch.
         flush_ms: a log that holds what is not synced is, when that was not done for so long.
         retention: how much of its logs is kept.
-        log: of its logs; a log that is open keeps its own until the next start.
+        log: of its logs.
+        records: what is asked of its records.
+        deletes: whether records may go for their age, the logs' size or a client's wish (cleanup.policy has delete).
     """
 
     min_insync_replicas: int
@@ -35,6 +48,8 @@ class TopicSettings:
     flush_ms: int
     retention: Retention
     log: LogConfig
+    records: RecordRules
+    deletes: bool
 
 
 class TopicSettingsTable:
@@ -49,10 +64,11 @@ class TopicSettingsTable:
         self._broker_id = config.node_id
         retention = Retention(config.retention_ms, config.retention_bytes)
         self._file = TopicSettings(
-            config.min_insync_replicas, config.message_max_bytes, config.flush_ms, retention, log
+            config.min_insync_replicas, config.message_max_bytes, config.flush_ms, retention, log, RecordRules(), True
         )
-        self._default = self._file
-        self._defaults = TopicDefaults({})
+        self._static = {key: text for key, text in config.static_configs.items() if key in RECORD_PROPERTIES}
+        self._defaults = TopicDefaults(self._static)
+        self._default = self._read({})
         self._own: dict[str, TopicSettings] = {}
 
     def of(self, topic: str) -> TopicSettings:
@@ -62,7 +78,7 @@ class TopicSettingsTable:
     def show_brokers(self, image: Image) -> None:
         """What the log sets for this broker, or all of them, changed: topics are to be shown anew."""
         cluster, node = image.configs.of(BROKER, ""), image.configs.of(BROKER, str(self._broker_id))
-        self._defaults = TopicDefaults({}, cluster, node)
+        self._defaults = TopicDefaults(self._static, cluster, node)
         self._default = self._read({})
         self._own.clear()
 
@@ -74,21 +90,26 @@ class TopicSettingsTable:
         else:
             self._own.pop(topic, None)
 
+    def forget(self, topic: str) -> None:
+        """A topic is gone."""
+        self._own.pop(topic, None)
+
     def _read(self, overrides: Mapping[str, str]) -> TopicSettings:
         def number(key: str, of_file: int) -> int:
             found = self._defaults.of(key, overrides)
             return of_file if found.source is ConfigSource.DEFAULT or found.value is None else int(found.value)
 
         log, retention = self._file.log, self._file.retention
-        policies = (self._defaults.of("cleanup.policy", overrides).value or "").split(",")
+        listed = (self._defaults.of("cleanup.policy", overrides).value or "").split(",")
+        policies = {policy.strip() for policy in listed}
         # A compacted topic's records do not age; as long as there is no cleaner, they all stay.
-        ages = "delete" in {policy.strip() for policy in policies}
+        deletes = "delete" in policies
         return TopicSettings(
             number("min.insync.replicas", self._file.min_insync_replicas),
             number("max.message.bytes", self._file.max_message_bytes),
             number("flush.ms", self._file.flush_ms),
             Retention(number("retention.ms", retention.ms), number("retention.bytes", retention.bytes))
-            if ages
+            if deletes
             else Retention(-1, -1),
             replace(
                 log,
@@ -99,4 +120,21 @@ class TopicSettingsTable:
                 max_batch_bytes=number("segment.bytes", log.max_batch_bytes),
                 file_delete_delay_ms=number("file.delete.delay.ms", log.file_delete_delay_ms),
             ),
+            self._record_rules(overrides, needs_keys="compact" in policies),
+            deletes,
+        )
+
+    def _record_rules(self, overrides: Mapping[str, str], *, needs_keys: bool) -> RecordRules:
+        def text(key: str) -> str:
+            return self._defaults.of(key, overrides).value or ""
+
+        codec = _CODECS.get(text("compression.type"))
+        level = None if codec is None else _LEVELS.get(codec)
+        return RecordRules(
+            text("message.timestamp.type") == "LogAppendTime",
+            int(text("message.timestamp.before.max.ms")),
+            int(text("message.timestamp.after.max.ms")),
+            codec,
+            None if level is None else max(int(text(level[0])), level[1]),
+            needs_keys=needs_keys,
         )

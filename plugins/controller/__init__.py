@@ -39,6 +39,17 @@ that the same code runs under a node, in the simulator and in scenario texts.
         ...
 """
 
-from kraftcore.plugins.controller.plugin import Controller
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kraftcore.plugins.controller.plugin import Controller as Controller
 
 __all__ = ["Controller"]
+
+
+def __getattr__(name: str) -> Any:
+    # Imported when first asked for: brokers use some of these modules, and decide nothing.
+    if name != "Controller":
+        raise AttributeError(f"module 'kraftcore.plugins.controller' has no attribute {name!r}")
+    return import_module("kraftcore.plugins.controller.plugin").Controller

@@ -14,22 +14,13 @@ from kraftcore.protocol.messages.controller_registration import (
 from kraftcore.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from kraftcore.protocol.records.register_controller_record import RegisterControllerRecord
 from kraftcore.protocol.schema import Request
-from kraftcore.security.acl import CLUSTER_NAME, Operation, ResourceType
+from kraftcore.security.acl import CLUSTER_NAME, OPERATIONS, Operation, ResourceType
 from kraftcore.security.audit import Action
 
 BROKERS, CONTROLLERS = 1, 2
 """Endpoint types of DescribeCluster."""
 _ENDPOINTS: Final = {BROKERS: "BROKER", CONTROLLERS: "CONTROLLER"}
 _SECURITY_PROTOCOLS: Final = range(4)
-_CLUSTER_OPERATIONS: Final = (
-    Operation.CREATE,
-    Operation.ALTER,
-    Operation.DESCRIBE,
-    Operation.CLUSTER_ACTION,
-    Operation.DESCRIBE_CONFIGS,
-    Operation.ALTER_CONFIGS,
-    Operation.IDEMPOTENT_WRITE,
-)
 
 
 def register(context: Context, request: ControllerRegistrationRequest, version: int) -> ControllerResult:
@@ -115,7 +106,7 @@ def allowed_operations(context: Context) -> int:
 
     if not may(Operation.DESCRIBE):
         return 0
-    return sum(1 << operation for operation in _CLUSTER_OPERATIONS if may(operation))
+    return sum(1 << operation for operation in OPERATIONS[ResourceType.CLUSTER] if may(operation))
 
 
 def _not_described(version: int, error: ErrorCode, text: str) -> DescribeClusterResponse:

@@ -39,11 +39,13 @@ class Probe(NamedTuple):
         whom: who.
         host: where he listens.
         port: likewise.
+        refusals: how many came before this, one after the other. Each needs a connection that nobody waits to make.
     """
 
     whom: Incarnation
     host: str
     port: int
+    refusals: int = 0
 
 
 @dataclass(slots=True)
@@ -54,6 +56,7 @@ class _Watched:
     is_asked: bool = False  # a probe is on its way
     was_there: bool = False
     refuses_since: int | None = None
+    refusals: int = 0
 
 
 class Presence:
@@ -88,7 +91,7 @@ class Presence:
         for whom, each in self._watched.items():
             if not each.is_asked and each.due_ms <= now_ms:
                 each.is_asked = True
-                yield Probe(whom, each.host, each.port)
+                yield Probe(whom, each.host, each.port, each.refusals)
 
     @property
     def due_ms(self) -> int | None:
@@ -117,13 +120,16 @@ class Presence:
         if failure is not Failure.REFUSED:
             each.was_there = each.was_there or failure is None
             each.refuses_since = None
+            each.refusals = 0
             return False
         if not each.was_there:
             return False
         if each.refuses_since is None:
             each.refuses_since = now_ms
-        if now_ms - each.refuses_since < self._patience_ms:
-            each.due_ms = now_ms + max(self._patience_ms // _AGAIN, 1)
+        each.refusals += 1
+        end_ms = each.refuses_since + self._patience_ms
+        if now_ms < end_ms:
+            each.due_ms = min(now_ms + max(self._patience_ms // _AGAIN, 1), end_ms)
             return False
         del self._watched[probe.whom]
         return True

@@ -8,6 +8,7 @@ import trio
 
 from kraftcore.errors import NodeStoppedError
 from kraftcore.node import Node
+from kraftcore.node.outbox import OTHERS
 from kraftcore.plugins.controller.life import Life
 from kraftcore.plugins.controller.presence import Presence, Probe
 from kraftcore.protocol.failure import Failure
@@ -15,7 +16,8 @@ from kraftcore.protocol.messages.api_versions import ApiVersionsRequest
 
 _TIMEOUT_MS = 2_000
 _LOOKS = 8  # at who is registered, in the time that a broker must refuse
-_LOOK_MIN_S = 0.01
+_LOOK_MIN_MS = 10
+_PAUSE_MIN_MS = 1
 
 _logger = logging.getLogger("kraftcore.controller")
 
@@ -37,12 +39,21 @@ async def keep_watch(node: Node, life: Life, patience_ms: int) -> None:
                     nursery.start_soon(_ask, node, life, presence, probe)
             else:
                 presence.forget()
-            await trio.sleep(max(patience_ms / 1000 / _LOOKS, _LOOK_MIN_S))
+            await trio.sleep(_pause_s(presence, node.now_ms(), patience_ms))
+
+
+def _pause_s(presence: Presence, now_ms: int, patience_ms: int) -> float:
+    """Until the next look: who is registered may have changed, or a probe is due."""
+    look_ms = max(patience_ms / _LOOKS, _LOOK_MIN_MS)
+    due_ms = presence.due_ms
+    return (look_ms if due_ms is None else min(look_ms, max(due_ms - now_ms, _PAUSE_MIN_MS))) / 1000
 
 
 async def _ask(node: Node, life: Life, presence: Presence, probe: Probe) -> None:
     try:
-        answer = await node.ask(probe.host, probe.port, ApiVersionsRequest(), _TIMEOUT_MS)
+        # A lane for each in a row: one where the last connection was refused waits before it makes another.
+        lane = OTHERS + probe.refusals
+        answer = await node.ask(probe.host, probe.port, ApiVersionsRequest(), _TIMEOUT_MS, lane=lane)
     except NodeStoppedError:
         return
     failure = answer if isinstance(answer, Failure) else None

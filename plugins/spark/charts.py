@@ -60,12 +60,14 @@ class Chart:
         answer: its rows.
         spec: the Vega-Lite specification, without width, data and title.
         x: the column that x begins with: what a zoom is of.
+        has_amounts: whether y is a number, not lanes.
     """
 
     title: str
     answer: Answer
     spec: Json
     x: str
+    has_amounts: bool = False
 
     def picture(self, caption: str) -> str:
         """As an SVG file with its title and a caption."""
@@ -230,7 +232,7 @@ def steps(title: str, answer: Answer, span: tuple[datetime, datetime], value: st
         },
         "layer": [lines, points],
     }
-    return Chart(title, answer, spec, "at")
+    return Chart(title, answer, spec, "at", has_amounts=True)
 
 
 def columns(
@@ -270,7 +272,8 @@ def columns(
             "encoding": encoding,
         }
         layers.append(layer if number else layer | {"params": [_ZOOM]})
-    return Chart(title, answer, _frame(answer) | {"height": 130, "layer": layers}, "from_time")
+    spec = _frame(answer) | {"height": 130, "layer": layers}
+    return Chart(title, answer, spec, "from_time", has_amounts=True)
 
 
 def _amount(name: str, unit: str, *, step: int | None) -> Json:

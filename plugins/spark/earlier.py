@@ -1,26 +1,63 @@
-"""Tables of format 1, whose runs were structured streams: what their checkpoints say of how far they came."""
+"""Tables of formats 1 and 2, which had no list of the files that count: how far their runs came, and what they left."""
 
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 from kraftcore.errors import CorruptDataError
+from kraftcore.plugins.spark.commits import COMMITS, Commit, Commits
 from kraftcore.plugins.spark.ranges import Progress, progress_from_json, progress_to_json
-from kraftcore.plugins.spark.tables import BRONZE, Tables
+from kraftcore.plugins.spark.tables import BRONZE, FORMAT, SILVER, Tables, whole_files
 
 _CHECKPOINTS = "_checkpoints"
 
 
 def take_over(tables: Tables) -> None:
-    """Go on in a folder of format 1 where its last run ended; nothing in others.
+    """Go on in a folder of an earlier format where its last run ended; nothing in others.
 
     Raises:
-        CorruptDataError: that run did not end well, or the folder is of a version that is not known.
+        CorruptDataError: a run of format 1 did not end well, or the folder is of a version that is not known.
     """
     about = tables.about()
-    if about is None or about["format"] != 1:
+    if about is None or about["format"] == FORMAT:
         return
+    batch, progress = _of_format_1(tables) if about["format"] == 1 else _of_format_2(tables)
+    files = {name: tuple(whole_files(tables.folder.files(name))) for name in tables.names()}
+    for name in (*BRONZE, *SILVER):  # of a run that was killed there may be more
+        files[name] = tuple(one for one in files[name] if _batch_of(one) <= batch)
+    commits = Commits(tables.folder)
+    number = max([batch, *commits.numbers()]) + 1
+    files = {name: found for name, found in files.items() if found}
+    columns = {name: tables.read_columns(name) for name in tables.names() if name not in BRONZE and name not in SILVER}
+    # Gold is made anew for all.
+    commit = Commit(number, progress, files, tuple(tables.clusters()), columns)
+    writing = commits.begin(number)
+    commits.add(writing, commit)
+    tables.write_about()
+    commits.end(writing)
+    tables.forget()
+
+
+def _batch_of(file: str) -> int:
+    found = re.match(r"batch=(\d+)/", file)
+    return -1 if found is None else int(found[1])
+
+
+def _of_format_2(tables: Tables) -> tuple[int, str]:
+    # The last micro-batch that is whole, and how far it came.
+    numbers = Commits(tables.folder).numbers()
+    if not numbers:
+        return -1, "{}"
+    place = f"{COMMITS}/{numbers[-1]}"
+    try:
+        return numbers[-1], str(json.loads(tables.folder.read(place) or b"")["progress"])
+    except (ValueError, KeyError, TypeError):
+        raise CorruptDataError("not what a run writes about a micro-batch", path=tables.place(place)) from None
+
+
+def _of_format_1(tables: Tables) -> tuple[int, str]:
     batches = {name: _last(tables, name) for name in BRONZE}
     progress = {name: _progress(tables, name, batch) for name, batch in batches.items()}
     ends = {
@@ -31,9 +68,7 @@ def take_over(tables: Tables) -> None:
             "tables of format 1, whose last run did not end: run the earlier version once more, or begin new tables",
             path=tables.path,
         )
-    # Gold is made anew for all.
-    tables.write_commit(max(batches.values()), tables.clusters(), progress_to_json(progress["errors"]))
-    tables.write_about(-1)
+    return max(batches.values()), progress_to_json(progress["errors"])
 
 
 def _last(tables: Tables, name: str) -> int:

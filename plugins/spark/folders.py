@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,16 +19,16 @@ T = TypeVar("T")
 UNFINISHED = "_"
 """How the names of files begin that are being written: Spark and pyarrow pass them over."""
 
+_STORES = frozenset({"s3", "s3a", "s3n", "gs", "oss", "cosn", "obs"})
+"""Schemes of object stores: a file is there once it is closed, and renaming is copying."""
+_IF_ABSENT = "fs.option.create.conditional.overwrite"
+_UNCHECKED = "fs.s3a.create.performance"  # no looks at what is there already
+_AT_ONCE = 16
+
 
 def is_local(path: str) -> bool:
     """Whether it is a path of this machine, not a URI."""
     return "://" not in path
-
-
-def unfinished(name: str) -> str:
-    """What a file is called until it is whole."""
-    folder, slash, last = name.rpartition("/")
-    return f"{folder}{slash}{UNFINISHED}{last}"
 
 
 class LocalFolder:
@@ -47,26 +49,37 @@ class LocalFolder:
             except (FileNotFoundError, NotADirectoryError):
                 return None
 
+    def place(self, name: str) -> str:
+        """Where a file is or will be."""
+        return str(self._path / name)
+
     def write(self, name: str, data: bytes) -> None:
         """Make or replace a file, whole or not at all."""
-        self.begin(name, data)
-        self.finish(name)
+        with _local_errors(self._path / name) as place:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            begun = place.with_name(UNFINISHED + place.name)
+            begun.write_bytes(data)
+            begun.replace(place)
 
-    def begin(self, name: str, data: bytes) -> None:
-        """Write a file that is not to be seen until ``finish``."""
-        with _local_errors(Path(self.begun(name))) as place:
-            place.write_bytes(data)
+    def create(self, name: str, data: bytes) -> bool:
+        """Make a file, whole or not at all; False: it is there already."""
+        with _local_errors(self._path / name) as place:
+            if place.exists():
+                return False
+        self.write(name, data)
+        return True
+
+    def put(self, files: Mapping[str, bytes]) -> None:
+        """Make files of new names, which nobody looks at before they are whole."""
+        for name, data in files.items():
+            with _local_errors(Path(self.begun(name))) as place:
+                place.write_bytes(data)
 
     def begun(self, name: str) -> str:
-        """The path of a file that is about to be written and is not to be seen until ``finish``."""
-        with _local_errors(self._path / unfinished(name)) as place:
+        """The path of a file that is about to be written."""
+        with _local_errors(self._path / name) as place:
             place.parent.mkdir(parents=True, exist_ok=True)
         return str(place)
-
-    def finish(self, name: str) -> None:
-        """Give a file that was begun its name, in place of what has it."""
-        with _local_errors(self._path / name) as place:
-            (self._path / unfinished(name)).replace(place)
 
     def has(self, name: str) -> bool:
         """Whether there is a folder of that name."""
@@ -89,9 +102,9 @@ class LocalFolder:
             ]
 
     def delete(self, name: str) -> None:
-        """Remove a file."""
+        """Remove a file, if it is there."""
         with _local_errors(self._path / name) as place:
-            place.unlink()
+            place.unlink(missing_ok=True)
 
 
 class HadoopFolder:
@@ -120,14 +133,20 @@ class HadoopFolder:
                 "--conf spark.jars.packages=... and --conf spark.hadoop.fs...."
             ) from None
 
+        self._is_store = str(root.toUri().getScheme()) in _STORES
+
+    def place(self, name: str) -> str:
+        """Where a file is or will be."""
+        return f"{self._uri}/{name}" if name else self._uri
+
     def _place(self, name: str) -> Any:
-        return self._hadoop.Path(f"{self._uri}/{name}")
+        return self._hadoop.Path(self.place(name))
 
     def _try(self, name: str, action: Callable[[Any], T]) -> T:
         try:
             return action(self._place(name))
         except Py4JError as error:
-            raise StorageError(0, _reason(error), f"{self._uri}/{name}") from None
+            raise StorageError(0, _reason(error), self.place(name)) from None
 
     def read(self, name: str) -> bytes | None:
         """A file's content; None where there is none."""
@@ -144,32 +163,86 @@ class HadoopFolder:
         return self._try(name, read)
 
     def write(self, name: str, data: bytes) -> None:
-        """Make or replace a file, whole or not at all where the file system renames so."""
-        self.begin(name, data)
-        self.finish(name)
+        """Make or replace a file, whole or not at all."""
+        if self._is_store:
+            self._try(name, lambda place: self._fill(self._system.createFile(place), data))
+            return
+        self._rename(self._begin(name, data), name, overwrite=True)
 
-    def begin(self, name: str, data: bytes) -> None:
-        """Write a file that is not to be seen until ``finish``."""
+    def create(self, name: str, data: bytes) -> bool:
+        """Make a file, whole or not at all; False: it is there already.
 
-        def write(place: Any) -> None:
-            stream = self._system.create(place, True)
-            try:
-                stream.write(bytearray(data))
-            finally:
-                stream.close()
+        Of two that try at the same time one makes it, where the file system says so: HDFS by its rename, a store that
+        offers ``fs.option.create.conditional.overwrite`` (S3A of Hadoop 3.4.2 and later).
+        """
+        try:
+            if self._is_store:
+                self._try(name, lambda place: self._create_in_store(place, data))
+            else:
+                self._rename(self._begin(name, data), name, overwrite=False)
+        except StorageError:
+            if self._try(name, lambda place: bool(self._system.exists(place))):
+                return False
+            raise
+        return True
 
-        self._try(unfinished(name), write)
+    def _create_in_store(self, place: Any, data: bytes) -> None:
+        builder = self._system.createFile(place)
+        if self._system.hasPathCapability(place, _IF_ABSENT):
+            self._fill(builder.opt(_IF_ABSENT, "true"), data)
+        else:
+            self._fill(builder.overwrite(False), data)
 
-    def finish(self, name: str) -> None:
-        """Give a file that was begun its name, in place of what has it."""
+    def put(self, files: Mapping[str, bytes]) -> None:
+        """Make files of new names, which nobody looks at before they are whole; many at a time."""
 
-        def rename(place: Any) -> None:
-            kind = getattr(self._jvm, "org.apache.hadoop.fs.Options$Rename")
-            how = self._gateway.new_array(kind, 1)
-            how[0] = kind.OVERWRITE
-            self._context.rename(self._place(unfinished(name)), place, how)
+        def make(name: str) -> None:
+            self._try(
+                name, lambda place: self._fill(self._system.createFile(place).opt(_UNCHECKED, "true"), files[name])
+            )
 
-        self._try(name, rename)
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            list(pool.map(make, files))
+
+    def fetch(self, names: Iterable[str], target: str) -> None:
+        """Copy files into a folder of this machine, under the same names; many at a time."""
+
+        def copy(name: str) -> None:
+            to = Path(target, name)
+            to.parent.mkdir(parents=True, exist_ok=True)
+            local = self._hadoop.Path(f"file://{to}")  # which escapes nothing
+            self._try(name, lambda place: self._system.copyToLocalFile(False, place, local, True))
+
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            list(pool.map(copy, names))
+
+    def _fill(self, builder: Any, data: bytes) -> None:
+        # On a store the file is there once it is closed; after a failed write it must not be.
+        stream = builder.recursive().build()
+        try:
+            stream.write(bytearray(data))
+        except Py4JError:
+            with suppress(Py4JError):  # not all streams can
+                stream.abort()
+            raise
+        stream.close()
+
+    def _begin(self, name: str, data: bytes) -> str:
+        # A file under another name, and that name.
+        folder, slash, last = name.rpartition("/")
+        begun = f"{folder}{slash}{UNFINISHED}{last}-{uuid.uuid4().hex[:12]}"
+        self._try(begun, lambda place: self._fill(self._system.createFile(place), data))
+        return begun
+
+    def _rename(self, begun: str, name: str, *, overwrite: bool) -> None:
+        kind = getattr(self._jvm, "org.apache.hadoop.fs.Options$Rename")
+        how = self._gateway.new_array(kind, 1)
+        how[0] = kind.OVERWRITE if overwrite else kind.NONE
+        try:
+            self._try(name, lambda place: self._context.rename(self._place(begun), place, how))
+        except StorageError:
+            self.delete(begun)
+            raise
 
     def has(self, name: str) -> bool:
         """Whether there is a folder of that name."""
@@ -194,7 +267,7 @@ class HadoopFolder:
         return self._try(name, files)
 
     def delete(self, name: str) -> None:
-        """Remove a file."""
+        """Remove a file, if it is there."""
         self._try(name, lambda place: self._system.delete(place, False))
 
 

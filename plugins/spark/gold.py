@@ -9,7 +9,6 @@ table is made in shares, a number of partitions each; that is what bounds memory
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,8 +16,9 @@ from typing import Any
 from kraftcore.plugins.spark import gold_audit, gold_partitions, gold_quorum, gold_state
 from kraftcore.plugins.spark.canonical import Canonical
 from kraftcore.plugins.spark.cluster_rows import ClusterRows
-from kraftcore.plugins.spark.parquet import BUCKETS
-from kraftcore.plugins.spark.tables import Tables
+from kraftcore.plugins.spark.commits import Commit, Writing, gold_file
+from kraftcore.plugins.spark.parquet import BUCKETS, to_bytes
+from kraftcore.plugins.spark.tables import Tables, columns_of, gold_folder
 from kraftcore.plugins.spark.work import is_done_here, spread
 
 GOLD: dict[str, Callable[[Canonical], Any]] = {
@@ -68,25 +68,29 @@ class Maker:
 
     Attributes:
         tables: where from and where to.
-        run: names the files.
+        writing: what the files are a part of.
     """
 
     tables: Tables
-    run: str
+    writing: Writing
 
-    def __call__(self, making: Making) -> dict[str, Any]:
-        """Make tables, write their files; the columns of each."""
+    def __call__(self, making: Making) -> dict[str, tuple[Any, list[str]]]:
+        """Make tables, write their files; by table its columns and files."""
         number, shares = making.share
-        schemas = {}
+        made: dict[str, tuple[Any, list[str]]] = {}
+        content: dict[str, bytes] = {}
         source = ClusterRows(self.tables, making.clusters, making.share if shares > 1 else None)
         for cluster_id in making.clusters:
             canonical = Canonical(cluster_id, source.of(cluster_id))
             for name in making.names:
                 rows = GOLD[name](canonical)
-                schemas[name] = rows.schema
+                files = made.setdefault(name, (rows.schema, []))[1]
                 if len(rows):
-                    self.tables.begin_gold(name, rows.drop_columns(["cluster_id"]), cluster_id, f"{self.run}-{number}")
-        return schemas
+                    file = f"{gold_folder(cluster_id)}/{gold_file(self.writing, number)}"
+                    content[f"{name}/{file}"] = to_bytes(rows.drop_columns(["cluster_id"]))
+                    files.append(file)
+        self.tables.folder.put(content)
+        return made
 
 
 def refresh_gold(tables: Tables, say: Callable[[str], None]) -> list[str]:
@@ -99,24 +103,31 @@ def refresh_gold(tables: Tables, say: Callable[[str], None]) -> list[str]:
     Returns:
         The clusters that had anything new, in order.
     """
-    done = int((tables.about() or {}).get("gold", -1))
-    latest = tables.last_commit()
-    changed = tables.changed_since(done)
+    before = tables.counted()
+    changed = list(before.stale)
     if changed:
-        run = uuid.uuid4().hex[:12]
+        writing = tables.begin()
         records = tables.records_by_cluster(changed)
         here = is_done_here(tables, _RECORD_BYTES * sum(records.values()))
         makings = makings_of(changed, records, tuple(GOLD), many=not here)
         schemas: dict[str, Any] = {}
-        work = Maker(tables if here or not tables.is_local else Tables(None, tables.path), run)
-        for found in spread(tables, work, makings, here=here or not tables.is_local):
-            schemas |= found
-        for name, schema in schemas.items():
-            tables.end_gold(name, schema, changed, run)
+        replaced = tuple(f"{gold_folder(one)}/" for one in changed)
+        counted = {
+            name: [file for file in before.files.get(name, ()) if not file.startswith(replaced)] for name in GOLD
+        }
+        work = Maker(tables if here or not tables.is_local else tables.for_workers(), writing)
+        for made in spread(tables, work, makings, here=here or not tables.is_local):
+            for name, (schema, files) in made.items():
+                schemas[name] = schema
+                counted[name] += files
+        columns = {name: columns_of(schema) for name, schema in schemas.items()}
+        files_now = {**before.files, **{name: tuple(found) for name, found in counted.items()}}
+        tables.end(writing, Commit(writing.number, before.progress, files_now, (), {**before.columns, **columns}))
+        for name in schemas:
             say(f"{name}: made anew for {len(changed)} cluster{'s' * (len(changed) > 1)}")
-    if changed or done < 0:
-        tables.write_about(latest)
-        tables.forget_commits(latest)
+    elif tables.about() is None:
+        tables.write_about()
+    tables.remove_leftovers()
     return changed
 
 

@@ -35,7 +35,9 @@ td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
 td.words { white-space: normal; min-width: 9em; }
 @media (max-width: 700px) { table { font-size: 12px; } th, td { padding: 3px 5px; } th { white-space: normal; }
   td.words { min-width: 7em; } }
-details { margin: .2em 0 .8em; } pre { overflow-x: auto; padding: .6em; background: var(--faint); font-size: 12px; }
+details { margin: .2em 0 .8em; } .fold > summary { cursor: pointer; }
+.fold h2 { display: inline-block; width: 95%; margin: .6em 0; } .log { float: right; margin-left: 1em; }
+pre { overflow-x: auto; padding: .6em; background: var(--faint); font-size: 12px; }
 .bad { color: var(--bad); font-weight: 600; } .good { color: var(--good); }
 .zoom { position: sticky; top: 0; z-index: 2; background: var(--ground); padding: .3em 0; font-size: 13px; }
 .zoom button { font: inherit; padding: .1em .7em; }
@@ -64,16 +66,31 @@ _CODE = """
       one.view.signal(one.signal, span).runAsync();
     }
   }
+  // Zero and what is below it have a place on this scale, too: it is linear up to one.
+  function logarithmic(spec, [least, most]) {
+    const powers = [0];
+    for (let one = 1; one <= Math.max(-least, most); one *= 10) powers.push(one, -one);
+    const values = powers.filter(one => one >= least && one <= most);
+    const copy = structuredClone(spec);
+    for (const {encoding: {y} = {}} of [copy, ...copy.layer]) {
+      if (y && y.type === "quantitative") Object.assign(y, {scale: {...y.scale, type: "symlog"},
+        axis: {...y.axis, values}});
+    }
+    return copy;
+  }
   async function draw(element) {
     const chart = page.charts[element.dataset.chart];
-    const old = shown.get(element);
+    const old = shown.get(element), log = element.querySelector(".log input");
+    let drawn = chart.spec;
+    if (old && log && log.checked) drawn = logarithmic(chart.spec, old.view.scale("y").domain());
     if (old) old.result.finalize();
-    const spec = {...chart.spec, width: "container", autosize: {type: "fit-x", contains: "padding"},
+    const spec = {...drawn, width: "container", autosize: {type: "fit-x", contains: "padding"},
       background: "transparent", datasets: {[chart.query]: chart.rows}};
     const result = await vegaEmbed(element.querySelector(".plot"), spec, {actions: false, renderer: "svg",
       config: config(), tooltip: {theme: dark.matches ? "dark" : "light"}});
     const one = {result, view: result.view, cluster: chart.cluster, signal: "zoom_" + chart.x};
     shown.set(element, one);
+    element.dataset.scale = drawn === chart.spec ? "linear" : "log";
     if (spans[chart.cluster]) await result.view.signal(one.signal, spans[chart.cluster]).runAsync();
     result.view.addSignalListener(one.signal, (_, span) => follow(chart.cluster, span, element));
     element.dataset.drawn = "yes";
@@ -83,8 +100,20 @@ _CODE = """
   }, {rootMargin: "800px"});
   const plots = document.querySelectorAll("figure[data-chart]");
   plots.forEach(element => watcher.observe(element));
+  plots.forEach(element => {
+    const log = element.querySelector(".log input");
+    if (log) log.addEventListener("change", () => shown.has(element) && draw(element));
+  });
   dark.addEventListener("change", () => [...shown.keys()].forEach(draw));
-  addEventListener("beforeprint", () => plots.forEach(element => shown.has(element) || draw(element)));
+  addEventListener("beforeprint", () => plots.forEach(
+    element => shown.has(element) || element.closest("details.fold:not([open])") || draw(element)));
+  function unfold() {
+    const found = document.getElementById(location.hash.slice(1));
+    const folded = found && found.querySelector("details.fold");
+    if (folded) { folded.open = true; found.scrollIntoView(); }
+  }
+  addEventListener("hashchange", unfold);
+  unfold();
   for (const bar of document.querySelectorAll(".zoom")) {
     const whole = page.spans[bar.dataset.of];
     bar.addEventListener("click", event => {
@@ -205,10 +234,20 @@ def sql(answer: Answer) -> str:
 
 def plot(number: int, chart: Chart, caption: str) -> str:
     """A place for a plot, with its title and a caption of HTML."""
+    switch = '<label class="log"><input type="checkbox"> logarithmic</label>' if chart.has_amounts else ""
     return (
-        f'<figure data-chart="{number}" data-query="{chart.answer.name}"><figcaption><b>{escape(chart.title)}</b>'
-        f'{". " if caption else ""}{caption}</figcaption><div class="plot" role="img" '
+        f'<figure data-chart="{number}" data-query="{chart.answer.name}"><figcaption>{switch}'
+        f'<b>{escape(chart.title)}</b>{". " if caption else ""}{caption}</figcaption><div class="plot" role="img" '
         f'aria-label="{escape(chart.title)}"></div></figure>'
+    )
+
+
+def fold(number: int, cluster: str, body: str, *, is_open: bool) -> str:
+    """A cluster's part of the page, which can be folded away."""
+    return (
+        f'<section class="cluster" id="cluster-{number}" data-cluster="{escape(cluster)}">'
+        f'<details class="fold"{" open" if is_open else ""}><summary><h2>Cluster {escape(cluster)}</h2></summary>'
+        f"{body}</details></section>"
     )
 
 

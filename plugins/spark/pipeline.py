@@ -1,8 +1,8 @@
 """The three layers: what is new in files goes to bronze and silver in one pass, gold is made anew for what changed.
 
-A micro-batch writes a folder of its number in each table, and is there when it is noted as whole: with it how far it
-came in each file. What a run that was killed had left of a batch is removed, and the batch is made again. So nothing is
-lost or doubled.
+A micro-batch writes a folder of its number in each table, and counts when a commit names its files, and with them how
+far it came in each file of the input. What a run that was killed had left of a batch counts for nothing, and is removed
+by the next one, which makes the batch again. So nothing is lost or doubled.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import re
 import threading
-import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from kraftcore.errors import LocalError
 from kraftcore.plugins.spark.arrow_batches import DROP, file_rows
+from kraftcore.plugins.spark.commits import Commit, Writing
 from kraftcore.plugins.spark.earlier import take_over
 from kraftcore.plugins.spark.gold import refresh_gold
 from kraftcore.plugins.spark.intake import Added, Intake, batch_file, shares_between
@@ -81,7 +81,7 @@ def run(
     Raises:
         LocalError: nothing to read, or an unknown option.
         CorruptDataError: damage, with ``errors="fail"``; or tables of a version that is not known.
-        LockedError: another run is writing these tables.
+        LockedError: another run is writing these tables, or wrote them meanwhile.
     """
     settings = check_input(paths, errors, options)
     target = Tables(session, tables)
@@ -176,8 +176,7 @@ class Taking:
         self._settings = settings
         self._policy = policy
         take_over(tables)
-        self._batch = tables.last_commit()
-        self._before = progress_from_json(tables.read_commit(self._batch)["progress"]) if self._batch >= 0 else {}
+        self._before = progress_from_json(tables.counted().progress)
 
     def all(self) -> Iterator[dict[str, int]]:
         """Micro-batch after micro-batch: what each added, rows by table.
@@ -198,38 +197,37 @@ class Taking:
             self._before = after
 
     def _take(self, after: Progress, files: Sequence[LogFile]) -> dict[str, int]:
-        tables, batch, run = self._tables, self._batch + 1, uuid.uuid4().hex[:12]
+        tables = self._tables
+        writing = tables.begin()
         shares = shares_between(self._before, after, files, self._settings.range_bytes)
         size = sum(one.end - one.start for share in shares for one in share.ranges)
         here = is_done_here(tables, size)
         if not here:
             cores = tables.session.sparkContext.defaultParallelism
             shares = shares_between(self._before, after, files, self._settings.range_bytes, cores)
-        for name in (*BRONZE, *SILVER):
-            for left in tables.batch_files(name, batch):
-                tables.folder.delete(left)
-        work = Intake(tables.path if tables.is_local else None, batch, run, self._settings.filters, self._policy)
+        place = tables.path if tables.is_local else None
+        work = Intake(place, writing.number, writing.run, self._settings.filters, self._policy)
         rows: dict[str, int] = {}
         clusters: set[str] = set()
-        written: list[str] = []
+        before = tables.counted()
+        counted = {name: list(before.files.get(name, ())) for name in (*BRONZE, *SILVER)}
         parts = spread(tables, work, shares, here=here)
-        for part in (self._list_files(after, files, batch, run), *parts):
+        for part in (self._list_files(after, files, writing), *parts):
             for name, count in part.rows.items():
                 rows[name] = rows.get(name, 0) + count
             clusters |= part.clusters
-            for name, data in part.files.items():
-                written.append(name)
-                if data is not None:
-                    tables.folder.begin(name, data)
-        for name in BRONZE:
-            tables.folder.make(name)
-        for name in written:
-            tables.folder.finish(name)
-        tables.write_commit(batch, sorted(clusters), progress_to_json(after))
-        self._batch = batch
+            tables.folder.put({name: data for name, data in part.files.items() if data is not None})
+            for name in part.files:
+                table, _, file = name.partition("/")
+                counted[table].append(file)
+        stale = sorted({*before.stale, *clusters})
+        named = {name: tuple(found) for name, found in counted.items() if found}
+        progress = progress_to_json(after)
+        commit = Commit(writing.number, progress, {**before.files, **named}, tuple(stale), before.columns)
+        tables.end(writing, commit)
         return rows
 
-    def _list_files(self, after: Progress, files: Sequence[LogFile], batch: int, run: str) -> Added:
+    def _list_files(self, after: Progress, files: Sequence[LogFile], writing: Writing) -> Added:
         # The rows of bronze_files: files that have anything but another torn end.
         changed = [file for file in files if _news(self._before, file) != _news(after, file)]
         if not changed:
@@ -237,7 +235,7 @@ class Taking:
         parts = file_rows(changed, {path: (reached.generation, reached.rewound) for path, reached in after.items()})
         name = "bronze_files"
         clusters = {file.identity.cluster_id for file in changed}
-        return Added({name: len(changed)}, clusters, {batch_file(name, batch, run): to_bytes(parts)})
+        return Added({name: len(changed)}, clusters, {batch_file(name, writing.number, writing.run): to_bytes(parts)})
 
 
 def _news(progress: Progress, file: LogFile) -> tuple[object, ...]:

@@ -22,6 +22,9 @@ from kraftcore.plugins.spark.tables import Tables
 
 _WORDS = re.compile(r"[^\w.]+")
 _NO_INCIDENT = (99, 0)
+OPEN_MAX = 5
+"""So many clusters with incidents are unfolded; the others are by a click."""
+_STILL = {"offline": "partitions offline", "under_min_isr": "under min ISR", "fenced": "brokers fenced"}
 _ELECTIONS = {
     "epoch": "epoch", "leader_id": "leader", "previous_leader_id": "before", "epoch_start_offset": "from offset",
     "start_time": "since (UTC)", "silent_ms": "nothing written for", "failed_elections": "failed elections",
@@ -102,6 +105,11 @@ class Cluster:
         return table(answer, headings, words=frozenset(words)) + counted + sql(answer)
 
     @property
+    def has_incident(self) -> bool:
+        """Whether anything went wrong in it."""
+        return bool(self.answers["incidents"].rows)
+
+    @property
     def worst(self) -> tuple[int, int]:
         """What puts it before other clusters: its worst incident's severity, then how many there were."""
         found = self.answers["incidents"].rows
@@ -164,26 +172,42 @@ def _clusters(ids: list[str], found: Mapping[str, Mapping[str, list[dict[str, An
         parts = "".join(section(cluster) for section in _SECTIONS)
         plots += len(cluster.plots)
         bar = page.zoom_bar(cluster.cluster_id) if cluster.plots else ""
-        body += (
-            f'<section class="cluster" id="cluster-{number}" data-cluster="{escape(cluster.cluster_id)}">'
-            f"<h2>Cluster {escape(cluster.cluster_id)}</h2>{_summary(cluster)}{bar}{parts}</section>"
-        )
+        is_open = (number < OPEN_MAX and cluster.has_incident) or len(clusters) == 1
+        body += page.fold(number, cluster.cluster_id, f"{_summary(cluster)}{bar}{parts}", is_open=is_open)
     return clusters, (_contents(clusters) if len(clusters) > 1 else "") + body
 
 
 def _contents(clusters: list[Cluster]) -> str:
-    lines = "".join(
+    # A line for each cluster; those without an incident folded.
+    lines = [
         f'<li data-cluster="{escape(cluster.cluster_id)}">'
-        f'<a href="#cluster-{number}">{escape(cluster.cluster_id)}</a>: '
-        + (
-            f"{figure(rows, 'total', bad=True)} incidents, worst: {figure(rows, 'what')}"
-            if (rows := cluster.answers["incidents"]).rows
-            else "no incidents"
-        )
-        + "</li>"
+        f'<a href="#cluster-{number}">{escape(cluster.cluster_id)}</a>: {_in_short(cluster)}</li>'
         for number, cluster in enumerate(clusters)
+    ]
+    bad = sum(cluster.has_incident for cluster in clusters)
+    count = '<data data-count="{}">{}</data>'.format
+    text = (
+        f"<nav><h2>Clusters, worst first</h2><p>{count('clusters', len(clusters))} clusters, "
+        f"{count('incidents', bad)} of them with incidents.</p><ul>{''.join(lines[:bad])}</ul>"
     )
-    return f"<nav><h2>Clusters, worst first</h2><ul>{lines}</ul></nav>"
+    if bad < len(clusters):
+        text += (
+            f"<details><summary>{count('quiet', len(clusters) - bad)} without an incident</summary>"
+            f"<ul>{''.join(lines[bad:])}</ul></details>"
+        )
+    return f"{text}</nav>"
+
+
+def _in_short(cluster: Cluster) -> str:
+    # What went wrong, and what still does.
+    rows, now = cluster.answers["incidents"], cluster.answers["now"]
+    text = (
+        f"{figure(rows, 'total', bad=True)} incidents, worst: {figure(rows, 'what')}" if rows.rows else "no incidents"
+    )
+    for column, what in _STILL.items():
+        if now.rows and now.rows[0][column]:
+            text += f"; {figure(now, column, bad=True)} {what} at the end"
+    return text
 
 
 def _pictures(clusters: list[Cluster], folder: Path) -> dict[Path, str]:

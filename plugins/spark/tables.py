@@ -7,7 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property, reduce
 from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
 from typing import Any, TypeGuard, cast
+from weakref import finalize
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,9 +20,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import LongType, StructField, StructType
 
 from kraftcore.core.disk.files import OsFiles
-from kraftcore.errors import CorruptDataError, LocalError, StorageError
+from kraftcore.errors import CorruptDataError, LocalError, LockedError, StorageError
+from kraftcore.plugins.spark.commits import Commit, Commits, Writing
 from kraftcore.plugins.spark.folders import UNFINISHED, HadoopFolder, LocalFolder, is_local
-from kraftcore.plugins.spark.parquet import count_by_cluster, read_files, sql_of_share, to_bytes
+from kraftcore.plugins.spark.parquet import count_by_cluster, read_files, sql_of_share
 from kraftcore.plugins.spark.views import RECORD_TYPES, typed_schema, view_schema
 from kraftcore.storage.lock import lock_folders
 
@@ -33,13 +37,10 @@ BRONZE = {
 SILVER = {f"silver_{kind.view}": kind for kind in RECORD_TYPES}
 TABLES_BY_VIEW = {view: name for name, view in BRONZE.items()} | {kind.view: name for name, kind in SILVER.items()}
 """By view of the data source, the table that it fills."""
-COMMITS = "_commits"
-"""Folder with a file for each micro-batch that is whole."""
-_COMMITS_KEPT = 2
 _SCHEMAS = "_schemas"
-"""Folder of the columns of gold's tables, as JSON, one for each that was written."""
-FORMAT = 2
-_READABLE = (1, FORMAT)
+"""Folder of the columns of gold's tables, as JSON, in tables of earlier formats."""
+FORMAT = 3
+_READABLE = (1, 2, FORMAT)
 ABOUT = "kraftcore-tables.json"
 """What a run notes in its folder of tables."""
 _PARQUET = ".parquet"
@@ -125,41 +126,73 @@ class Tables:
         with lock_folders(OsFiles(), [self.path]):
             yield
 
-    def batch_files(self, name: str, batch: int) -> list[str]:
-        """What there is of a table's part of one micro-batch, as names in the folder."""
-        return [f"{name}/batch={batch}/{file}" for file in self.folder.files(f"{name}/batch={batch}")]
+    @cached_property
+    def commit(self) -> Commit | None:
+        """What counts, as it was when it was first asked for; None: all files do, as in tables of earlier versions.
 
-    def begin_gold(self, name: str, rows: Any, cluster_id: str, mark: str) -> None:
-        """Write rows of a cluster in a table of gold, not to be seen until ``end_gold``.
-
-        Args:
-            name: the table.
-            rows: an Arrow table without ``cluster_id``.
-            cluster_id: whose rows they are.
-            mark: the file is named by it.
+        Raises:
+            CorruptDataError: the file is not what a run wrote.
         """
-        self.folder.begin(f"{gold_place(name, cluster_id)}/{mark}{_PARQUET}", to_bytes(rows))
+        about = None if self.is_sparks_own else self.about()
+        return Commits(self.folder).last() if about is not None and about["format"] == FORMAT else None
 
-    def end_gold(self, name: str, schema: Any, clusters: Iterable[str], run: str) -> None:
-        """Replace what a table of gold has of some clusters by what was written; that may be nothing.
+    def counted(self) -> Commit:
+        """What counts, to a writer.
 
-        Args:
-            name: the table.
-            schema: its columns, of Arrow.
-            clusters: whose rows are replaced.
-            run: the marks of what was written begin so.
+        Raises:
+            CorruptDataError: as of ``commit``; or nothing tells, for the folder is of an earlier version.
         """
-        # Files alone do not tell an empty table's columns.
-        self.folder.write(f"{_SCHEMAS}/{name}.json", from_arrow_schema(schema).json().encode())
-        self.folder.make(name)
-        for cluster_id in clusters:
-            place = gold_place(name, cluster_id)
-            files = self.folder.files(place)
-            written = {file for file in files if file.startswith(UNFINISHED + run)}
-            for file in set(files) - written:
-                self.folder.delete(f"{place}/{file}")
-            for file in written:
-                self.folder.finish(f"{place}/{file.removeprefix(UNFINISHED)}")
+        if self.commit is not None:
+            return self.commit
+        if self.about() is not None:
+            raise CorruptDataError("tables of an earlier format, which were not taken over", path=self.path)
+        return Commit()
+
+    def for_workers(self) -> Tables:
+        """The same tables without Spark, as they are now, to be sent to other processes."""
+        found = Tables(None, self.path)
+        found.__dict__["commit"] = self.commit
+        return found
+
+    def forget(self) -> None:
+        """Look anew for what counts."""
+        self.__dict__.pop("commit", None)
+
+    def begin(self) -> Writing:
+        """Say that a step begins, before its first file is written."""
+        before = self.counted()
+        if before.number < 0 and self.about() is None:
+            self.write_about()
+        self.__dict__["commit"] = before
+        return Commits(self.folder).begin(before.number + 1)
+
+    def end(self, writing: Writing, commit: Commit) -> None:
+        """Let a step count, and remove what its commit no longer names.
+
+        Raises:
+            LockedError: another run has written these tables meanwhile.
+        """
+        before, commits = self.counted(), Commits(self.folder)
+        try:
+            commits.add(writing, commit)
+        except LockedError:
+            self._remove(commit, before)
+            commits.end(writing)
+            raise
+        self.__dict__["commit"] = commit
+        self._remove(before, commit)
+        commits.end(writing)
+
+    def _remove(self, these: Commit, but: Commit) -> None:
+        # The files that one commit names and another does not.
+        for name, files in these.files.items():
+            for file in sorted(set(files) - set(but.files.get(name, ()))):
+                self.folder.delete(f"{name}/{file}")
+
+    def remove_leftovers(self) -> None:
+        """Remove the files of runs that were killed or refused; those of a run that is at work stay."""
+        for name in Commits(self.folder).left_by_others(self.counted()):
+            self.folder.delete(name)
 
     def arrow(
         self, name: str, clusters: Sequence[str], share: tuple[int, int] | None = None, *, condition: Any = None
@@ -175,36 +208,42 @@ class Tables:
         wanted = pc.field("cluster_id").isin(list(clusters))
         wanted = wanted if condition is None else wanted & condition
         schema = arrow_schema(name)
-        if self.is_local and not self.is_sparks_own:
-            return read_files(self._paths(name), schema, where=wanted, share=share)
-        if not self.folder.has(name):
-            return schema.empty_table()
+        if not self.is_sparks_own:
+            return read_files(self._here(name), schema, where=wanted, share=share)
         rows = self.read(name).where(F.col("cluster_id").isin(list(clusters)))
         rows = rows if share is None else rows.where(sql_of_share(share))
         return rows.select(*schema.names).toArrow().cast(schema).filter(wanted)
 
     def clusters(self) -> list[str]:
         """All clusters of whom there is a file, in order."""
-        if self.is_local:
-            schema = pa.schema([("cluster_id", pa.string())])
-            return sorted(pc.unique(read_files(self._paths("bronze_files"), schema)["cluster_id"]).to_pylist())
-        return sorted(row[0] for row in self.read("bronze_files").select("cluster_id").distinct().collect())
+        schema = pa.schema([("cluster_id", pa.string())])
+        return sorted(pc.unique(read_files(self._here("bronze_files"), schema)["cluster_id"]).to_pylist())
 
     def records_by_cluster(self, clusters: Sequence[str]) -> dict[str, int]:
         """How many records some clusters have in bronze."""
-        if self.is_local:
-            return count_by_cluster(self._paths("bronze_batches"), clusters)
-        rows = self.read("bronze_batches").where(F.col("cluster_id").isin(list(clusters)))
-        return {row[0]: int(row[1]) for row in rows.groupBy("cluster_id").agg(F.sum("count")).collect()}
+        return count_by_cluster(self._here("bronze_batches"), clusters)
 
-    def _paths(self, name: str) -> list[str]:
-        # The whole files of a table.
-        files = sorted(self.folder.files(name))
-        return [
-            f"{self.path}/{name}/{file}"
-            for file in files
-            if file.endswith(_PARQUET) and not file.rpartition("/")[2].startswith(UNFINISHED)
-        ]
+    def _counted(self, name: str) -> list[str]:
+        # The files of a table that count, as names in the folder of tables.
+        if self.commit is not None:
+            return [f"{name}/{file}" for file in self.commit.files.get(name, ())]
+        return [f"{name}/{file}" for file in whole_files(self.folder.files(name))]
+
+    def _here(self, name: str) -> list[str]:
+        # The same as paths of this machine: what lies elsewhere is fetched, once, for files never change.
+        files = self._counted(name)
+        if isinstance(self.folder, LocalFolder):
+            return [self.place(file) for file in files]
+        absent = [file for file in files if not Path(self._fetched, file).exists()]
+        self.folder.fetch(absent, self._fetched)
+        return [f"{self._fetched}/{file}" for file in files]
+
+    @cached_property
+    def _fetched(self) -> str:
+        # A temporary folder, which goes away with this object.
+        folder = mkdtemp(prefix="kraftcore-tables-")
+        finalize(self, rmtree, folder, ignore_errors=True)
+        return folder
 
     def read(self, name: str) -> DataFrame:
         """A table. One of bronze or silver that nothing was written to is empty.
@@ -212,62 +251,37 @@ class Tables:
         Raises:
             LocalError: no such table.
         """
-        schema = table_schema(name) or self._written_schema(name)
-        if not self.folder.has(name):
+        schema = table_schema(name) or StructType.fromJson(json.loads(self.read_columns(name)))
+        if self.commit is None:
+            if not self.folder.has(name):
+                return self.session.createDataFrame([], schema)
+            return self.session.read.schema(schema).parquet(self.place(name))
+        paths = [self.place(file) for file in self._counted(name)]
+        if not paths:
             return self.session.createDataFrame([], schema)
-        return self.session.read.schema(schema).parquet(self.place(name))
+        # Names of clusters are escaped in paths: what looks like a pattern is none.
+        reader = self.session.read.schema(schema).options(basePath=self.place(name), __globPaths__="false")
+        return reader.parquet(*paths)
 
-    def _written_schema(self, name: str) -> StructType:
-        text = self.folder.read(f"{_SCHEMAS}/{name}.json")
-        if text is None:
-            raise LocalError(f"there is no table {name} in {self.path}: run 'kraftcore spark run' first")
-        return StructType.fromJson(json.loads(text))
-
-    def last_commit(self) -> int:
-        """The last micro-batch that is whole; -1: none."""
-        return max(self._commits(), default=-1)
-
-    def _commits(self) -> list[int]:
-        return sorted(int(name) for name in self.folder.files(COMMITS) if name.isdecimal())
-
-    def read_commit(self, batch: int) -> dict[str, Any]:
-        """What is known of a micro-batch that is whole.
+    def read_columns(self, name: str) -> str:
+        """The columns of a table of gold, as Spark's JSON.
 
         Raises:
-            CorruptDataError: the file is not what a run wrote.
+            LocalError: no such table.
         """
-        place = f"{COMMITS}/{batch}"
-        try:
-            found: dict[str, Any] = json.loads(self.folder.read(place) or b"")
-            return {"clusters": list(found["clusters"]), "progress": str(found["progress"])}
-        except (ValueError, KeyError, TypeError):
-            raise CorruptDataError("not what a run writes about a micro-batch", path=self.place(place)) from None
-
-    def write_commit(self, batch: int, clusters: Sequence[str], progress: str) -> None:
-        """Note that a micro-batch is whole.
-
-        Args:
-            batch: its number.
-            clusters: whose rows it has.
-            progress: how far it comes in each file.
-        """
-        data = json.dumps({"clusters": list(clusters), "progress": progress}).encode()
-        self.folder.write(f"{COMMITS}/{batch}", data)
-
-    def changed_since(self, batch: int) -> list[str]:
-        """The clusters that later micro-batches have rows of, in order."""
-        later = [one for one in self._commits() if one > batch]
-        return sorted({name for one in later for name in self.read_commit(one)["clusters"]})
-
-    def forget_commits(self, batch: int) -> None:
-        """Remove what nobody needs any more: gold has been made of all up to ``batch``."""
-        for one in self._commits()[:-_COMMITS_KEPT]:
-            if one <= batch:
-                self.folder.delete(f"{COMMITS}/{one}")
+        if self.commit is not None:
+            text = self.commit.columns.get(name)
+        else:
+            text = (self.folder.read(f"{_SCHEMAS}/{name}.json") or b"").decode()
+        if not text:
+            raise LocalError(f"there is no table {name} in {self.path}: run 'kraftcore spark run' first")
+        return text
 
     def names(self) -> list[str]:
         """All tables: those of bronze and silver, written to or not, and those of gold that were written."""
-        gold = (name.removesuffix(".json") for name in self.folder.files(_SCHEMAS) if name.endswith(".json"))
+        gold: Iterable[str] = () if self.commit is None else self.commit.columns
+        if self.commit is None:
+            gold = (name.removesuffix(".json") for name in self.folder.files(_SCHEMAS) if name.endswith(".json"))
         return [*BRONZE, *SILVER, *sorted(gold)]
 
     def register(self, sql: str | None = None) -> list[str]:
@@ -317,19 +331,29 @@ class Tables:
             )
         return about
 
-    def write_about(self, gold: int) -> None:
-        """Say up to which micro-batch gold was made."""
-        self.folder.write(ABOUT, json.dumps({"format": FORMAT, "gold": gold}).encode() + b"\n")
+    def write_about(self) -> None:
+        """Say of which version the tables are."""
+        self.folder.write(ABOUT, json.dumps({"format": FORMAT}).encode() + b"\n")
 
 
 def _is_starter(session: SparkSession | Starter) -> TypeGuard[Starter]:
     return callable(session)
 
 
-def gold_place(name: str, cluster_id: str) -> str:
-    """The folder of a cluster's rows in a table of gold, named as Spark does."""
+def columns_of(schema: Any) -> str:
+    """Columns of Arrow as Spark's JSON."""
+    return str(from_arrow_schema(schema).json())
+
+
+def gold_folder(cluster_id: str) -> str:
+    """The folder of a cluster's rows within a table of gold, named as Spark does."""
     escaped = "".join(f"%{ord(one):02X}" if one in _ESCAPED else one for one in cluster_id)
-    return f"{name}/cluster_id={escaped or _NO_VALUE}"
+    return f"cluster_id={escaped or _NO_VALUE}"
+
+
+def whole_files(files: Iterable[str]) -> list[str]:
+    """Those of a table's files that are Parquet and whole, in order, where no commit tells."""
+    return sorted(one for one in files if one.endswith(_PARQUET) and not one.rpartition("/")[2].startswith(UNFINISHED))
 
 
 def arrow_schema(name: str) -> Any:

@@ -54,7 +54,6 @@ BAD = {
     "checksum": (GOOD[:-1] + b"x", ErrorCode.CORRUPT_MESSAGE),
     "two": (GOOD + GOOD, ErrorCode.INVALID_RECORD),
     "control": (with_crc(GOOD, flag(0x20)), ErrorCode.INVALID_RECORD),
-    "append time": (with_crc(GOOD, flag(0x08)), ErrorCode.INVALID_TIMESTAMP),
     "producer id": (with_crc(GOOD, producer_id), ErrorCode.INVALID_RECORD),
     "too large": (bytes(build_batch([b"v" * 3000], timestamp_ms=1)), ErrorCode.MESSAGE_TOO_LARGE),
 }

@@ -217,12 +217,9 @@ def test_both_sides_agree_whatever_happens(seed):
 def test_our_follower_replicates_within_a_session(tmp_path):
     async def main():
         async with open_kraft_rig(tmp_path) as rig:
-            await rig.controller()
-            for broker_id in (1, 2):
-                await rig.broker(broker_id)
-            for topic in ("t", "u"):
-                await rig.create([1, 2], topic=topic)
-                await until(lambda topic=topic: rig.partition(1, topic) and rig.partition(1, topic).leading)
+            await rig.begin(1, 2)
+            await rig.create([1, 2], topic="u")
+            await rig.led_by(1, "u")
             sessions = rig.brokers[1].core.fetch.sessions
             for round_ in range(5):
                 for topic in ("t", "u"):

@@ -1,21 +1,26 @@
-"""A follower's rounds without a network: what was asked in one epoch is not applied in another."""
+"""A follower's rounds without a network: answers of one epoch are not applied in another; where they are handled."""
 
 from __future__ import annotations
 
 import random
 
 import pytest
+import trio
+import trio.testing
 
 from kraftcore.core.batch import build_batch
 from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.log.config import LogConfig
 from kraftcore.core.uuid import Uuid
+from kraftcore.plugins.broker.deadlines import Deadlines
+from kraftcore.plugins.broker.fetchers import Fetchers
 from kraftcore.plugins.broker.following import EXCLUSIVE, Ask, FetchSettings, Following, RoundEnd, Source
 from kraftcore.plugins.broker.logdirs import LogDirs
 from kraftcore.plugins.broker.metadata_cache import RequestCache
 from kraftcore.plugins.broker.partition import Assignment, TopicPartition
 from kraftcore.plugins.broker.partition.partition import PartitionSettings
 from kraftcore.plugins.broker.replicas import Replicas
+from kraftcore.ports.transport import Address
 from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.messages.fetch import FetchRequest, FetchResponse
 from kraftcore.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
@@ -142,9 +147,176 @@ def test_the_place_in_a_leaders_log_is_not_taken_in_another_epoch():
 def test_no_answer_pauses_all_and_an_error_its_partition():
     rig = Rig()
     assert ended(rig.begin(), Failure.TIMED_OUT) == RoundEnd(wait_ms=1000)
-    assert ended(rig.begin(), answer(error_code=6, high_watermark=-1)) == RoundEnd((T,))
+    assert ended(rig.begin(), answer(error_code=56, high_watermark=-1)) == RoundEnd((T,))
     assert len(rig.complaints) == 2
     source = Source(LEADER, {T})
-    source.pause([T], 100)
+    source.ended([T], RoundEnd((T,)), 0, 100)
     assert (source.due(99), source.due_ms) == ([], 100)
     assert (source.due(100), source.due_ms) == ([T], float("inf"))
+
+
+@pytest.mark.parametrize("code", [3, 6, 74, 75, 100])
+def test_a_leader_that_has_not_heard_of_it_yet_is_asked_again_soon(code):
+    rig = Rig()
+    assert ended(rig.begin(), answer(error_code=code, high_watermark=-1)) == RoundEnd(not_in_step=(T,))
+
+
+def test_pauses_of_those_not_in_step_grow_until_an_answer_or_an_assignment():
+    other = TopicPartition("t", 1)
+    source, end = Source(LEADER, {T, other}), RoundEnd(not_in_step=(T,))
+
+    def wait(now_ms):
+        """How long the partition pauses when it was not in step at this time."""
+        source.ended([T], end, now_ms, 50)
+        assert source.due(now_ms) == [other]
+        return source.due_ms - now_ms
+
+    assert [wait(now_ms) for now_ms in (0, 10, 30, 70)] == [10, 20, 40, 50]
+    source.ended([other], RoundEnd(), 75, 50)  # says nothing of it
+    assert wait(120) == 50
+    source.ended([T], RoundEnd(), 170, 50)
+    assert wait(200) == 10
+    assert wait(210) == 20
+    source.take({T})
+    assert source.due(211) == [T]
+    source.take({T, other})
+    assert wait(220) == 10
+
+
+# --- on trio ----------------------------------------------------------------------------------------------------------
+
+
+class FakeLeader:
+    """What is sent to it, and the callbacks that wait for its answers; it stands for the cache of addresses, too."""
+
+    def __init__(self):
+        self.asked = []
+
+    def address(self, broker_id, listener):
+        return Address("leader", 9092)
+
+    def send(self, host, port, message, timeout_ms, done, **more):
+        self.asked.append((message, done))
+
+    async def answer(self, found):
+        """Answer the request that is on its way."""
+        with trio.fail_after(60):
+            while not self.asked:
+                await trio.lowlevel.checkpoint()
+        _, done = self.asked.pop(0)
+        done(found)
+
+
+def fetching(rig, leader, nursery, **settings):
+    fetchers = Fetchers(
+        1,
+        lambda: 7,
+        rig.replicas,
+        leader,
+        "PLAINTEXT",
+        leader,
+        FetchSettings(**settings),
+        trio.Lock(),
+        lambda: 0,
+        nursery,
+    )
+    fetchers.refresh()
+    return fetchers
+
+
+def test_the_next_request_leaves_before_the_answer_s_reader_goes_on():
+    async def main():
+        rig, leader = Rig(), FakeLeader()
+        async with trio.open_nursery() as nursery:
+            fetching(rig, leader, nursery)
+            for offset in (4, 5, 6):
+                await leader.answer(answer(high_watermark=offset, records=records(offset, 3)))
+                assert len(leader.asked) == 1  # at once, no other task ran
+                (topic,) = leader.asked[0][0].topics
+                assert (topic.topic_id, topic.partitions[0].fetch_offset) == (TOPIC_ID, offset + 1)
+            nursery.cancel_scope.cancel()
+        assert rig.end == 7
+
+    trio.run(main)
+
+
+def test_an_answer_after_the_end_does_nothing():
+    async def main():
+        rig, leader = Rig(), FakeLeader()
+        async with trio.open_nursery() as nursery:
+            fetching(rig, leader, nursery)
+            await leader.answer(FetchResponse())
+            nursery.cancel_scope.cancel()
+        await leader.answer(answer(high_watermark=5, records=records(4, 3)))
+        assert (rig.end, leader.asked) == (4, [])
+
+    trio.run(main)
+
+
+def test_a_leader_that_gives_no_answer_is_asked_again_when_assignments_change():
+    async def main():
+        rig, leader = Rig(), FakeLeader()
+        async with trio.open_nursery() as nursery:
+            fetchers = fetching(rig, leader, nursery, backoff_ms=600_000)
+            await leader.answer(Failure.RESET)
+            await trio.testing.wait_all_tasks_blocked()
+            assert leader.asked == []
+            rig.follow(LEADER, 4)
+            fetchers.refresh()
+            await leader.answer(answer(high_watermark=4, records=records(4, 4)))
+            nursery.cancel_scope.cancel()
+        assert rig.end == 5
+
+    trio.run(main)
+
+
+def test_what_a_round_raises_ends_its_task_and_not_the_reader():
+    async def main():
+        rig, leader = Rig(), FakeLeader()
+
+        def carry_out(name, effects):
+            raise RuntimeError("a fault of ours")
+
+        rig.replicas.carry_out = carry_out
+        with pytest.RaisesGroup(pytest.RaisesExc(RuntimeError, match="a fault of ours")):
+            async with trio.open_nursery() as nursery:
+                fetching(rig, leader, nursery)
+                await leader.answer(answer(high_watermark=5, records=records(4, 3)))
+                await trio.sleep_forever()
+
+    trio.run(main)
+
+
+def test_a_log_is_cut_only_while_nobody_flushes():
+    async def main():
+        rig, leader = Rig(), FakeLeader()
+        data = FetchResponse.FetchableTopicResponse.PartitionData
+        diverging = answer(high_watermark=0, diverging_epoch=data.EpochEndOffset(epoch=2, end_offset=2))
+        async with trio.open_nursery() as nursery:
+            fetchers = fetching(rig, leader, nursery)
+            async with fetchers._disk:
+                await leader.answer(diverging)
+                await trio.testing.wait_all_tasks_blocked()
+                assert (rig.end, leader.asked) == (4, [])
+            with trio.fail_after(60):
+                while rig.end != 2:
+                    await trio.lowlevel.checkpoint()
+            assert leader.asked[0][0].topics[0].partitions[0].fetch_offset == 2
+            nursery.cancel_scope.cancel()
+
+    trio.run(main)
+
+
+def test_nobody_wakes_for_deadlines_that_were_cancelled():
+    now = [0.0]
+    came = []
+    deadlines = Deadlines(lambda: now[0])
+    early, later = (deadlines.after(ms, lambda ms=ms: came.append(ms)) for ms in (100, 300))
+    deadlines.after(200, lambda: came.append(200))
+    assert deadlines.due == 0.1
+    early.cancel()
+    assert deadlines.due == 0.2
+    later.cancel()
+    now[0] = 0.5
+    deadlines.come()
+    assert (came, deadlines.due) == ([200], float("inf"))

@@ -1,12 +1,14 @@
 """Brokers of ours under a controller of ours, in one process."""
 
 import json
+from random import Random
 
 import pytest
 import trio
 from broker_rig import until
 from kraft_rig import CONTROLLER_ID, open_kraft_rig
 
+from kraftcore.core.batch import Compression, iter_batches
 from kraftcore.core.uuid import UNASSIGNED_DIRECTORY
 from kraftcore.plugins.broker.kraft.life import Stage
 from kraftcore.protocol.error_codes import ErrorCode
@@ -34,19 +36,10 @@ def play(tmp_path):
     return in_rig(tmp_path)
 
 
-async def led_by(rig, node_id, topic="t"):
-    """Wait until a broker leads partition 0."""
-    await until(lambda: rig.partition(node_id, topic) is not None and rig.partition(node_id, topic).leading)
-
-
 def test_records_go_through_leaders_and_followers(play):
     @play
     async def main(rig):
-        await rig.controller()
-        for node_id in (1, 2):
-            await rig.broker(node_id)
-        await rig.create([1, 2])
-        await led_by(rig, 1)
+        await rig.begin(1, 2)
         assert (await rig.produce(1, b"a", b"b")).error_code == 0
         await until(lambda: rig.partition(2) is not None and rig.partition(2).high_watermark == 2)
         assert await rig.values(2) == [b"a", b"b"]
@@ -66,23 +59,19 @@ def test_one_node_is_broker_and_controller(play):
             await rig.brokers[CONTROLLER_ID].wait_running()
         assert rig.brokers[CONTROLLER_ID].stage is Stage.RUNNING
         await rig.create([CONTROLLER_ID])
-        await led_by(rig, CONTROLLER_ID)
+        await rig.led_by(CONTROLLER_ID)
         assert (await rig.produce(CONTROLLER_ID, b"a")).error_code == 0
         assert await rig.values(CONTROLLER_ID) == [b"a"]
         await rig.stop(CONTROLLER_ID)  # its broker asks its own controller for leave
         await rig.start(CONTROLLER_ID, is_controller=True)
-        await led_by(rig, CONTROLLER_ID)
+        await rig.led_by(CONTROLLER_ID)
         assert await rig.values(CONTROLLER_ID) == [b"a"]
 
 
 def test_a_stop_in_order_hands_leaderships_over_and_is_remembered(play):
     @play
     async def main(rig):
-        await rig.controller()
-        for node_id in (1, 2):
-            await rig.broker(node_id)
-        await rig.create([1, 2])
-        await led_by(rig, 1)
+        await rig.begin(1, 2)
         assert (await rig.produce(1, b"a")).error_code == 0
         epoch = rig.brokers[1].broker_epoch
         await rig.stop(1)
@@ -91,7 +80,7 @@ def test_a_stop_in_order_hands_leaderships_over_and_is_remembered(play):
         assert not rig.image().brokers[1].is_active
         clean = json.loads((rig.folder / "n1" / ".kafka_cleanshutdown").read_text())
         assert clean == {"version": 0, "brokerEpoch": epoch}
-        await led_by(rig, 2)
+        await rig.led_by(2)
         assert (await rig.produce(2, b"b")).error_code == 0
         await rig.broker(1)
         assert not (rig.folder / "n1" / ".kafka_cleanshutdown").exists()
@@ -102,16 +91,12 @@ def test_a_stop_in_order_hands_leaderships_over_and_is_remembered(play):
 def test_a_killed_leader_is_followed_by_another_and_comes_back(play):
     @play
     async def main(rig):
-        await rig.controller()
-        for node_id in (1, 2):
-            await rig.broker(node_id)
-        await rig.create([1, 2])
-        await led_by(rig, 1)
+        await rig.begin(1, 2)
         assert (await rig.produce(1, b"a")).error_code == 0
         await rig.kill(1)
         assert not (rig.folder / "n1" / ".kafka_cleanshutdown").exists()
         await until(lambda: rig.row().leader == 2)
-        await led_by(rig, 2)
+        await rig.led_by(2)
         assert (await rig.produce(2, b"b")).error_code == 0
         await rig.broker(1)
         await until(lambda: rig.row().isr == (2, 1))
@@ -122,15 +107,12 @@ def test_a_killed_leader_is_followed_by_another_and_comes_back(play):
 def test_a_topic_deleted_and_made_anew_shows_nothing_old(play):
     @play
     async def main(rig):
-        await rig.controller()
-        await rig.broker(1)
-        await rig.create([1])
-        await led_by(rig, 1)
+        await rig.begin(1)
         await rig.produce(1, b"old")
         await rig.delete()
         await rig.create([1])
         await until(lambda: rig.partition(1) is not None and rig.partition(1).log.log_end_offset == 0)
-        await led_by(rig, 1)
+        await rig.led_by(1)
         assert await rig.values(1) == []
         # The same while it was away.
         await rig.produce(1, b"old")
@@ -144,25 +126,21 @@ def test_a_topic_deleted_and_made_anew_shows_nothing_old(play):
         assert strays[0].startswith("t-0.")
         assert b"old" in rig.log_bytes(1, strays[0])
         await rig.create([1])
-        await led_by(rig, 1)
+        await rig.led_by(1)
         assert await rig.values(1) == []
 
 
 def test_a_replica_moves_to_another_broker(play):
     @play
     async def main(rig):
-        await rig.controller()
-        for node_id in (1, 2):
-            await rig.broker(node_id)
-        await rig.create([1])
-        await led_by(rig, 1)
+        await rig.begin(1, 2, replicas=[1])
         await rig.produce(1, b"a")
         kind = AlterPartitionReassignmentsRequest.ReassignableTopic
         move = kind(name="t", partitions=[kind.ReassignablePartition(partition_index=0, replicas=[2])])
         answer = await rig.ask_controller(AlterPartitionReassignmentsRequest(topics=[move], timeout_ms=30_000), 0)
         assert answer.error_code == 0
         await until(lambda: rig.row().replicas == (2,))
-        await led_by(rig, 2)
+        await rig.led_by(2)
         assert await rig.values(2) == [b"a"]
         await until(lambda: rig.partition(1) is None)
         await until(lambda: not (rig.folder / "n1" / "t-0").exists())
@@ -210,7 +188,7 @@ def test_what_is_set_for_a_topic_holds_for_its_partitions(play):
         await rig.broker(1)
         await rig.create([1], min_insync_replicas="2", segment_bytes=str(1 << 20), retention_ms="1000")
         await rig.create([1], topic="other")
-        await led_by(rig, 1)
+        await rig.led_by(1)
         core = rig.brokers[1].core
         assert rig.partition(1).settings.min_insync_replicas == 2
         assert rig.partition(1).log.config.segment_bytes == 1 << 20
@@ -228,18 +206,45 @@ def test_what_is_set_for_a_topic_holds_for_its_partitions(play):
             )
         await rig.stop(1)
         await rig.broker(1)
-        await led_by(rig, 1)
+        await rig.led_by(1)
         assert rig.partition(1).log.config.segment_bytes == 1 << 20
+
+
+def test_what_is_set_holds_at_once_for_a_log_that_is_open(play):
+    @play
+    async def main(rig):
+        await rig.controller()
+        await rig.broker(1)
+        await rig.create([1])
+        await rig.led_by(1)
+        assert (await rig.produce(1, b"x" * 900_000)).error_code == 0
+        kind = IncrementalAlterConfigsRequest.AlterConfigsResource
+        entries = [
+            kind.AlterableConfig(name=name, config_operation=0, value=value)
+            for name, value in (
+                ("segment.bytes", str(1 << 20)),
+                ("message.timestamp.type", "LogAppendTime"),
+                ("compression.type", "gzip"),
+            )
+        ]
+        change = kind(resource_type=2, resource_name="t", configs=entries)
+        answer = await rig.ask_controller(IncrementalAlterConfigsRequest(resources=[change]), 1)
+        assert answer.responses[0].error_code == 0, answer
+        await until(lambda: rig.partition(1).log.config.segment_bytes == 1 << 20)
+        answer = await rig.produce(1, Random(1).randbytes(900_000))
+        assert answer.error_code == 0
+        assert answer.log_append_time_ms > 1
+        log = rig.partition(1).log
+        assert [segment.base_offset for segment in log.segment_list()] == [0, 1]
+        (stored,) = iter_batches(log.read(1, 1 << 20))
+        assert stored.is_valid
+        assert (stored.compression, stored.max_timestamp_ms) == (Compression.GZIP, answer.log_append_time_ms)
 
 
 def test_an_unclean_leader_says_that_it_recovered(play):
     @play
     async def main(rig):
-        await rig.controller()
-        for node_id in (1, 2):
-            await rig.broker(node_id)
-        await rig.create([1, 2], unclean_leader_election_enable="true")
-        await led_by(rig, 1)
+        await rig.begin(1, 2, unclean_leader_election_enable="true")
         assert (await rig.produce(1, b"kept")).error_code == 0
         await rig.stop(2)
         await until(lambda: rig.row().isr == (1,))
@@ -249,7 +254,7 @@ def test_an_unclean_leader_says_that_it_recovered(play):
         await rig.broker(2)
         await until(lambda: rig.row().leader == 2)
         assert rig.row().recovery_state == 1
-        await led_by(rig, 2)
+        await rig.led_by(2)
         assert await rig.values(2) == [b"kept"]
         await rig.broker(1)
         await until(lambda: rig.row().isr == (2, 1))
@@ -261,18 +266,14 @@ def test_an_unclean_leader_says_that_it_recovered(play):
 def test_brokers_go_on_when_the_controller_comes_back(play):
     @play
     async def main(rig):
-        await rig.controller()
-        for node_id in (1, 2):
-            await rig.broker(node_id)
-        await rig.create([1, 2])
-        await led_by(rig, 1)
+        await rig.begin(1, 2)
         epochs = [rig.brokers[node_id].broker_epoch for node_id in (1, 2)]
         await rig.kill(CONTROLLER_ID)
         assert (await rig.produce(1, b"a")).error_code == 0  # nobody needs a controller for that
         await rig.controller()
         await until(lambda: rig.nodes[CONTROLLER_ID].leading_epoch is not None and rig.row() is not None)
         await rig.create([2, 1], topic="later")
-        await led_by(rig, 2, "later")
+        await rig.led_by(2, "later")
         assert (await rig.produce(2, b"b", topic="later")).error_code == 0
         assert [rig.brokers[node_id].broker_epoch for node_id in (1, 2)] == epochs
         assert await rig.values(1) == [b"a"]

@@ -99,10 +99,7 @@ def test_each_request_is_asked_about(tmp_path):
         async with open_kraft_rig(tmp_path) as rig:
             rig.controller_properties |= {**AUTHORIZER, "super.users": "User:ANONYMOUS"}
             rig.broker_properties |= AUTHORIZER
-            await rig.controller()
-            await rig.broker(1)
-            await rig.create([1])
-            await until(lambda: rig.partition(1) and rig.partition(1).leading)
+            await rig.begin(1)
             asker = Asker(rig)
             for ask in (asker.produce, asker.fetch, asker.list_offsets, asker.end_of_epoch, asker.delete_records):
                 assert await ask() == DENIED, ask

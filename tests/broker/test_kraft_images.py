@@ -71,7 +71,7 @@ def test_the_first_image_is_whole_and_later_ones_are_told_by_what_changed():
     follower.commit(VERSION, *topic())
     assert follower.news == 1
     assert follower.take().leads.keys() == {TopicPartition("t", 0)}
-    assert follower.committed.offset == 3
+    assert follower.committed.end_offset == 3
     follower.commit(*topic(LATER, "u"))
     follower.commit(RemoveTopicRecord(topic_id=ID))
     changes = follower.take()
@@ -103,7 +103,7 @@ def test_a_snapshot_takes_the_place_of_everything():
     follower.machine.restore(values(VERSION, broker(1), *topic(LATER)))
     follower.machine.restored(50)
     assert follower.committed.image is not before
-    assert follower.committed.offset == 50
+    assert follower.committed.end_offset == 50
     assert follower.committed.image.registration_offsets[1] == 49
     changes = follower.take()
     assert changes.deletes == {TopicPartition("t", 0): ID}

@@ -4,8 +4,8 @@ import pytest
 
 from kraftcore.core.uuid import Uuid
 from kraftcore.metadata.cluster import Listener
+from kraftcore.metadata.registration import BrokerIdentity
 from kraftcore.plugins.broker.kraft.life import Life, Stage
-from kraftcore.plugins.broker.kraft.registration import Identity
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -13,7 +13,7 @@ from kraftcore.protocol.messages.broker_registration import BrokerRegistrationRe
 
 HEARTBEAT_MS = 2000
 A, B = Uuid(bytes(15) + b"\x11"), Uuid(bytes(15) + b"\x12")
-WHO = Identity(3, "cluster", Uuid(bytes(15) + b"\x13"), (Listener("PLAINTEXT", "h", 9092, 0),), "r")
+WHO = BrokerIdentity(3, "cluster", Uuid(bytes(15) + b"\x13"), (Listener("PLAINTEXT", "h", 9092, 0),), "r")
 
 
 class Directories:
@@ -51,8 +51,7 @@ def test_it_registers_catches_up_and_is_unfenced_when_it_is_ready():
         True,
         False,
     )
-    # Soon, until it has caught up; then not before it is ready.
-    assert life.answered(BrokerHeartbeatResponse(is_caught_up=False, is_fenced=True)) < HEARTBEAT_MS
+    assert life.answered(BrokerHeartbeatResponse(is_caught_up=False, is_fenced=True)) == HEARTBEAT_MS
     assert not life.is_caught_up
     assert life.answered(BrokerHeartbeatResponse(is_caught_up=True, is_fenced=True)) == HEARTBEAT_MS
     assert life.is_caught_up
@@ -60,6 +59,19 @@ def test_it_registers_catches_up_and_is_unfenced_when_it_is_ready():
     assert not life.request(41).want_fence
     assert life.answered(BrokerHeartbeatResponse(is_caught_up=True, is_fenced=False)) == HEARTBEAT_MS
     assert life.stage is Stage.RUNNING
+
+
+def test_the_controller_is_told_once_when_its_registration_took_effect():
+    life, _ = registered(7)
+    assert not life.is_awaited(6)
+    life.request(6)
+    life.answered(BrokerHeartbeatResponse(is_caught_up=False, is_fenced=True))
+    assert not life.is_awaited(6)
+    assert life.is_awaited(7)
+    life.request(7)
+    assert not life.is_awaited(8)
+    life.answered(BrokerHeartbeatResponse(is_caught_up=True, is_fenced=False))
+    assert not life.is_awaited(9)
 
 
 @pytest.mark.parametrize("error", [ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED])
@@ -122,8 +134,9 @@ def test_who_is_fenced_for_its_silence_asks_to_be_let_in_again():
     life, _ = registered()
     life.is_ready = True
     life.answered(BrokerHeartbeatResponse(is_caught_up=True, is_fenced=False))
-    assert life.answered(BrokerHeartbeatResponse(is_caught_up=True, is_fenced=True)) < HEARTBEAT_MS
+    assert life.answered(BrokerHeartbeatResponse(is_caught_up=True, is_fenced=True)) == 0
     assert life.stage is Stage.RECOVERING
+    assert life.answered(BrokerHeartbeatResponse(is_caught_up=True, is_fenced=True)) == HEARTBEAT_MS
 
 
 def test_directories_that_failed_are_told():

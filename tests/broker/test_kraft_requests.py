@@ -364,7 +364,7 @@ def test_how_long_a_batch_may_be_is_set_topic_by_topic(tmp_path):
             await rig.create([1])
             found = {}
             for topic in ("short", "t", "long"):
-                await until(lambda topic=topic: rig.partition(1, topic) and rig.partition(1, topic).leading)
+                await rig.led_by(1, topic)
                 found[topic] = [
                     (await rig.produce(1, b"v" * size, topic=topic)).error_code for size in (100, 1000, 3000, 6000)
                 ]
@@ -387,7 +387,7 @@ def test_logs_are_synced_as_often_as_is_set_for_their_topic(tmp_path):
             await rig.create([1])
             await rig.create([1], topic="later", flush_ms=str(10**9))
             for topic in ("later", "t"):
-                await until(lambda topic=topic: rig.partition(1, topic) and rig.partition(1, topic).leading)
+                await rig.led_by(1, topic)
                 assert (await rig.produce(1, b"v", topic=topic)).error_code == 0
             await until(lambda: rig.partition(1).log.flushed_offset == 1)
             assert rig.partition(1, "later").log.flushed_offset == 0
@@ -408,7 +408,7 @@ def test_nothing_is_written_to_the_log_of_a_topic_that_was_made_anew(tmp_path):
         async with open_kraft_rig(tmp_path) as rig:
             broker = await open_broker(rig)
             await rig.create([1])
-            await until(lambda: rig.partition(1) and rig.partition(1).leading)
+            await rig.led_by(1)
             old = rig.image(1).topics.by_name("t").id
             assert (await rig.ask(1, produce_by_id(old), 13)).responses[0].partition_responses[0].error_code == 0
             async with broker.core.disk:

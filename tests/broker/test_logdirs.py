@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kraftcore.core.batch import build_batch
+from kraftcore.core.batch import build_batch, iter_batches
 from kraftcore.core.disk.files import OsFiles
 from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.log.config import LogConfig
@@ -17,6 +17,7 @@ from kraftcore.core.uuid import Uuid
 from kraftcore.errors import CorruptDataError, LocalError, LockedError
 from kraftcore.plugins.broker.config import BrokerConfig
 from kraftcore.plugins.broker.core import log_config
+from kraftcore.plugins.broker.disk_steps import run_here
 from kraftcore.plugins.broker.logdirs import LogDirs
 from kraftcore.plugins.broker.logdirs.checkpoint import decode_offsets, encode_offsets
 from kraftcore.plugins.broker.logdirs.names import deleted_name, is_deleted, partition_of
@@ -70,7 +71,7 @@ def test_a_deleted_partition_stays_for_its_delay_even_over_a_restart():
     dirs = open_dirs(disk)
     hosted = dirs.create(T, Uuid.random(), 0)
     hosted.log.append_as_leader(build_batch([b"v"], timestamp_ms=1), 0, 0)
-    dirs.delete(hosted, 1000)
+    run_here(dirs.delete(hosted, lambda: 1000))
     assert dirs.find(T) is None
     (gone,) = [name for name in disk.list_folder("/d1") if name.startswith("t-0.")]
     dirs.close()
@@ -156,7 +157,7 @@ def test_one_process_at_a_time(tmp_path):
 
 
 @pytest.mark.parametrize("later", [(), (b"e", 9)], ids=["in the newest segment", "in an older one"])
-def test_a_compacted_log_is_neither_opened_nor_cut(later):
+def test_a_compacted_log_is_opened_as_it_is(later):
     config = log_config(BrokerConfig(node_id=1, listeners=(Endpoint("A", "127.0.0.1", 1),), directories=("/d1",)))
     disk = SimulatedDisk(Random(1))
     log = "/d1/t-0/00000000000000000000.log"
@@ -172,6 +173,10 @@ def test_a_compacted_log_is_neither_opened_nor_cut(later):
             build_batch([later[0]], timestamp_ms=1, base_offset=later[1], leader_epoch=0),
         )
     with contextlib.closing(LogDirs(disk, ("/d1",), 1, config, 100, 0, Random(1).randbytes)) as dirs:
-        assert dirs.find(T) is None
-        assert "starts at offset 3, expected 1: the log has a gap" in str(dirs.directories[0].broken[T])
+        found = dirs.find(T)
+        assert found.log.log_end_offset == (10 if later else 4)
+        assert found.log.read(2, 1000) == batches[1]
+        assert found.producers.end_offset == found.log.log_end_offset
+        if later:
+            assert next(iter_batches(found.log.read(4, 1000))).base_offset == 9
     assert disk.read_file(log) == b"".join(batches)

@@ -17,12 +17,18 @@ T = TopicPartition("t", 0)
 
 
 class Segment(NamedTuple):
+    base_offset: int
     next_offset: int
     size: int
     max_timestamp: int
 
 
-SEGMENTS = [Segment(10, 100, 1000), Segment(20, 100, 2000), Segment(30, 100, 3000), Segment(35, 50, 4000)]
+SEGMENTS = [
+    Segment(0, 10, 100, 1000),
+    Segment(10, 20, 100, 2000),
+    Segment(20, 30, 100, 3000),
+    Segment(30, 35, 50, 4000),
+]
 
 
 @pytest.mark.parametrize(
@@ -46,8 +52,17 @@ def test_whole_segments_go(retention, high_watermark, start):
 
 
 def test_an_empty_log_and_one_without_times_stay():
-    assert retained_start([Segment(0, 0, -1)], 0, 10**9, Retention(0, 0)) is None
-    assert retained_start([Segment(5, 10, -1)], 5, 10**9, Retention(ms=0)) is None
+    assert retained_start([Segment(0, 0, 0, -1)], 0, 10**9, Retention(0, 0)) is None
+    assert retained_start([Segment(0, 5, 10, -1)], 5, 10**9, Retention(ms=0)) is None
+
+
+def test_what_compaction_left_goes_up_to_where_the_next_segment_begins():
+    segments = [Segment(0, 7, 30, 1000), Segment(10, 10, 0, -1), Segment(20, 25, 100, 3000), Segment(30, 35, 50, 4000)]
+    assert retained_start(segments, 35, 5000, Retention(ms=3500)) == 20
+    assert retained_start(segments, 35, 5000, Retention(bytes=150)) == 20
+    assert retained_start(segments, 9, 5000, Retention(ms=3500)) is None
+    assert retained_start(segments, 10, 5000, Retention(ms=3500)) == 10
+    assert retained_start(segments[1:], 35, 5000, Retention()) is None
 
 
 @given(
@@ -60,7 +75,7 @@ def test_what_stays_is_enough(parts, high_watermark, now_ms, retention):
     segments, end = [], 0
     for count, size, timestamp in parts:
         end += count
-        segments.append(Segment(end, size, timestamp))
+        segments.append(Segment(segments[-1].next_offset if segments else 0, end, size, timestamp))
     start = retained_start(segments, high_watermark, now_ms, retention)
     assert start is None or start <= high_watermark
     left = sum(each.size for each in segments)

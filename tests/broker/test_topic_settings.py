@@ -1,10 +1,14 @@
 """What is set for a topic: itself, this broker, all brokers, the broker's file, in this order."""
 
+from dataclasses import replace
+
 import pytest
 
+from kraftcore.core.batch import Compression
 from kraftcore.core.log.config import LogConfig
 from kraftcore.metadata import Image
 from kraftcore.plugins.broker import BrokerConfig
+from kraftcore.plugins.broker.api.record_rules import NO_LIMIT
 from kraftcore.plugins.broker.partition.retention import Retention
 from kraftcore.plugins.broker.topic_settings import TopicSettingsTable
 from kraftcore.protocol.records.config_record import ConfigRecord
@@ -76,6 +80,39 @@ def test_each_key(key, value, read):
     assert read(stage.found) == int(value)
     assert stage.found.min_insync_replicas == 2
     assert stage.found.log.segment_ms == (7 if key == "segment.ms" else 77)
+
+
+@pytest.mark.parametrize(
+    ("configs", "wanted"),
+    [
+        ({}, {"after_max_ms": 3_600_000, "before_max_ms": NO_LIMIT, "codec": None, "has_append_time": False}),
+        ({"message.timestamp.type": "LogAppendTime"}, {"has_append_time": True}),
+        ({"message.timestamp.before.max.ms": "7", "message.timestamp.after.max.ms": "8"}, {"before_max_ms": 7}),
+        ({"message.timestamp.after.max.ms": "8"}, {"after_max_ms": 8}),
+        ({"compression.type": "uncompressed"}, {"codec": Compression.NONE, "level": None}),
+        ({"compression.type": "gzip", "compression.gzip.level": "9"}, {"codec": Compression.GZIP, "level": 9}),
+        ({"compression.type": "zstd", "compression.zstd.level": "-5"}, {"codec": Compression.ZSTD, "level": 1}),
+        ({"cleanup.policy": "compact,delete"}, {"needs_keys": True}),
+    ],
+)
+def test_what_is_asked_of_records(configs, wanted):
+    stage = Stage()
+    for key, value in configs.items():
+        stage.set(TOPIC, "t", key, value)
+    assert {name: getattr(stage.found.records, name) for name in wanted} == wanted
+
+
+def test_the_file_says_what_is_asked_of_records():
+    file = replace(FILE, static_configs={"log.message.timestamp.type": "LogAppendTime", "compression.type": "lz4"})
+    found = TopicSettingsTable(file, LOG).of("t").records
+    assert (found.has_append_time, found.codec) == (True, Compression.LZ4)
+
+
+def test_a_topic_that_is_gone_leaves_nothing():
+    stage = Stage()
+    stage.set(TOPIC, "t", "retention.ms", "7")
+    stage.table.forget("t")
+    assert stage.found.retention.ms == 1000
 
 
 def test_the_brokers_own_units_count():

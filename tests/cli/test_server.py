@@ -335,3 +335,53 @@ def test_text_is_one_line_an_event(alone: Path) -> None:
     assert all(re.match(r"\d{4}-\d\d-\d\dT[\d:.]+Z [a-z]+ \w+=", line) for line in lines)
     assert lines[0].split()[1:] == ["ignored", 'properties=["num.network.threads"]']
     assert lines[-1].split()[1:] == ["stopped", "error=null"]
+
+
+NEVER_NEEDED = [
+    "asyncio",
+    "email",
+    "http",
+    "importlib.metadata",
+    "pyarrow",
+    "kraftcore.simulation",
+    "kraftcore.testing",
+]
+ONLY_BROKERS = [
+    "kraftcore.plugins.broker.core",
+    "kraftcore.plugins.broker.groups.coordinator",
+    "kraftcore.plugins.broker.kraft",
+]
+ONLY_CONTROLLERS = ["kraftcore.plugins.controller.life", "kraftcore.plugins.controller.plugin"]
+ONLY_REQUESTS = ["kraftcore.plugins.broker.broker", "kraftcore.plugins.broker.control"]
+
+
+@pytest.mark.parametrize(
+    ("roles", "needed", "foreign"),
+    [
+        ("controller", ONLY_CONTROLLERS, ONLY_BROKERS),
+        ("broker", ONLY_BROKERS, ONLY_CONTROLLERS),
+        ("broker,controller", ONLY_BROKERS + ONLY_CONTROLLERS, []),
+    ],
+)
+def test_a_server_imports_what_its_roles_need(tmp_path, roles, needed, foreign):
+    file = tmp_path / "server.properties"
+    listeners = {"controller": "C://127.0.0.1:0", "broker": "B://127.0.0.1:0"}
+    lines = [
+        f"process.roles={roles}",
+        "node.id=1",
+        "controller.listener.names=C",
+        "listener.security.protocol.map=C:PLAINTEXT,B:PLAINTEXT",
+        "inter.broker.listener.name=B" if "broker" in roles else "",
+        f"listeners={','.join(listeners[role] for role in roles.split(','))}",
+        "controller.quorum.bootstrap.servers=127.0.0.1:1",
+        f"log.dirs={tmp_path / 'not-formatted'}",
+    ]
+    file.write_text("\n".join(lines))
+    program = "import sys; from kraftcore.cli import main; main(sys.argv[1:]); print('loaded', *sys.modules)"
+    command = [sys.executable, "-c", program, "server", "start", str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    (loaded,) = (line.split() for line in done.stdout.splitlines() if line.startswith("loaded "))
+    assert "format it first" in done.stderr  # it came as far as opening its directory
+    assert set(needed) <= set(loaded)
+    unwanted = {*NEVER_NEEDED, *ONLY_REQUESTS, *foreign}
+    assert sorted(unwanted & set(loaded)) == []

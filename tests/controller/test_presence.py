@@ -20,8 +20,8 @@ def broker(number, *, epoch=7, port=9092, **more):
     return Broker(number, epoch, Uuid(), listeners, **{"is_fenced": False, **more})
 
 
-def probe(number=1, epoch=7, port=9092):
-    return Probe((number, epoch), f"b{number}", port)
+def probe(number=1, epoch=7, port=9092, refusals=0):
+    return Probe((number, epoch), f"b{number}", port, refusals)
 
 
 def watching(*brokers):
@@ -53,8 +53,20 @@ def test_who_refuses_for_long_enough_is_gone():
     assert presence.due_ms == 125
     assert not ask(presence, 125, Failure.REFUSED)
     assert not ask(presence, 199, Failure.REFUSED)
-    assert ask(presence, 224, Failure.REFUSED)
+    assert presence.due_ms == 200  # not a quarter later: the time is over then
+    assert ask(presence, 200, Failure.REFUSED)
     assert presence.due_ms is None
+
+
+def test_refusals_in_a_row_are_counted_so_that_each_probe_connects_at_once():
+    presence = watching(broker(1))
+    assert not ask(presence, 0, None)
+    for now_ms, refusals in ((100, 0), (125, 1), (150, 2)):
+        (due,) = presence.due(now_ms)
+        assert due == probe(refusals=refusals)
+        assert not presence.answered(due, Failure.REFUSED, now_ms)
+    assert not ask(presence, 175, None)
+    assert list(presence.due(275)) == [probe()]
 
 
 def test_a_connection_that_breaks_is_tried_again_at_once():

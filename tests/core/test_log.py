@@ -44,6 +44,21 @@ def test_rolls_when_the_next_batch_would_not_fit() -> None:
     assert [segment.size for segment in log.segment_list()] == [3 * size, 3 * size, size]
 
 
+def test_other_settings_hold_at_once() -> None:
+    log = new_log(segment_bytes=10_000, tail_bytes=77)
+    log.append_as_leader(batch(1000), 1, 0)
+    other = replace(log.config, segment_bytes=1100, max_batch_bytes=1100, segment_ms=50, tail_bytes=1)
+    log.configure(other)
+    assert log.config == replace(other, tail_bytes=77)
+    log.append_as_leader(batch(), 1, 0)
+    assert bases(log) == [0, 1]
+    with pytest.raises(LocalError, match="max_batch_bytes 1100"):
+        log.append_as_leader(batch(2000), 1, 0)
+    log.append_as_leader(batch(timestamp_ms=52), 1, 0)
+    assert bases(log) == [0, 1, 2]
+    log.check_invariants()
+
+
 def test_rolls_by_the_timestamps_of_batches() -> None:
     log = new_log(segment_ms=100)
     for timestamp in (1000, 1100, 1101, 1150, 1202):

@@ -22,6 +22,8 @@ from kraftcore.core.batch import build_batch
 from kraftcore.core.disk.files import OsFiles
 from kraftcore.core.log import Log
 from kraftcore.core.log.config import LogConfig
+from kraftcore.protocol.frames import encode_request
+from kraftcore.protocol.messages.api_versions import ApiVersionsRequest
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
@@ -102,6 +104,34 @@ def test_the_proxy_cuts_one_direction_holds_and_resets():
             await stream.aclose()
 
     trio.run(main)
+
+
+@pytest.mark.parametrize("name", ["kraftcore-1", "broker-1", "broker-1-fetcher-0", "raft-client-1", "1"])
+def test_the_proxy_knows_nodes_of_ours_and_of_kafkas_and_nobody_else(name):
+    async def who_comes(client_id):
+        links = Links()
+        frame = encode_request(ApiVersionsRequest(), 0, 1, client_id)
+        front = socket.socket()
+        front.bind(("127.0.0.1", 0))
+        front.listen()
+        server = (await trio.open_tcp_listeners(0, host="127.0.0.1"))[0]
+        async with server, trio.open_nursery() as nursery:
+            nursery.start_soon(Proxy(links, 2, server.socket.getsockname()[1], front).run)
+            with trio.fail_after(60):
+                async with await trio.open_tcp_stream("127.0.0.1", front.getsockname()[1]) as client:
+                    await client.send_all(len(frame).to_bytes(4) + frame)
+                    if client_id == "somebody":
+                        with pytest.raises(trio.BrokenResourceError):
+                            await client.receive_some(1)
+                        found = links.connections.copy()
+                    else:
+                        async with await server.accept():
+                            found = {(joined.source, joined.target) for joined in links.connections}
+            nursery.cancel_scope.cancel()
+        return found
+
+    assert trio.run(who_comes, name) == {(1, 2)}
+    assert trio.run(who_comes, "somebody") == set()
 
 
 @pytest.mark.parametrize("protocol", ["plain", "tls", "sasl"])

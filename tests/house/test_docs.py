@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 import trio
 from project import ROOT, sources
 from transport_rig import free_port
@@ -67,42 +68,31 @@ def test_controller(tmp_path, monkeypatch, capsys):
     assert "server 101 may lead partitions" in capsys.readouterr().out
 
 
-def test_broker(tmp_path, capsys):
+@pytest.mark.parametrize(
+    ("number", "function", "said"),
+    [(0, "run", "CLIENT://127.0.0.1:"), (1, "run_both", "broker 1 serves PLAINTEXT://127.0.0.1:")],
+)
+def test_broker(tmp_path, capsys, number, function, said):
+    """The page's properties, at places of this test's own, and the program that it starts with them."""
     page = (ROOT / "docs" / "broker.md").read_text()
-    text = re.search(r"<<END\n(.*?)    END", page, re.DOTALL)[1]
-    for found, here in ((":9092", ":0"), (":9192", ":0"), ("/var/lib/broker1", str(tmp_path / "broker1"))):
-        assert found in text
+    text = re.findall(r"<<END\n(.*?)    END", page, re.DOTALL)[number]
+    for found, here in (
+        ("127.0.0.1:9093", f"127.0.0.1:{free_port()}"),
+        (":9092", ":0"),
+        (":9192", ":0"),
+        ("/var/lib/broker1", str(tmp_path / "broker1")),
+        ("/var/lib/kraftcore", str(tmp_path / "n1")),
+    ):
         text = text.replace(found, here)
-    (tmp_path / "b1.properties").write_text(re.sub("^ +", "", text, flags=re.MULTILINE))
-    run = examples("broker.md", {})["run"]
+    properties = tmp_path / "server.properties"
+    properties.write_text(re.sub("^ +", "", text, flags=re.MULTILINE))
+    run = examples("broker.md", {})[function]
 
     async def main():
         with trio.move_on_after(60), trio.CancelScope() as scope:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(run, str(tmp_path / "b1.properties"))
-                while "CLIENT://127.0.0.1:" not in capsys.readouterr().out:
-                    await trio.sleep(0.01)
-                scope.cancel()
-        assert scope.cancelled_caught
-
-    trio.run(main)
-
-
-def test_a_broker_that_is_a_controller_too(tmp_path, capsys):
-    page = (ROOT / "docs" / "broker.md").read_text()
-    text = re.findall(r"<<END\n(.*?)    END", page, re.DOTALL)[1]
-    place = f"127.0.0.1:{free_port()}"
-    for found, here in (("127.0.0.1:9093", place), (":9092", ":0"), ("/var/lib/kraftcore", str(tmp_path / "n1"))):
-        assert found in text
-        text = text.replace(found, here)
-    (tmp_path / "n1.properties").write_text(re.sub("^ +", "", text, flags=re.MULTILINE))
-    run = examples("broker.md", {})["run_both"]
-
-    async def main():
-        with trio.move_on_after(60), trio.CancelScope() as scope:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(run, str(tmp_path / "n1.properties"))
-                while "broker 1 serves PLAINTEXT://127.0.0.1:" not in capsys.readouterr().out:
+                nursery.start_soon(run, str(properties))
+                while said not in capsys.readouterr().out:
                     await trio.sleep(0.01)
                 scope.cancel()
         assert scope.cancelled_caught

@@ -133,3 +133,38 @@ def test_a_plugin_with_listeners_of_its_own_that_begins_later_and_ends_in_order(
     assert plugin.seen[0][0] == "attach"
     assert plugin.seen[1] == ("run", ["CLIENTS"])
     assert ("stopping" in plugin.seen) is not is_killed
+
+
+class Asking(Plugin):
+    """One task waits for the node when that ends, another takes its time to end."""
+
+    name = "asking"
+    participates = True
+
+    async def run(self, node):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(node.ask, "silent", 9093, ListGroupsRequest(), 60_000)
+            nursery.start_soon(self.linger)
+
+    async def linger(self):
+        try:
+            await trio.sleep_forever()
+        finally:
+            with trio.CancelScope(shield=True):
+                await trio.sleep(0.05)
+
+
+def test_a_plugin_whose_tasks_wait_for_a_node_that_ends_did_not_fail():
+    async def main():
+        lab = Lab()
+        asked = []
+        async with lab.network.transport("silent") as silent:
+            await silent.listen("CONTROLLER", Address("silent", 9093), lambda *request: asked.append(request))
+            async with lab.node(1, plugins=[Asking()]) as node:
+                await node.wait_leader()
+                with trio.fail_after(60):
+                    while not asked:
+                        await trio.sleep(0)
+                node.abort()
+
+    run(main)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from fresh_seeds import first_fresh_seed
+from fresh_seeds import check_it_can_be_had_again, first_fresh_seed
 
 from kraftcore import raft, simulation
 from kraftcore.plugins import controller
 from kraftcore.plugins.controller.simulated.faults import FAULTS
 from kraftcore.plugins.controller.simulated.workload import Controllers
 from kraftcore.simulation.runs import run_seed
-from kraftcore.simulation.timeline import Timeline
 
 FRESH = first_fresh_seed([raft, simulation, controller])
 BLOCK = 8  # seeds in a test
@@ -62,10 +61,7 @@ def test_fresh_seeds(first):
 
 
 def test_a_run_can_be_had_again():
-    first, second = (Timeline(), Timeline())
-    one, two = run(5, timeline=first), run(5, timeline=second)
-    assert first.lines == second.lines
-    assert (one.events, one.commits, one.simulated_s) == (two.events, two.commits, two.simulated_s)
+    check_it_can_be_had_again(run)
 
 
 def test_without_faults_everything_is_answered():

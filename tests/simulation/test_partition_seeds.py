@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from fresh_seeds import first_fresh_seed
+from fresh_seeds import check_it_can_be_had_again, first_fresh_seed
 
 from kraftcore import raft, simulation
 from kraftcore.plugins import broker, controller
 from kraftcore.plugins.broker.simulated.faults import FAULTS
 from kraftcore.plugins.broker.simulated.workload import Partitions
 from kraftcore.simulation.runs import run_seed
-from kraftcore.simulation.timeline import Timeline
 
 FRESH = first_fresh_seed([raft, simulation, controller, broker])
 BLOCK = 6  # seeds in a test
@@ -81,10 +80,7 @@ def test_fresh_seeds(first):
 
 
 def test_a_run_can_be_had_again():
-    first, second = (Timeline(), Timeline())
-    one, two = run(5, timeline=first), run(5, timeline=second)
-    assert first.lines == second.lines
-    assert (one.events, one.commits, one.simulated_s) == (two.events, two.commits, two.simulated_s)
+    check_it_can_be_had_again(run)
 
 
 @pytest.mark.parametrize("name", FAULTS)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import bad_day
+import object_store
 import pytest
 from click.testing import CliRunner, Result
 from golden import GOLDEN
@@ -28,7 +29,11 @@ def nothing_left_in_the_environment() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    found = kraft.session("local[2]", **SMALL, spark__sql__warehouse__dir=str(tmp_path_factory.mktemp("warehouse")))
+    settings = SMALL | {
+        "spark__sql__warehouse__dir": str(tmp_path_factory.mktemp("warehouse")),
+        "spark__jars": ",".join(map(str, object_store.jars())),
+    }
+    found = kraft.session("local[2]", **settings)
     found.sparkContext.setLogLevel("OFF")
     yield found
     found.stop()

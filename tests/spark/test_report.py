@@ -17,6 +17,7 @@ from report_page import Page, milliseconds
 from kraftcore.plugins import spark as kraft
 from kraftcore.plugins.spark.answers import BARS, QUESTIONS, ROWS, question
 from kraftcore.plugins.spark.page import duration
+from kraftcore.plugins.spark.report import OPEN_MAX
 
 DYNAMIC = "NDAbzbB4TqyG5cg3gN3Bkg"
 SECOND = 1000
@@ -200,6 +201,16 @@ def test_kafkas_own_cluster_broke_no_rule(page):
     leaders = [one for one in printed_log(GOLDEN / "dynamic" / "c1") if one.type == "LEADER_CHANGE"]
     drawn = next(one for one in page.charts("dynamic-c1") if one["query"] == "leaders")
     assert len(drawn["rows"]) == len(leaders)
+
+
+def test_the_worst_clusters_are_unfolded_and_all_are_listed(page):
+    bad = [name for name, one in page.clusters.items() if any(table.query == "incidents" for table in one.tables)]
+    assert page.counts["clusters"] == len(page.clusters) == page.counts["incidents"] + page.counts.get("quiet", 0)
+    assert page.counts["incidents"] == len(bad) > OPEN_MAX
+    assert bad == list(page.clusters)[: len(bad)]  # in the order of the page
+    assert page.unfolded == bad[:OPEN_MAX]
+    short = [one for one in page.clusters[bad_day.CLUSTER_ID].figures if (one.query, one.column) == ("now", "offline")]
+    assert len(short) == 2  # in the list of clusters, and where it stands how it ended
 
 
 def test_a_cluster_may_have_any_name(session, golden_tables):

@@ -220,6 +220,28 @@ def test_plots_are_zoomed_together_and_tell_what_is_under_the_pointer(name, writ
         page.evaluate(f"{CLUSTER}.querySelector('[data-zoom=all]').click()")
         page.wait(f"new Set({spans}).size === 1 && {spans}[0] === {json.dumps(whole)}")
 
+        trouble = [one["title"] for one in page.evaluate(FACTS)].index("Partitions in trouble")
+        figure = f"{PLOTS}[{trouble}]"
+        page.evaluate(f"{figure}.scrollIntoView({{block: 'center'}})")
+        place = f"(value => kraftReport.shown.get({figure}).view.scale('y')(value))"
+        bottom, one, peak = page.evaluate(f"[0, 1, {bad_day.CLICKS}].map({place})")
+        assert bottom - one < 0.02 * (bottom - peak), "a peak hides the rest"
+        page.evaluate(f"{figure}.querySelector('.log input').click()")
+        page.wait(f"{figure}.dataset.scale === 'log'")
+        bottom, one, peak = page.evaluate(f"[0, 1, {bad_day.CLICKS}].map({place})")
+        assert bottom - one > 0.1 * (bottom - peak)
+        ticks = (
+            f"[...{figure}.querySelectorAll('[aria-label^=Y-axis] .role-axis-label text')].map(one => one.textContent)"
+        )
+        assert page.evaluate(ticks) == ["0", "1", "10", "100"]
+        page.evaluate(f"{figure}.querySelector('.log input').click()")
+        page.wait(f"{figure}.dataset.scale === 'linear'")
+
+        folded = "[...document.querySelectorAll('details.fold')].findIndex(one => !one.open)"
+        number = page.evaluate(folded)
+        page.evaluate(f"document.querySelector('a[href=\"#cluster-{number}\"]').click()")
+        page.wait(f"document.querySelector('#cluster-{number} details.fold').open")
+
         number = [one["title"] for one in page.evaluate(FACTS)].index("Broker availability")
         page.evaluate(f"{PLOTS}[{number}].scrollIntoView({{block: 'center'}})")
         left, top, right, _ = page.evaluate(FACTS)[number]["plot"]

@@ -9,22 +9,19 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import asking
 import trio
 
-from kraftcore.core.batch import build_batch, iter_batches
 from kraftcore.core.disk.files import Files
 from kraftcore.core.uuid import ZERO_UUID, Uuid
 from kraftcore.errors import NodeStoppedError
 from kraftcore.plugins.broker import Broker, BrokerConfig, open_broker
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.ports.transport import Address, Origin, Reply
-from kraftcore.protocol.failure import Failure
-from kraftcore.protocol.frames import decode_request, decode_response, encode_request_parts, encode_response_parts
+from kraftcore.protocol.frames import decode_request, encode_response_parts
 from kraftcore.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from kraftcore.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from kraftcore.protocol.messages.fetch import FetchRequest
 from kraftcore.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest
-from kraftcore.protocol.messages.produce import ProduceRequest
 from kraftcore.protocol.messages.stop_replica import StopReplicaRequest
 from kraftcore.protocol.messages.update_metadata import UpdateMetadataPartitionState, UpdateMetadataRequest
 from kraftcore.raft.quorum import Endpoint
@@ -236,51 +233,21 @@ class Rig:
     async def ask(self, broker_id: int, request: Any, version: int, lane: int | None = None) -> Any:
         """Send a request, on a connection of its own unless a lane is named; the answer, or a `Failure`."""
         number = next(self._numbers)
-        answers: list[Any] = []
-        came = trio.Event()
-
-        def done(frame: bytes | Failure) -> None:
-            answers.append(frame)
-            came.set()
-
-        parts = encode_request_parts(request, version, number, self.client_id)
         address = self.address(broker_id)._replace(lane=number if lane is None else lane)
-        self.transport.request(address, parts, 60_000, done)
-        with trio.fail_after(60):
-            await came.wait()
-        if isinstance(answers[0], Failure):
-            return answers[0]
-        return decode_response(answers[0], type(request).schema.api_key, version)[1]
+        return await asking.ask(self.transport, address, request, version, number, self.client_id)
 
-    async def produce(
-        self, broker_id: int, *values: bytes, acks: int = -1, topic: str = "t", timeout_ms: int = 30_000, **more: Any
-    ) -> Any:
-        """The answer for the partition."""
-        kind = ProduceRequest.TopicProduceData
-        records = more["records"] if "records" in more else build_batch(list(values), timestamp_ms=1)
-        data = kind(name=topic, partition_data=[kind.PartitionProduceData(index=0, records=records)])
-        request = ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=[data])
-        answer = await self.ask(broker_id, request, 9, more.get("lane"))
-        return answer if isinstance(answer, Failure) else answer.responses[0].partition_responses[0]
+    async def produce(self, broker_id: int, *values: bytes, lane: int | None = None, **more: Any) -> Any:
+        """The answer for the partition; see `asking.produce_request`."""
+        request = asking.produce_request(*values, **more)
+        return asking.produced(await self.ask(broker_id, request, asking.PRODUCE_VERSION, lane))
 
-    async def fetch(self, broker_id: int, offset: int = 0, topic: str = "t", wait_ms: int = 0, **more: Any) -> Any:
-        """The answer for the partition."""
-        kind = FetchRequest.FetchTopic
-        asked = kind.FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
-        request = FetchRequest(
-            max_wait_ms=wait_ms,
-            min_bytes=more.pop("min_bytes", 1),
-            topics=[kind(topic=topic, partitions=[asked])],
-            **more,
-        )
-        answer = await self.ask(broker_id, request, 12)
-        return answer.responses[0].partitions[0] if answer.responses else answer
+    async def fetch(self, broker_id: int, offset: int = 0, **more: Any) -> Any:
+        """The answer for the partition; see `asking.fetch_request`."""
+        return asking.fetched(await self.ask(broker_id, asking.fetch_request(offset, **more), asking.FETCH_VERSION))
 
     async def values(self, broker_id: int, offset: int = 0, **more: Any) -> list[bytes | None]:
         """What a consumer reads at once."""
-        answer = await self.fetch(broker_id, offset, **more)
-        assert answer.error_code == 0, answer
-        return [value for batch in iter_batches(bytes(answer.records)) for value in batch.values()]
+        return asking.values_in(await self.fetch(broker_id, offset, **more))
 
 
 @asynccontextmanager

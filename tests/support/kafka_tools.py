@@ -26,7 +26,7 @@ class KafkaMissingError(Exception):
 
 
 @contextmanager
-def _lock(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
     """Let one process at a time fill the cache (pytest-xdist runs several)."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as handle:
@@ -34,11 +34,11 @@ def _lock(path: Path) -> Iterator[None]:
         yield
 
 
-def _digest(paths: Sequence[Path]) -> str:
+def digest_of(paths: Sequence[Path]) -> str:
     return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()[:12]
 
 
-def _make(target: Path, command: Sequence[str], placeholder: str, timeout_s: int) -> None:
+def make_folder(target: Path, command: Sequence[str], placeholder: str, timeout_s: int) -> None:
     """Run a command that fills a folder, and give the folder its name only when it is complete."""
     part = Path(tempfile.mkdtemp(dir=target.parent, prefix="part-"))
     try:
@@ -71,9 +71,9 @@ class KafkaTools:
             )
         sources = sorted((INTEROP / "java").glob("*.java"))
         pom = INTEROP / "pom.xml"
-        jars = CACHE / f"jars-{_digest([pom])}"
-        classes = CACHE / f"classes-{_digest([pom, *sources])}"
-        with _lock(CACHE / "lock"):
+        jars = CACHE / f"jars-{digest_of([pom])}"
+        classes = CACHE / f"classes-{digest_of([pom, *sources])}"
+        with locked(CACHE / "lock"):
             if not jars.is_dir():
                 command = [
                     "mvn",
@@ -85,10 +85,10 @@ class KafkaTools:
                     "-DoutputDirectory={}",
                     "-DincludeScope=runtime",
                 ]
-                _make(jars, command, "{}", RESOLVE_TIMEOUT_S)
+                make_folder(jars, command, "{}", RESOLVE_TIMEOUT_S)
             if not classes.is_dir():
                 command = ["javac", "-nowarn", "-d", "{}", "-cp", f"{jars}/*", *map(str, sources)]
-                _make(classes, command, "{}", RUN_TIMEOUT_S)
+                make_folder(classes, command, "{}", RUN_TIMEOUT_S)
         self.class_path = f"{classes}{os.pathsep}{jars}/*"
 
     def command(self) -> list[str]:

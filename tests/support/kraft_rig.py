@@ -8,11 +8,11 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import asking
 import trio
 from broker_rig import QUICK, until
 
 from kraftcore.config import NodeConfig
-from kraftcore.core.batch import build_batch, iter_batches
 from kraftcore.core.uuid import Uuid
 from kraftcore.metadata import MetadataMachine
 from kraftcore.node import Node, open_node
@@ -21,12 +21,8 @@ from kraftcore.plugins.broker.kraft.life import Stage
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.controller import Controller
 from kraftcore.ports.transport import Address
-from kraftcore.protocol.failure import Failure
-from kraftcore.protocol.frames import decode_response, encode_request_parts
 from kraftcore.protocol.messages.create_topics import CreateTopicsRequest
 from kraftcore.protocol.messages.delete_topics import DeleteTopicsRequest
-from kraftcore.protocol.messages.fetch import FetchRequest
-from kraftcore.protocol.messages.produce import ProduceRequest
 from kraftcore.raft.quorum import Endpoint
 from kraftcore.transports.memory import MemoryNetwork
 
@@ -69,6 +65,30 @@ class KRaftRig:
         with trio.fail_after(60):
             await self.brokers[node_id].wait_running()
         return self.brokers[node_id]
+
+    async def begin(self, *node_ids: int, replicas: Sequence[int] = (), **configs: str) -> None:
+        """Start the controller and brokers, and make topic ``t``: its replicas on all of them, led by the first.
+
+        Args:
+            node_ids: the brokers.
+            replicas: of the partition, where it is not all of them.
+            configs: of the topic.
+        """
+        await self.controller()
+        for node_id in node_ids:
+            await self.broker(node_id)
+        placed = list(replicas or node_ids)
+        await self.create(placed, **configs)
+        await self.led_by(placed[0])
+
+    async def led_by(self, node_id: int, topic: str = "t") -> None:
+        """Wait until a broker leads partition 0 of a topic."""
+
+        def leads() -> bool:
+            found = self.partition(node_id, topic)
+            return found is not None and found.leading is not None
+
+        await until(leads)
 
     async def start(
         self,
@@ -165,20 +185,8 @@ class KRaftRig:
     ) -> Any:
         """Send a request; the answer, or a `Failure`."""
         number = next(self._numbers)
-        answers: list[Any] = []
-        came = trio.Event()
-
-        def done(frame: bytes | Failure) -> None:
-            answers.append(frame)
-            came.set()
-
-        parts = encode_request_parts(request, version, number, client_id)
-        self.transport.request(Address(f"n{node_id}", port, number), parts, 60_000, done)
-        with trio.fail_after(60):
-            await came.wait()
-        if isinstance(answers[0], Failure):
-            return answers[0]
-        return decode_response(answers[0], type(request).schema.api_key, version)[1]
+        address = Address(f"n{node_id}", port, number)
+        return await asking.ask(self.transport, address, request, version, number, client_id)
 
     async def ask_controller(self, request: Any, version: int) -> Any:
         """The same of the controller."""
@@ -208,22 +216,15 @@ class KRaftRig:
         answer = await self.ask_controller(DeleteTopicsRequest(topics=[state], timeout_ms=30_000), 6)
         assert answer.responses[0].error_code == 0, answer
 
-    async def produce(self, node_id: int, *values: bytes, acks: int = -1, topic: str = "t") -> Any:
-        """The answer for partition 0."""
-        kind = ProduceRequest.TopicProduceData
-        records = build_batch(list(values), timestamp_ms=1)
-        data = kind(name=topic, partition_data=[kind.PartitionProduceData(index=0, records=records)])
-        answer = await self.ask(node_id, ProduceRequest(acks=acks, timeout_ms=30_000, topic_data=[data]), 9)
-        return answer if isinstance(answer, Failure) else answer.responses[0].partition_responses[0]
+    async def produce(self, node_id: int, *values: bytes, **more: Any) -> Any:
+        """The answer for partition 0; see `asking.produce_request`."""
+        request = asking.produce_request(*values, **more)
+        return asking.produced(await self.ask(node_id, request, asking.PRODUCE_VERSION))
 
-    async def values(self, node_id: int, offset: int = 0, topic: str = "t") -> list[bytes | None]:
+    async def values(self, node_id: int, offset: int = 0, **more: Any) -> list[bytes | None]:
         """What a consumer reads at once."""
-        kind = FetchRequest.FetchTopic
-        asked = kind.FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
-        request = FetchRequest(max_wait_ms=0, min_bytes=1, topics=[kind(topic=topic, partitions=[asked])])
-        answer = (await self.ask(node_id, request, 12)).responses[0].partitions[0]
-        assert answer.error_code == 0, answer
-        return [value for batch in iter_batches(bytes(answer.records)) for value in batch.values()]
+        answer = await self.ask(node_id, asking.fetch_request(offset, **more), asking.FETCH_VERSION)
+        return asking.values_in(asking.fetched(answer))
 
 
 @asynccontextmanager

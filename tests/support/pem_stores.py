@@ -32,10 +32,10 @@ class Stores:
         return {"ssl.keystore.type": "PEM", "ssl.keystore.location": self.node, **self.trust}
 
 
-def make_stores(folder: Path) -> Stores:
-    """Write them. Kafka's keys have to be PKCS #8."""
+def make_stores(folder: Path, name: str | None = None) -> Stores:
+    """Write them, with a common name for the certificate's subject or without one. Kafka's keys have to be PKCS #8."""
     authority = trustme.CA()
-    made = authority.issue_cert("127.0.0.1", "localhost")
+    made = authority.issue_cert("127.0.0.1", "localhost", common_name=name)
     key = load_pem_private_key(made.private_key_pem.bytes(), None)
     text = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     chain = b"".join(blob.bytes() for blob in made.cert_chain_pems)

@@ -47,6 +47,9 @@ class Page(HTMLParser):
         self.clusters: dict[str, Cluster] = {}
         self.tags: set[str] = set()
         self.links: list[str] = []
+        self.counts: dict[str, int] = {}
+        """How many clusters there are, of which kinds."""
+        self.unfolded: list[str] = []
         self.free_text = ""
         """What is neither figure nor cell nor SQL nor code nor a cluster's name."""
         self.data: dict[str, Any] = {}
@@ -64,6 +67,8 @@ class Page(HTMLParser):
             self._open.append((tag, found))
         if "data-cluster" in found:
             self._cluster = self.clusters.setdefault(found["data-cluster"], Cluster())
+        if tag == "details" and found.get("class") == "fold" and "open" in found:
+            self.unfolded.append(next(one["data-cluster"] for _, one in self._open if "data-cluster" in one))
         if tag == "table":
             self._cluster.tables.append(Table(found["data-query"]))
         elif tag == "th":
@@ -101,7 +106,9 @@ class Page(HTMLParser):
                 self._cluster.titles.append(data)
 
     def _figure(self, found: dict[str, str], text: str) -> None:
-        if "data-shown" in found:
+        if "data-count" in found:
+            self.counts[found["data-count"]] = int(text)
+        elif "data-shown" in found:
             self._cluster.shown[found["data-shown"]] = int(text)
         elif "data-left-out" in found:
             self._cluster.left_out[found["data-left-out"]] = int(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -10,6 +11,10 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow.parquet as pq
 
 from kraftcore.core.columns.headers import batch_headers
 
@@ -46,6 +51,18 @@ def batches_of(data: bytes | bytearray) -> list[Spot]:
     found = batch_headers(bytes(data)).batches
     names = ("position", "size", "base_offset", "last_offset", "epoch")
     return [Spot(*values) for values in zip(*(found[name].to_pylist() for name in names), strict=True)]
+
+
+def counted_rows(folder: Path) -> dict[str, list[dict[str, Any]]]:
+    """The rows of all tables in a local folder that its last commit counts; read without our code."""
+    last = max((one for one in (folder / "_commits").iterdir() if one.name.isdecimal()), key=lambda one: int(one.name))
+    found: dict[str, list[dict[str, Any]]] = {}
+    for table, names in json.loads(last.read_text())["files"].items():
+        for name in names:
+            rows = pq.read_table(folder / table / name, partitioning=None).to_pylist()
+            key, _, value = name.partition("/")[0].partition("=")
+            found.setdefault(table, []).extend(row | {key: unquote(value)} for row in rows)
+    return found
 
 
 def tools_without_java(folder: Path) -> Path:

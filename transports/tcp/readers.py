@@ -20,7 +20,7 @@ READS_IN_A_ROW = 16  # of one connection; then others get their turn
 FEW = 4
 
 
-class _Waiting:
+class _Sleeper:
     """A connection whose task sleeps."""
 
     __slots__ = ("more", "must_pause", "take", "task")
@@ -42,7 +42,7 @@ class Readers:
     def __init__(self) -> None:
         self.members = 0
         self._epoll = select.epoll()
-        self._waiting: dict[int, _Waiting] = {}
+        self._waiting: dict[int, _Sleeper] = {}
 
     @property
     def pay(self) -> bool:
@@ -60,7 +60,7 @@ class Readers:
         Returns:
             Whether more may have arrived.
         """
-        waiting = self._waiting[fd] = _Waiting(current_task(), take, must_pause)
+        waiting = self._waiting[fd] = _Sleeper(current_task(), take, must_pause)
         self._epoll.register(fd, select.EPOLLIN)
 
         def abort(_: Any) -> Abort:
@@ -90,7 +90,7 @@ class Readers:
                 if waiting is not None:  # else what another one sent has ended it
                     self._read(fd, waiting)
 
-    def _read(self, fd: int, waiting: _Waiting) -> None:
+    def _read(self, fd: int, waiting: _Sleeper) -> None:
         for _ in range(READS_IN_A_ROW):
             waiting.more = waiting.take()
             if self._waiting.get(fd) is not waiting:
@@ -101,7 +101,7 @@ class Readers:
                 return
         self._wake(fd, waiting)
 
-    def _wake(self, fd: int, waiting: _Waiting) -> None:
+    def _wake(self, fd: int, waiting: _Sleeper) -> None:
         self._forget(fd)
         reschedule(waiting.task)
 

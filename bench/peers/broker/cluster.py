@@ -38,7 +38,7 @@ CONTENDERS = (
     Contender(OURS, {}, "its defaults"),
     Contender("kafka", {}, "4.3.1 with its defaults, as its scripts start it: G1, a heap of 1 GiB a process"),
 )
-FAST_FENCING = Contender(OURS, {"kraftcore.fast.fencing.ms": 200}, "kraftcore.fast.fencing.ms=200")
+FAST_FENCING = Contender(OURS, {"kraftcore.fast.fencing.ms": 100}, "kraftcore.fast.fencing.ms=100")
 
 
 class Cluster:

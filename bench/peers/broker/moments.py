@@ -11,6 +11,9 @@ from bench.peers.broker.sizes import Sizes
 from bench.peers.controller.nodes import Contender
 from bench.peers.controller.sizes import Found, Sample, events
 
+HEARTBEAT_S = 2.0
+"""``broker.heartbeat.interval.ms``: the default, ours and Kafka's."""
+
 
 def start(contender: Contender, folder: Path, sizes: Sizes, wanted: set[str]) -> Found:
     """From the first formatting to the first acknowledged record."""
@@ -39,10 +42,12 @@ def failover_fast(contender: Contender, folder: Path, sizes: Sizes, wanted: set[
 
 def killed(contender: Contender, folder: Path, sizes: Sizes, settings: str) -> Sample:
     took = []
-    for _ in range(sizes.trials):
+    for trial in range(sizes.trials):
+        # A session counts from the last heartbeat: kills are spread over the time between two.
+        settle_s = sizes.settle_s + HEARTBEAT_S * trial / sizes.trials
         with running(contender, folder) as cluster:
             cluster.topic("killed", 1)
-            load = Load(cluster, "through", "killed", {"settle": sizes.settle_s})
+            load = Load(cluster, "through", "killed", {"settle": settle_s})
             load.wait_ready()
             leader = cluster.leader("killed", 0)
             killed_at = time.time()

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
@@ -30,6 +31,14 @@ BROKERS = (1001, 1002, 1003)
 TOPICS_A_REQUEST = 9
 """Of 1,000 partitions: Kafka limits what one request writes to 10,000 records."""
 OURS_COMMAND = [sys.executable, "-P", "-c", "import sys; from kraftcore.cli import main; sys.exit(main())"]
+# What an installed package brings along: without, each of our processes compiles all it imports.
+BYTECODE = builds.CACHE / "bytecode"
+OURS_MODULES = (
+    "kraftcore.cli.storage",
+    "kraftcore.cli.server_run",
+    "kraftcore.plugins.broker.kraft",
+    "kraftcore.plugins.controller.plugin",
+)
 # What bin/kafka-server-start.sh and bin/kafka-run-class.sh of 4.3.1 pass to the JVM, without JMX and GC logs.
 JVM = [
     "-server",
@@ -85,6 +94,17 @@ CONTENDERS = (
 )
 
 
+@cache
+def ours_environment() -> dict[str, str]:
+    """Variables of our processes; bytecode is there, as after an installation."""
+    kept = {name: text for name, text in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    found = {**kept, "PYTHONPYCACHEPREFIX": str(BYTECODE)}
+    subprocess.run(
+        [sys.executable, "-P", "-c", f"import {', '.join(OURS_MODULES)}"], env=found, timeout=START_S, check=True
+    )
+    return found
+
+
 def wait_until(what: str, condition: Callable[[], T | None], timeout_s: float = START_S, every_s: float = 0.02) -> T:
     """Poll until a condition gives something.
 
@@ -125,7 +145,9 @@ class Node:
             command = [*OURS_COMMAND, "storage", *arguments]
         else:
             command = [*java("256m", self.logging), "kafka.tools.StorageTool", *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=START_S, check=False)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=START_S, check=False, env=self._environment()
+        )
         if done.returncode:
             raise Missing(f"format failed: {(done.stdout + done.stderr).strip()[-300:]}")
 
@@ -144,7 +166,11 @@ class Node:
                 stderr=output,
                 start_new_session=True,
                 preexec_fn=end_with_the_driver,
+                env=self._environment(),
             )
+
+    def _environment(self) -> dict[str, str] | None:
+        return ours_environment() if self.contender.is_ours else None
 
     def check(self) -> None:
         """Raise if it ended by itself."""

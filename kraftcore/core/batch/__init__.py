@@ -14,6 +14,7 @@ from kraftcore.core.batch.record_batch import (
     stamp_batch,
     validate_batch,
 )
+from kraftcore.core.batch.rewriting import mark_create_time, recompress_batch
 
 __all__ = [
     "BatchTotals",
@@ -24,6 +25,8 @@ __all__ = [
     "build_batch",
     "build_records_batch",
     "iter_batches",
+    "mark_create_time",
+    "recompress_batch",
     "stamp_batch",
     "validate_batch",
     "validate_batches",

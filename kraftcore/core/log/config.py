@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kraftcore.core.uuid import METADATA_TOPIC_ID, Uuid
 from kraftcore.errors import LocalError
@@ -33,9 +33,9 @@ class LogConfig:
         producer_snapshots: write a ``.snapshot`` without producers at each roll and at close, as Kafka does for a
             log that has none. False: write none, for a log whose producers are not followed; Kafka then reads them from
             the log.
-        refuse_gaps: an intact batch that begins behind the end of the one before it, as compaction leaves, keeps the
-            log from being opened (CorruptDataError) and nothing is cut. False: what follows it is cut off, as what
-            follows damage is: who appends one after the other leaves no gap.
+        allow_gaps: offsets may be missing between batches and within them, as compaction leaves them, and batches may
+            be empty. False: what follows a gap is cut off, as what follows damage is: who appends one after the other
+            leaves none.
 
     Raises:
         LocalError: a value out of range.
@@ -51,7 +51,7 @@ class LogConfig:
     topic_id: Uuid | None = METADATA_TOPIC_ID
     preallocate_bytes: int = 0
     producer_snapshots: bool = True
-    refuse_gaps: bool = False
+    allow_gaps: bool = False
 
     def __post_init__(self) -> None:
         for name, low, high in (
@@ -69,3 +69,14 @@ class LogConfig:
                 raise LocalError(f"{name} is {value}: it must be between {low} and {high}")
         if self.topic_id is not None and not isinstance(self.topic_id, Uuid):
             raise LocalError(f"topic_id is {self.topic_id!r}: it must be a kraftcore.core.uuid.Uuid")
+
+    def altered(self, wanted: LogConfig) -> LogConfig:
+        """What a log that is open with these settings has when others are wanted: those about its folder stay."""
+        return replace(
+            wanted,
+            topic_id=self.topic_id,
+            tail_bytes=self.tail_bytes,
+            preallocate_bytes=self.preallocate_bytes,
+            producer_snapshots=self.producer_snapshots,
+            allow_gaps=self.allow_gaps,
+        )

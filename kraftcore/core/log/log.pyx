@@ -13,7 +13,7 @@ it, open it again, and what was durable is there. Reads then end where the last 
 Differences from Kafka, on purpose: a clean stop is remembered (see ``kraftcore.core.log.listing``), so a start reads
 nothing again; damage in what was durable is an error instead of a silent cut; names are made durable when a segment
 begins and before anything that must not outlive them; a truncation is durable when it returns; offsets are
-contiguous, always.
+contiguous, unless ``LogConfig.allow_gaps`` says that a cleaner may have been at work.
 """
 
 cimport cython
@@ -67,7 +67,10 @@ cdef class Log:
         raise LocalError("open a log with Log.open(files, folder, config, now_ms=...)")
 
     @staticmethod
-    def open(Files files not None, str folder not None, config=None, *, int64_t now_ms, bint repair=False):
+    def open(
+        Files files not None, str folder not None, config=None, *, int64_t now_ms, bint repair=False,
+        bint was_clean=False,
+    ):
         """Open the log in a folder, or make one. The caller holds the lock on the directory.
 
         After a clean stop nothing but the listing and the checkpoints is read. Otherwise the segments that changed
@@ -79,6 +82,8 @@ cdef class Log:
             config: a ``LogConfig``; None for the defaults.
             now_ms: current time.
             repair: cut the log where durable records are damaged, instead of failing.
+            was_clean: whoever used the folder last, Kafka maybe, stopped in order: all that is there is durable, gaps
+                included (``LogConfig.allow_gaps``).
         Raises:
             DamagedLogError: durable records are gone or damaged.
             CorruptDataError: ``partition.metadata`` is damaged.
@@ -87,11 +92,11 @@ cdef class Log:
         """
         cdef Log log = Log.__new__(Log)
         config = LogConfig() if config is None else config
-        found = recover_log(files, folder, config, now_ms, repair=repair)
+        found = recover_log(files, folder, config, now_ms, repair=repair, was_clean=was_clean)
         log.files, log.folder, log.config = files, folder, config
         log.segments = Segments(files, folder, config, found)
-        log.segment_bytes, log.segment_ms = config.segment_bytes, config.segment_ms
-        log.max_batch_bytes = config.max_batch_bytes
+        log.allow_gaps = config.allow_gaps
+        log.configure(config)
         log.now_ms = now_ms
         log.epochs = found.epochs
         log.recovery_actions = found.actions
@@ -101,6 +106,13 @@ cdef class Log:
         log.tail = Tail(config.tail_bytes, log.log_end_offset)
         log.closed = False
         return log
+
+    def configure(self, config not None):
+        """Follow other settings from now on (``LogConfig.altered``); those of indexes from the next segment on."""
+        self.config = self.config.altered(config)
+        self.segments.config = self.config
+        self.segment_bytes, self.segment_ms = config.segment_bytes, config.segment_ms
+        self.max_batch_bytes = config.max_batch_bytes
 
     # ---- state
 
@@ -159,9 +171,9 @@ cdef class Log:
             size, header.last_offset, header.max_timestamp, self.now_ms, self.segment_bytes, self.segment_ms
         )
 
-    cdef int roll_active(self) except -1:
-        if self.segments.active.size:
-            self._guarded(self.segments.roll, self.log_end_offset, self.now_ms)
+    cdef int roll_active(self, int64_t base_offset) except -1:
+        if self.segments.active.size or base_offset > self.log_end_offset:
+            self._guarded(self.segments.roll, base_offset, self.now_ms)
         return 0
 
     # ---- append
@@ -199,7 +211,7 @@ cdef class Log:
         if leader_epoch != self.epoch:
             self.start_epoch(leader_epoch, base)
         if not self.has_room(size, &header):
-            self.roll_active()
+            self.roll_active(base)
         # Other threads ran while files were changed, and run during a long write: the buffer must be what it was.
         p = <uint8_t *>PyByteArray_AS_STRING(batch)
         if PyByteArray_GET_SIZE(batch) != size:
@@ -252,8 +264,8 @@ cdef class Log:
         Returns:
             An ``AppendInfo``.
         Raises:
-            CorruptBatchError: not a whole batch at the start, or damaged, not continuing the log, epochs that fall,
-                larger than a segment. Nothing was appended.
+            CorruptBatchError: not a whole batch at the start, or damaged, not continuing the log (beginning below its
+                end, where gaps are allowed), epochs that fall, larger than a segment. Nothing was appended.
             ClosedError: the log refuses changes.
             StorageError: a write failed; whole batches before it may have been appended. Nothing more can be until the
                 log is opened again.
@@ -261,7 +273,7 @@ cdef class Log:
         cdef bytes owner = data if PyBytes_CheckExact(data) else bytes(data)
         cdef const uint8_t *p = <const uint8_t *>PyBytes_AS_STRING(owner)
         cdef int64_t available = PyBytes_GET_SIZE(owner), size = 0, batches = 0, base = self.log_end_offset
-        cdef int64_t next_offset = base
+        cdef int64_t next_offset = base, first_offset = base
         cdef int32_t epoch = self.epoch
         cdef int64_t epoch_limit = 0x7FFFFFFF if max_epoch is None else max_epoch
         cdef BatchHeader header
@@ -276,11 +288,16 @@ cdef class Log:
             if fault != BATCH_OK:
                 raise corrupt_batch(fault, p + size, available - size, size, &place)
             if (
-                header.base_offset != next_offset or header.last_offset == OFFSET_MAX
-                or header.leader_epoch < epoch or header.leader_epoch < 0 or header.count < 1
-                or header.count - 1 != header.last_offset_delta or header.size > self.segment_bytes
+                header.base_offset < next_offset or header.last_offset == OFFSET_MAX
+                or header.leader_epoch < epoch or header.leader_epoch < 0 or header.size > self.segment_bytes
+                or (not self.allow_gaps and (
+                    header.base_offset != next_offset or header.count < 1
+                    or header.count - 1 != header.last_offset_delta
+                ))
             ):
                 self.refuse_received(size, &header, next_offset, epoch)
+            if batches == 0:
+                first_offset = header.base_offset
             next_offset = header.last_offset + 1
             epoch = header.leader_epoch
             size += header.size
@@ -295,11 +312,13 @@ cdef class Log:
         if size < available:
             owner = owner[:size]  # the tail keeps it: without what was left out
         self._append_verified(owner, size)
-        return AppendInfo(base, next_offset - 1, batches, size)
+        return AppendInfo(first_offset, next_offset - 1, batches, size)
 
     cdef int refuse_received(self, int64_t position, const BatchHeader *header, int64_t expected,
                              int32_t epoch) except -1:
-        if header.base_offset != expected or header.last_offset == OFFSET_MAX:
+        if header.base_offset < expected or header.last_offset == OFFSET_MAX or (
+            header.base_offset != expected and not self.allow_gaps
+        ):
             reason = f"the batch starts at offset {header.base_offset}, the log continues at {expected}"
         elif header.leader_epoch < epoch or header.leader_epoch < 0:
             reason = f"leader epoch {header.leader_epoch} after epoch {epoch}"
@@ -314,6 +333,7 @@ cdef class Log:
         cdef const uint8_t *p = <const uint8_t *>PyBytes_AS_STRING(owner)
         cdef BatchHeader header
         cdef int64_t start = 0, end = 0, batches = 0
+        cdef bint is_far
         while end < size:
             read_header(p + end, size - end, &header)
             if header.leader_epoch != self.epoch:
@@ -324,7 +344,9 @@ cdef class Log:
                 self.append_run(owner, p, start, end - start, batches)
                 start, batches = end, 0
                 if not self.has_room(header.size, &header):
-                    self.roll_active()
+                    # A segment begins where the log ends, unless the batch is too far from there.
+                    is_far = header.last_offset - self.log_end_offset > 0x7FFFFFFF
+                    self.roll_active(header.base_offset if is_far else self.log_end_offset)
             end += header.size
             batches += 1
         self.append_run(owner, p, start, end - start, batches)
@@ -360,7 +382,7 @@ cdef class Log:
         of an answer to one segment, and ends if it does not fit (UnifiedLog.append).
 
         Args:
-            offset: of the first record wanted; the first batch returned holds it.
+            offset: of the first record wanted; the first batch returned holds it, or, where it is missing, follows it.
             max_bytes: how much to return at most; more than ``segment_bytes`` counts as that.
             up_to: only batches that lie wholly below this offset, for example the high watermark; None: all.
             at_least_one: the first batch even if it alone is larger than ``max_bytes``.
@@ -466,7 +488,7 @@ cdef class Log:
         self.ready()
         self.now_ms = now_ms
         self.begin_writing()
-        self.roll_active()
+        self.roll_active(self.log_end_offset)
 
     def write_out(self):
         """Have the system begin to write what was appended, if that is much: waits for nothing, makes nothing durable.
@@ -479,9 +501,7 @@ cdef class Log:
     def flush(self):
         """Make everything appended so far durable. May run in another thread; one flush at a time.
 
-        Returns:
-            ``flushed_offset``.
-        Raises:
+        Returns: ``flushed_offset``. Raises:
             LocalError: a flush or a removal is running; ClosedError when the log refuses changes.
             StorageError: a sync failed: what was not durable before may be lost, and the log refuses changes from now
             on.
@@ -519,7 +539,8 @@ cdef class Log:
 
         The caller keeps it above the high watermark.
 
-        A batch that holds ``offset`` goes as a whole: the log then ends where it began.
+        A batch that holds ``offset`` goes as a whole: the log then ends where it began. Within a gap the log ends at
+        ``offset`` until it is opened again: then where its last batch ends.
 
         Returns: The log's new end. Unchanged when ``offset`` is at or above it, except that epochs without records
             are dropped. Raises:
@@ -539,16 +560,19 @@ cdef class Log:
         if self.epochs.truncate_end(self.log_end_offset):
             if self.epochs.latest is None and self.log_end_offset > self.log_start_offset:
                 # The checkpoint began above what is left (it does after a restart): the last batch tells its epoch.
-                self.epochs.assign(self._last_batch_epoch(), self.log_start_offset)
+                last_epoch = self._last_batch_epoch()
+                if last_epoch >= 0:
+                    self.epochs.assign(last_epoch, self.log_start_offset)
             self._write_epochs()
             self.epoch = -1 if self.epochs.latest is None else self.epochs.latest
         return self.log_end_offset
 
     def _last_batch_epoch(self):
-        cdef Segment segment = self.segments.active
-        if segment.size == 0:
-            segment = self.segments.all[len(self.segments.all) - 2]
-        return segment.last_epoch
+        cdef Segment segment
+        for segment in reversed(self.segments.all):
+            if segment.size:
+                return segment.last_epoch
+        return -1
 
     def truncate_fully_to(self, int64_t offset):
         """Remove everything and start anew at ``offset``, after a snapshot up to there was installed.
@@ -596,9 +620,7 @@ cdef class Log:
     def delete_expired(self, int64_t now_ms):
         """Unlink the ``.deleted`` files whose delay is over.
 
-        Returns:
-            How many files went.
-        Raises:
+        Returns: How many files went. Raises:
             StorageError: the disk failed; the file is tried again next time.
         """
         if self.closed:
@@ -685,7 +707,7 @@ cdef class Log:
         if self.closed:
             self.ready()
         expected, problems = self.segments.check(self.failure is None)
-        if expected != self.log_end_offset:
+        if expected > self.log_end_offset or (expected < self.log_end_offset and not self.allow_gaps):
             problems.append(f"the segments end at {expected}, the log at {self.log_end_offset}")
         if not self.segments.bases[0] <= self.log_start_offset <= self.log_end_offset:
             problems.append(f"log start {self.log_start_offset}")

@@ -12,12 +12,18 @@ Order, and why a crash at any point is harmless:
    that ends whole, but below what was durable, may have been truncated by another program since (Kafka, as a
    follower): that is so if ``quorum-state`` was written after the listing; else segments are missing.
 4. Everything is synced, the leader epochs are brought in line with the batches, and a new listing is written.
+
+Where gaps are allowed (``LogConfig.allow_gaps``), a segment may begin behind the end of the one before it: Kafka's
+cleaner has been there. Our own segments begin where the log ended, so behind what is known to be durable such a gap is
+a tail that a crash took, if nobody else used the folder since the listing: it is then cut like any torn tail. What
+Kafka's cleaner was about to put in place of other segments (``.swap``) is put there.
 """
 
 from __future__ import annotations
 
 import errno
 import re
+import struct
 from typing import NamedTuple
 
 from kraftcore.core.disk.files import Files
@@ -31,10 +37,14 @@ from kraftcore.errors import CorruptDataError, DamagedLogError, LocalError, Stor
 METADATA_NAME = "partition.metadata"
 QUORUM_STATE = "quorum-state"
 DELETED_SUFFIX = ".deleted"
-SEGMENT_SUFFIXES = (".log", ".index", ".timeindex", ".snapshot")
-_SEGMENT_FILE = re.compile(r"([0-9]{20})(\.log|\.index|\.timeindex|\.snapshot)", re.ASCII)
+SEGMENT_SUFFIXES = (".log", ".index", ".timeindex", ".snapshot", ".txnindex")
+_SEGMENT_FILE = re.compile(r"([0-9]{20})(\.log|\.index|\.timeindex|\.snapshot|\.txnindex)", re.ASCII)
+_SWAPPED_FILE = re.compile(r"([0-9]{20})(\.log|\.index|\.timeindex|\.txnindex)\.(cleaned|swap)", re.ASCII)
 _SNAPSHOT_FILE = re.compile(r"([0-9]{20})-[0-9]{10}\.checkpoint", re.ASCII)
 _OFFSET_MAX = 2**63 - 1
+_OVERHEAD = 12  # of a batch, before what its length counts
+_BATCH_PREFIX = struct.Struct(">qi11xi")  # base offset, length, last offset delta
+_LEAST_LENGTH = 49  # of a batch without records
 
 
 class RecoveredLog(NamedTuple):
@@ -55,7 +65,9 @@ class RecoveredLog(NamedTuple):
     actions: list[str]
 
 
-def recover_log(files: Files, folder: str, config: LogConfig, now_ms: int, *, repair: bool) -> RecoveredLog:
+def recover_log(
+    files: Files, folder: str, config: LogConfig, now_ms: int, *, repair: bool, was_clean: bool = False
+) -> RecoveredLog:
     """Open a folder; see the module's text.
 
     Raises:
@@ -64,16 +76,19 @@ def recover_log(files: Files, folder: str, config: LogConfig, now_ms: int, *, re
         StorageError: the disk failed.
         LocalError: the folder belongs to another topic.
     """
-    return _Recovery(files, folder, config, now_ms, repair).run()
+    return _Recovery(files, folder, config, now_ms, repair, was_clean).run()
 
 
 class _Recovery:
-    def __init__(self, files: Files, folder: str, config: LogConfig, now_ms: int, repair: bool) -> None:
+    def __init__(
+        self, files: Files, folder: str, config: LogConfig, now_ms: int, repair: bool, was_clean: bool
+    ) -> None:
         self.files = files
         self.folder = folder
         self.config = config
         self.now_ms = now_ms
         self.repair = repair
+        self.was_clean = was_clean
         self.actions: list[str] = []
         self.segments: list[Segment] = []
         self.read_again: dict[int, list[tuple[int, int]]] = {}  # base offset -> epochs that begin there
@@ -84,6 +99,8 @@ class _Recovery:
         self.check_topic()
         stored = self.load_listing()
         names = self.remove_leftovers()
+        if self.config.allow_gaps and self.finish_cleaning(names):
+            names = self.remove_leftovers()
         if stored and self.is_superseded(names, stored):
             self.actions.append("all segments are missing; a snapshot holds all that had been stored durably")
             stored = None
@@ -184,6 +201,54 @@ class _Recovery:
 
     # ---- segments
 
+    def finish_cleaning(self, names: list[str]) -> bool:
+        """Complete what Kafka's cleaner had begun to put in place, drop what it had not; whether there was any.
+
+        Source: Kafka 4.3.1, LogLoader.load: segments from the first swapped one to the end of the last one go.
+        """
+        found = [match for name in names if (match := _SWAPPED_FILE.fullmatch(name))]
+        cleaned = [match for match in found if match[3] == "cleaned"]
+        # A segment that was being split: not all of its parts are there.
+        incomplete = min((int(match[1]) for match in cleaned), default=_OFFSET_MAX)
+        swapped = [match for match in found if match[3] == "swap" and int(match[1]) < incomplete]
+        ends = [self.end_of(match[0], int(match[1])) for match in swapped if match[2] == ".log"]
+        first, end = min((int(match[1]) for match in swapped), default=0), max(ends, default=0)
+        for match in found:
+            if match not in swapped:
+                self.remove(match[0])
+        for name in names:
+            match = _SEGMENT_FILE.fullmatch(name)
+            if match and match[2] != ".snapshot" and first <= int(match[1]) < end:
+                self.remove(name)
+        for match in swapped:
+            self.files.rename(self.path(match[0]), self.path(match[1] + match[2]))
+            self.folder_changed = True
+        if swapped:
+            self.actions.append(f"segments from {first} to {end} that Kafka's cleaner had made are put in place")
+            self.files.sync_folder(self.folder)
+        return bool(found)
+
+    def end_of(self, name: str, base: int) -> int:
+        """Where the batches of a file end, by their headers."""
+        with self.files.open(self.path(name), read_only=True) as file:
+            size, position, end = file.size(), 0, base
+            while position + _BATCH_PREFIX.size <= size:
+                offset, length, delta = _BATCH_PREFIX.unpack(file.read_at(position, _BATCH_PREFIX.size))
+                if length < _LEAST_LENGTH or offset < end or delta < 0:
+                    break  # recovery says what is wrong with it
+                end = offset + delta + 1
+                position += _OVERHEAD + length
+        return end
+
+    def is_cleaners_gap(self, end: int, next_base: int, stored: Listing | None) -> bool:
+        """Whether a cleaner may have left what lies between a segment's end and the next one, and no crash of ours."""
+        if not self.config.allow_gaps or next_base < end:
+            return False
+        if stored is None or self.was_clean or end < stored.durable_offset:
+            return True
+        # Somebody else wrote here since the listing.
+        return not all(self.matches(base, entry) for base, entry in stored.segments.items())
+
     def is_superseded(self, names: list[str], stored: Listing) -> bool:
         """Whether no segment is there, and a snapshot holds what they held, as if they had been cleaned away."""
         if any((match := _SEGMENT_FILE.fullmatch(name)) and match[2] == ".log" for name in names):
@@ -226,7 +291,7 @@ class _Recovery:
         for number, base in enumerate(bases):
             path = self.path(f"{base:020d}.log")
             more = number + 1 < len(bases)
-            if expected is not None and base != expected:
+            if expected is not None and base != expected and not self.is_cleaners_gap(expected, base, stored):
                 self.damage(min(base, expected), True, stored, path, 0, f"starts at {base}, expected {expected}")
                 self.drop(bases[number:])
                 return
@@ -310,17 +375,54 @@ class _Recovery:
         if known is not None and not self.agree(known):
             self.actions.append(f"{path}: contradicts the log, rebuilt from it")
             known = None
+        if known is not None and self.config.allow_gaps and known.epoch_at(self.segments[-1].next_offset - 1) is None:
+            known = None  # the log was to start behind what a crash left of it
         epochs = self.collect(known)
+        if known is not None and self.config.allow_gaps and self.agrees_with_batches(known):
+            epochs = self.completed(known, epochs)
         epochs.truncate_end(self.segments[-1].next_offset)
         if data != epochs.encode() and not (data is None and epochs.latest is None):
             self.files.replace_file(path, epochs.encode())
         return epochs
 
     def agree(self, known: LeaderEpochs) -> bool:
+        return all(
+            self.has_last_epoch(segment, known)
+            for segment in self.segments
+            if segment.base_offset not in self.read_again and segment.size > 0
+        )
+
+    def has_last_epoch(self, segment: Segment, known: LeaderEpochs) -> bool:
+        """Whether the checkpoint says of what epoch a segment's last batch is."""
+        last = segment.next_offset - 1
+        entries = known.entries()
+        if self.config.allow_gaps and entries and last < entries[0].start_offset:
+            return True  # the log starts in the gap behind it: its epochs are forgotten
+        return known.epoch_at(last) == segment.last_epoch
+
+    def completed(self, known: LeaderEpochs, found: LeaderEpochs) -> LeaderEpochs:
+        """The checkpoint, which also knows where epochs began whose first batches the cleaner took.
+
+        Where the log begins before it does, the batches tell.
+        """
+        entries = known.entries()
+        first = entries[0].start_offset if entries else _OFFSET_MAX
+        epochs = LeaderEpochs()
+        for epoch, start in [entry for entry in found.entries() if entry.start_offset < first] + entries:
+            if epochs.latest is None or epoch > epochs.latest:
+                epochs.assign(epoch, start)
+        epochs.truncate_start(self.segments[0].base_offset)
+        return epochs
+
+    def agrees_with_batches(self, known: LeaderEpochs) -> bool:
+        """Whether each batch that was read again is of the epoch that the checkpoint says."""
         for segment in self.segments:
-            trusted = segment.base_offset not in self.read_again and segment.size > 0
-            if trusted and known.epoch_at(segment.next_offset - 1) != segment.last_epoch:
-                return False
+            if segment.base_offset in self.read_again and segment.size:
+                found = self.read_again[segment.base_offset]
+                if not self.has_last_epoch(segment, known) or any(
+                    known.epoch_at(start) not in (epoch, None) for epoch, start in found
+                ):
+                    return False
         return True
 
     def collect(self, known: LeaderEpochs | None) -> LeaderEpochs:

@@ -36,7 +36,7 @@ cdef class Segment:
     cdef int64_t since_entry                # bytes since the last index entry
     cdef int64_t interval_bytes
     cdef int64_t ahead_bytes                # zeros written ahead of small appends; 0: none
-    cdef bint refuse_gaps
+    cdef bint allow_gaps
     cdef readonly int64_t file_end          # where those zeros end, or 0
     cdef int64_t written_out                # batches below are on their way to the disk, or there
 
@@ -53,9 +53,11 @@ cdef class Segment:
     cdef int read_first_timestamp(self) except -1
     cdef int note_time(self) except -1
     cdef int note_recovered(self, const BatchHeader *header) except -1
-    cdef int64_t walk(self, int64_t position, int64_t offset, BatchHeader *header) except? -1
+    cdef int64_t walk(
+        self, int64_t position, int64_t entry_offset, int64_t offset, BatchHeader *header
+    ) except? -1
     cdef bint look_at(self, Look *look, int64_t position, BatchHeader *header) except -1
-    cdef int find_largest_timestamp(self) except -1
+    cdef int find_end(self) except -1
     cdef object scan(self, int64_t file_size, int32_t epoch, int64_t durable_offset, list epochs)
     cdef object objection(self, BatchFault fault, const uint8_t *p, const BatchHeader *header, int32_t epoch)
     cdef list list_entries(self, Index index)

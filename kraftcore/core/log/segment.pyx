@@ -66,7 +66,7 @@ cdef class Segment:
         self.created_ms = now_ms
         self.interval_bytes = config.index_interval_bytes
         self.ahead_bytes = config.preallocate_bytes
-        self.refuse_gaps = config.refuse_gaps
+        self.allow_gaps = config.allow_gaps
         self.offsets = Index(self.path + ".index", OFFSET_ENTRY, base_offset, config.index_bytes_max)
         self.times = Index(self.path + ".timeindex", TIME_ENTRY, base_offset, config.index_bytes_max)
 
@@ -254,10 +254,11 @@ cdef class Segment:
     # ---- search and read
 
     cdef int64_t find(self, int64_t offset, BatchHeader *header) except -2:
-        # Position and header of the batch that holds `offset`; -1 when it lies behind the last one.
+        # Position and header of the batch that holds `offset`, or, where that is missing, of the next one; -1 when it
+        # lies behind the last one.
         cdef int64_t slot, position = 0, found
         cdef IndexEntry entry
-        if offset >= self.next_offset:
+        if offset >= self.next_offset or self.size == 0:
             return -1
         self.attach()
         if not self.suspect_index:
@@ -266,11 +267,11 @@ cdef class Segment:
                 self.offsets.get(slot, &entry)
                 position = entry.value
             if position > 0:
-                found = self.walk(position, offset, header) if position < self.size else -2
+                found = self.walk(position, entry.key, offset, header) if position < self.size else -2
                 if found >= 0:
                     return found
                 self.suspect_index = True
-        found = self.walk(0, offset, header)
+        found = self.walk(0, -1, offset, header)
         if found < 0:
             raise CorruptDataError(
                 f"no batch holds offset {offset}, though offsets {self.base_offset} to {self.next_offset - 1} were "
@@ -279,17 +280,26 @@ cdef class Segment:
             )
         return found
 
-    cdef int64_t walk(self, int64_t position, int64_t offset, BatchHeader *header) except? -1:
-        # Header by header from a batch's start; -2 - position where no batch is.
+    cdef int64_t walk(
+        self, int64_t position, int64_t entry_offset, int64_t offset, BatchHeader *header
+    ) except? -1:
+        # Header by header from a batch's start; -2 - position where no batch is, or none that can be there. The first
+        # one ends at `entry_offset`, unless that is -1.
         cdef Look look
+        cdef int64_t expected = self.base_offset
         look.start, look.got = 0, 0
         while position < self.size:
             if not self.look_at(&look, position, header):
                 return -2 - position
-            if header.base_offset > offset or header.base_offset < self.base_offset:
+            if header.base_offset < expected or header.last_offset >= self.next_offset:
+                return -2 - position
+            if header.last_offset != entry_offset and entry_offset >= 0:
+                return -2 - position
+            if header.base_offset > offset and not self.allow_gaps:
                 return -2 - position
             if header.last_offset >= offset:
                 return position
+            expected, entry_offset = header.last_offset + 1, -1
             position += header.size
         return -2 - position
 
@@ -366,9 +376,6 @@ cdef class Segment:
         """Cut the batch that holds ``offset`` and all that follow; the segment takes appends again.
 
         Durable when it returns.
-
-        Returns:
-            Its new end: where the first batch that went had begun.
         """
         cdef BatchHeader header
         cdef int64_t position
@@ -378,27 +385,28 @@ cdef class Segment:
         self.unseal()
         position = self.find(offset, &header)
         if position >= 0:
-            offset = header.base_offset
+            offset = header.base_offset  # of the batch that goes
             self.control_offsets = [control for control in self.control_offsets if control < offset]
             self.offsets.cut_from(offset)
             self.times.cut_from(offset)
             self.log.resize(position)
             self.file_end = 0
             self.log.flush(True)
-            self.size, self.next_offset = position, offset
-            self.find_largest_timestamp()
+            self.size, self.next_offset = position, offset if position else self.base_offset
+            self.find_end()
         if self.size == 0:
             self.first_timestamp = UNKNOWN_TIMESTAMP
         self.since_entry = 0
         self.written_out = min(self.written_out, self.size)
-        return self.next_offset
 
-    cdef int find_largest_timestamp(self) except -1:
-        # The last time entry is the largest up to the batch it names; what follows must be looked at.
+    cdef int find_end(self) except -1:
+        # What it knows of its last batch, and its largest timestamp: the last time entry is the largest up to the batch
+        # it names; what follows must be looked at.
         cdef BatchHeader header
         cdef IndexEntry entry
         cdef Look look
         cdef int64_t offset = self.base_offset, largest = -1, largest_offset = self.base_offset, position
+        cdef int64_t next_offset = self.base_offset
         self.last_epoch = -1
         if self.times.entries:
             self.times.get(self.times.entries - 1, &entry)
@@ -411,8 +419,10 @@ cdef class Segment:
             if header.max_timestamp > largest:
                 largest, largest_offset = header.max_timestamp, header.last_offset
             self.last_epoch = header.leader_epoch
+            next_offset = header.last_offset + 1
             position += header.size
         self.max_timestamp, self.max_timestamp_offset = largest, largest_offset
+        self.next_offset = next_offset
         return 0
 
     def recover(self, int32_t epoch, int64_t durable_offset):
@@ -502,13 +512,7 @@ cdef class Segment:
             return "the file ends within a batch"
         if fault != BATCH_OK:
             return "no valid batch header"
-        if self.refuse_gaps and header.base_offset > self.next_offset and crc_matches(p, header):
-            raise CorruptDataError(
-                f"the batch starts at offset {header.base_offset}, expected {self.next_offset}: the log has a gap, as "
-                f"compaction leaves, and is not opened",
-                position=self.size, path=self.path + ".log",
-            )
-        if header.base_offset != self.next_offset:
+        if header.base_offset < self.next_offset or (header.base_offset > self.next_offset and not self.allow_gaps):
             return f"the batch starts at offset {header.base_offset}, expected {self.next_offset}"
         if header.last_offset - self.base_offset > 0x7FFFFFFF or header.last_offset == INT64_MAX:
             return f"offset {header.last_offset} is too far from the segment's first"

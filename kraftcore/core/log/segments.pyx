@@ -67,10 +67,17 @@ cdef class Segments:
         return 0
 
     cdef Segment at(self, int64_t offset):
+        # The segment that holds an offset, or the batch behind it.
         cdef Segment segment
         if offset >= self.active.base_offset:
             return self.active
-        segment = self.all[bisect_right(self.bases, offset) - 1]
+        cdef int64_t number = bisect_right(self.bases, offset) - 1
+        segment = self.all[number]
+        while offset >= segment.next_offset or segment.size == 0:  # what is between it and the next one is missing
+            number += 1
+            segment = self.all[number]
+            if segment is self.active:
+                return segment
         if segment.log is None or len(self.readers) > READERS_MAX:
             self.keep_reader(segment)
         return segment
@@ -106,6 +113,9 @@ cdef class Segments:
                 file.sync()
 
     def _write_listing(self, segments, start_offset, int64_t durable_offset):
+        if self.config.allow_gaps:
+            # A log that was cut within a gap ends behind its last batch; after a restart nobody knows that.
+            durable_offset = min(durable_offset, self.active.next_offset)
         listing = Listing(self.bases[0] if start_offset is None else start_offset, durable_offset)
         known = self.listing.segments
         for segment in segments:
@@ -148,7 +158,7 @@ cdef class Segments:
         cdef Segment segment = self.all[kept]
         cdef BatchHeader header
         if segment.find(offset, &header) >= 0:
-            offset = header.base_offset  # its batch goes as a whole
+            offset = min(offset, header.base_offset)  # its batch goes as a whole
         self.pristine = False
         # First of all the listing forgets what is about to change: contents of the same size must not pass for the old.
         self._write_listing(self.all[:kept], None, min(offset, self.listing.durable_offset))
@@ -156,7 +166,8 @@ cdef class Segments:
         self._drop_newest(kept + 1, now_ms)
         self._forget(segment)
         self.active = segment
-        return segment.truncate(offset)
+        segment.truncate(offset)
+        return offset
 
     def start_at(self, int64_t offset, int64_t now_ms):
         """Remove everything and begin anew with an empty segment at ``offset``; durable when it returns."""
@@ -188,7 +199,7 @@ cdef class Segments:
             How many went.
         """
         self.begin_writing(durable_offset)
-        if offset == self.active.next_offset and self.active.size:
+        if offset >= self.active.next_offset and self.active.size:
             self.roll(offset, now_ms)
             self.sync_sealed()
         kept = bisect_right(self.bases, offset) - 1
@@ -272,7 +283,7 @@ cdef class Segments:
         cdef list problems = []
         expected = self.bases[0]
         for segment in self.all:
-            if segment.base_offset != expected:
+            if segment.base_offset < expected or (segment.base_offset > expected and not self.config.allow_gaps):
                 problems.append(f"segment {segment.base_offset} should start at {expected}")
             expected = segment.next_offset
             if segment.gone or segment.sealed != (segment is not self.active):

@@ -10,11 +10,12 @@ from collections.abc import Callable
 import trio
 
 from kraftcore.errors import KraftError
+from kraftcore.metadata.internal_topics import INTERNAL_TOPICS
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.errors import code_of
-from kraftcore.plugins.broker.api.metadata import INTERNAL
 from kraftcore.plugins.broker.api.permits import Permits
 from kraftcore.plugins.broker.background import Background
+from kraftcore.plugins.broker.disk_work import raise_log_start
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.broker.partition.state import refused
@@ -40,6 +41,7 @@ class DeleteRecords:
         background: where requests wait.
         disk: held by whoever flushes or removes parts of logs.
         now_ms: the time.
+        may_delete: whether a topic's records may be deleted: it does not only compact.
     """
 
     def __init__(
@@ -50,7 +52,9 @@ class DeleteRecords:
         background: Background,
         disk: trio.Lock,
         now_ms: Callable[[], int],
+        may_delete: Callable[[str], bool],
     ) -> None:
+        self._may_delete = may_delete
         self._replicas = replicas
         self._cache = cache
         self._permits = permits
@@ -89,15 +93,17 @@ class DeleteRecords:
 
     async def _delete(self, name: TopicPartition, offset: int) -> int:
         self._replicas.check_announced(name)
-        if name.topic in INTERNAL:
+        if name.topic in INTERNAL_TOPICS:
             raise refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name.topic} is an internal topic")
         async with self._disk:
             partition = self._replicas.find(name)
             partition.check(-1)
+            if not self._may_delete(name.topic):
+                raise refused(ErrorCode.POLICY_VIOLATION, f"{name.topic} is compacted alone (cleanup.policy)")
             start = partition.high_watermark if offset == HIGH_WATERMARK else offset
             if not 0 <= start <= partition.high_watermark:
                 raise refused(ErrorCode.OFFSET_OUT_OF_RANGE, f"{name} is committed up to {partition.high_watermark}")
-            partition.delete_below(start, self._now_ms())
+            await raise_log_start(partition, start, self._now_ms())
         return start
 
     def _is_done(self, name: TopicPartition, start: int, answer: _Answer) -> bool:

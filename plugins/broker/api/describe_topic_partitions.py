@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 from kraftcore.core.uuid import ZERO_UUID
 from kraftcore.metadata import Image
+from kraftcore.metadata.internal_topics import INTERNAL_TOPICS
 from kraftcore.node.registry import RequestContext
-from kraftcore.plugins.broker.api.metadata import INTERNAL
 from kraftcore.plugins.broker.api.permits import Permits
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
 from kraftcore.plugins.controller.topic_names import what_is_wrong
@@ -86,7 +86,7 @@ class DescribeTopicPartitions:
         """A topic from one of its partitions on, and with which the next page begins if not all fit."""
         cache = self._cache
         topic_id = cache.ids.get(name, ZERO_UUID)
-        told = _Topic(name=name, topic_id=topic_id, is_internal=name in INTERNAL)
+        told = _Topic(name=name, topic_id=topic_id, is_internal=name in INTERNAL_TOPICS)
         partitions = cache.topics.get(name)
         if partitions is None:
             is_legal = what_is_wrong(name) is None

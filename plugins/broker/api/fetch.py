@@ -1,7 +1,8 @@
 """Fetch: records as they are on disk, at once or when there are enough of them.
 
-Consumers read up to the high watermark, from followers as well (KIP-392); followers read to the log's end, and what
-they ask for says what they have. A request with too little to read waits until there is more, its time is over, or
+Consumers read up to the high watermark, from followers as well (KIP-392), those of ``read_committed`` up to the last
+stable offset, and are told which transactions were aborted; followers read to the log's end, and what they ask for says
+what they have. A request with too little to read waits until there is more, its time is over, or
 something about a partition of it changes. Within a session (``fetch_sessions``) only what is new is asked and answered.
 Source: Kafka 3.9.1 and 4.3.1, KafkaApis, ReplicaManager, DelayedFetch; KIP-516, KIP-595.
 """
@@ -21,7 +22,7 @@ from kraftcore.plugins.broker.api.leaders import Leaders
 from kraftcore.plugins.broker.api.permits import Permits
 from kraftcore.plugins.broker.deadlines import Deadline, Deadlines
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
-from kraftcore.plugins.broker.partition import Partition, TopicPartition
+from kraftcore.plugins.broker.partition import Partition, TopicPartition, View
 from kraftcore.plugins.broker.partition.state import refused
 from kraftcore.plugins.broker.replicas import Replicas
 from kraftcore.protocol.error_codes import ErrorCode
@@ -68,6 +69,7 @@ class _Waiting:
         "names",
         "replica_id",
         "request",
+        "view",
     )
 
     def __init__(
@@ -79,6 +81,11 @@ class _Waiting:
         self.fetch_context = fetch_context
         self.denied: set[TopicPartition] = set()
         self.replica_id = replica_id
+        self.view = View.CONSUMER
+        if replica_id >= 0:
+            self.view = View.REPLICA
+        elif request.isolation_level == _READ_COMMITTED:
+            self.view = View.COMMITTED
         self.broker_epoch = request.replica_state.replica_epoch if context.version >= _REPLICA_STATE else -1
         self.asked = asked
         self.names = {each.name: each for each in asked if each.name is not None}
@@ -211,12 +218,10 @@ class Fetch:
         partition.check(fields.current_leader_epoch, needs_leader=not may_follow)
         if waiting.is_replica:
             partition.check_replica(waiting.replica_id, has_epoch=fields.current_leader_epoch >= 0)
-        elif waiting.request.isolation_level == _READ_COMMITTED:
+        elif waiting.view is View.COMMITTED:
             data.aborted_transactions = []
-            if partition.log.control_offsets():
-                raise refused(ErrorCode.UNSUPPORTED_VERSION, f"{name} holds transactions, which are not followed here")
         data.high_watermark = partition.high_watermark
-        data.last_stable_offset = partition.high_watermark
+        data.last_stable_offset = partition.last_stable_offset
         data.log_start_offset = partition.log.log_start_offset
         if fields.last_fetched_epoch >= 0:
             diverging = partition.divergence(fields.last_fetched_epoch, fields.fetch_offset)
@@ -228,10 +233,15 @@ class Fetch:
         records = partition.read(
             fields.fetch_offset,
             max(min(fields.partition_max_bytes, left), 0),
-            is_replica=waiting.is_replica,
+            waiting.view,
             at_least_one=at_least_one,
         )
         data.records = records
+        if waiting.view is View.COMMITTED:
+            data.aborted_transactions = [
+                _Data.AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
+                for each in partition.aborted_within(fields.fetch_offset, records)
+            ]
         return len(records)
 
     def _prefer(self, waiting: _Waiting, partition: Partition, offset: int, data: _Data) -> bool:
@@ -286,7 +296,7 @@ class Fetch:
         # One read ends where a segment does: what lies behind it is no reason to wait.
         for asked, data in zip(waiting.asked, found.data, strict=True):
             if data.records and asked.name is not None:
-                end = self._replicas.find(asked.name).readable_end(is_replica=waiting.is_replica)
+                end = self._replicas.find(asked.name).readable_end(waiting.view)
                 *_, last = iter_batches(data.records, verify=False)
                 if last.next_offset < end:
                     return True
@@ -301,7 +311,7 @@ class Fetch:
             return False
         if waiting.is_replica and partition.leading is None:
             return False
-        return fields.fetch_offset == partition.readable_end(is_replica=waiting.is_replica)
+        return fields.fetch_offset == partition.readable_end(waiting.view)
 
     def _complete(self, waiting: _Waiting) -> None:
         self._finish(waiting, self._read(waiting))

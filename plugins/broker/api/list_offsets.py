@@ -1,7 +1,7 @@
 """ListOffsets: the first and last offsets, and those of times.
 
-Clients are told of what is committed, followers of all there is. Source: Kafka 3.9.1 and 4.3.1,
-Partition.fetchOffsetForTimestamp.
+Clients are told of what is committed, with ``read_committed`` of transactions, too, followers of all there is.
+Source: Kafka 3.9.1 and 4.3.1, Partition.fetchOffsetForTimestamp.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from kraftcore.errors import KraftError
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.errors import code_of
 from kraftcore.plugins.broker.api.permits import Permits
-from kraftcore.plugins.broker.partition import Partition, TopicPartition
+from kraftcore.plugins.broker.partition import Partition, TopicPartition, View
 from kraftcore.plugins.broker.partition.state import refused
 from kraftcore.plugins.broker.replicas import Replicas
 from kraftcore.protocol.error_codes import ErrorCode
@@ -26,6 +26,7 @@ EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
 EARLIEST_PENDING_UPLOAD = -6
 _CONSUMER = -1
+_READ_COMMITTED = 1
 _DEBUGGING = -2  # reads as a replica, from any of them
 _SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 _EPOCH_SINCE = 4
@@ -48,7 +49,9 @@ class ListOffsets:
     def respond(self, request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
         """Each partition's answer; offset -1 if nothing was found."""
         response = ListOffsetsResponse()
-        is_replica = request.replica_id != _CONSUMER
+        view = View.REPLICA
+        if request.replica_id == _CONSUMER:
+            view = View.COMMITTED if request.isolation_level == _READ_COMMITTED else View.CONSUMER
         counts = Counter(
             TopicPartition(topic.name, each.partition_index) for topic in request.topics for each in topic.partitions
         )
@@ -66,7 +69,7 @@ class ListOffsets:
                         raise refused(ErrorCode.INVALID_REQUEST, f"{name} is in the request more than once")
                     partition = self._replicas.find(name)
                     partition.check(asked.current_leader_epoch, needs_leader=request.replica_id != _DEBUGGING)
-                    _find(partition, asked.timestamp, answer, is_replica=is_replica)
+                    _find(partition, asked.timestamp, answer, view)
                 except KraftError as error:
                     code = code_of(self._replicas, name, error)
                     if code is ErrorCode.OFFSET_NOT_AVAILABLE and context.version < _OFFSET_NOT_AVAILABLE_SINCE:
@@ -84,11 +87,13 @@ def _check_timestamp(timestamp: int, version: int) -> None:
         raise refused(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} in version {version}")
 
 
-def _find(partition: Partition, timestamp: int, answer: _Answer, *, is_replica: bool) -> None:
+def _find(partition: Partition, timestamp: int, answer: _Answer, view: View) -> None:
     log = partition.log
     leading = partition.leading
     # The high watermark of a new leader may be behind what clients were told by the one before.
-    is_behind = not is_replica and leading is not None and leading.epoch_start_offset > partition.high_watermark
+    is_behind = (
+        view is not View.REPLICA and leading is not None and leading.epoch_start_offset > partition.high_watermark
+    )
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         answer.offset = log.log_start_offset
         epoch = log.epoch_at(log.log_start_offset)
@@ -97,14 +102,14 @@ def _find(partition: Partition, timestamp: int, answer: _Answer, *, is_replica: 
     if timestamp == LATEST:
         if is_behind:
             raise refused(ErrorCode.OFFSET_NOT_AVAILABLE)
-        answer.offset = partition.readable_end(is_replica=is_replica)
+        answer.offset = partition.readable_end(view)
         answer.leader_epoch = partition.leader_epoch
         return
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return  # nothing is tiered
     if timestamp == MAX_TIMESTAMP:
         timestamp = max(segment.max_timestamp for segment in log.segment_list())
-    found = partition.find_timestamp(timestamp, is_replica=is_replica)
+    found = partition.find_timestamp(timestamp, view)
     if found is not None:
         answer.offset, answer.timestamp = found
         epoch = log.epoch_at(answer.offset)

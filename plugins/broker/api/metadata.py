@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from kraftcore.core.uuid import ZERO_UUID, Uuid
+from kraftcore.metadata.internal_topics import INTERNAL_TOPICS
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.permits import Permits
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
@@ -22,8 +23,6 @@ _Partition = _Topic.MetadataResponsePartition
 _LISTENER_NOT_FOUND_SINCE = 6
 _MAY_FORBID_CREATION = 4  # version from which a client may say that it wants no new topics
 _BY_ID = 12  # version from which topics may be named by id
-INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
-"""Topics of Kafka's own."""
 
 
 class Metadata:
@@ -117,7 +116,7 @@ class Metadata:
         return self._topic(name, context)
 
     def _topic(self, name: str, context: RequestContext) -> _Topic:
-        told = _Topic(name=name, topic_id=self._cache.ids.get(name, ZERO_UUID), is_internal=name in INTERNAL)
+        told = _Topic(name=name, topic_id=self._cache.ids.get(name, ZERO_UUID), is_internal=name in INTERNAL_TOPICS)
         partitions = self._cache.topics.get(name)
         if partitions is None:
             is_legal = what_is_wrong(name) is None

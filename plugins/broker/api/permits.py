@@ -3,42 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 from kraftcore.node.authorization import Authorization
 from kraftcore.node.registry import RequestContext, requester
-from kraftcore.security.acl import CLUSTER_NAME, Operation, ResourceType
+from kraftcore.security.acl import CLUSTER_NAME, OPERATIONS, Operation, ResourceType
 from kraftcore.security.audit import Action
 from kraftcore.security.authorizer import Verdict
-
-_OPERATIONS: Final = {
-    ResourceType.TOPIC: (
-        Operation.READ,
-        Operation.WRITE,
-        Operation.CREATE,
-        Operation.DELETE,
-        Operation.ALTER,
-        Operation.DESCRIBE,
-        Operation.DESCRIBE_CONFIGS,
-        Operation.ALTER_CONFIGS,
-    ),
-    ResourceType.GROUP: (
-        Operation.READ,
-        Operation.DELETE,
-        Operation.DESCRIBE,
-        Operation.DESCRIBE_CONFIGS,
-        Operation.ALTER_CONFIGS,
-    ),
-    ResourceType.CLUSTER: (
-        Operation.CREATE,
-        Operation.ALTER,
-        Operation.DESCRIBE,
-        Operation.CLUSTER_ACTION,
-        Operation.DESCRIBE_CONFIGS,
-        Operation.ALTER_CONFIGS,
-        Operation.IDEMPOTENT_WRITE,
-    ),
-}
 
 
 class Permits:
@@ -77,7 +48,7 @@ class Permits:
         """What the asker may do to a topic, a group or the cluster, as bits by the operations' numbers."""
         return sum(
             1 << operation
-            for operation in _OPERATIONS[kind]
+            for operation in OPERATIONS[kind]
             if self._may(request, context, Action(operation, kind, name, log_if_denied=False, log_if_allowed=False))
         )
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from kraftcore.core.batch import RecordBatch, TimestampType, validate_batches
+from kraftcore.core.batch import RecordBatch, validate_batches
 from kraftcore.errors import CorruptBatchError, KraftError
+from kraftcore.metadata.internal_topics import INTERNAL_TOPICS
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.errors import code_of
 from kraftcore.plugins.broker.api.leaders import Leaders
-from kraftcore.plugins.broker.api.metadata import INTERNAL
 from kraftcore.plugins.broker.api.permits import Permits
+from kraftcore.plugins.broker.api.record_rules import RecordRules, RecordsRefusedError
 from kraftcore.plugins.broker.deadlines import Deadline, Deadlines
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
 from kraftcore.plugins.broker.partition import TopicPartition
@@ -112,6 +113,7 @@ class Produce:
         max_message_bytes: of a client's batch for a topic.
         now_ms: the time.
         permits: the asker must be allowed to write to a topic.
+        rules_of: what a topic asks of its records.
     """
 
     def __init__(
@@ -123,8 +125,10 @@ class Produce:
         max_message_bytes: Callable[[str], int],
         now_ms: Callable[[], int],
         permits: Permits | None = None,
+        rules_of: Callable[[str], RecordRules] = lambda topic: RecordRules(),
     ) -> None:
         self._permits = permits or Permits()
+        self._rules_of = rules_of
         self._replicas = replicas
         self._cache = cache
         self._leaders = leaders
@@ -155,7 +159,7 @@ class Produce:
                     has_failed = True
                     continue
                 may_write = True
-                if topic_name in INTERNAL and context.client_id != _ADMIN_CLIENT:
+                if topic_name in INTERNAL_TOPICS and context.client_id != _ADMIN_CLIENT:
                     _fail(answer, ErrorCode.INVALID_TOPIC_EXCEPTION)
                     has_failed = True
                     continue
@@ -165,6 +169,13 @@ class Produce:
                 except KraftError as error:
                     _fail(answer, code_of(self._replicas, name, error))
                     answer.error_message = str(error)
+                    if isinstance(error, RecordsRefusedError):
+                        answer.error_message = error.message
+                        answer.log_start_offset = self._replicas.find(name).log.log_start_offset
+                        answer.record_errors = [
+                            _Answer.BatchIndexAndErrorMessage(batch_index=place, batch_index_error_message=text)
+                            for place, text in error.records
+                        ]
                     has_failed = True
                     if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER and context.version >= _LEADER_SINCE:
                         self._tell_leader(name, answer, response, context)
@@ -205,11 +216,16 @@ class Produce:
         partition = self._replicas.find(name)
         partition.check(-1)
         # A log that is open keeps the segments' size that it was opened with.
-        check_batch(records, BatchLimits(self._max_message_bytes(name.topic), partition.log.config.segment_bytes))
-        waits = request.acks == ACKS_ALL
+        limits = BatchLimits(self._max_message_bytes(name.topic), partition.log.config.segment_bytes)
+        check_batch(records, limits)
+        waits, now_ms, rules = request.acks == ACKS_ALL, self._now_ms(), self._rules_of(name.topic)
+        received = bytearray(records or b"")
+        batch = rules.prepare(received, now_ms)
+        if batch is not received:
+            check_size(len(batch), limits)
         part = _Part(pending, answer) if waits else None
         try:
-            base, effects = partition.append(bytearray(records or b""), self._now_ms(), waiter=part, needs_isr=waits)
+            base, effects = partition.append(batch, now_ms, waiter=part, needs_isr=waits)
         except KraftError:
             if part is not None:
                 part.end(ErrorCode.NONE)  # nobody else will
@@ -217,19 +233,20 @@ class Produce:
         if part is not None:
             parts.append(part)
         answer.base_offset = base
+        if effects.repeated_ms is not None:
+            answer.log_append_time_ms = effects.repeated_ms
+        elif rules.has_append_time:
+            answer.log_append_time_ms = now_ms
         answer.log_start_offset = partition.log.log_start_offset
         self._replicas.carry_out(name, effects)
 
 
-def check_batch(records: Records | None, limits: BatchLimits) -> None:
-    """See that a client's records are exactly one batch that may be appended.
+def check_size(size: int, limits: BatchLimits) -> None:
+    """See that a batch of so many bytes may be appended.
 
     Raises:
-        RefusedError: CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE or RECORD_LIST_TOO_LARGE.
+        RefusedError: MESSAGE_TOO_LARGE or RECORD_LIST_TOO_LARGE.
     """
-    size = 0 if records is None else len(records)
-    if records is None or size == 0:
-        raise refused(ErrorCode.INVALID_RECORD, "a partition without a record batch")
     if size > limits.message_max_bytes:
         raise refused(
             ErrorCode.MESSAGE_TOO_LARGE, f"a batch of {size} bytes: max.message.bytes is {limits.message_max_bytes}"
@@ -238,6 +255,18 @@ def check_batch(records: Records | None, limits: BatchLimits) -> None:
         raise refused(
             ErrorCode.RECORD_LIST_TOO_LARGE, f"a batch of {size} bytes: segment.bytes is {limits.segment_bytes}"
         )
+
+
+def check_batch(records: Records | None, limits: BatchLimits) -> None:
+    """See that a client's records are exactly one batch that may be appended.
+
+    Raises:
+        RefusedError: CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE or RECORD_LIST_TOO_LARGE.
+    """
+    size = 0 if records is None else len(records)
+    if records is None or size == 0:
+        raise refused(ErrorCode.INVALID_RECORD, "a partition without a record batch")
+    check_size(size, limits)
     if size > _MAGIC_POSITION and records[_MAGIC_POSITION] != _MAGIC:
         raise refused(
             ErrorCode.INVALID_RECORD, f"record batches of version {records[_MAGIC_POSITION]}: only 2 is taken"
@@ -251,8 +280,6 @@ def check_batch(records: Records | None, limits: BatchLimits) -> None:
         raise refused(ErrorCode.INVALID_RECORD, "not exactly one batch of one or more records without gaps")
     if batch.is_control:
         raise refused(ErrorCode.INVALID_RECORD, "clients do not write control records")
-    if batch.timestamp_type is not TimestampType.CREATE_TIME:
-        raise refused(ErrorCode.INVALID_TIMESTAMP, "clients do not write append times")
     if batch.is_transactional:
         raise refused(ErrorCode.INVALID_RECORD, "batches of transactions are not taken")
     if batch.producer_id >= 0 and (batch.base_sequence < 0 or batch.producer_epoch < 0):

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 
 from kraftcore.errors import StorageError
 from kraftcore.plugins.broker.control.authority import Authority
+from kraftcore.plugins.broker.disk_steps import DiskSteps
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.broker.partition.state import NO_EPOCH
 from kraftcore.plugins.broker.replicas import Replicas
@@ -38,21 +39,21 @@ class StopReplica:
         self._now_ms = now_ms
         self._on_change = on_change
 
-    def handle(self, request: StopReplicaRequest, version: int) -> StopReplicaResponse:
-        """Obey it. No flush or removal may be under way in a log."""
+    def handle(self, request: StopReplicaRequest, version: int) -> DiskSteps[StopReplicaResponse]:
+        """Obey it. No other flush or removal may be under way in a log."""
         error = self._authority.check(request.controller_epoch, request.broker_epoch)
         response = StopReplicaResponse(error_code=error)
         if error is not ErrorCode.NONE:
             return response
         kind = StopReplicaResponse.StopReplicaPartitionError
         for name, leader_epoch, is_deleted in _stops(request, version):
-            found = self._stop(name, leader_epoch, is_deleted=is_deleted)
+            found = yield from self._stop(name, leader_epoch, is_deleted=is_deleted)
             told = kind(topic_name=name.topic, partition_index=name.partition, error_code=found)
             response.partition_errors.append(told)
         self._on_change()
         return response
 
-    def _stop(self, name: TopicPartition, leader_epoch: int, *, is_deleted: bool) -> ErrorCode:
+    def _stop(self, name: TopicPartition, leader_epoch: int, *, is_deleted: bool) -> DiskSteps[ErrorCode]:
         replicas = self._replicas
         if replicas.is_broken(name):
             return ErrorCode.KAFKA_STORAGE_ERROR
@@ -63,7 +64,7 @@ class StopReplica:
             known.partition.pause()
         if is_deleted:
             try:
-                replicas.delete(name, self._now_ms())
+                yield from replicas.delete(name, self._now_ms)
             except StorageError as error:
                 return replicas.failed(name, error)
         return ErrorCode.NONE

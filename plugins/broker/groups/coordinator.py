@@ -23,12 +23,14 @@ import trio
 from kraftcore.core.batch import Record, RecordBatch, build_records_batch, iter_batches
 from kraftcore.core.log import Log
 from kraftcore.errors import CorruptDataError, KraftError, RefusedError, StorageError
+from kraftcore.metadata.internal_topics import GROUPS_TOPIC
 from kraftcore.plugins.broker.api.errors import code_of
+from kraftcore.plugins.broker.disk_work import raise_log_start
 from kraftcore.plugins.broker.groups.effects import Effects, Entry, Write
 from kraftcore.plugins.broker.groups.loading import Loader
 from kraftcore.plugins.broker.groups.settings import GroupSettings
 from kraftcore.plugins.broker.groups.shard import Shard
-from kraftcore.plugins.broker.groups.topic import GROUPS_TOPIC, GroupsTopic, partition_of
+from kraftcore.plugins.broker.groups.topic import GroupsTopic, partition_of
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
 from kraftcore.plugins.broker.partition import Partition, TopicPartition
 from kraftcore.plugins.broker.partition.state import refused
@@ -64,7 +66,7 @@ class _Led:
         self.moved = trio.Event()
 
 
-class _Waiter:
+class _CommittedWrite:
     """Tells a shard when one of its writes is committed."""
 
     __slots__ = ("_committed", "_write")
@@ -271,7 +273,7 @@ class GroupCoordinator:
             return
         async with self._disk:
             if self._is_current(led):
-                found.delete_below(end, self._now_ms())
+                await raise_log_start(found, end, self._now_ms())
                 _logger.info("%s: %d bytes became %d", led.name, size, log.size_in_bytes)
 
     # --- effects ------------------------------------------------------------------------------------------------------
@@ -292,7 +294,7 @@ class GroupCoordinator:
 
     def _append(self, name: TopicPartition, shard: Shard, write: Write) -> None:
         now_ms = self._now_ms()
-        waiter = _Waiter(write, partial(self._committed, name, shard))
+        waiter = _CommittedWrite(write, partial(self._committed, name, shard))
         try:
             batch = _batch_of(write.entries, now_ms)
             if len(batch) > self._batch_max_bytes:

@@ -12,13 +12,14 @@ from typing import Any
 
 from kraftcore.core.uuid import ZERO_UUID, Uuid
 from kraftcore.errors import RefusedError
+from kraftcore.metadata.internal_topics import TRANSACTIONS_TOPIC
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.leaders import Leaders
 from kraftcore.plugins.broker.api.permits import Permits
 from kraftcore.plugins.broker.groups.coordinator import GroupCoordinator
 from kraftcore.plugins.broker.groups.effects import Caller, Effects
 from kraftcore.plugins.broker.groups.shard import Shard, commit_error
-from kraftcore.plugins.broker.groups.topic import TRANSACTIONS_TOPIC, partition_of
+from kraftcore.plugins.broker.groups.topic import partition_of
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.broker.partition.state import refused

@@ -7,13 +7,12 @@ from collections.abc import Awaitable, Callable
 from struct import iter_unpack
 from typing import Any
 
+from kraftcore.metadata.internal_topics import GROUPS_TOPIC
 from kraftcore.plugins.broker.groups.settings import GroupSettings
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.messages.create_topics import CreateTopicsRequest
 
-GROUPS_TOPIC = "__consumer_offsets"
-TRANSACTIONS_TOPIC = "__transaction_state"
 _TIMEOUT_MS = 30_000
 _logger = logging.getLogger("kraftcore.broker")
 

@@ -3,7 +3,6 @@
 ===================  =================================================================================================
 ``committed_image``  the metadata as far as it is committed
 ``image_cache``      what clients are told of it
-``registration``     what the broker says of itself
 ``life``             registered, caught up, unfenced, on its way down: requests to the controller, sans-IO
 ``directories``      which log directory holds which replica, and which failed (KIP-858)
 ``publisher``        carries out what the log says of the broker's partitions

@@ -20,19 +20,19 @@ class CommittedImage:
 
     Attributes:
         image: another object after a snapshot.
-        offset: everything below it is in the image.
+        end_offset: everything below it is in the image.
     """
 
     def __init__(self, on_change: Callable[[], None]) -> None:
         self.image = Image()
-        self.offset = 0
+        self.end_offset = 0
         self._on_change = on_change
         self._is_whole = True
 
     def applied(self, batch: RecordBatch) -> None:
         """See ``Follower``."""
         self.image.apply_values(batch.values(), batch.base_offset)
-        self.offset = batch.next_offset
+        self.end_offset = batch.next_offset
         self._on_change()
 
     def restored(self, image: Image, end_offset: int) -> None:
@@ -40,7 +40,7 @@ class CommittedImage:
         self.image = Image()
         self.image.apply_values(image.freeze().values())
         self.image.date_registrations(end_offset - 1)
-        self.offset = end_offset
+        self.end_offset = end_offset
         self._is_whole = True
         self._on_change()
 
@@ -49,5 +49,5 @@ class CommittedImage:
         delta = None if self._is_whole else self.image.delta()
         self._is_whole = False
         self.image.forget_marks()
-        self.image.mark(self.offset)
+        self.image.mark(self.end_offset)
         return self.image, delta

@@ -72,6 +72,11 @@ class DirectoryAssignments:
         """A replica is gone."""
         self._wanted.pop(key, None)
 
+    def retry(self) -> None:
+        """The metadata changed: it may hold by now what it could not before."""
+        if self._wanted:
+            self._wake.set()
+
     async def run(self) -> None:
         """Tell the controller, until cancelled. What it refuses or does not answer is told again."""
         while True:

@@ -30,6 +30,7 @@ from kraftcore.core.uuid import Uuid
 from kraftcore.errors import LocalError, NodeStoppedError
 from kraftcore.metadata import Image, MetadataMachine
 from kraftcore.metadata.cluster import Listener
+from kraftcore.metadata.registration import BrokerIdentity
 from kraftcore.node import Node
 from kraftcore.node.authorization import Authorization
 from kraftcore.node.outbox import Outbox
@@ -44,7 +45,6 @@ from kraftcore.plugins.broker.kraft.directories import DirectoryAssignments
 from kraftcore.plugins.broker.kraft.image_cache import ImageCache
 from kraftcore.plugins.broker.kraft.life import Life, Stage
 from kraftcore.plugins.broker.kraft.publisher import Publisher
-from kraftcore.plugins.broker.kraft.registration import Identity
 from kraftcore.plugins.broker.logdirs import LogDirs
 from kraftcore.plugins.broker.logdirs.directory import Directory
 from kraftcore.plugins.controller.access import ImageAuthorizer
@@ -324,13 +324,13 @@ class KRaftBroker(Plugin):
         ):
             nursery.start_soon(core.run, part)
 
-    def _identity(self, node: Node) -> Identity:
+    def _identity(self, node: Node) -> BrokerIdentity:
         protocol = node.config.security_protocol
         listeners = tuple(
             Listener(each.name, each.host, each.port, protocol(each.name))
             for each in node.config.advertise(node.broker_endpoints)
         )
-        return Identity(self.config.node_id, node.cluster_id, self.incarnation_id, listeners, self.config.rack)
+        return BrokerIdentity(self.config.node_id, node.cluster_id, self.incarnation_id, listeners, self.config.rack)
 
     def _guarded(self, handler: RequestHandler) -> RequestHandler:
         """A handler that answers nobody once the logs are being closed."""
@@ -356,10 +356,9 @@ class KRaftBroker(Plugin):
         """Register, and keep saying that it lives."""
         told = Stage.STARTING
         while life.stage is not Stage.GONE:
-            offset = publisher.offset if self._is_loaded.is_set() else self._committed.offset - 1
             timeout_ms = max(self.config.session_ms // 2, 1)
             try:
-                answer = await self.core.controllers.ask(life.request(offset), timeout_ms, lane=LIFE)
+                answer = await self.core.controllers.ask(life.request(self._offset(publisher)), timeout_ms, lane=LIFE)
             except NodeStoppedError:
                 return
             delay_ms = life.answered(answer)
@@ -367,8 +366,10 @@ class KRaftBroker(Plugin):
                 self._complain(life.refusal, f"broker {self.config.node_id}: its controller answers {life.refusal}")
             if life.broker_epoch >= 0:
                 self._registered.set()
-            if life.is_caught_up:
+            if life.is_caught_up and not self._caught_up.is_set():
                 self._caught_up.set()
+                self._news.set()
+            self._tell_offset(life, publisher)
             if life.stage is not told:
                 told = life.stage
                 self._on_stage(told)
@@ -391,7 +392,10 @@ class KRaftBroker(Plugin):
 
     async def _follow(self, core: Core, life: Life, publisher: Publisher) -> None:
         """Once what was committed at the start has come, carry it out, then what follows."""
-        await self._caught_up.wait()
+        while not self._caught_up.is_set():
+            self._tell_offset(life, publisher)
+            await self._news.wait()
+            self._news = trio.Event()
         await publisher.begin()
         core.start()
         self._is_open = True
@@ -402,6 +406,15 @@ class KRaftBroker(Plugin):
             await self._news.wait()
             self._news = trio.Event()
             await publisher.publish()
+            self._tell_offset(life, publisher)
+
+    def _offset(self, publisher: Publisher) -> int:
+        """Of the last metadata record that took effect here; before the logs are opened, of the last one known."""
+        return publisher.applied_offset if self._is_loaded.is_set() else self._committed.end_offset - 1
+
+    def _tell_offset(self, life: Life, publisher: Publisher) -> None:
+        if life.is_awaited(self._offset(publisher)):
+            self._beat.set()
 
     def _committed_more(self) -> None:
         self._news.set()

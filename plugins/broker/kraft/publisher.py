@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 
 import trio
 
-from kraftcore.errors import CorruptDataError, StorageError
+from kraftcore.core.uuid import Uuid
 from kraftcore.metadata import Image
 from kraftcore.plugins.broker.catalogue import Catalogue, LocalChanges
 from kraftcore.plugins.broker.core import Core
+from kraftcore.plugins.broker.disk_work import run_in_threads
 from kraftcore.plugins.broker.kraft.committed_image import CommittedImage
 from kraftcore.plugins.broker.kraft.directories import DirectoryAssignments, ReplicaKey
 from kraftcore.plugins.broker.kraft.image_cache import ImageCache
-from kraftcore.plugins.broker.logdirs.names import is_legal
+from kraftcore.plugins.broker.local_changes import carry_out
 from kraftcore.plugins.broker.partition import Assignment, TopicPartition
-
-_AT_ONCE = 20  # partitions between two looks at what else is to be done
-_logger = logging.getLogger("kraftcore.broker")
 
 
 class Publisher:
@@ -32,7 +29,7 @@ class Publisher:
         directories: told where replicas are.
 
     Attributes:
-        offset: of the last record that took effect; -1: none.
+        applied_offset: of the last record that took effect; -1: none.
     """
 
     def __init__(
@@ -43,7 +40,7 @@ class Publisher:
         cache: ImageCache,
         directories: DirectoryAssignments,
     ) -> None:
-        self.offset = -1
+        self.applied_offset = -1
         self._core = core
         self._committed = committed
         self._cache = cache
@@ -64,7 +61,7 @@ class Publisher:
         dirs.set_aside_strays(self._catalogue.held)
 
     async def _publish(self, first: Callable[[], None] | None) -> None:
-        offset = self._committed.offset - 1
+        offset = self._committed.end_offset - 1
         image, delta = self._committed.take()
         changes = self._catalogue.begin(image) if delta is None else self._catalogue.follow(image, delta)
         if delta is None or changes.brokers:
@@ -79,7 +76,8 @@ class Publisher:
                 self._core.replicas.configure(name)
             self._core.refresh()
             self._core.groups.topics_deleted(changes.gone)
-        self.offset = offset
+        self._directories.retry()
+        self.applied_offset = offset
 
     def _configure(self, image: Image, changes: LocalChanges) -> list[TopicPartition]:
         """Take over what is set for topics; returns the partitions for which it may be something else now."""
@@ -89,6 +87,8 @@ class Publisher:
             for topic in {name.topic for name in held}:
                 table.show(topic, image)
             return list(held)
+        for topic in changes.gone:
+            table.forget(topic)
         found = []
         for topic in changes.topic_configs:
             table.show(topic, image)
@@ -98,44 +98,13 @@ class Publisher:
         return found
 
     async def _carry_out(self, changes: LocalChanges) -> None:
-        count = 0
-        for name, topic_id in changes.deletes.items():
-            self._directories.forget(ReplicaKey(topic_id, name.partition))
-            if self._core.replicas.topic_id(name) == topic_id:
-                self._delete(name)
-            count = await self._breathe(count)
-        for assignments in (changes.leads, changes.follows):
-            for name, assignment in assignments.items():
-                self._assign(name, assignment)
-                count = await self._breathe(count)
-
-    async def _breathe(self, count: int) -> int:
-        if count and count % _AT_ONCE == 0:
-            await trio.lowlevel.checkpoint()
-        return count + 1
-
-    def _delete(self, name: TopicPartition) -> None:
-        try:
-            self._core.replicas.delete(name, self._core.now_ms())
-        except StorageError as error:
-            self._core.replicas.failed(name, error)
-
-    def _assign(self, name: TopicPartition, assignment: Assignment) -> None:
         core = self._core
-        hosted = core.dirs.find(name)
-        if not is_legal(name) or core.replicas.is_broken(name):
-            _logger.error("%s is offline here: its log cannot be used", name)
-            return
-        if hosted is not None and hosted.topic_id != assignment.topic_id:
-            core.dirs.set_aside(hosted.directory, name)
-            hosted = None
-        try:
-            core.replicas.assign(name, assignment, core.now_ms())
-        except (StorageError, CorruptDataError) as error:
-            _logger.error("%s cannot be served: %s", name, error)
-            core.replicas.failed(name, error)
-            return
-        hosted = core.dirs.find(name)
-        if hosted is not None and assignment.topic_id is not None:
+        await run_in_threads(carry_out(changes, core.replicas, core.dirs, core.now_ms, self._deleted, self._assigned))
+
+    def _deleted(self, name: TopicPartition, topic_id: Uuid) -> None:
+        self._directories.forget(ReplicaKey(topic_id, name.partition))
+
+    def _assigned(self, name: TopicPartition, assignment: Assignment) -> None:
+        if assignment.topic_id is not None:
             key = ReplicaKey(assignment.topic_id, name.partition)
-            self._directories.note(key, hosted.directory.id, assignment.directory)
+            self._directories.note(key, self._core.replicas.directory_id(name), assignment.directory)

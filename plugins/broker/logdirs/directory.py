@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 
 from kraftcore.core.disk.files import Files
 from kraftcore.core.log import Log
@@ -17,6 +18,7 @@ from kraftcore.core.log.config import LogConfig
 from kraftcore.core.log.recovery import METADATA_NAME, decode_metadata, encode_metadata
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import ClosedError, CorruptDataError, KraftError, LocalError, StorageError
+from kraftcore.plugins.broker.disk_steps import DiskSteps
 from kraftcore.plugins.broker.logdirs.checkpoint import (
     HIGH_WATERMARKS,
     LOG_STARTS,
@@ -78,7 +80,8 @@ class Directory:
     Attributes:
         path: as given.
         logs: the partitions' logs.
-        broken: partitions whose log cannot be opened, with the reason: nothing of them is touched.
+        broken: partitions whose log cannot be opened, or was not because the directory failed before, with the reason:
+            nothing of them is touched.
         failure: why the directory is not used any more, or None.
         id: its ``directory.id``; None: it has none.
         previous_epoch: broker epoch of the run before if that stopped in order; else -1.
@@ -113,20 +116,28 @@ class Directory:
         """How logs are opened from now on, by the topic's name."""
         self._config_of = config_of
 
+    def reconfigure(self, hosted: HostedLog) -> None:
+        """Have an open log follow what is set for its topic by now."""
+        if not hosted.log.closed:
+            hosted.log.configure(self._config_of(hosted.name.topic))
+
     # --- life ---------------------------------------------------------------------------------------------------------
 
     def load(self, now_ms: int) -> None:
         """Open everything in it.
 
-        A log that cannot be opened is left as it is, and noted in ``broken``.
+        A log that is damaged is left as it is, and noted in ``broken``.
 
         Raises:
-            StorageError: the directory cannot be read or changed.
+            StorageError: the directory cannot be read or changed, or a log in it: as in Kafka (LogManager.loadLogs) the
+                whole directory fails then. What was not opened is noted in ``broken``.
         """
         high_watermarks, log_starts = self._read(HIGH_WATERMARKS), self._read(LOG_STARTS)
-        if self._files.exists(self._path(CLEAN_SHUTDOWN)):
+        was_clean = self._files.exists(self._path(CLEAN_SHUTDOWN))
+        if was_clean:
             self._files.unlink(self._path(CLEAN_SHUTDOWN))
             self._files.sync_folder(self.path)
+        names = []
         for folder in self._files.list_folder(self.path):
             name = partition_of(folder)
             if not self._files.stat(self._path(folder)).is_folder:
@@ -134,12 +145,28 @@ class Directory:
             if is_deleted(folder):
                 self._expiring.append((now_ms + self._delete_delay_ms, self._path(folder)))
             elif name is not None and is_legal(name):
-                try:
-                    self._open(name, now_ms, high_watermarks.get(name, 0), log_starts.get(name, 0))
-                except KraftError as error:
-                    _logger.error("%s is not served: %s", name, error)
-                    self.broken[name] = error
+                names.append(name)
+        for position, name in enumerate(names):
+            try:
+                high_watermark, log_start = high_watermarks.get(name, 0), log_starts.get(name, 0)
+                self._open(name, now_ms, high_watermark, log_start, was_clean=was_clean)
+            except StorageError as error:
+                self.broken.update(dict.fromkeys(names[position:], error))
+                raise
+            except KraftError as error:
+                self._note_broken(name, error)
         self._is_loaded = True
+
+    def _note_broken(self, name: TopicPartition, error: KraftError) -> None:
+        _logger.error("%s is offline, its log in %s cannot be opened: %s", name, self.path, error)
+        self.broken[name] = error
+
+    def broken_topic_id(self, name: TopicPartition) -> Uuid | None:
+        """The topic id of a partition whose log cannot be opened; None: it has none, or that cannot be read either."""
+        try:
+            return self._read_topic_id(self._path(str(name)))
+        except KraftError:
+            return None
 
     def _read(self, file: str) -> dict[TopicPartition, int]:
         """A checkpoint's entries; one that cannot be read counts as empty, as in Kafka."""
@@ -153,10 +180,12 @@ class Directory:
                 raise
         return {}
 
-    def _open(self, name: TopicPartition, now_ms: int, high_watermark: int, log_start: int) -> HostedLog:
+    def _open(
+        self, name: TopicPartition, now_ms: int, high_watermark: int, log_start: int, *, was_clean: bool = False
+    ) -> HostedLog:
         folder = self._path(str(name))
         topic_id = self._read_topic_id(folder)
-        log = Log.open(self._files, folder, self._config_of(name.topic), now_ms=now_ms)
+        log = Log.open(self._files, folder, self._config_of(name.topic), now_ms=now_ms, was_clean=was_clean)
         for action in log.recovery_actions:
             _logger.warning("%s: %s", name, action)
         if log.log_start_offset < log_start <= log.log_end_offset:
@@ -210,12 +239,17 @@ class Directory:
         """Make the folder of a partition, with an empty log; its topic's id is written before the first record can be.
 
         Raises:
+            CorruptDataError: a log is there, and damaged; it is noted in ``broken``.
             StorageError: the disk failed.
         """
         self._files.make_folder(self._path(str(name)))
         if topic_id is not None:
             self._write_topic_id(name, topic_id)
-        return self._open(name, now_ms, 0, 0)
+        try:
+            return self._open(name, now_ms, 0, 0)
+        except CorruptDataError as error:
+            self._note_broken(name, error)
+            raise
 
     def assign_topic_id(self, hosted: HostedLog, topic_id: Uuid) -> None:
         """Write the id of a topic that had none."""
@@ -225,20 +259,25 @@ class Directory:
     def _write_topic_id(self, name: TopicPartition, topic_id: Uuid) -> None:
         self._files.replace_file(self._path(str(name), METADATA_NAME), encode_metadata(topic_id))
 
-    def delete(self, hosted: HostedLog, now_ms: int, randbytes: Callable[[int], bytes]) -> None:
-        """Close a log and rename its folder, durably; ``remove_expired`` removes it later.
+    def delete(
+        self, hosted: HostedLog, now_ms: Callable[[], int], randbytes: Callable[[int], bytes]
+    ) -> DiskSteps[None]:
+        """Close a log and rename its folder, durably, which it yields as work; ``remove_expired`` removes it later.
 
         Raises:
             StorageError: the disk failed.
         """
+        target = self._path(deleted_name(hosted.name, randbytes))
+        yield partial(self._retire, hosted, target)
+        self._expiring.append((now_ms() + self._delete_delay_ms, target))
+        del self.logs[hosted.name]
+
+    def _retire(self, hosted: HostedLog, target: str) -> None:
         try:
             hosted.log.close()
         except KraftError as error:
             _logger.warning("%s, which is deleted, could not be closed in order: %s", hosted.name, error)
-        target = self._path(deleted_name(hosted.name, randbytes))
         self._move(hosted.name, target)
-        self._expiring.append((now_ms + self._delete_delay_ms, target))
-        del self.logs[hosted.name]
 
     def set_aside(self, name: TopicPartition, randbytes: Callable[[int], bytes]) -> str:
         """Close a log, if it is open, and rename its folder, durably; it stays for whoever wants it (KIP-858).

@@ -11,6 +11,7 @@ from kraftcore.core.disk.files import Files
 from kraftcore.core.log.config import LogConfig
 from kraftcore.core.uuid import UNASSIGNED_DIRECTORY, Uuid
 from kraftcore.errors import CorruptDataError, LocalError, StorageError
+from kraftcore.plugins.broker.disk_steps import DiskSteps
 from kraftcore.plugins.broker.logdirs.directory import Directory, HostedLog
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.broker.producers.states import EXPIRATION_MS
@@ -43,7 +44,7 @@ class LogDirs:
     Raises:
         LocalError: a directory is another broker's, or a partition is in two of them.
         LockedError: another process owns one.
-        CorruptDataError, StorageError: one cannot be read.
+        CorruptDataError, StorageError: none can be read, or one does not say whose it is.
     """
 
     def __init__(
@@ -77,9 +78,10 @@ class LogDirs:
                 for directory in self.directories:
                     cluster_id = directory.claim(node_id, cluster_id, randbytes)
                 self.cluster_id = str(cluster_id)
-                for directory in self.directories:
-                    directory.load(now_ms)
-                self._check_unique()
+                self.load(now_ms)
+                failures = [each.failure for each in self.directories if each.failure is not None]
+                if len(failures) == len(self.directories):
+                    raise failures[0]
         except BaseException:
             for directory in self.directories:
                 for hosted in directory.logs.values():
@@ -145,10 +147,14 @@ class LogDirs:
 
     def is_broken(self, name: TopicPartition) -> bool:
         """Whether a partition is there and cannot be used."""
-        return any(
-            name in directory.broken or (directory.failure is not None and name in directory.logs)
-            for directory in self.directories
-        )
+        return self.directory_of_broken(name) is not None
+
+    def directory_of_broken(self, name: TopicPartition) -> Directory | None:
+        """Where a partition is that cannot be used: its log is damaged, or the directory failed; None: in no such."""
+        for directory in self.directories:
+            if name in directory.broken or (directory.failure is not None and name in directory.logs):
+                return directory
+        return None
 
     def create(
         self, name: TopicPartition, topic_id: Uuid | None, now_ms: int, directory_id: Uuid = UNASSIGNED_DIRECTORY
@@ -169,9 +175,9 @@ class LogDirs:
             raise StorageError(5, f"{name} is in log directory {directory_id}, which is not online", usable[0].path)
         return min(usable, key=lambda each: len(each.logs)).create(name, topic_id, now_ms)
 
-    def delete(self, hosted: HostedLog, now_ms: int) -> None:
+    def delete(self, hosted: HostedLog, now_ms: Callable[[], int]) -> DiskSteps[None]:
         """See ``Directory.delete``."""
-        hosted.directory.delete(hosted, now_ms, self._randbytes)
+        return hosted.directory.delete(hosted, now_ms, self._randbytes)
 
     # --- life ---------------------------------------------------------------------------------------------------------
 

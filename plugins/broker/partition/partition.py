@@ -30,10 +30,11 @@ from kraftcore.plugins.broker.partition.state import (
     IsrAnswer,
     IsrProposal,
     TopicPartition,
+    View,
     Waiter,
     refused,
 )
-from kraftcore.plugins.broker.producers import ProducerStates
+from kraftcore.plugins.broker.producers import AbortedTransaction, ProducerStates
 from kraftcore.protocol.error_codes import ErrorCode
 
 _PRODUCER_ID = slice(43, 51)  # of a batch
@@ -215,7 +216,7 @@ class Partition:
             base, end = repeated.first_offset, repeated.last_offset + 1
         if waiter is not None:
             leading.wait(end, waiter)
-        effects = Effects(has_moved=repeated is None)
+        effects = Effects(has_moved=repeated is None, repeated_ms=None if repeated is None else repeated.timestamp)
         self._commit(effects, now_ms)
         return base, effects
 
@@ -364,11 +365,18 @@ class Partition:
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
-    def readable_end(self, *, is_replica: bool) -> int:
-        """Exclusive end of what may be read: for replicas the log's, for others the high watermark."""
-        return self.log.log_end_offset if is_replica else self.high_watermark
+    @property
+    def last_stable_offset(self) -> int:
+        """Exclusive end of what is committed of transactions that have ended, and of all else before it."""
+        return self.producers.last_stable_offset(self.high_watermark)
 
-    def read(self, offset: int, max_bytes: int, *, is_replica: bool, at_least_one: bool) -> bytes:
+    def readable_end(self, view: View) -> int:
+        """Exclusive end of what somebody may read."""
+        if view is View.REPLICA:
+            return self.log.log_end_offset
+        return self.last_stable_offset if view is View.COMMITTED else self.high_watermark
+
+    def read(self, offset: int, max_bytes: int, view: View, *, at_least_one: bool) -> bytes:
         """Whole batches from ``offset`` on; ``b""`` when there are none yet.
 
         Raises:
@@ -380,8 +388,15 @@ class Partition:
             raise refused(
                 ErrorCode.OFFSET_OUT_OF_RANGE, f"{self.name} holds {log.log_start_offset} to {log.log_end_offset - 1}"
             )
-        end = self.readable_end(is_replica=is_replica)
-        return log.read(offset, max_bytes, up_to=end, at_least_one=at_least_one)
+        return log.read(offset, max_bytes, up_to=self.readable_end(view), at_least_one=at_least_one)
+
+    def aborted_within(self, offset: int, records: bytes) -> list[AbortedTransaction]:
+        """The aborted transactions that concern whoever asked for ``offset`` and gets these records."""
+        aborted = self.producers.aborted
+        if not aborted or not records:
+            return []
+        *_, last = iter_batches(records, verify=False)
+        return aborted.within(offset, last.next_offset)
 
     def end_of_epoch(self, epoch: int) -> OffsetAndEpoch | None:
         """Where the largest epoch at or below ``epoch`` ends; None: it is above ours (KIP-101, KIP-279)."""
@@ -401,10 +416,10 @@ class Partition:
             raise refused(ErrorCode.OFFSET_OUT_OF_RANGE, f"{self.name} knows no leader epoch {last_fetched_epoch}")
         return found if found.epoch < last_fetched_epoch or found.offset < offset else None
 
-    def find_timestamp(self, timestamp_ms: int, *, is_replica: bool) -> tuple[int, int] | None:
+    def find_timestamp(self, timestamp_ms: int, view: View) -> tuple[int, int] | None:
         """(offset, timestamp) of the first record at or after a time that may be read, or None."""
         base = self.log.offset_for_timestamp(timestamp_ms)
-        end = self.readable_end(is_replica=is_replica)
+        end = self.readable_end(view)
         while base is not None and base < end:
             data = self.log.read(base, 1, up_to=end, at_least_one=True)
             if not data:
@@ -471,7 +486,8 @@ class Partition:
         """Raise the log's start, no further than the high watermark; segments below go. No flush may be under way."""
         start = min(offset, self.high_watermark)
         if start > self.log.log_start_offset:
-            self.log.flush()
+            if start > self.log.flushed_offset:
+                self.log.flush()
             self.log.delete_below(start, now_ms)
 
     # --- look inside --------------------------------------------------------------------------------------------------

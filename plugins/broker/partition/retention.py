@@ -26,6 +26,10 @@ class SegmentFacts(Protocol):
     """What is asked of a segment: see ``kraftcore.core.log.segment.Segment``."""
 
     @property
+    def base_offset(self) -> int:
+        """Where it begins."""
+
+    @property
     def next_offset(self) -> int:
         """One past its last record."""
 
@@ -54,11 +58,18 @@ def retained_start(
     """
     start = None
     spare = sum(segment.size for segment in segments) - retention.bytes if retention.bytes != UNLIMITED else -1
-    for segment in segments:
+    for number, segment in enumerate(segments):
+        is_last = number + 1 == len(segments)
+        # Offsets between segments may be missing: where the log shall start is where the next one begins.
+        end = segment.next_offset if is_last else segments[number + 1].base_offset
         is_old = retention.ms != UNLIMITED and 0 <= segment.max_timestamp < now_ms - retention.ms
         is_spare = spare - segment.size >= 0
-        if not segment.size or segment.next_offset > high_watermark or not (is_old or is_spare):
+        if not segment.size:
+            if is_last:
+                break
+            is_old = retention != Retention()  # cleaning left nothing of it
+        if end > high_watermark or not (is_old or is_spare):
             break
         spare -= segment.size
-        start = segment.next_offset
+        start = end
     return start

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from typing import NamedTuple, Protocol
 
 from kraftcore.core.uuid import UNASSIGNED_DIRECTORY, Uuid
@@ -11,6 +12,17 @@ from kraftcore.protocol.error_codes import ErrorCode
 
 NO_EPOCH = -1
 """A leader epoch that nobody told."""
+
+
+class View(Enum):
+    """What somebody who reads may see of a log."""
+
+    REPLICA = auto()
+    """All of it."""
+    CONSUMER = auto()
+    """What is committed: up to the high watermark."""
+    COMMITTED = auto()
+    """Of transactions, too: up to the last stable offset (``isolation.level=read_committed``)."""
 
 
 class TopicPartition(NamedTuple):
@@ -103,11 +115,13 @@ class Effects:
         ended: produces that are over, each with its error or NONE.
         proposal: to send to the controller.
         has_moved: the log's end, the high watermark, the role or the epoch changed: waiting fetches look again.
+        repeated_ms: of an append that was a repetition, the largest timestamp of the batch that is stored; else None.
     """
 
     ended: list[tuple[Waiter, ErrorCode]] = field(default_factory=list)
     proposal: IsrProposal | None = None
     has_moved: bool = False
+    repeated_ms: int | None = None
 
 
 def refused(error: ErrorCode, message: str = "") -> RefusedError:

@@ -1,9 +1,11 @@
 """What a partition knows of the producers that number their batches: idempotent and transactional ones (KIP-98).
 
-``state`` is one producer, with its rules; ``snapshot`` Kafka's file of all of them; ``states`` keeps them beside a log.
+``state`` is one producer, with its rules; ``snapshot`` Kafka's file of all of them; ``aborted`` the transactions that
+were aborted, and their files; ``states`` keeps all of that beside a log.
 """
 
+from kraftcore.plugins.broker.producers.aborted import AbortedTransaction
 from kraftcore.plugins.broker.producers.state import ProducerState, StoredBatch
 from kraftcore.plugins.broker.producers.states import ProducerStates
 
-__all__ = ["ProducerState", "ProducerStates", "StoredBatch"]
+__all__ = ["AbortedTransaction", "ProducerState", "ProducerStates", "StoredBatch"]

@@ -4,6 +4,10 @@ They are what the log up to ``end_offset`` says of them. A snapshot is written w
 before it, and when the log is closed; at a start, and after records were cut off, the newest one that is there and not
 damaged is read, and then the batches behind it. Who has been silent for long is forgotten. Source: Kafka 4.3.1,
 ProducerStateManager, UnifiedLog.rebuildProducerState.
+
+Transactions come from a leader, with the markers that end them. A consumer that reads what is committed reads up to
+the last stable offset, below which each transaction has ended and so have its followers heard, and is told which were
+aborted.
 """
 
 from __future__ import annotations
@@ -12,11 +16,13 @@ import errno
 import logging
 import os
 import re
+from collections import deque
 
 from kraftcore.core.batch import RecordBatch, iter_batches
 from kraftcore.core.disk.files import Files
 from kraftcore.core.log import Log
 from kraftcore.errors import CorruptDataError, StorageError
+from kraftcore.plugins.broker.producers.aborted import AbortedTransaction, AbortedTransactions
 from kraftcore.plugins.broker.producers.snapshot import SUFFIX, decode_snapshot, encode_snapshot
 from kraftcore.plugins.broker.producers.state import ProducerState, StoredBatch
 
@@ -25,6 +31,8 @@ EXPIRATION_MS = 24 * 3600 * 1000
 _READ_BYTES = 1024 * 1024
 _FILE = re.compile(r"([0-9]{20})\.snapshot", re.ASCII)
 _COORDINATOR_EPOCH = slice(2, 6)  # of the value of a marker: version int16, coordinator epoch int32
+_TYPE = slice(2, 4)  # of the key of a control record: version int16, type int16
+_ABORT, _COMMIT = 0, 1
 
 _logger = logging.getLogger("kraftcore.broker")
 
@@ -40,6 +48,7 @@ class ProducerStates:
     Attributes:
         all: by producer id.
         end_offset: they are what the log below this says.
+        aborted: transactions of the log.
     """
 
     def __init__(self, log: Log, files: Files | None = None, expiration_ms: int = EXPIRATION_MS) -> None:
@@ -49,6 +58,9 @@ class ProducerStates:
         self._files = files
         self._expiration_ms = expiration_ms
         self._snapshots: list[int] = []
+        self.aborted = AbortedTransactions(log, files)
+        self._open: dict[int, int] = {}  # producer id -> where its transaction begins
+        self._ended: deque[tuple[int, int]] = deque()  # (where it begins, its marker), by marker
         self._active_base = self._newest_base()
 
     # --- finding out --------------------------------------------------------------------------------------------------
@@ -63,8 +75,51 @@ class ProducerStates:
             names = self._files.list_folder(self._log.folder)
             self._snapshots = sorted(int(match[1]) for name in names if (match := _FILE.fullmatch(name)))
         self.end_offset = -1
+        is_readable = self.aborted.load()
         self.truncated()
+        lacking = self._lacking_aborted()
+        if not is_readable or lacking:
+            self._find_aborted(lacking)
         self.expire(now_ms)
+
+    def _lacking_aborted(self) -> list[int]:
+        """Where segments begin that hold the marker of an aborted transaction, and have no file of those."""
+        return [
+            segment.base_offset
+            for segment in self._log.segment_list()
+            if not self.aborted.covers(segment.base_offset) and any(map(self._is_abort, segment.control_offsets))
+        ]
+
+    def _is_abort(self, offset: int) -> bool:
+        if offset < self._log.log_start_offset:
+            return False
+        batch = next(iter_batches(self._log.read(offset, 1), verify=False))
+        return any(_type_of(record.key) == _ABORT for record in batch)
+
+    def _find_aborted(self, lacking: list[int]) -> None:
+        """Find them in the log, from its beginning. A file stays empty if what was aborted had written nothing here."""
+        _logger.warning("%s: aborted transactions are looked for in the log", self._log.folder)
+        reader = ProducerStates(self._log)
+        reader.end_offset = -1
+        reader.truncated()
+        self.aborted.replace(reader.aborted.all, lacking)
+
+    # --- transactions -------------------------------------------------------------------------------------------------
+
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """Below it every transaction has ended, with a marker that is committed.
+
+        Markers that a snapshot knows of count as committed after a restart, as in Kafka.
+
+        Args:
+            high_watermark: of the partition: the answer where no transaction is open, and never less than that.
+        """
+        if not self._open and not self._ended:
+            return high_watermark
+        while self._ended and self._ended[0][1] < high_watermark:
+            self._ended.popleft()
+        first = min((*self._open.values(), *(first for first, _ in self._ended)), default=high_watermark)
+        return min(max(first, self._log.log_start_offset), high_watermark)
 
     def truncated(self) -> None:
         """The log was cut: forget what was beyond its end.
@@ -74,6 +129,7 @@ class ProducerStates:
         """
         log = self._log
         self._remove_above(log.log_end_offset)
+        self.aborted.truncate(log.log_end_offset)
         if self.end_offset != log.log_end_offset:
             self._read_snapshot()
             self._read_log()
@@ -83,11 +139,16 @@ class ProducerStates:
         """The log began anew: nobody is known."""
         self._remove_above(-1)
         self.all.clear()
+        self._open.clear()
+        self._ended.clear()
+        self.aborted.truncate(-1)
         self.end_offset = self._log.log_end_offset
         self._active_base = self._newest_base()
 
     def _read_snapshot(self) -> None:
         self.all.clear()
+        self._open.clear()
+        self._ended.clear()
         self.end_offset = self._log.log_start_offset
         while self._files is not None and self._snapshots and self._snapshots[-1] >= self._log.log_start_offset:
             path = self._path(self._snapshots[-1])
@@ -103,19 +164,19 @@ class ProducerStates:
                 self._snapshots.pop()  # it went with its segment
                 continue
             self.all = {each.producer_id: each for each in found}
+            self._open = {each.producer_id: each.transaction_start for each in found if each.transaction_start >= 0}
             self.end_offset = self._snapshots[-1]
             return
 
     def _read_log(self) -> None:
         log = self._log
-        bases = {segment.base_offset for segment in log.segment_list()}
+        bases = self._bases_above(self.end_offset)
         while self.end_offset < log.log_end_offset:
             data = log.read(self.end_offset, _READ_BYTES)
             if not data:
                 break
             for batch in iter_batches(data, verify=False):
-                if batch.base_offset in bases:
-                    self.snapshot()
+                self._pass(bases, batch.base_offset)
                 self._take(batch)
         self.end_offset = log.log_end_offset
 
@@ -161,17 +222,27 @@ class ProducerStates:
         Raises:
             StorageError: as ``appended``.
         """
-        has_rolled = self._newest_base() != self._active_base
-        bases = {segment.base_offset for segment in self._log.segment_list()} if has_rolled else set()
+        bases = self._bases_above(self._active_base)
         for batch in iter_batches(data, verify=False):
-            if batch.base_offset in bases:
-                self._segment_began(batch.base_offset)
+            if bases:
+                self._pass(bases, batch.base_offset)
             if batch.producer_id != NO_PRODUCER:
                 self._take(batch)
             self.end_offset = batch.next_offset
 
     def _newest_base(self) -> int:
         return self._log.segment_list()[-1].base_offset
+
+    def _bases_above(self, offset: int) -> list[int]:
+        """Where segments begin behind an offset, the last one first."""
+        if self._newest_base() <= offset:
+            return []
+        return [segment.base_offset for segment in reversed(self._log.segment_list()) if segment.base_offset > offset]
+
+    def _pass(self, bases: list[int], offset: int) -> None:
+        """Segments that begin up to the next batch have begun: its offsets may be missing from there to its own."""
+        while bases and bases[-1] <= offset:
+            self._segment_began(bases.pop())
 
     def _segment_began(self, base_offset: int) -> None:
         self._active_base = base_offset
@@ -183,15 +254,29 @@ class ProducerStates:
         if batch.producer_id == NO_PRODUCER:
             return
         if not batch.is_control:
-            self._state(batch.producer_id).add(batch, batch.base_offset)
+            state = self._state(batch.producer_id)
+            state.add(batch, batch.base_offset)
+            if state.transaction_start >= 0:
+                self._open.setdefault(batch.producer_id, state.transaction_start)
             return
         # A marker that ends a transaction. An empty batch is what cleaning left of one.
         for record in batch:
+            kind = _type_of(record.key)
+            if kind not in (_ABORT, _COMMIT):
+                continue
             value = record.value or b""
             epoch = int.from_bytes(value[_COORDINATOR_EPOCH], signed=True) if len(value) >= 6 else -1
-            state = self._state(batch.producer_id)
-            state.end_transaction(batch.producer_epoch, epoch, record.timestamp_ms)
-            break
+            self._state(batch.producer_id).end_transaction(batch.producer_epoch, epoch, record.timestamp_ms)
+            self._transaction_ended(batch.producer_id, record.offset, is_aborted=kind == _ABORT)
+
+    def _transaction_ended(self, producer_id: int, marker: int, *, is_aborted: bool) -> None:
+        first = self._open.pop(producer_id, None)
+        if first is None:
+            return  # it wrote nothing here
+        self._ended.append((first, marker))
+        if is_aborted:
+            stable = min(self._open.values(), default=marker + 1)
+            self.aborted.add(AbortedTransaction(producer_id, first, marker, stable))
 
     def _state(self, producer_id: int) -> ProducerState:
         state = self.all.get(producer_id)
@@ -221,6 +306,7 @@ class ProducerStates:
         last = self._snapshots[-1] if self._snapshots else self._log.log_start_offset
         if self._files is None or last >= self.end_offset:
             return
+        self.aborted.sync()
         path, data = self._path(self.end_offset), encode_snapshot(self.all.values())
         if durable:
             self._files.replace_file(path, data)
@@ -244,3 +330,8 @@ class ProducerStates:
     def _remove(self, offset: int) -> None:
         if self._files is not None and self._files.exists(self._path(offset)):
             self._files.unlink(self._path(offset))
+
+
+def _type_of(key: bytes | None) -> int:
+    """Of a control record; -1: it says none."""
+    return -1 if key is None or len(key) < _TYPE.stop else int.from_bytes(key[_TYPE], signed=True)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from kraftcore.core.log.epochs import OffsetAndEpoch
+from kraftcore.plugins.broker.logdirs import LogDirs
+from kraftcore.plugins.broker.logdirs.directory import Directory
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
-from kraftcore.plugins.broker.partition import Assignment, Effects, IsrProposal, Partition, TopicPartition
+from kraftcore.plugins.broker.partition import Assignment, Effects, IsrProposal, Partition, TopicPartition, View
 from kraftcore.plugins.broker.partition.isr import Isr
 from kraftcore.plugins.broker.partition.leading import UNKNOWN_EPOCH, Leading, Progress
 from kraftcore.plugins.broker.producers import ProducerStates
@@ -60,9 +61,8 @@ def _kept(self: Replicas, name: TopicPartition, now_ms: int) -> None:
         self.carry_out(name, found.partition.stop())
 
 
-def _id_taken_over(self: Replicas, replica: Any, topic_id: Any) -> None:
-    if topic_id is not None and replica.hosted.topic_id != topic_id:
-        replica.hosted.directory.assign_topic_id(replica.hosted, topic_id)
+def _left(self: LogDirs, directory: Directory, name: TopicPartition) -> None:
+    return None
 
 
 def _told_when_appended(self: Partition, batch: bytearray, now_ms: int, **more: Any) -> tuple[int, Effects]:
@@ -89,7 +89,7 @@ def _leader_only(self: Leading, log_end_offset: int, *_: Any) -> int:
     return log_end_offset
 
 
-def _to_the_end(self: Partition, *, is_replica: bool) -> int:
+def _to_the_end(self: Partition, view: View) -> int:
     return int(self.log.log_end_offset)
 
 
@@ -97,7 +97,7 @@ def _nothing_known(self: ProducerStates, batch: Any) -> None:
     return None
 
 
-_ROWS: tuple[tuple[str, str, Any, str, Callable[..., Any] | Any], ...] = (
+_ROWS: tuple[tuple[Any, ...], ...] = (
     ("shrunk-at-once", "a leader without its controller takes others out of the ISR", Isr, "propose", _shrink_at_once),
     (
         "cut-at-high-watermark",
@@ -114,7 +114,14 @@ _ROWS: tuple[tuple[str, str, Any, str, Callable[..., Any] | Any], ...] = (
         _expand_at_once,
     ),
     ("fenced-proposed", "a fenced broker is proposed for the ISR", MetadataCache, "is_eligible", _anybody),
-    ("old-log-kept", "a deleted partition's log stays, for the next of its name", Replicas, "delete", _kept),
+    (
+        "old-log-kept",
+        "a deleted partition's log stays, for the next of its name",
+        Replicas,
+        "delete",
+        _kept,
+        ((LogDirs, "set_aside", _left),),
+    ),
     (
         "told-when-appended",
         "acks=all is answered before the followers have it",

@@ -6,13 +6,13 @@ round. Nothing is decided here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from random import Random
 from typing import Any, Final, Protocol
 
 from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.log.config import LogConfig
-from kraftcore.errors import CorruptDataError, StorageError
+from kraftcore.errors import StorageError
 from kraftcore.metadata import Image
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.fetch import Fetch
@@ -24,9 +24,11 @@ from kraftcore.plugins.broker.api.permits import Permits
 from kraftcore.plugins.broker.api.produce import Produce
 from kraftcore.plugins.broker.catalogue import Catalogue, LocalChanges
 from kraftcore.plugins.broker.deadlines import Deadlines
+from kraftcore.plugins.broker.disk_steps import run_here
 from kraftcore.plugins.broker.following import Ask, FetchSettings, Following, RoundEnd, Source, Steps
 from kraftcore.plugins.broker.isr_requests import IsrRequest, IsrRequests
 from kraftcore.plugins.broker.kraft.image_cache import ImageCache
+from kraftcore.plugins.broker.local_changes import carry_out
 from kraftcore.plugins.broker.logdirs import LogDirs
 from kraftcore.plugins.broker.logdirs.directory import Directory
 from kraftcore.plugins.broker.partition import IsrProposal, TopicPartition
@@ -131,7 +133,7 @@ class Process:
             tail_bytes=4_000,
             topic_id=None,
             producer_snapshots=False,
-            refuse_gaps=True,
+            allow_gaps=True,
         )
         self.dirs = LogDirs(disk, folders, broker_id, config, 2000, now_ms(), rng.randbytes)
         self.image = Image()
@@ -200,19 +202,7 @@ class Process:
             self._exclusively(self._obey, changes)
 
     def _obey(self, changes: LocalChanges) -> None:
-        now_ms = self._ports.now_ms()
-        for name, topic_id in changes.deletes.items():
-            try:
-                if self.replicas.topic_id(name) == topic_id:
-                    self.replicas.delete(name, now_ms)
-            except StorageError as error:
-                self.replicas.failed(name, error)
-        for name, assignment in (*changes.leads.items(), *changes.follows.items()):
-            try:
-                if not self.replicas.is_broken(name):
-                    self.replicas.assign(name, assignment, now_ms)
-            except (StorageError, CorruptDataError) as error:
-                self.replicas.failed(name, error)
+        run_here(carry_out(changes, self.replicas, self.dirs, self._ports.now_ms, _unseen, _unseen))
         self.refresh()
 
     # --- requests -----------------------------------------------------------------------------------------------------
@@ -241,7 +231,7 @@ class Process:
         """Assignments or addresses changed."""
         wanted = self._following.wanted()
         for leader_id, source in list(self._sources.items()):
-            source.names = wanted.pop(leader_id, set())
+            source.take(wanted.pop(leader_id, set()))
             if leader_id in self._asleep:
                 self._fetch(source)
         for leader_id, names in wanted.items():
@@ -271,26 +261,26 @@ class Process:
         if address is None or not asked:
             self._sleep(source, source.due_ms if address is not None else float("inf"))
             return
-        self._step(source, self._following.round(source, asked), None)
+        self._step(source, asked, self._following.round(source, asked), None)
 
-    def _step(self, source: Source, steps: Steps[Any], answer: Any) -> None:
+    def _step(self, source: Source, asked: Collection[TopicPartition], steps: Steps[Any], answer: Any) -> None:
         try:
             wanted = steps.send(answer)
         except StopIteration as end:
-            self._end_round(source, end.value)
+            self._end_round(source, asked, end.value)
             return
         if isinstance(wanted, Ask):
             version = VERSIONS[type(wanted.request)]
 
             def done(found: Any) -> None:
-                self._step(source, steps, found)
+                self._step(source, asked, steps, found)
 
             self._ports.ask_broker(source.leader_id, wanted.request, version, done)
         else:
-            self._exclusively(self._step, source, steps, None)
+            self._exclusively(self._step, source, asked, steps, None)
 
-    def _end_round(self, source: Source, end: RoundEnd) -> None:
-        source.pause(end.pausing, self._time_ms() + self._fetching.backoff_ms)
+    def _end_round(self, source: Source, asked: Collection[TopicPartition], end: RoundEnd) -> None:
+        source.ended(asked, end, self._time_ms(), self._fetching.backoff_ms)
         if end.wait_ms:
             self._sleep(source, self._time_ms() + end.wait_ms)
         else:
@@ -380,3 +370,7 @@ def _max_message_bytes(topic: str) -> int:
 
 def _unheard(kind: str, text: str) -> None:
     """What is logged for people."""
+
+
+def _unseen(name: TopicPartition, of: object) -> None:
+    """Which directory a partition is in: the controller is not told."""

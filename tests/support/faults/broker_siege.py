@@ -102,7 +102,7 @@ class BrokerProcess:
             f"node.id={broker_id}\npartition.control=requests\nlisteners={LISTENER}://{HOST}:{self.port}\n"
             f"listener.security.protocol.map={LISTENER}:PLAINTEXT\nlog.dirs={self.folder}\n"
             f"min.insync.replicas=2\nmax.connections={CONNECTIONS_MAX}\nreplica.lag.time.max.ms=10000\n"
-            f"replica.fetch.backoff.ms=100\n"
+            f"replica.fetch.backoff.ms=100\nlog.retention.ms=-1\n"  # the records say that they are of 1970
         )
         self.process: subprocess.Popen[bytes] | None = None
 

@@ -1,17 +1,20 @@
 """TCP between nodes, direction by direction: what can be cut, held up and delayed.
 
 Each node is advertised at a proxy of its own. Who connects to it says so in the first frame (the client id of the
-request's header), so the proxy knows which two nodes a connection joins.
+request's header), so the proxy knows which two nodes a connection joins: nodes of ours, and Kafka's, whose replica
+fetchers, raft clients and channels to the controller have a name each.
 """
 
 from __future__ import annotations
 
+import re
 import socket
 import struct
 
 import trio
 
 CHUNK = 1 << 16
+NODE = re.compile(r"(?:kraftcore-|broker-|raft-client-)?(\d+)(?:-fetcher-\d+)?")
 _NO_LINGER = struct.pack("ii", 1, 0)
 
 
@@ -132,5 +135,5 @@ def _sender(frame: bytes) -> int | None:
     if len(frame) < 14:
         return None
     length = int.from_bytes(frame[12:14])
-    name, _, number = frame[14 : 14 + length].decode(errors="replace").rpartition("-")
-    return int(number) if name == "kraftcore" and number.isdigit() else None
+    found = NODE.fullmatch(frame[14 : 14 + length].decode(errors="replace"))
+    return None if found is None else int(found[1])

@@ -1,4 +1,4 @@
-"""What a broker says of itself when it registers (KIP-631, KIP-858).
+"""What a broker, or a server of an application's own, says of itself when it registers (KIP-631, KIP-858).
 
 Of features it claims all that Kafka 4.3.1 knows: a controller refuses whoever knows less than is finalized.
 """
@@ -15,7 +15,7 @@ from kraftcore.protocol.messages.broker_registration import BrokerRegistrationRe
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class BrokerIdentity:
     """Who a broker is while its process lives.
 
     Attributes:
@@ -33,11 +33,11 @@ class Identity:
     rack: str | None
 
 
-def registration(who: Identity, directories: Sequence[Uuid], previous_epoch: int) -> BrokerRegistrationRequest:
+def registration(who: BrokerIdentity, directories: Sequence[Uuid], previous_epoch: int) -> BrokerRegistrationRequest:
     """The request.
 
     Args:
-        who: see `Identity`.
+        who: see `BrokerIdentity`.
         directories: ids of the log directories that are online.
         previous_epoch: the broker epoch before a stop in order, or -1: then the controller takes it that the end of
             logs may be lost (KIP-966).

@@ -1,0 +1,47 @@
+"""Work that waits for a disk, done by threads. The caller holds the lock of disk work: no two of them meet in a log."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import trio
+
+from kraftcore.errors import KraftError
+from kraftcore.plugins.broker.disk_steps import DiskSteps
+from kraftcore.plugins.broker.partition import Partition
+
+_AT_ONCE = 20  # pauses between two looks at what else is to be done
+_T = TypeVar("_T")
+
+
+async def run_in_threads(steps: DiskSteps[_T]) -> _T:
+    """Run all steps, the work in threads; what the generator returns or raises."""
+    pauses, error = 0, None
+    while True:
+        try:
+            work = next(steps) if error is None else steps.throw(error)
+        except StopIteration as end:
+            found: _T = end.value
+            return found
+        error = None
+        if work is not None:
+            try:
+                await trio.to_thread.run_sync(work)
+            except KraftError as raised:
+                error = raised
+        else:
+            pauses += 1
+            if pauses % _AT_ONCE == 0:
+                await trio.lowlevel.checkpoint()
+
+
+async def raise_log_start(partition: Partition, start: int, now_ms: int) -> None:
+    """As ``Partition.delete_below``, with the sync that it needs in a thread.
+
+    Raises:
+        StorageError: the disk failed.
+        LocalError: the log takes no changes any more.
+    """
+    if min(start, partition.high_watermark) > partition.log.flushed_offset:
+        await trio.to_thread.run_sync(partition.log.flush)
+    partition.delete_below(start, now_ms)

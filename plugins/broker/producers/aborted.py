@@ -1,0 +1,226 @@
+"""Transactions that were aborted, and the files ``<segment's base offset>.txnindex`` that hold them.
+
+An entry stands with the segment that holds its marker; entries are in the order of their markers. The file is made with
+the first entry of a segment.
+
+    version int16 (0) | producer id int64 | first offset int64 | offset of the marker int64 | last stable offset int64
+
+Source: Kafka 4.3.1, TransactionIndex, AbortedTxn.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import struct
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from kraftcore.core.disk.files import Files
+from kraftcore.core.log import Log
+from kraftcore.errors import CorruptDataError, StorageError
+
+SUFFIX = ".txnindex"
+_VERSION = 0
+_ENTRY = struct.Struct(">hqqqq")
+_FILE = re.compile(r"([0-9]{20})\.txnindex", re.ASCII)
+
+
+class AbortedTransaction(NamedTuple):
+    """One that was aborted.
+
+    Attributes:
+        producer_id: whose it was.
+        first_offset: of its first record.
+        last_offset: of the marker that ended it.
+        last_stable_offset: below it no transaction was open when it had ended.
+    """
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+def encode_aborted(entries: Iterable[AbortedTransaction]) -> bytes:
+    """The file's content."""
+    return b"".join(_ENTRY.pack(_VERSION, *each) for each in entries)
+
+
+def decode_aborted(data: bytes, base_offset: int, path: str | None = None) -> list[AbortedTransaction]:
+    """Read a file's content.
+
+    Args:
+        data: the content.
+        base_offset: of its segment.
+        path: for errors.
+
+    Raises:
+        CorruptDataError: it is no such file, or damaged.
+    """
+    if len(data) % _ENTRY.size:
+        raise CorruptDataError(f"{len(data)} bytes are no transaction index", path=path)
+    found: list[AbortedTransaction] = []
+    last = base_offset - 1
+    for number, (version, *fields) in enumerate(_ENTRY.iter_unpack(data)):
+        entry = AbortedTransaction._make(fields)
+        position = number * _ENTRY.size
+        if version != _VERSION:
+            raise CorruptDataError(f"an entry of version {version}, expected {_VERSION}", position=position, path=path)
+        if entry.last_offset <= last or not 0 <= entry.first_offset <= entry.last_offset:
+            raise CorruptDataError(f"{entry} does not follow offset {last}", position=position, path=path)
+        last = entry.last_offset
+        found.append(entry)
+    return found
+
+
+def _marker_of(entry: AbortedTransaction) -> int:
+    return entry.last_offset
+
+
+class AbortedTransactions:
+    """Those of a log.
+
+    Args:
+        log: the partition's.
+        files: where its folder is; None: they are kept in memory alone.
+    """
+
+    def __init__(self, log: Log, files: Files | None = None) -> None:
+        self._log = log
+        self._files = files
+        self._by_segment: dict[int, list[AbortedTransaction]] = {}
+        self._unsynced: set[int] = set()
+
+    def load(self) -> bool:
+        """Read the files; whether all could be read.
+
+        Raises:
+            StorageError: the disk failed.
+        """
+        self._by_segment.clear()
+        if self._files is None:
+            return True
+        for name in self._files.list_folder(self._log.folder):
+            match = _FILE.fullmatch(name)
+            if match is None:
+                continue
+            base = int(match[1])
+            try:
+                self._by_segment[base] = decode_aborted(self._files.read_file(self._path(base)), base, self._path(base))
+            except CorruptDataError:
+                return False
+        return True
+
+    def __bool__(self) -> bool:
+        return any(self._by_segment.values())
+
+    @property
+    def all(self) -> list[AbortedTransaction]:
+        """By the offset of their markers."""
+        return [entry for base in sorted(self._by_segment) for entry in self._by_segment[base]]
+
+    def covers(self, base_offset: int) -> bool:
+        """Whether there is a file of a segment."""
+        return base_offset in self._by_segment
+
+    def replace(self, entries: Iterable[AbortedTransaction], bases: Iterable[int]) -> None:
+        """Write the files anew, durably.
+
+        Args:
+            entries: all there are, by their markers.
+            bases: segments that shall have a file in any case.
+
+        Raises:
+            StorageError: the disk failed.
+        """
+        if self._files is not None:
+            for name in self._files.list_folder(self._log.folder):
+                if _FILE.fullmatch(name):
+                    self._files.unlink(os.path.join(self._log.folder, name))
+        self._by_segment.clear()
+        for entry in entries:
+            self.add(entry)
+        for base in bases:
+            if base not in self._by_segment:
+                self._by_segment[base] = []
+                if self._files is not None:
+                    self._files.open(self._path(base), create=True).close()
+                    self._unsynced.add(base)
+        self.sync()
+
+    def add(self, entry: AbortedTransaction) -> None:
+        """One more was aborted; one that is known is left out.
+
+        Raises:
+            StorageError: the disk failed.
+        """
+        bases = [segment.base_offset for segment in self._log.segment_list()]
+        if entry.last_offset < bases[0]:
+            return
+        base = bases[bisect_right(bases, entry.last_offset) - 1]
+        entries = self._by_segment.get(base, [])
+        if entries and entries[-1].last_offset >= entry.last_offset:
+            return
+        if self._files is not None:
+            with self._files.open(self._path(base), create=True) as file:
+                file.write_at(len(entries) * _ENTRY.size, encode_aborted([entry]))
+            self._unsynced.add(base)
+        self._by_segment.setdefault(base, entries).append(entry)
+        for gone in [each for each in self._by_segment if each < bases[0]]:
+            del self._by_segment[gone]  # with their segments
+
+    def sync(self) -> None:
+        """Make what was added durable: before a producers' snapshot says that it was.
+
+        Raises:
+            StorageError: the disk failed.
+        """
+        if self._files is None or not self._unsynced:
+            return
+        for base in sorted(self._unsynced):
+            try:
+                with self._files.open(self._path(base)) as file:
+                    file.sync()
+            except StorageError as error:
+                if error.errno != errno.ENOENT:  # it went with its segment
+                    raise
+        self._files.sync_folder(self._log.folder)
+        self._unsynced.clear()
+
+    def truncate(self, end: int) -> None:
+        """Forget those whose markers are at an offset or above it.
+
+        Raises:
+            StorageError: the disk failed.
+        """
+        bases = {segment.base_offset for segment in self._log.segment_list()}
+        for base, entries in list(self._by_segment.items()):
+            kept = [entry for entry in entries if entry.last_offset < end]
+            if base not in bases:
+                del self._by_segment[base]  # its file went with the segment
+            elif len(kept) < len(entries):
+                self._by_segment[base] = kept
+                if self._files is not None:
+                    with self._files.open(self._path(base), create=True) as file:
+                        file.truncate(len(kept) * _ENTRY.size)
+                    self._unsynced.add(base)
+        self.sync()
+
+    def within(self, start: int, end: int) -> list[AbortedTransaction]:
+        """Those that concern a reader of the offsets from ``start`` to before ``end``."""
+        found = []
+        for base in sorted(self._by_segment):
+            entries = self._by_segment[base]
+            for number in range(bisect_left(entries, start, key=_marker_of), len(entries)):
+                entry = entries[number]
+                if entry.first_offset < end:
+                    found.append(entry)
+                if entry.last_stable_offset >= end:
+                    return found
+        return found
+
+    def _path(self, base_offset: int) -> str:
+        return os.path.join(self._log.folder, f"{base_offset:020d}{SUFFIX}")

@@ -1,0 +1,142 @@
+"""A log that is damaged, or cannot be opened: who is told, who goes on, who leads instead."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+import trio
+from broker_rig import open_rig, until
+from kraft_rig import open_kraft_rig
+
+from kraftcore.core.uuid import LOST_DIRECTORY
+from kraftcore.plugins.broker.kraft.life import Stage
+from kraftcore.plugins.broker.partition import TopicPartition
+from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.messages.fetch import FetchRequest
+
+T = TopicPartition("t", 0)
+_LARGE = b"x" * 200_000  # two of them are more than a log keeps in memory
+
+
+@pytest.fixture
+def play(tmp_path):
+    def run(main):
+        async def whole():
+            async with open_kraft_rig(tmp_path) as rig:
+                await main(rig)
+
+        trio.run(whole)
+
+    return run
+
+
+def log_file(folder):
+    return min(folder.glob("*.log"))
+
+
+async def fetch(rig, offset):
+    kind = FetchRequest.FetchTopic
+    asked = kind.FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1)
+    request = FetchRequest(max_wait_ms=0, min_bytes=1, topics=[kind(topic="t", partitions=[asked])])
+    return (await rig.ask(1, request, 12)).responses[0].partitions[0]
+
+
+def test_a_damaged_batch_is_an_error_for_its_readers_alone(tmp_path, caplog):
+    async def main():
+        async with open_rig(tmp_path) as rig:
+            await rig.start(1)
+            await rig.assign(1, 0, [1])
+            for _ in range(3):
+                assert (await rig.produce(1, _LARGE)).error_code == 0
+            with log_file(tmp_path / "d1" / "t-0").open("r+b") as file:
+                file.seek(8)
+                file.write(struct.pack(">i", 3))  # the length of the first batch
+            for _ in range(2):
+                assert (await fetch(rig, 0)).error_code == ErrorCode.CORRUPT_MESSAGE
+            assert (await fetch(rig, 2)).error_code == ErrorCode.NONE
+            assert (await rig.produce(1, b"after")).base_offset == 3
+            assert rig.brokers[1].replicas.all[T].partition.leading
+
+    trio.run(main)
+    assert caplog.text.count("holds a damaged batch") == 1
+
+
+def test_the_controller_has_others_lead_what_a_broker_cannot_open(play, tmp_path, caplog):
+    @play
+    async def main(rig):
+        await rig.controller()
+        await rig.broker(1)
+        await rig.broker(2)
+        await rig.create([1, 2])
+        await rig.create([1, 2], topic="whole")
+        await until(lambda: rig.partition(1) is not None and rig.partition(1).leading)
+        assert (await rig.produce(1, b"a", b"b")).error_code == 0
+        await rig.stop(1)
+        file = log_file(tmp_path / "n1" / "t-0")
+        data = file.read_bytes()
+        file.write_bytes(data[:70] + b"\xff" + data[71:])
+        await rig.broker(1)
+        await until(lambda: rig.row().directory_of(1) == LOST_DIRECTORY)
+        await until(lambda: set(rig.row("whole").isr) == {1, 2})
+        assert (rig.row().leader, set(rig.row().isr)) == (2, {2})
+        assert (await rig.produce(2, b"c", acks=1)).error_code == 0
+        assert file.read_bytes() == data[:70] + b"\xff" + data[71:]
+        # Mended, or gone: it is a replica as any other at the next start.
+        await rig.stop(1)
+        for each in (tmp_path / "n1" / "t-0").iterdir():
+            each.unlink()
+        await rig.broker(1)
+        await until(lambda: set(rig.row().isr) == {1, 2})
+        assert rig.row().directory_of(1) == rig.brokers[1].core.dirs.directories[0].id
+        assert rig.log_bytes(1) == rig.log_bytes(2)
+
+    assert "t-0 is offline, its log in" in caplog.text
+
+
+def test_a_topic_made_anew_does_not_have_the_damaged_log_of_the_one_before(play, tmp_path):
+    @play
+    async def main(rig):
+        await rig.controller()
+        await rig.broker(1)
+        await rig.create([1])
+        await until(lambda: rig.partition(1) is not None and rig.partition(1).leading)
+        assert (await rig.produce(1, b"old")).error_code == 0
+        await rig.stop(1)
+        file = log_file(tmp_path / "n1" / "t-0")
+        file.write_bytes(file.read_bytes()[:-1] + b"?")
+        await rig.broker(1)
+        await until(lambda: rig.row().directory_of(1) == LOST_DIRECTORY)
+        assert rig.row().leader == -1
+        await rig.delete()
+        await rig.create([1])
+        await until(lambda: rig.partition(1) is not None and rig.partition(1).leading)
+        assert (await rig.produce(1, b"new")).base_offset == 0
+        assert len(list((tmp_path / "n1").glob("t-0.*-stray"))) == 1
+
+
+def test_a_log_that_the_disk_does_not_give_takes_its_directory_offline(play, tmp_path, caplog):
+    @play
+    async def main(rig):
+        await rig.controller()
+        await rig.broker(1, directories=("a", "b"))
+        await rig.broker(2)
+        await rig.create(*[[1, 2]] * 4)
+        await until(lambda: all(rig.partition(1, partition=number) is not None for number in range(4)))
+        ids = {directory.id for directory in rig.brokers[1].core.dirs.directories}
+        await until(lambda: {rig.row(partition=number).directory_of(1) for number in range(4)} == ids)
+        await until(lambda: all(len(rig.row(partition=number).isr) == 2 for number in range(4)))
+        failed = rig.brokers[1].core.dirs.directories[1]
+        lost = sorted(name.partition for name in failed.logs)
+        await rig.stop(1)
+        place = tmp_path / "b" / f"t-{lost[0]}" / "partition.metadata"
+        place.unlink()
+        place.mkdir()
+        await rig.broker(1, directories=("a", "b"))
+        await until(lambda: len(rig.image().brokers[1].directories) == 1)
+        others = set(range(4)) - set(lost)
+        await until(lambda: all(set(rig.row(partition=number).isr) == {1, 2} for number in others))
+        assert all(set(rig.row(partition=number).isr) == {2} for number in lost)
+        assert rig.brokers[1].stage is Stage.RUNNING
+
+    assert "is not used" in caplog.text

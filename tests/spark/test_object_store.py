@@ -1,0 +1,172 @@
+"""Tables on an object store, which cannot rename: killed writers, two writers at once, and a cluster of Spark's."""
+
+from __future__ import annotations
+
+import pytest
+from fleet import Fleet, without_places
+from object_store import BUCKET, object_store
+from spark_parts import counted_rows
+
+from kraftcore.errors import LockedError
+from kraftcore.plugins import spark as kraft
+from kraftcore.plugins.spark import gold
+from kraftcore.plugins.spark.commits import Commit, Commits
+from kraftcore.plugins.spark.folders import HadoopFolder
+from kraftcore.plugins.spark.pipeline import Taking, check_input
+from kraftcore.plugins.spark.tables import Tables
+
+CLUSTERS = 3
+
+
+@pytest.fixture(scope="module")
+def store(session):
+    """A store that the tests' session reaches."""
+    settings = session.sparkContext._jsc.hadoopConfiguration()
+    with object_store() as found:
+        for name, value in found.hadoop.items():
+            settings.set(name, value)
+        yield found
+        for name in found.hadoop:
+            settings.unset(name)
+
+
+@pytest.fixture(autouse=True)
+def some_gold(monkeypatch):
+    # What gold says is tested elsewhere; each table takes requests.
+    some = ("gold_leadership", "gold_logs", "gold_config_history")
+    monkeypatch.setattr(gold, "GOLD", {name: gold.GOLD[name] for name in some})
+
+
+@pytest.fixture
+def uploaded(store, tmp_path, monkeypatch):
+    """A fleet in the store, before it grows."""
+    for name, value in store.environment.items():
+        monkeypatch.setenv(name, value)
+    fleet = Fleet(tmp_path / "in", CLUSTERS)
+    place = f"{tmp_path.name}/in"
+    store.upload(fleet.folder, place)
+    return fleet, place
+
+
+def no_spark():
+    pytest.fail("so little is done without Spark")
+
+
+def expected(fleet, home):
+    """The rows that a local run makes of the same directories."""
+    kraft.run(no_spark, [fleet.folder], home)
+    return plain(counted_rows(home))
+
+
+def plain(tables):
+    """Rows by table and cluster; those about torn ends, which have grown meanwhile, aside."""
+    return {
+        name: {
+            cluster: without_places([row for row in rows if row["cluster_id"] == cluster])
+            for cluster in {row["cluster_id"] for row in rows}
+        }
+        for name, rows in tables.items()
+        if rows and name not in ("errors", "bronze_files")
+    }
+
+
+class Killed(BaseException):
+    """In place of a signal, which would end the tests, too."""
+
+
+class Steps:
+    """What a run does in the store; before the step ``last`` it is killed, or in the middle of it."""
+
+    def __init__(self, monkeypatch):
+        self.made, self.last = 0, None
+        for name in ("write", "create", "delete", "put"):
+            monkeypatch.setattr(HadoopFolder, name, self._step(getattr(HadoopFolder, name)))
+
+    def _step(self, original):
+        def step(folder, *arguments):
+            self.made += 1
+            if self.made - 1 != self.last:
+                return original(folder, *arguments)
+            if isinstance(arguments[0], dict):  # half of the files are there
+                some = dict(list(arguments[0].items())[: len(arguments[0]) // 2])
+                original(folder, some)
+            raise Killed
+
+        return step
+
+
+def test_a_run_may_be_killed_at_any_step(session, store, uploaded, monkeypatch, tmp_path):
+    fleet, place = uploaded
+    inputs = f"s3://{BUCKET}/{place}"
+
+    def run(name):
+        return kraft.run(session, [inputs], f"s3a://{BUCKET}/{tmp_path.name}/{name}")
+
+    for name in ("whole", "killed"):
+        run(name)
+    fleet.grow(fleet.names[1:])
+    store.upload(fleet.folder, place)
+    wanted = expected(fleet, tmp_path / "local")
+    steps = Steps(monkeypatch)
+    assert run("whole").clusters == tuple(sorted(fleet.names[1:]))
+    total = steps.made
+    assert total > 8
+    assert plain(store.rows(f"{tmp_path.name}/whole")) == wanted
+    # Killed again and again: each run goes one step further than the one before.
+    for last in range(total):
+        steps.made, steps.last = 0, last
+        try:
+            run("killed")
+        except Killed:
+            pass
+        else:
+            break
+        store.rows(f"{tmp_path.name}/killed")  # whatever counts is there
+    steps.last = None
+    run("killed")
+    assert plain(store.rows(f"{tmp_path.name}/killed")) == wanted
+    query = "SELECT count(*) AS rows FROM bronze_records"
+    (row,) = kraft.query(session, f"s3a://{BUCKET}/{tmp_path.name}/killed", query).collect()
+    assert row.rows == sum(sum(one.values()) for one in wanted["bronze_records"].values())
+    names = [set(store.names(f"{tmp_path.name}/{name}")) for name in ("whole", "killed")]
+    assert [len([one for one in name if "begun" in one]) for name in names] == [0, 0]
+    counted = {
+        f"{table}/{file}" for table, files in commit(session, tmp_path, "killed").files.items() for file in files
+    }
+    assert {one for one in names[1] if one.endswith(".parquet")} == counted
+
+
+def commit(session, tmp_path, name):
+    return Tables(session, f"s3a://{BUCKET}/{tmp_path.name}/{name}").counted()
+
+
+def test_of_two_writers_the_later_one_is_refused_and_nothing_of_it_counts(session, store, uploaded, tmp_path):
+    fleet, place = uploaded
+    tables = f"s3a://{BUCKET}/{tmp_path.name}/tables"
+    settings = check_input([f"s3://{BUCKET}/{place}"], "drop", None)
+    late = Taking(Tables(session, tables), settings, "drop")
+    kraft.run(session, [f"s3://{BUCKET}/{place}"], tables)
+    wanted = expected(fleet, tmp_path / "local")
+    with pytest.raises(LockedError, match="_commits/0: another run wrote these tables meanwhile"):
+        list(late.all())
+    assert plain(store.rows(f"{tmp_path.name}/tables")) == wanted
+    assert all("begun" not in name for name in store.names(f"{tmp_path.name}/tables"))
+    assert kraft.run(session, [f"s3://{BUCKET}/{place}"], tables).clusters == ()
+    assert plain(store.rows(f"{tmp_path.name}/tables")) == wanted
+
+
+def test_a_commit_whose_answer_got_lost_is_ones_own(session, store, tmp_path, monkeypatch):
+    folder = HadoopFolder(session, f"s3a://{BUCKET}/{tmp_path.name}")
+    commits = Commits(folder)
+    mine, other = commits.begin(0), commits.begin(0)
+    create = HadoopFolder.create
+
+    def twice(folder, name, data):
+        assert create(folder, name, data)
+        return create(folder, name, data)
+
+    monkeypatch.setattr(HadoopFolder, "create", twice)
+    commits.add(mine, Commit(0))
+    monkeypatch.setattr(HadoopFolder, "create", create)
+    with pytest.raises(LockedError):
+        commits.add(other, commits.last())

@@ -1,0 +1,104 @@
+"""An object store: moto's S3 server in a process of its own, and the jars with which Spark reaches it as ``s3a://``."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from kafka_lab import HOST, free_port, is_listening, wait_for
+from kafka_tools import CACHE, COPY_JARS, RESOLVE_TIMEOUT_S, digest_of, locked, make_folder
+from pyarrow import fs
+
+_POM = Path(__file__).parent / "s3a" / "pom.xml"
+_OF_SPARK = ("netty-", "slf4j-", "commons-", "httpclient-4", "httpcore-4")
+BUCKET = "fleets"
+KEY, SECRET, REGION = "key", "secret", "us-east-1"
+
+
+def jars() -> list[Path]:
+    """Hadoop's S3A and what it needs that Spark has not got."""
+    found = CACHE / f"s3a-{digest_of([_POM])}"
+    with locked(CACHE / "lock"):
+        if not found.is_dir():
+            command = ["mvn", "-q", "-B", "-f", str(_POM), COPY_JARS, "-DoutputDirectory={}", "-DincludeScope=runtime"]
+            make_folder(found, command, "{}", RESOLVE_TIMEOUT_S)
+    return sorted(jar for jar in found.glob("*.jar") if not jar.name.startswith(_OF_SPARK))
+
+
+class ObjectStore:
+    """A running store with one bucket."""
+
+    def __init__(self, port: int) -> None:
+        self.endpoint = f"http://{HOST}:{port}"
+        self.files = fs.S3FileSystem(
+            endpoint_override=f"{HOST}:{port}", scheme="http", access_key=KEY, secret_key=SECRET, region=REGION,
+            allow_bucket_creation=True,
+        )  # fmt: skip
+        self.files.create_dir(BUCKET)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """With which pyarrow reads ``s3://``."""
+        return {
+            "AWS_ENDPOINT_URL": self.endpoint, "AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET,
+            "AWS_DEFAULT_REGION": REGION, "AWS_EC2_METADATA_DISABLED": "true",
+        }  # fmt: skip
+
+    @property
+    def hadoop(self) -> dict[str, str]:
+        """Hadoop's settings with which Spark reaches it."""
+        return {
+            "fs.s3a.endpoint": self.endpoint, "fs.s3a.endpoint.region": REGION, "fs.s3a.path.style.access": "true",
+            "fs.s3a.connection.ssl.enabled": "false", "fs.s3a.access.key": KEY, "fs.s3a.secret.key": SECRET,
+        }  # fmt: skip
+
+    def upload(self, folder: Path, name: str) -> None:
+        """Put a folder's files there, in place of those of the same names."""
+        for path in sorted(one for one in folder.rglob("*") if one.is_file()):
+            with self.files.open_output_stream(f"{BUCKET}/{name}/{path.relative_to(folder)}") as stream:
+                stream.write(path.read_bytes())
+
+    def names(self, folder: str) -> list[str]:
+        """All files below a folder, relative to it."""
+        root = f"{BUCKET}/{folder}"
+        found = self.files.get_file_info(fs.FileSelector(root, recursive=True, allow_not_found=True))
+        return sorted(one.path.removeprefix(f"{root}/") for one in found if one.is_file)
+
+    def read(self, name: str) -> bytes:
+        """A file's content."""
+        with self.files.open_input_file(f"{BUCKET}/{name}") as file:
+            return bytes(file.read())
+
+    def rows(self, tables: str) -> dict[str, list[dict[str, Any]]]:
+        """The rows of all tables that count, by the last commit; read without our code."""
+        last = max((name for name in self.names(f"{tables}/_commits") if name.isdecimal()), key=int)
+        commit = json.loads(self.read(f"{tables}/_commits/{last}"))
+        found: dict[str, list[dict[str, Any]]] = {}
+        for table, names in commit["files"].items():
+            for name in names:
+                rows = pq.read_table(pa.BufferReader(self.read(f"{tables}/{table}/{name}"))).to_pylist()
+                key, _, value = name.partition("/")[0].partition("=")
+                if key == "cluster_id":
+                    rows = [row | {key: value} for row in rows]
+                found.setdefault(table, []).extend(rows)
+        return found
+
+
+@contextmanager
+def object_store() -> Iterator[ObjectStore]:
+    """A store that is empty but for a bucket, until the block ends."""
+    port = free_port()
+    command = [sys.executable, "-P", "-m", "moto.server", "-H", HOST, "-p", str(port)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+        try:
+            wait_for("the store to listen", lambda: is_listening(port))
+            yield ObjectStore(port)
+        finally:
+            server.kill()
