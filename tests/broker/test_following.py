@@ -207,7 +207,7 @@ class FakeLeader:
         done(found)
 
 
-def fetching(rig, leader, nursery, **settings):
+def fetching(rig, leader, nursery, disk=None, **settings):
     fetchers = Fetchers(
         1,
         lambda: 7,
@@ -216,7 +216,7 @@ def fetching(rig, leader, nursery, **settings):
         "PLAINTEXT",
         leader,
         FetchSettings(**settings),
-        trio.Lock(),
+        disk or trio.Lock(),
         lambda: 0,
         nursery,
     )
@@ -293,8 +293,9 @@ def test_a_log_is_cut_only_while_nobody_flushes():
         data = FetchResponse.FetchableTopicResponse.PartitionData
         diverging = answer(high_watermark=0, diverging_epoch=data.EpochEndOffset(epoch=2, end_offset=2))
         async with trio.open_nursery() as nursery:
-            fetchers = fetching(rig, leader, nursery)
-            async with fetchers._disk:
+            disk = trio.Lock()
+            fetching(rig, leader, nursery, disk)
+            async with disk:
                 await leader.answer(diverging)
                 await trio.testing.wait_all_tasks_blocked()
                 assert (rig.end, leader.asked) == (4, [])
