@@ -173,7 +173,7 @@ class HadoopFolder:
         """Make a file, whole or not at all; False: it is there already.
 
         Of two that try at the same time one makes it, where the file system says so: HDFS by its rename, a store that
-        offers ``fs.option.create.conditional.overwrite`` (S3A of Hadoop 3.4.2 and later).
+        offers ``fs.option.create.conditional.overwrite`` (S3A of Hadoop 3.5.0).
         """
         try:
             if self._is_store:

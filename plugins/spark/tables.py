@@ -142,11 +142,11 @@ class Tables:
         Raises:
             CorruptDataError: as of ``commit``; or nothing tells, for the folder is of an earlier version.
         """
-        if self.commit is not None:
-            return self.commit
-        if self.about() is not None:
-            raise CorruptDataError("tables of an earlier format, which were not taken over", path=self.path)
-        return Commit()
+        if self.commit is None:
+            if self.about() is not None:
+                raise CorruptDataError("tables of an earlier format, which were not taken over", path=self.path)
+            self.__dict__["commit"] = Commit()  # whatever others make there from now on
+        return self.__dict__["commit"]  # type: ignore[no-any-return]
 
     def for_workers(self) -> Tables:
         """The same tables without Spark, as they are now, to be sent to other processes."""
@@ -163,7 +163,6 @@ class Tables:
         before = self.counted()
         if before.number < 0 and self.about() is None:
             self.write_about()
-        self.__dict__["commit"] = before
         return Commits(self.folder).begin(before.number + 1)
 
     def end(self, writing: Writing, commit: Commit) -> None:

@@ -445,3 +445,37 @@ def test_tables_of_format_1_are_gone_on_with(growing, tmp_path):
     assert offsets == list(range(end))
     with pytest.raises(CorruptDataError, match="format 1, whose last run did not end"):
         kraft.run(no_spark, [tmp_path / "in"], tmp_path / "killed")
+
+
+def make_format_2(tables, left):
+    """Put in place of the commits what runs of format 2 noted, and what a killed one leaves."""
+    about = Tables(None, tables).counted()
+    (batch,) = {int(file.partition("/")[0].removeprefix("batch=")) for file in about.files["bronze_records"]}
+    shutil.rmtree(tables / "_commits")
+    (tables / "_commits").mkdir()
+    (tables / f"_commits/{batch}").write_text(json.dumps({"clusters": ["growing"], "progress": about.progress}))
+    (tables / "_schemas").mkdir()
+    for name, text in about.columns.items():
+        (tables / f"_schemas/{name}.json").write_text(text)
+    (tables / "kraftcore-tables.json").write_text(json.dumps({"format": 2, "gold": batch}))
+    for file in about.files["bronze_records"]:
+        place = tables / "bronze_records" / f"batch={batch + 1}"
+        place.mkdir()
+        shutil.copy(tables / "bronze_records" / file, place / left)
+
+
+@pytest.mark.parametrize("left", ["part-00000-killed.parquet", "_part-00000-killed.parquet"])
+def test_tables_of_format_2_are_gone_on_with(session, growing, tmp_path, left):
+    node, data, _ = growing
+    tables = tmp_path / "tables"
+    kraft.run(no_spark, [tmp_path / "in"], tables)
+    before = sorted(offsets(session, tables))
+    make_format_2(tables, left)
+    (node / SEGMENT).write_bytes(data)
+    kraft.run(no_spark, [tmp_path / "in"], tables)
+    end = batches_of(data)[-1].last_offset + 1
+    assert sorted(offsets(session, tables)) == [(3, offset) for offset in range(end)] > before
+    kraft.run(no_spark, [tmp_path / "in"], tmp_path / "anew")
+    for name in ("gold_config_history", "gold_logs"):
+        assert contents(tables)[name] == contents(tmp_path / "anew")[name], name
+    assert kraft.run(no_spark, [tmp_path / "in"], tables).clusters == ()

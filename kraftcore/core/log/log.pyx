@@ -109,8 +109,9 @@ cdef class Log:
         return log
 
     def configure(self, config not None):
-        """Follow other settings from now on, as ``LogConfig.altered`` says: those of indexes from the next segment."""
-        self.config = self.segments.config = self.config.altered(config)
+        """Follow other settings from now on (``LogConfig.altered``); those of indexes from the next segment on."""
+        self.config = self.config.altered(config)
+        self.segments.config = self.config
         self.segment_bytes, self.segment_ms = config.segment_bytes, config.segment_ms
         self.max_batch_bytes = config.max_batch_bytes
 
