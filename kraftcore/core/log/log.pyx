@@ -36,7 +36,7 @@ from kraftcore.core.log.append_info import AppendInfo
 from kraftcore.core.log.epochs import CHECKPOINT_NAME, OffsetAndEpoch
 from kraftcore.core.log.config import LogConfig
 from kraftcore.core.log.recovery import recover_log
-from kraftcore.core.log.refusals import refuse_batch, refuse_read, refuse_received
+from kraftcore.core.log.refusals import refuse_batch, refuse_from_leader, refuse_read
 from kraftcore.errors import ClosedError, CorruptBatchError, InvariantError, LocalError, StorageError
 
 cdef enum:
@@ -312,7 +312,7 @@ cdef class Log:
             reason = f"{header.size} bytes are more than segment_bytes {self.segment_bytes} allow: raise it"
         else:
             reason = f"{header.count} records, but last offset delta {header.last_offset_delta}"
-        refuse_received(self.folder, position, reason)
+        refuse_from_leader(self.folder, position, reason)
 
     def _append_verified(self, bytes owner, int64_t size):
         # Runs of batches that share a segment, an epoch and a piece of the tail; one write each.

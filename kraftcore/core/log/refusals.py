@@ -32,7 +32,7 @@ def refuse_batch(folder: str, size: int, leader_epoch: int, log_epoch: int, limi
     raise LocalError(f"{folder}: {size} bytes that are not exactly one batch of one or more records")
 
 
-def refuse_received(folder: str, position: int, reason: str) -> Never:
+def refuse_from_leader(folder: str, position: int, reason: str) -> Never:
     """A batch from a leader that is not taken.
 
     Raises:
