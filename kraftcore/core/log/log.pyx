@@ -36,6 +36,7 @@ from kraftcore.core.log.append_info import AppendInfo
 from kraftcore.core.log.epochs import CHECKPOINT_NAME, OffsetAndEpoch
 from kraftcore.core.log.config import LogConfig
 from kraftcore.core.log.recovery import recover_log
+from kraftcore.core.log.refusals import refuse_batch, refuse_from_leader, refuse_read
 from kraftcore.errors import ClosedError, CorruptBatchError, InvariantError, LocalError, StorageError
 
 cdef enum:
@@ -186,9 +187,7 @@ cdef class Log:
                 Its checksum is not verified (it does not cover what is stamped).
             leader_epoch: ours; not below the log's newest epoch.
             now_ms: current time.
-        Returns:
-            The offset of its first record.
-        Raises:
+        Returns: The offset of its first record. Raises:
             LocalError: not exactly one batch, too large, or a past epoch; ClosedError when the log refuses changes.
             StorageError: the write failed; nothing was appended, and nothing can be until the log is opened again.
         """
@@ -202,7 +201,8 @@ cdef class Log:
             or size > self.max_batch_bytes or size > self.segment_bytes or base > OFFSET_MAX - header.count
         ):
             self.ready()
-            self._refuse_batch(fault, size, leader_epoch)
+            limits = (self.max_batch_bytes, self.segment_bytes) if fault == BATCH_OK else None
+            refuse_batch(self.folder, size, leader_epoch, self.epoch, limits)
         self.now_ms = now_ms
         header.base_offset, header.last_offset = base, base + header.last_offset_delta
         header.leader_epoch = leader_epoch
@@ -229,18 +229,6 @@ cdef class Log:
         self.tail.push(batch, 0, size, base, header.last_offset + 1, True)
         return base
 
-    def _refuse_batch(self, int fault, int64_t size, leader_epoch):
-        if 0 <= leader_epoch < self.epoch:
-            raise LocalError(f"{self.folder}: leader epoch {leader_epoch} is over, the log is at {self.epoch}")
-        if leader_epoch < 0:
-            raise LocalError(f"{self.folder}: leader epoch {leader_epoch}: it must be at least 0")
-        if fault == BATCH_OK and size > min(self.max_batch_bytes, self.segment_bytes):
-            raise LocalError(
-                f"{self.folder}: the batch has {size} bytes, more than max_batch_bytes {self.max_batch_bytes} or "
-                f"segment_bytes {self.segment_bytes} allow"
-            )
-        raise LocalError(f"{self.folder}: {size} bytes that are not exactly one batch of one or more records")
-
     def _undo_write(self, error):
         # The batch may be there in part; the next start would cut it. Without it the folder is in order at once.
         try:
@@ -261,9 +249,7 @@ cdef class Log:
             data: bytes-like: whole batches. A partial one at the end is ignored, as a Fetch response may end in one.
             now_ms: current time.
             max_epoch: batches of a later leader epoch, and all after them, are left out (KAFKA-18723); None: no limit.
-        Returns:
-            An ``AppendInfo``.
-        Raises:
+        Returns: An ``AppendInfo``. Raises:
             CorruptBatchError: not a whole batch at the start, or damaged, not continuing the log (beginning below its
                 end, where gaps are allowed), epochs that fall, larger than a segment. Nothing was appended.
             ClosedError: the log refuses changes.
@@ -326,7 +312,7 @@ cdef class Log:
             reason = f"{header.size} bytes are more than segment_bytes {self.segment_bytes} allow: raise it"
         else:
             reason = f"{header.count} records, but last offset delta {header.last_offset_delta}"
-        raise CorruptBatchError(f"{self.folder}: received batch refused: {reason}", position=position)
+        refuse_from_leader(self.folder, position, reason)
 
     def _append_verified(self, bytes owner, int64_t size):
         # Runs of batches that share a segment, an epoch and a piece of the tail; one write each.
@@ -386,9 +372,7 @@ cdef class Log:
             max_bytes: how much to return at most; more than ``segment_bytes`` counts as that.
             up_to: only batches that lie wholly below this offset, for example the high watermark; None: all.
             at_least_one: the first batch even if it alone is larger than ``max_bytes``.
-        Returns:
-            Whole batches; ``b""`` at the end, at ``up_to``, or when none fits.
-        Raises:
+        Returns: Whole batches; ``b""`` at the end, at ``up_to``, or when none fits. Raises:
             LocalError: ``offset`` is below the log's start or above its end, or ``max_bytes`` negative.
             CorruptDataError: the stored batch is damaged.
             StorageError: the disk failed.
@@ -412,13 +396,9 @@ cdef class Log:
         return self.segments.at(offset).read(offset, max_bytes, bound, at_least_one)
 
     def bytes_in_memory(self, int64_t offset, int64_t up_to):
-        """How many bytes ``read`` would give from ``offset`` on, if it were given room for all; nothing is read.
+        """How many bytes ``read`` would give from ``offset`` on: of whole batches below ``up_to``, with room for all.
 
-        Args:
-            offset: of the first record wanted.
-            up_to: only batches that lie wholly below this offset.
-        Returns:
-            Bytes of whole batches; None when not all of them are in memory: then ``read`` tells.
+        Nothing is read. None when not all of them are in memory: then ``read`` tells.
         """
         cdef int64_t start, end
         if self.closed or self.sync_failed or offset < self.log_start_offset:
@@ -427,14 +407,8 @@ cdef class Log:
         return None if start < 0 or end < 0 else max(end - start, 0)
 
     def _refuse_read(self, offset, max_bytes):
-        if self.closed:
-            raise ClosedError(f"{self.folder}: the log is closed")
-        if max_bytes < 0:
-            raise LocalError(f"{self.folder}: max_bytes is {max_bytes}: it must be at least 0")
-        raise LocalError(
-            f"{self.folder}: offset {offset} is out of range, the log holds {self.log_start_offset} to "
-            f"{self.log_end_offset - 1}"
-        )
+        held = None if self.closed else (self.log_start_offset, self.log_end_offset - 1)
+        refuse_read(self.folder, offset, max_bytes, held)
 
     def offset_for_timestamp(self, int64_t timestamp):
         """Base offset of the first batch whose largest timestamp (ms) is at or above ``timestamp``, or None."""
@@ -575,19 +549,12 @@ cdef class Log:
         if self.epochs.truncate_end(self.log_end_offset):
             if self.epochs.latest is None and self.log_end_offset > self.log_start_offset:
                 # The checkpoint began above what is left (it does after a restart): the last batch tells its epoch.
-                last_epoch = self._last_batch_epoch()
-                if last_epoch >= 0:
-                    self.epochs.assign(last_epoch, self.log_start_offset)
+                filled = [segment.last_epoch for segment in self.segments.all if segment.size]
+                if filled:
+                    self.epochs.assign(filled[len(filled) - 1], self.log_start_offset)
             self._write_epochs()
             self.epoch = -1 if self.epochs.latest is None else self.epochs.latest
         return self.log_end_offset
-
-    def _last_batch_epoch(self):
-        cdef Segment segment
-        for segment in reversed(self.segments.all):
-            if segment.size:
-                return segment.last_epoch
-        return -1
 
     def truncate_fully_to(self, int64_t offset):
         """Remove everything and start anew at ``offset``, after a snapshot up to there was installed.
@@ -614,9 +581,7 @@ cdef class Log:
         Files are renamed to ``.deleted`` now and unlinked by ``delete_expired`` later. After a restart the log starts
         at its first segment again, as in Kafka.
 
-        Returns:
-            How many segments went.
-        Raises:
+        Returns: How many segments went. Raises:
             LocalError: above what is flushed, or a flush is running; ClosedError when the log refuses changes.
             StorageError: the disk failed; the log refuses changes from now on.
         """
@@ -697,9 +662,7 @@ cdef class Log:
     def control_offsets(self):
         """Where the control batches are: leader changes, voter sets and the like. Reads nothing from disk.
 
-        Returns:
-            The base offset of each control batch that begins at or above ``log_start_offset``, ascending.
-        Raises:
+        Returns: The base offset of each control batch that begins at or above ``log_start_offset``, ascending. Raises:
             ClosedError: the log is closed.
         """
         cdef int64_t offset, end = self.flushed_offset if self.sync_failed else self.log_end_offset

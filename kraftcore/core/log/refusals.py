@@ -1,0 +1,60 @@
+"""Why a log does not take or give something, in words: called once it is known that it does not."""
+
+from __future__ import annotations
+
+from typing import Never
+
+from kraftcore.errors import ClosedError, CorruptBatchError, LocalError
+
+
+def refuse_batch(folder: str, size: int, leader_epoch: int, log_epoch: int, limits: tuple[int, int] | None) -> Never:
+    """A batch that its leader may not append.
+
+    Args:
+        folder: of the log.
+        size: bytes of the batch.
+        leader_epoch: the leader's.
+        log_epoch: the newest one of the log.
+        limits: ``max_batch_bytes`` and ``segment_bytes``; None: the batch is none.
+
+    Raises:
+        LocalError: always.
+    """
+    if 0 <= leader_epoch < log_epoch:
+        raise LocalError(f"{folder}: leader epoch {leader_epoch} is over, the log is at {log_epoch}")
+    if leader_epoch < 0:
+        raise LocalError(f"{folder}: leader epoch {leader_epoch}: it must be at least 0")
+    if limits is not None and size > min(limits):
+        raise LocalError(
+            f"{folder}: the batch has {size} bytes, more than max_batch_bytes {limits[0]} or segment_bytes "
+            f"{limits[1]} allow"
+        )
+    raise LocalError(f"{folder}: {size} bytes that are not exactly one batch of one or more records")
+
+
+def refuse_from_leader(folder: str, position: int, reason: str) -> Never:
+    """A batch from a leader that is not taken.
+
+    Raises:
+        CorruptBatchError: always.
+    """
+    raise CorruptBatchError(f"{folder}: received batch refused: {reason}", position=position)
+
+
+def refuse_read(folder: str, offset: int, max_bytes: int, held: tuple[int, int] | None) -> Never:
+    """A read that cannot be.
+
+    Args:
+        folder: of the log.
+        offset: wanted.
+        max_bytes: wanted at most.
+        held: the first and the last offset; None: the log is closed.
+
+    Raises:
+        LocalError: always; ``ClosedError`` for a closed log.
+    """
+    if held is None:
+        raise ClosedError(f"{folder}: the log is closed")
+    if max_bytes < 0:
+        raise LocalError(f"{folder}: max_bytes is {max_bytes}: it must be at least 0")
+    raise LocalError(f"{folder}: offset {offset} is out of range, the log holds {held[0]} to {held[1]}")
