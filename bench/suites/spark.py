@@ -27,6 +27,8 @@ SMOKE_RECORDS = 20_000
 SEGMENT_BYTES = 8 << 20
 SMALL_RECORDS = 2_000
 LAYERS = (1, 3, 10, 30)
+ROUTINE = 10
+"""Millions of records up to which a run of all cases measures the layers."""
 LAYERS_TIMEOUT_S = 3600.0
 EARLIER = "the size before"
 """Peer of the layers: the same with fewer records, for how time grows."""
@@ -45,6 +47,7 @@ class PlainCase:
         name, unit, about: as in the table.
         take: fills the outcome.
         contenders: peers by name, and what measures them; None: ``take`` does.
+        on_request: left out unless it is named.
     """
 
     name: str
@@ -52,6 +55,7 @@ class PlainCase:
     about: str
     take: Callable[[Outcome, Earlier], None]
     contenders: dict[str, Callable[[], Timing] | None] = field(default_factory=dict)
+    on_request: bool = False
 
     def outcome(self) -> Outcome:
         scale = {"s": 1.0, "ms": 1e3, "MB": 1e-6}[self.unit]
@@ -151,7 +155,7 @@ def cases(folder: Path, effort: Effort) -> list[Case | PlainCase]:
         *(
             PlainCase(
                 f"layers-{millions}m", "s", f"{millions} M records through bronze, silver and gold",
-                partial(layers.take, millions), {EARLIER: None} if millions > 1 else {},
+                partial(layers.take, millions), {EARLIER: None} if millions > 1 else {}, millions > ROUTINE,
             )
             for millions in LAYERS
         ),

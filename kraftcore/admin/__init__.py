@@ -14,6 +14,7 @@ credentials, delegation tokens. The leader is found, and found again; tries are 
 ``topics``       topics and their partitions
 ``configs``      configurations; groups and other resources that have one
 ``partitions``   elections, reassignments, log directories
+``groups``       consumer groups, their members and offsets
 ``acls``         access control entries
 ``quotas``       client quotas, SCRAM credentials
 ``tokens``       delegation tokens
@@ -30,6 +31,7 @@ from contextlib import asynccontextmanager
 from kraftcore.admin.calls import PartlyRefusedError, TopicPartition
 from kraftcore.admin.client import AdminClient, FeatureUpdateError, UpgradeType
 from kraftcore.admin.configs import ConfigChange, ConfigEntry, ConfigOperation, ConfigSynonym, GroupListing
+from kraftcore.admin.groups import CommittedOffset, GroupDescription, GroupMember
 from kraftcore.admin.partitions import ElectionType, Reassignment, Replica, ReplicaPlace
 from kraftcore.admin.quotas import QuotaFilter, QuotaMatch, ScramMechanism, ScramUpsertion
 from kraftcore.admin.results import (
@@ -65,6 +67,7 @@ __all__ = [
     "AclFilter",
     "AdminClient",
     "ClusterDescription",
+    "CommittedOffset",
     "ConfigChange",
     "ConfigEntry",
     "ConfigOperation",
@@ -75,7 +78,9 @@ __all__ = [
     "FeatureDescription",
     "FeatureStatus",
     "FeatureUpdateError",
+    "GroupDescription",
     "GroupListing",
+    "GroupMember",
     "Isr",
     "IssuedToken",
     "NewPartitions",

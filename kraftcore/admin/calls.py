@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import trio
 
@@ -29,6 +30,26 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+class InTopic(Protocol):
+    """What belongs to a partition of a topic."""
+
+    @property
+    def topic(self) -> str:
+        """Its topic's name."""
+
+    @property
+    def partition(self) -> int:
+        """The partition's number."""
+
+
+def by_topic(partitions: Iterable[InTopic]) -> dict[str, list[int]]:
+    """Numbers of partitions by topic, as most requests name them."""
+    grouped: dict[str, list[int]] = defaultdict(list)
+    for each in partitions:
+        grouped[each.topic].append(each.partition)
+    return grouped
 
 
 class PartlyRefusedError(RefusedError):

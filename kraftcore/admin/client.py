@@ -14,6 +14,7 @@ from kraftcore.admin.acls import AclCalls
 from kraftcore.admin.calls import PartlyRefusedError
 from kraftcore.admin.cluster import ClusterCalls
 from kraftcore.admin.configs import ConfigCalls
+from kraftcore.admin.groups import GroupCalls
 from kraftcore.admin.partitions import PartitionCalls
 from kraftcore.admin.quotas import QuotaCalls
 from kraftcore.admin.results import (
@@ -31,7 +32,6 @@ from kraftcore.admin.router import (
     refusal,
 )
 from kraftcore.admin.tokens import TokenCalls
-from kraftcore.admin.topics import TopicCalls
 from kraftcore.core.uuid import METADATA_TOPIC_ID, Uuid
 from kraftcore.errors import LocalError, RefusedError, RemoteProtocolError
 from kraftcore.protocol.appending import append_answer, append_refusal, append_request
@@ -70,7 +70,7 @@ class FeatureUpdateError(PartlyRefusedError):
         super().__init__(results)
 
 
-class AdminClient(TopicCalls, ConfigCalls, PartitionCalls, AclCalls, QuotaCalls, TokenCalls, ClusterCalls):
+class AdminClient(GroupCalls, ConfigCalls, PartitionCalls, AclCalls, QuotaCalls, TokenCalls, ClusterCalls):
     """Talks to a quorum, Kafka's or ours; made by ``kraftcore.admin.connect``.
 
     Every method raises, besides what it says itself:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
-from kraftcore.admin.calls import Calls, TopicPartition, all_told, settle
+from kraftcore.admin.calls import Calls, TopicPartition, all_told, by_topic, settle
 from kraftcore.admin.router import raise_refusal, refusal
 from kraftcore.errors import RefusedError
 from kraftcore.protocol.error_codes import ErrorCode
@@ -109,7 +109,7 @@ class PartitionCalls(Calls):
         grouped = None
         if asked is not None:
             topic = ElectLeadersRequest.TopicPartitions
-            grouped = [topic(topic=name, partitions=numbers) for name, numbers in _by_topic(asked).items()]
+            grouped = [topic(topic=name, partitions=numbers) for name, numbers in by_topic(asked).items()]
         response = await self._router.call(
             "electLeaders",
             ElectLeadersRequest(election_type=election, topic_partitions=grouped, timeout_ms=self._timeout_ms),
@@ -155,7 +155,7 @@ class PartitionCalls(Calls):
                         for number in numbers
                     ],
                 )
-                for name, numbers in _by_topic(wanted).items()
+                for name, numbers in by_topic(wanted).items()
             ],
         )
         response = await self._router.call(
@@ -186,7 +186,7 @@ class PartitionCalls(Calls):
         grouped = None
         if partitions is not None:
             topic = ListPartitionReassignmentsRequest.ListPartitionReassignmentsTopics
-            grouped = [topic(name=name, partition_indexes=numbers) for name, numbers in _by_topic(partitions).items()]
+            grouped = [topic(name=name, partition_indexes=numbers) for name, numbers in by_topic(partitions).items()]
         response = await self._router.call(
             "listPartitionReassignments",
             ListPartitionReassignmentsRequest(timeout_ms=self._timeout_ms, topics=grouped),
@@ -216,7 +216,7 @@ class PartitionCalls(Calls):
             response = await self._router.call(
                 "describeReplicaLogDirs",
                 DescribeLogDirsRequest(
-                    topics=[topic(topic=name, partitions=numbers) for name, numbers in _by_topic(asked).items()]
+                    topics=[topic(topic=name, partitions=numbers) for name, numbers in by_topic(asked).items()]
                 ),
                 DescribeLogDirsResponse,
                 lambda answer: raise_refusal(answer.error_code, None),
@@ -256,7 +256,7 @@ class PartitionCalls(Calls):
                             path=path,
                             topics=[
                                 log_dir.AlterReplicaLogDirTopic(name=name, partitions=numbers)
-                                for name, numbers in _by_topic(there).items()
+                                for name, numbers in by_topic(there).items()
                             ],
                         )
                         for path, there in by_path.items()
@@ -273,13 +273,6 @@ class PartitionCalls(Calls):
             }
             results.update(all_told(asked, told))
         settle(results)
-
-
-def _by_topic(partitions: Iterable[TopicPartition | Replica]) -> dict[str, list[int]]:
-    grouped: dict[str, list[int]] = defaultdict(list)
-    for each in partitions:
-        grouped[each.topic].append(each.partition)
-    return grouped
 
 
 def _by_broker(replicas: Iterable[Replica]) -> dict[int, list[Replica]]:

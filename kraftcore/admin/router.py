@@ -160,6 +160,7 @@ class Router:
         check: Callable[[R], None],
         *,
         min_version: int = 0,
+        max_version: int | None = None,
         node_id: int | None = None,
         retry_refusals: bool = False,
         doubtful: Collection[ErrorCode] = (),
@@ -173,6 +174,7 @@ class Router:
             response_type: its response's class.
             check: raises RefusedError if the response holds one.
             min_version: lowest version that can say what the request says.
+            max_version: highest one; None: the newest.
             node_id: send it to this node and no other.
             retry_refusals: repeat on retriable errors, too.
             doubtful: what a leader answers, too, when it began and could not see to the end.
@@ -192,7 +194,7 @@ class Router:
             while True:
                 try:
                     address = await self._find(node_id)
-                    version = await self._version_for(address, request, min_version)
+                    version = await self._version_for(address, request, min_version, max_version)
                     response = await self._try(tries, address, request, version, response_type)
                     check(response)
                     return response
@@ -292,7 +294,9 @@ class Router:
         raise_refusal(response.error_code, response.error_message)
         return to_cluster(response)
 
-    async def _version_for(self, address: Address, request: Request, min_version: int) -> int:
+    async def _version_for(
+        self, address: Address, request: Request, min_version: int, max_version: int | None = None
+    ) -> int:
         schema = type(request).schema
         key = schema.api_key
         if key is None or schema.versions is None:
@@ -301,7 +305,7 @@ class Router:
         offered = (await self._versions_of(address)).get(key)
         if offered is None:
             raise UnsupportedVersionError(f"The node does not support {name}")
-        low, high = max(schema.versions[0], min_version), schema.versions[1]
+        low, high = max(schema.versions[0], min_version), schema.versions[1] if max_version is None else max_version
         version = min(high, offered[1])
         if version < max(low, offered[0]):
             raise UnsupportedVersionError(

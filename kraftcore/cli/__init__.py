@@ -30,6 +30,7 @@ COMMANDS = {
     "dump-log": ("kraftcore.cli.dump_log:dump_log", "Print segments, snapshots and index files as text or JSON."),
     "elect-leaders": ("kraftcore.cli.elect_leaders:elect_leaders", "Elect leaders of partitions."),
     "features": ("kraftcore.cli.features:features", "Describe and change the feature levels of a cluster."),
+    "groups": ("kraftcore.cli.groups:groups", "List, describe, reset and delete consumer groups."),
     "observe": ("kraftcore.cli.observe:observe", "Mirror a quorum's log and print records as they are committed."),
     "quorum": ("kraftcore.cli.quorum:quorum", "Describe the metadata quorum and change its voters."),
     "reassign": ("kraftcore.cli.reassign:reassign", "Move replicas of partitions to other brokers or directories."),

@@ -27,6 +27,7 @@ from kraftcore.raft.quorum import VersionRange, Voter, VoterSet
 from kraftcore.state_machine import StateMachine
 from kraftcore.testing.clock import no_jumps
 from kraftcore.testing.comparison import differing_logs, state_of
+from kraftcore.testing.ending import first_of, raise_end
 from kraftcore.transports.memory import MemoryNetwork
 
 Machine = TypeVar("Machine", bound=StateMachine)
@@ -59,7 +60,8 @@ class Cluster(Generic[Machine]):
     timeouts take no time; use the simulated disks then, as time would leap while a real disk is slow.
 
     When the block ends, the nodes end as if their power was cut. A node that stopped by itself, for its state machine
-    or disk failed, and was not started again, makes the block raise its `NodeStoppedError`. Anything else that a
+    or disk failed, and was not started again, makes the block raise its `NodeStoppedError`, or is the cause of what the
+    block raises itself. Anything else that a
     running node raises, such as ``pytest.fail`` in a plugin, ends the block at once, and comes out of it as it is.
 
     Args:
@@ -160,12 +162,7 @@ class Cluster(Generic[Machine]):
                 for node_id in self._members:
                     if node_id in self.nodes:
                         await self.kill(node_id, "kept")
-        if self._fault is not None and (raised is None or cancelled_part(raised)[1] is None):
-            raise self._fault
-        if raised is not None:
-            raise raised
-        if self.failures:
-            raise next(iter(self.failures.values()))
+        raise_end(raised, self._fault, self.failures)
 
     async def start(self, node: WhichNode) -> Node:
         """Start a node that does not run; it has a new state machine, and what its disk kept.
@@ -215,7 +212,7 @@ class Cluster(Generic[Machine]):
                 raise
             # A dead disk makes the files' own end fail too.
             if not (member.was_killed and isinstance(own, Exception)):
-                self._fault = _first_of(own)  # raised again outside the nursery
+                self._fault = first_of(own)  # raised again outside the nursery
                 self._nursery.cancel_scope.cancel()
         finally:
             member.node = None
@@ -415,12 +412,6 @@ class Cluster(Generic[Machine]):
         if member.node is None:
             raise LocalError(f"node {member.key.id} does not run")
         return member
-
-
-def _first_of(error: BaseException) -> BaseException:
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
 
 
 def _name(node_id: int) -> str:

@@ -29,6 +29,7 @@ from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.controller import Controller
 from kraftcore.storage.format import InitialVoter, format_directory, plan_format
 from kraftcore.storage.meta_properties import load_folders
+from kraftcore.testing.ending import first_of, raise_end
 from kraftcore.testing.kafka_transport import ClientsByTcp
 from kraftcore.transports.memory import MemoryNetwork, MemoryTransport
 from kraftcore.transports.tcp import TcpTransport
@@ -76,7 +77,7 @@ class KafkaCluster:
     and for tests without trio there is ``in_thread``.
 
     When the block ends, the nodes end as if they were killed. A node that stopped by itself, and was not started again,
-    makes the block raise its `NodeStoppedError`.
+    makes the block raise its `NodeStoppedError`, or is the cause of what the block raises itself.
 
     Args:
         brokers: how many, >= 1.
@@ -84,10 +85,11 @@ class KafkaCluster:
         directory: keep the nodes' files, and the properties each is started with, below this one, which may hold those
             of an earlier cluster of the same size; None: in a temporary folder that goes with the cluster.
         properties: further settings of all nodes, by Kafka's names, as ``{"min.insync.replicas": 2}``.
+        node_properties: further settings of single nodes, by id, as ``{2: {"broker.rack": "b"}}``; they win.
         first_port: where broker 1 listens for clients, the others on those above; 0: any that are free.
 
     Attributes:
-        directory: where the files are.
+        directory: where the files are; empty before the block begins, if they are temporary.
         network: between the nodes; its delays can be set at any time.
         failures: why nodes stopped by themselves, by id; delete what the test expected.
     """
@@ -99,6 +101,7 @@ class KafkaCluster:
         controllers: int = 1,
         directory: str | os.PathLike[str] | None = None,
         properties: Mapping[str, object] | None = None,
+        node_properties: Mapping[int, Mapping[str, object]] | None = None,
         first_port: int = 0,
     ) -> None:
         if brokers < 1 or controllers < 1:
@@ -109,9 +112,9 @@ class KafkaCluster:
             raise LocalError(f"first_port {first_port} leaves no room for {brokers} brokers up to port 65535")
         self.network = MemoryNetwork()
         self.failures: dict[int, NodeStoppedError] = {}
-        self._given = {key: str(value) for key, value in (properties or {}).items()}
+        self._given = _texts(properties or {})
         self._is_temporary = directory is None
-        self.directory = tempfile.mkdtemp(prefix="kraftcore-kafka-") if directory is None else os.fspath(directory)
+        self.directory = "" if directory is None else os.fspath(directory)
         self._first_port = first_port
         self._ports: dict[int, socket.socket] = {}
         self._members = {
@@ -121,6 +124,9 @@ class KafkaCluster:
                 for each in range(_FIRST_CONTROLLER, _FIRST_CONTROLLER + controllers)
             },
         }
+        self._given_to = {node_id: _texts(told) for node_id, told in (node_properties or {}).items()}
+        for node_id in self._given_to:
+            self._member(node_id)
         self._block: AbstractAsyncContextManager[Self] | None = None
         self._fault: BaseException | None = None
         self._failed = trio.Event()
@@ -138,6 +144,8 @@ class KafkaCluster:
 
     def _prepare(self) -> None:
         """Write the properties, and format what is not formatted."""
+        if self._is_temporary:
+            self.directory = tempfile.mkdtemp(prefix="kraftcore-kafka-")
         files = OsFiles()
         for member in self._members.values():
             folder = os.path.join(self.directory, member.name)
@@ -179,7 +187,7 @@ class KafkaCluster:
             port = self._port(member.node_id)
             found["listeners"] = f"{_BETWEEN}://{member.name}:{_BROKER_PORT},{CLIENTS}://{_HOST}:{port}"
             found["inter.broker.listener.name"] = _BETWEEN
-        return {**found, **self._given}
+        return {**found, **self._given, **self._given_to.get(member.node_id, {})}
 
     def _port(self, node_id: int) -> int:
         """A broker's port for clients, the same as long as the cluster lives."""
@@ -231,14 +239,9 @@ class KafkaCluster:
         finally:
             for holder in self._ports.values():
                 holder.close()
-            if self._is_temporary:
+            if self._is_temporary and self.directory:
                 shutil.rmtree(self.directory, ignore_errors=True)
-        if self._fault is not None and (raised is None or cancelled_part(raised)[1] is None):
-            raise self._fault
-        if raised is not None:
-            raise raised
-        if self.failures:
-            raise next(iter(self.failures.values()))
+        raise_end(raised, self._fault, self.failures)
 
     async def start(self, node_id: int) -> None:
         """Start a node that does not run, with what its directory holds. A broker need not be unfenced yet.
@@ -251,6 +254,8 @@ class KafkaCluster:
         if member.node is not None:
             raise LocalError(f"node {node_id} runs")
         self.failures.pop(node_id, None)
+        if not self.failures:
+            self._failed = trio.Event()
         member.was_killed = False
         await self._nursery.start(self._run_node, member)
 
@@ -283,7 +288,7 @@ class KafkaCluster:
             if own is None or not began:
                 raise
             if not (member.was_killed and isinstance(own, Exception)):
-                self._fault = own
+                self._fault = first_of(own)
                 self._nursery.cancel_scope.cancel()
         finally:
             member.node = member.broker = None
@@ -409,9 +414,12 @@ class KafkaCluster:
 
         Raises:
             AssertionError: they are not in time.
+            NodeStoppedError: a node has stopped by itself, and was not started again.
         """
 
         def is_ready() -> bool:
+            if self.failures:
+                raise next(iter(self.failures.values()))
             image = self._image()
             return image is not None and all(
                 broker in image.brokers and image.brokers[broker].is_active for broker in self.brokers
@@ -420,7 +428,7 @@ class KafkaCluster:
         await self._until(is_ready, timeout_s, f"brokers {self.brokers} to be unfenced")
 
     async def wait_failed(self) -> None:
-        """Wait until a node has stopped by itself; ``failures`` says why."""
+        """Wait until a node has stopped by itself and was not started again; ``failures`` says why."""
         await self._failed.wait()
 
     async def wait_leader(self, topic: str, partition: int = 0, timeout_s: float = _TIMEOUT_S) -> int:
@@ -526,3 +534,7 @@ class KafkaCluster:
         if member.node is None:
             raise LocalError(f"node {node_id} does not run")
         return member
+
+
+def _texts(properties: Mapping[str, object]) -> dict[str, str]:
+    return {key: str(value) for key, value in properties.items()}

@@ -11,14 +11,16 @@ import trio
 
 from kraftcore.core.log import Log
 from kraftcore.errors import KraftError
-from kraftcore.node.outbox import CONSENSUS, Outbox
+from kraftcore.node.outbox import CONSENSUS, FORWARDS, Outbox
 from kraftcore.plugins.broker.following import Ask, Asked, FetchSettings, Flush, Following, RoundEnd, Source, Steps
+from kraftcore.plugins.broker.leader_session import LeaderSession
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.broker.replicas import Replicas
 from kraftcore.ports.complaints import Complaints
 from kraftcore.ports.transport import Address
 
+_BESIDE_WAIT_MS = 20
 _ANSWER_SLACK_MS = 30_000  # what a request may take beyond its waiting time (replica.socket.timeout.ms)
 
 _logger = logging.getLogger("kraftcore.broker")
@@ -26,10 +28,25 @@ _logger = logging.getLogger("kraftcore.broker")
 
 @dataclass(slots=True)
 class _Task:
-    """A leader's task."""
+    """A leader's task.
+
+    Attributes:
+        source: what it fetches.
+        rounds: that it runs.
+        wake: set when ``source`` changed.
+        has_beside: another task asks for what the request on its way does not, see ``Fetchers.refresh``.
+    """
 
     source: Source
+    rounds: _Rounds
     wake: trio.Event = field(default_factory=trio.Event)
+    has_beside: bool = False
+
+    @property
+    def left_out(self) -> set[TopicPartition]:
+        """Partitions that the request on its way does not ask for, but for those that pause; none without a request."""
+        asked = self.rounds.awaited
+        return set() if asked is None else self.source.names - asked - self.source.not_before.keys()
 
 
 class Fetchers:
@@ -72,19 +89,45 @@ class Fetchers:
         self._tasks: dict[int, _Task] = {}
 
     def refresh(self) -> None:
-        """Assignments or addresses changed: every partition that follows is fetched from its leader, once."""
+        """Assignments or addresses changed: every partition that follows is fetched from its leader.
+
+        A leader may hold the request on its way for `FetchSettings.wait_max_ms`. Partitions that it leaves out are
+        asked for beside it until the next one does: what was written to a new leader need not wait for so long.
+        """
         wanted = self._following.wanted()
         for leader_id, task in self._tasks.items():
             task.source.take(wanted.pop(leader_id, set()))
             task.wake.set()
+            if task.left_out and not task.has_beside:
+                task.has_beside = True
+                self._nursery.start_soon(self._run_beside, task)
         for leader_id, names in wanted.items():
-            task = self._tasks[leader_id] = _Task(Source(leader_id, names))
+            source = Source(leader_id, names)
+            task = self._tasks[leader_id] = _Task(source, _Rounds(self, source, CONSENSUS))
             self._nursery.start_soon(self._run, task)
+
+    async def _run_beside(self, task: _Task) -> None:
+        """Ask for what a request on its way leaves out, until the next one does."""
+        session = LeaderSession(is_wanted=False)
+        source = Source(task.source.leader_id, session=session, wait_max_ms=_BESIDE_WAIT_MS)
+        rounds = _Rounds(self, source, FORWARDS, goes_on=False)
+        try:
+            while names := task.left_out:
+                source.names = names
+                if rounds.begin():
+                    if await rounds.finish(self._disk):
+                        return
+                elif self._address(source) is None or source.due_ms == float("inf"):
+                    return
+                else:
+                    await trio.sleep_until(source.due_ms / 1000)
+        finally:
+            rounds.close()
+            task.has_beside = False
 
     async def _run(self, task: _Task) -> None:
         """Fetch as long as there is something to be fetched from this leader."""
-        source = task.source
-        rounds = _Rounds(self, source)
+        source, rounds = task.source, task.rounds
         try:
             while source.names:
                 task.wake = trio.Event()
@@ -113,8 +156,8 @@ class Fetchers:
         asked = self._following.ask_for(source.due(_time_ms()))
         return (address, asked) if asked else None
 
-    def _ask(self, address: Address, wanted: Ask, done: Callable[[Any], None]) -> None:
-        """``done`` gets the answer, or a `Failure`, later. Requests of a fetcher wait for one another only."""
+    def _ask(self, address: Address, lane: int, wanted: Ask, done: Callable[[Any], None]) -> None:
+        """``done`` gets the answer, or a `Failure`, later. Requests of a lane wait for one another only."""
         self._outbox.send(
             address.host,
             address.port,
@@ -123,7 +166,7 @@ class Fetchers:
             done,
             min_version=wanted.min_version,
             max_version=wanted.max_version,
-            lane=CONSENSUS,
+            lane=lane,
         )
 
 
@@ -135,11 +178,15 @@ class _Rounds:
     Args:
         fetchers: whose they are.
         source: what is fetched.
+        lane: of the connection, see ``kraftcore.node.outbox``.
+        goes_on: False: one round is all; whoever began it begins the next.
     """
 
-    def __init__(self, fetchers: Fetchers, source: Source) -> None:
+    def __init__(self, fetchers: Fetchers, source: Source, lane: int, *, goes_on: bool = True) -> None:
+        self._goes_on = goes_on
         self._fetchers = fetchers
         self._source = source
+        self._lane = lane
         self._needs_task = trio.Event()
         self._steps: Steps[RoundEnd] | None = None
         self._wanted: Any = None
@@ -147,6 +194,11 @@ class _Rounds:
         self._wait_ms = 0
         self._asked: dict[TopicPartition, Asked] = {}
         self._address: Address | None = None
+
+    @property
+    def awaited(self) -> set[TopicPartition] | None:
+        """The partitions of the round that is under way; None: there is none."""
+        return None if self._steps is None else set(self._asked)
 
     def begin(self) -> bool:
         """Begin a round; False: there is nothing to be asked, or nobody."""
@@ -193,7 +245,7 @@ class _Rounds:
             self._ended(end.value)
             return
         if isinstance(wanted, Ask):
-            self._fetchers._ask(address, wanted, self._resume)
+            self._fetchers._ask(address, self._lane, wanted, self._resume)
         else:
             self._needs_task.set()
 
@@ -201,7 +253,7 @@ class _Rounds:
         self._steps = None
         self._source.ended(self._asked, end, _time_ms(), self._fetchers._settings.backoff_ms)
         self._wait_ms = end.wait_ms
-        if end.wait_ms or not self.begin():
+        if end.wait_ms or not self._goes_on or not self.begin():
             self._needs_task.set()
 
 

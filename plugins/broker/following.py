@@ -150,6 +150,7 @@ class Source:
         not_before: those that pause, with the time until which they do.
         tries: those of ``RoundEnd.not_in_step``, with how often in a row they were.
         session: of fetching there (KIP-227).
+        wait_max_ms: how long the leader may wait; None: as ``FetchSettings`` say.
     """
 
     leader_id: int
@@ -157,6 +158,7 @@ class Source:
     not_before: dict[TopicPartition, float] = field(default_factory=dict)
     tries: dict[TopicPartition, int] = field(default_factory=dict)
     session: LeaderSession = field(default_factory=LeaderSession)
+    wait_max_ms: int | None = None
 
     def take(self, names: set[TopicPartition]) -> None:
         """From now on these are fetched. What the two sides were not in step about may be another matter now."""
@@ -246,6 +248,8 @@ class Following:
         by_id = all(self._replicas.all[name].has_id for name in asked)
         session = source.session
         request = self._request(session.ask(self._wanted(asked, by_id=by_id)), by_id=by_id)
+        if source.wait_max_ms is not None:
+            request.max_wait_ms = min(request.max_wait_ms, source.wait_max_ms)
         answer = yield Ask(request, _REPLICA_STATE) if by_id else Ask(request, max_version=_BY_NAME_MAX)
         if isinstance(answer, FetchResponse):
             error = ErrorCode.of(answer.error_code)

@@ -15,13 +15,17 @@ from kraftcore.node.registry import DESCRIBE_CLUSTER, Access, ListenerType, Prio
 from kraftcore.plugins.broker.api.auto_create import AutoCreate
 from kraftcore.plugins.broker.api.delete_records import DeleteRecords
 from kraftcore.plugins.broker.api.describe_cluster import DescribeCluster
+from kraftcore.plugins.broker.api.describe_delegation_token import DescribeDelegationToken
 from kraftcore.plugins.broker.api.describe_log_dirs import DescribeLogDirs
+from kraftcore.plugins.broker.api.describe_producers import DescribeProducers
 from kraftcore.plugins.broker.api.describe_topic_partitions import DescribeTopicPartitions
 from kraftcore.plugins.broker.api.describe_users import DescribeClientQuotas, DescribeUserScramCredentials
 from kraftcore.plugins.broker.api.forwarding import Forwarding
 from kraftcore.plugins.broker.api.image_questions import QUESTIONS, ImageQuestions, settings_of
 from kraftcore.plugins.broker.api.init_producer_id import InitProducerId
+from kraftcore.plugins.broker.api.list_config_resources import ListConfigResources
 from kraftcore.plugins.broker.api.list_offsets import ListOffsets
+from kraftcore.plugins.broker.api.list_transactions import ListTransactions
 from kraftcore.plugins.broker.api.metadata import Metadata
 from kraftcore.plugins.broker.api.offset_for_leader_epoch import OffsetForLeaderEpoch
 from kraftcore.plugins.broker.api.produce import Produce
@@ -34,12 +38,16 @@ from kraftcore.plugins.controller.registry import APIS
 from kraftcore.protocol.messages.delete_records import DeleteRecordsRequest
 from kraftcore.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest
 from kraftcore.protocol.messages.describe_cluster import DescribeClusterRequest
+from kraftcore.protocol.messages.describe_delegation_token import DescribeDelegationTokenRequest
 from kraftcore.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+from kraftcore.protocol.messages.describe_producers import DescribeProducersRequest
 from kraftcore.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from kraftcore.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
 from kraftcore.protocol.messages.fetch import FetchRequest
 from kraftcore.protocol.messages.init_producer_id import InitProducerIdRequest
+from kraftcore.protocol.messages.list_config_resources import ListConfigResourcesRequest
 from kraftcore.protocol.messages.list_offsets import ListOffsetsRequest
+from kraftcore.protocol.messages.list_transactions import ListTransactionsRequest
 from kraftcore.protocol.messages.metadata import MetadataRequest
 from kraftcore.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from kraftcore.protocol.messages.produce import ProduceRequest
@@ -62,7 +70,7 @@ def client_handlers(core: Core) -> Iterator[RequestHandler]:
     )
     delete_records = DeleteRecords(replicas, core.cache, permits, background, core.disk, core.now_ms, core.may_delete)
     is_kraft = core.image is not None
-    forwarding = Forwarding(core.controllers.send_to_controller, background)
+    forwarding = Forwarding(core.controllers.send_to_controller, background, core.cache)
     creating = None
     if is_kraft and config.auto_create_topics:
         factor = config.default_replication_factor
@@ -108,6 +116,7 @@ def _kraft_handlers(core: Core, image: Callable[[], Image], forwarding: Forwardi
     for kind, handler, access in (
         (DescribeUserScramCredentialsRequest, DescribeUserScramCredentials(image), DESCRIBE_CLUSTER),
         (DescribeClientQuotasRequest, DescribeClientQuotas(image), Access("DESCRIBE_CONFIGS")),
+        (ListConfigResourcesRequest, ListConfigResources(image, core.cache), Access("DESCRIBE_CONFIGS")),
     ):
         yield replace(broker_handler(kind, None, handler.respond), access=access)
     ids = ProducerIds(config.node_id, core.broker_epoch, core.controllers.send_to_controller, background.start)
@@ -115,6 +124,11 @@ def _kraft_handlers(core: Core, image: Callable[[], Image], forwarding: Forwardi
     yield broker_handler(InitProducerIdRequest, (0, 5), init_producer_id.respond)
     topics = DescribeTopicPartitions(core.cache, image, permits)
     yield broker_handler(DescribeTopicPartitionsRequest, None, topics.respond)
+    producers = DescribeProducers(core.replicas, core.cache, permits)
+    yield broker_handler(DescribeProducersRequest, None, producers.respond)
+    tokens = DescribeDelegationToken(image, config.static_configs, permits)
+    yield broker_handler(DescribeDelegationTokenRequest, None, tokens.respond)
+    yield broker_handler(ListTransactionsRequest, None, ListTransactions(core.replicas).respond)
 
 
 def broker_handler(

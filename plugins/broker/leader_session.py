@@ -15,6 +15,7 @@ from kraftcore.protocol.error_codes import ErrorCode
 
 _NO_SESSION = 0
 _INITIAL_EPOCH = 0
+_FINAL_EPOCH = -1
 _EPOCH_MAX = 2**31 - 1
 
 
@@ -42,7 +43,7 @@ class Question:
 
     Attributes:
         session_id: 0: there is no session.
-        epoch: 0: the leader is to begin one.
+        epoch: 0: the leader is to begin one; -1: it is not.
         asked: the partitions that it does not know, or not so.
         forgotten: those that it shall forget, with the id of their topic.
     """
@@ -54,15 +55,22 @@ class Question:
 
 
 class LeaderSession:
-    """See the module text."""
+    """See the module text.
 
-    def __init__(self) -> None:
+    Args:
+        is_wanted: False: each request asks for everything, and the leader remembers nothing.
+    """
+
+    def __init__(self, *, is_wanted: bool = True) -> None:
+        self._is_wanted = is_wanted
         self._id = _NO_SESSION
         self._epoch = _INITIAL_EPOCH
         self._known: dict[TopicPartition, Wanted] = {}
 
     def ask(self, wanted: Mapping[TopicPartition, Wanted]) -> Question:
         """Ask for exactly these partitions. `answered` or `failed` follows before the next one."""
+        if not self._is_wanted:
+            return Question(_NO_SESSION, _FINAL_EPOCH, wanted, {})
         is_by_id = any(each.topic_id is not None for each in wanted.values())
         was_by_id = any(each.topic_id is not None for each in self._known.values())
         if self._epoch == _INITIAL_EPOCH or is_by_id != was_by_id:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from kraftcore.config.security import SecurityProtocol
+from kraftcore.node.registry import RequestContext
 from kraftcore.security.principals import ANONYMOUS
 
 
@@ -37,3 +38,8 @@ class Caller(NamedTuple):
 
 UNKNOWN_CALLER: Final = Caller()
 """Who comes without authentication."""
+
+
+def caller_of(context: RequestContext) -> Caller:
+    """Who sent a request that came in."""
+    return Caller(str(context.principal), context.security_protocol, context.is_forwarded, context.is_by_token)

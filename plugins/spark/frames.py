@@ -12,12 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kraftcore.core.columns import lists
 from kraftcore.plugins.spark.parquet import one_chunk
 
 NONE = -1
-_WIDTHS = (4, 16)
-"""Lists of up to so many elements are compared side by side."""
-_CELLS_MAX = 1 << 24
 
 
 def whole(rows: Any) -> Any:
@@ -144,55 +142,7 @@ def distinct(*keys: Any) -> Any:
 
 def except_lists(first: Any, second: Any) -> Any:
     """Row by row, what one list of 32-bit integers has and another has not, each once; null where either is null."""
-    lists, others = one_chunk(first), one_chunk(second)
-    rows = len(lists)
-    known = present(lists) & present(others)
-    sizes, starts_a, values_a = _flat(lists)
-    sizes_b, starts_b, values_b = _flat(others)
-    sizes, sizes_b = np.where(known, sizes, 0), np.where(known, sizes_b, 0)
-    keep = np.zeros(len(values_a), bool)
-    longest = np.maximum(sizes, sizes_b)
-    low = 0
-    for width in (*_WIDTHS, int(longest.max(initial=0))):
-        some = np.flatnonzero((longest > low) & (longest <= width) & (sizes > 0))
-        step = max(1, _CELLS_MAX // max(1, width * width))
-        for at in range(0, len(some), step):
-            _keep_others(some[at : at + step], width, (sizes, starts_a, values_a), (sizes_b, starts_b, values_b), keep)
-        low = max(low, width)
-    counts = np.zeros(rows + 1, np.int64)
-    ends = np.cumsum(np.append(0, keep))
-    counts[1:] = np.cumsum(ends[starts_a + sizes] - ends[starts_a])
-    kind = pa.list_(pa.field("element", pa.int32()))
-    offsets = pa.array(counts.astype(np.int32), pa.int32(), mask=np.append(~known, False))
-    return pa.ListArray.from_arrays(offsets, pa.array(values_a[keep], pa.int32()), kind)
-
-
-def _flat(lists: Any) -> tuple[Any, Any, Any]:
-    # Sizes, starts and values.
-    offsets = lists.offsets.to_numpy(zero_copy_only=False).astype(np.int64)
-    values = lists.values.fill_null(NONE).to_numpy(zero_copy_only=False)
-    return np.diff(offsets), offsets[:-1], values
-
-
-def _keep_others(rows: Any, width: int, left: tuple[Any, Any, Any], right: tuple[Any, Any, Any], keep: Any) -> None:
-    # Mark the elements that are to stay, of lists of up to ``width`` elements.
-    steps = np.arange(width)
-
-    def padded(side: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
-        sizes, begin, values = side
-        places = begin[rows][:, None] + steps
-        inside = steps < sizes[rows][:, None]
-        if not len(values):
-            return places, inside, np.zeros(places.shape, np.int64)
-        return places, inside, values[np.minimum(places, len(values) - 1)]
-
-    places, inside, mine = padded(left)
-    _, there, theirs = padded(right)
-    same = mine[:, :, None] == theirs[:, None, :]
-    gone = (same & there[:, None, :]).any(2)
-    earlier = (mine[:, :, None] == mine[:, None, :]) & (steps[:, None] > steps)  # itself, further left
-    stays = inside & ~gone & ~earlier.any(2)
-    keep[places[stays]] = True
+    return lists.except_lists(one_chunk(first), one_chunk(second))
 
 
 def stacked(parts: Sequence[Any]) -> Any:

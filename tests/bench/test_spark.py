@@ -150,6 +150,16 @@ def test_a_size_is_compared_with_the_size_before_of_a_saved_run(tmp_path, monkey
     assert "700 MB of memory" in report.line(row)
 
 
+def test_thirty_million_records_are_measured_when_they_are_named(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT))
+    from bench import cli, harness
+    from bench.suites import spark
+
+    cases = spark.cases(tmp_path, harness.SMOKE)
+    assert {case.name for case in cases} - {case.name for case in cli.choose(cases, None)} == {"layers-30m"}
+    assert [case.name for case in cli.choose(cases, "layers-30m")] == ["layers-30m"]
+
+
 def test_cases_are_listed_without_preparing_them(tmp_path):
     done = bench("--list", "--dir", tmp_path)
     assert done.returncode == 0, done.stderr

@@ -110,10 +110,9 @@ def test_a_long_poll_that_cannot_be_read_is_answered_once_and_the_broker_goes_on
                 version, listener = 11, "BROKER"
                 answer = staticmethod(answers.append)
 
-            topics = [
-                FetchRequest.FetchTopic(topic="t", partitions=[FetchRequest.FetchTopic.FetchPartition(partition=0)])
-            ]
-            request = FetchRequest(max_wait_ms=600_000, min_bytes=1000, topics=topics, session_id=0, session_epoch=-1)
+            asked = FetchRequest.FetchTopic.FetchPartition(partition=0, partition_max_bytes=1 << 20)
+            topics = [FetchRequest.FetchTopic(topic="t", partitions=[asked])]
+            request = FetchRequest(max_wait_ms=600_000, min_bytes=2, topics=topics, session_id=0, session_epoch=-1)
             replicas, cache = broker.replicas, broker.cache
             sessions = FetchSessions(1, cache.names.get, lambda: 0, Random(1).randrange)
             fetch = Fetch(

@@ -307,6 +307,40 @@ def test_a_log_is_cut_only_while_nobody_flushes():
     trio.run(main)
 
 
+def test_a_partition_that_comes_while_the_leader_holds_a_request_is_asked_for_beside_it():
+    async def main():
+        rig, leader = Rig(), FakeLeader()
+        other = TopicPartition("t", 1)
+        async with trio.open_nursery() as nursery:
+            fetchers = fetching(rig, leader, nursery)
+            await trio.testing.wait_all_tasks_blocked()
+            held = leader.asked.pop()
+            partition = rig.replicas.add(other, TOPIC_ID, 0).partition
+            partition.become_follower(rig.assignment(LEADER, 3))
+            fetchers.refresh()
+            for offset in (0, 1):
+                await trio.testing.wait_all_tasks_blocked()
+                ((request, _),) = leader.asked
+                assert (request.session_id, request.session_epoch, request.max_wait_ms) == (0, -1, 20)
+                (asked,) = request.topics[0].partitions
+                assert (asked.partition, asked.fetch_offset) == (1, offset)
+                fetchers.refresh()  # nor is it asked for twice
+                found = answer(high_watermark=offset, records=records(offset, 3))
+                found.responses[0].partitions[0].partition_index = 1
+                await leader.answer(found)
+            await trio.testing.wait_all_tasks_blocked()
+            (beside,) = leader.asked
+            held[1](FetchResponse())
+            assert {each.partition for each in leader.asked[-1][0].topics[0].partitions} == {0, 1}
+            await leader.answer(FetchResponse())
+            await trio.testing.wait_all_tasks_blocked()
+            assert len(leader.asked) == 1 and beside not in leader.asked  # the next request asks for all: it ended
+            nursery.cancel_scope.cancel()
+        assert (rig.end, partition.log.log_end_offset) == (4, 2)
+
+    trio.run(main)
+
+
 def test_nobody_wakes_for_deadlines_that_were_cancelled():
     now = [0.0]
     came = []

@@ -8,6 +8,7 @@ import trio
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.forwarding import Forwarding
 from kraftcore.plugins.broker.background import TASKS_MAX, Background
+from kraftcore.plugins.broker.metadata_cache import RequestCache
 from kraftcore.plugins.controller.envelope import unpack
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.failure import Failure
@@ -37,7 +38,7 @@ def forward(send, request=REQUEST):
     async def main():
         asked = Asked(2 if isinstance(request, DescribeQuorumRequest) else 6)
         async with trio.open_nursery() as nursery:
-            Forwarding(send, Background(nursery)).respond(request, asked.context)
+            Forwarding(send, Background(nursery), RequestCache()).respond(request, asked.context)
         return asked
 
     return trio.run(main)
@@ -103,7 +104,7 @@ def test_so_many_wait_and_no_more(caplog):
             await trio.sleep_forever()
 
         async with trio.open_nursery() as nursery:
-            forwarding = Forwarding(send, Background(nursery))
+            forwarding = Forwarding(send, Background(nursery), RequestCache())
             asked = [Asked() for _ in range(TASKS_MAX + 3)]
             for each in asked:
                 forwarding.respond(REQUEST, each.context)
@@ -115,7 +116,7 @@ def test_so_many_wait_and_no_more(caplog):
 
         async with trio.open_nursery() as nursery:
             asked = Asked()
-            Forwarding(fail, Background(nursery)).respond(REQUEST, asked.context)
+            Forwarding(fail, Background(nursery), RequestCache()).respond(REQUEST, asked.context)
         assert (asked.answers, asked.closed) == ([], 1)
 
     trio.run(main)

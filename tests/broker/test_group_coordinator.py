@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from itertools import count, pairwise
 
 import pytest
 import trio
@@ -13,7 +14,10 @@ from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as Assigned
 
 from kraftcore.core.uuid import Uuid
+from kraftcore.errors import RefusedError
 from kraftcore.plugins.broker import BrokerConfig, open_broker
+from kraftcore.plugins.broker.groups import coordinator
+from kraftcore.plugins.broker.groups.loading import Loader
 from kraftcore.plugins.broker.groups.settings import GroupSettings
 from kraftcore.plugins.broker.metadata_cache import LiveBroker
 from kraftcore.plugins.broker.partition import Assignment, TopicPartition
@@ -34,6 +38,7 @@ from kraftcore.protocol.messages.update_metadata import UpdateMetadataPartitionS
 from kraftcore.raft.quorum import Endpoint
 
 OFFSETS = "__consumer_offsets"
+GROUPS = 40
 AT_ONCE = GroupSettings(initial_rebalance_delay_ms=0, commit_timeout_ms=60_000)
 
 
@@ -280,6 +285,14 @@ def test_a_log_that_cannot_be_read_is_told_of_and_the_broker_stays_up(tmp_path):
     trio.run(main)
 
 
+def loaded(groups):
+    """The shards, once they are loaded."""
+    try:
+        yield from groups.shards()
+    except RefusedError:
+        return
+
+
 async def condensed(rig, broker_id):
     """Condense; first offset and size of the log before and after, which then begins elsewhere."""
     log = rig.brokers[broker_id].replicas.all[TopicPartition(OFFSETS, 0)].partition.log
@@ -325,6 +338,83 @@ def test_a_log_that_has_grown_is_condensed_and_everything_in_it_stays(tmp_path):
             assert {each.group_id for each in listed.groups} == {"g0", "g1", "g2", "live"}
             beat = HeartbeatRequest(group_id="live", generation_id=1, member_id=joined.member_id)
             assert (await rig.ask(2, beat, 4)).error_code == 0
+
+    trio.run(main)
+
+
+def test_what_is_written_while_a_log_is_condensed_counts(tmp_path, monkeypatch):
+    monkeypatch.setattr(coordinator, "_CHUNK_BYTES", 1)  # a pause after each record
+
+    async def main():
+        async with open_rig(tmp_path) as rig:
+            await rig.start(1, groups=GroupSettings(initial_rebalance_delay_ms=0, topic_segment_bytes=10_000))
+            await open_groups(rig, 1)
+            last = {}
+
+            async def commit_next(number):
+                assert await commit(rig, 1, number, group=f"g{number % GROUPS}") is E.NONE
+                last[number % GROUPS] = number
+
+            for number in range(4 * GROUPS):
+                await commit_next(number)
+            groups, (name, _) = rig.brokers[1].groups, next(rig.brokers[1].groups.shards())
+            log = rig.brokers[1].replicas.all[name].partition.log
+            ends = []
+
+            async def look():
+                while True:
+                    ends.append(log.log_end_offset)
+                    await trio.lowlevel.checkpoint()
+
+            async def go_on():
+                for number in count(4 * GROUPS):
+                    await commit_next(number)
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(look)
+                nursery.start_soon(go_on)
+                await groups.condense_large()
+                nursery.cancel_scope.cancel()
+            assert log.log_start_offset >= 4 * GROUPS
+            # Others were let on between its records.
+            assert max(after - before for before, after in pairwise(ends)) < GROUPS // 2
+            await rig.stop(1)
+            await rig.start(1, groups=GroupSettings(initial_rebalance_delay_ms=0))
+            await open_groups(rig, 1, leader=1, epoch=1)
+            await until(lambda: next(loaded(rig.brokers[1].groups), None))
+            for number in range(GROUPS):
+                found = await fetch(rig, 1, group=f"g{number}")
+                # The last one may have been cut off before it was heard of.
+                assert found in ((E.NONE, last[number]), (E.NONE, last[number] + GROUPS)), number
+
+    trio.run(main)
+
+
+def test_offsets_of_topics_that_go_while_a_log_is_loaded_go(tmp_path):
+    async def main():
+        async with open_rig(tmp_path) as rig:
+            await rig.start(1, groups=GroupSettings(initial_rebalance_delay_ms=0))
+            await open_groups(rig, 1)
+            assert await commit(rig, 1, 7, group="g") is E.NONE
+            groups = rig.brokers[1].groups
+            finish, deleted = Loader.finish, []
+
+            def slowly(self, now_ms):
+                trio.from_thread.run_sync(groups.topics_deleted, {"t"})
+                deleted.append(1)
+                return finish(self, now_ms)
+
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(Loader, "finish", slowly)
+                await rig.stop(1)
+                await rig.start(1, groups=GroupSettings(initial_rebalance_delay_ms=0))
+                groups = rig.brokers[1].groups
+                await open_groups(rig, 1, leader=1, epoch=1)
+                await until(lambda: deleted)
+                with trio.fail_after(60):
+                    while (found := await fetch(rig, 1, group="g")) != (E.NONE, -1):
+                        assert found[0] in (E.COORDINATOR_LOAD_IN_PROGRESS, E.NOT_COORDINATOR), found
+                        await trio.sleep(0.01)
 
     trio.run(main)
 

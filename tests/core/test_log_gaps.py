@@ -108,6 +108,10 @@ def check(log, model, rng):
         data = log.read(offset, rng.choice((1, 300, 5000)), up_to=up_to)
         assert b"".join(batch[4] for batch in wanted).startswith(data)
         assert bool(data) == bool(wanted)
+        if up_to is not None:
+            known = log.bytes_in_memory(offset, up_to)
+            assert known in (None, sum(len(batch[4]) for batch in wanted))
+            assert known is not None or min(offset, up_to) < log.tail_base_offset
     timestamp = rng.randint(990, model.now + 5)
     found = [batch for batch in model.from_offset(model.start) if batch[3] >= timestamp]
     assert log.offset_for_timestamp(timestamp) == (max(found[0][0], model.start) if found else None)

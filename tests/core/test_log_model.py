@@ -31,6 +31,10 @@ def check_reads(work: Work) -> None:
         else:  # one segment at a time
             assert wanted.startswith(data)
             assert bool(data) == bool(wanted)
+        if up_to is not None:
+            known = log.bytes_in_memory(offset, up_to)
+            assert known in (None, len(model.read(offset, up_to, 10**9, False)))
+            assert known is not None or min(offset, up_to) < log.tail_base_offset
     epoch = rng.randint(0, model.epoch + 1)
     assert tuple(log.end_offset_for_epoch(epoch)) == model.end_offset_for(epoch)
     timestamp = rng.randint(900, work.now + 10)

@@ -8,13 +8,15 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from asked_brokers import ask, described, log_bytes
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer
 from confluent_kafka import TopicPartition as Assigned
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 from kafka_lab import KafkaLab, KafkaNode, KraftcoreNode, wait_for
 from kafka_tools import KafkaTools
+from partition_files import log_end
 
 from kraftcore.core.batch import iter_batches
+from kraftcore.plugins.broker.producers.aborted import AbortedTransaction, decode_aborted
 from kraftcore.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 
 THEIRS, OURS = 10, 11
@@ -38,6 +40,7 @@ CLEANER = {
     "transaction_state_log_min_isr": 1,
 }
 KEYS = 7
+Read = tuple[object, ...]  # offset, key, value, timestamp
 STEP_MS = 30  # between the timestamps of batches, which end segments
 
 
@@ -67,7 +70,17 @@ class Clients:
                 producer.produce(TOPIC, b"value %d" % self._number, key, partition=0, timestamp=self._time_ms)
             assert producer.flush(60) == 0
 
-    def read(self, isolation: str = "read_committed", offset: int = OFFSET_BEGINNING) -> list[tuple[object, ...]]:
+    def transact(self, producer: Producer, transactions: int) -> None:
+        """Two batches each; every second one is aborted."""
+        for number in range(transactions):
+            producer.begin_transaction()
+            self.produce(producer, 2)
+            if number % 2:
+                producer.commit_transaction(60)
+            else:
+                producer.abort_transaction(60)
+
+    def read(self, isolation: str = "read_committed", offset: int = OFFSET_BEGINNING) -> list[Read]:
         """Everything there is."""
         consumer = Consumer(
             {
@@ -80,13 +93,13 @@ class Clients:
             }
         )
         consumer.assign([Assigned(TOPIC, 0, offset)])
-        found: list[tuple[object, ...]] = []
+        found: list[Read] = []
         try:
             while (message := consumer.poll(60)) is not None:
                 error = message.error()
                 if error is None:
                     found.append((message.offset(), message.key(), message.value(), message.timestamp()))
-                elif error.code() == KafkaError._PARTITION_EOF:
+                elif error.name() == "_PARTITION_EOF":
                     return found
             raise TimeoutError(f"no end after {found[-1:]}")
         finally:
@@ -124,8 +137,18 @@ def is_clean(node: KafkaNode, name: str) -> bool:
     return f"{name.replace('-', ' ')} {active}" in lines and gaps(node, name) > 0
 
 
-def is_even(theirs: KafkaNode, ours: KafkaNode, name: str) -> bool:
-    return log_bytes(theirs, name) == log_bytes(ours, name)
+def aborted(node: KafkaNode, start: int) -> set[AbortedTransaction]:
+    """What its indexes say of transactions that begin at an offset or behind it."""
+    files = (node.folder / f"{TOPIC}-0").glob("*.txnindex")
+    entries = {entry for file in files for entry in decode_aborted(file.read_bytes(), int(file.stem))}
+    return {entry for entry in entries if entry.first_offset >= start}
+
+
+def let_clean(admin: AdminClient, ratio: float) -> None:
+    """How much of a log must be dirty before Kafka cleans it; 1: it never does."""
+    entry = ConfigEntry("min.cleanable.dirty.ratio", str(ratio), incremental_operation=AlterConfigOpType.SET)
+    topic = ConfigResource(ResourceType.TOPIC, TOPIC, incremental_configs=[entry])
+    admin.incremental_alter_configs([topic])[topic].result(60)
 
 
 def moves(controller: KafkaNode, topic: str, replicas: list[int]) -> bool:
@@ -149,13 +172,18 @@ def test_what_kafka_compacts_is_followed_led_and_opened(kafka: KafkaTools, tmp_p
         admin = AdminClient({"bootstrap.servers": theirs.address})
         admin.create_topics([NewTopic(TOPIC, 1, 1, config=config)])[TOPIC].result(60)
         producer = clients.producer()
+        transactional = clients.producer(transactional_id="both")
+        transactional.init_transactions(60)
         for number in range(40):
             clients.produce(producer, 1)
             clients.commit(number)
+            if number % 8 == 3:
+                clients.transact(transactional, 2)
             time.sleep(0.02)  # segments of the groups' log end by the time
         wait_for("Kafka to have compacted", lambda: all(is_clean(theirs, f"{name}-0") for name in (TOPIC, OFFSETS)))
         read = clients.read()
-        assert 0 < len(read) < 40
+        assert KEYS // 2 < len(read) < 40
+        assert {record[1] for record in read} == {record[1] for record in clients.read("read_uncommitted")}
         # A follower.
         ours = lab.add(KraftcoreNode, OURS, "broker", "PLAINTEXT", **QUICK).format().start()
         ours.wait_listening()
@@ -166,13 +194,25 @@ def test_what_kafka_compacts_is_followed_led_and_opened(kafka: KafkaTools, tmp_p
             wait_for("equal logs", lambda name=name: log_bytes(theirs, f"{name}-0") == log_bytes(ours, f"{name}-0"))
             assert gaps(ours, f"{name}-0") > 0
         nodes.append(ours)
+        let_clean(admin, 1)
+        end = log_end(theirs.folder / f"{TOPIC}-0")
+        clients.transact(transactional, 4)
+        before, read, uncommitted = read, clients.read(), clients.read("read_uncommitted")
+        assert set(uncommitted) > set(read)
+        assert len(read) > len(before)
+        wait_for(
+            "ours to have the last",
+            lambda: log_end(ours.folder / f"{TOPIC}-0") == log_end(theirs.folder / f"{TOPIC}-0"),
+        )
+        assert aborted(theirs, end) == aborted(ours, end)
+        assert len(aborted(ours, end)) == 2
         # It leads, and coordinates the group.
         theirs.stop()
         wait_for("ours to lead", lambda: described(ours, TOPIC) == {0: (OURS, {OURS})})
         assert clients.read() == read
-        assert [clients.read(offset=offset)[0] for offset in range(read[-1][0] + 1)] == [
-            next(each for each in read if each[0] >= offset) for offset in range(read[-1][0] + 1)
-        ]
+        assert clients.read("read_uncommitted") == uncommitted
+        for offset in range(0, read[-1][0], 7):
+            assert clients.read(offset=offset) == [each for each in read if each[0] >= offset]
         assert clients.committed() == 39
         clients.produce(clients.producer(), 10)
         clients.commit(77)
@@ -189,6 +229,7 @@ def test_what_kafka_compacts_is_followed_led_and_opened(kafka: KafkaTools, tmp_p
         ours.stop()
         wait_for("Kafka to lead", lambda: described(theirs, TOPIC) == {0: (THEIRS, {THEIRS})})
         clients.produce(clients.producer(), 10)
+        let_clean(AdminClient({"bootstrap.servers": theirs.address}), 0.001)
         wait_for("Kafka to compact again", lambda: is_clean(theirs, f"{TOPIC}-0"))
         read = clients.read()
         assert clients.committed() == 77
@@ -212,5 +253,5 @@ def test_what_kafka_compacts_is_followed_led_and_opened(kafka: KafkaTools, tmp_p
         again.wait_listening()
         nodes[:] = [again]
         wait_for("Kafka to lead again", lambda: described(again, TOPIC) == {0: (THEIRS, {THEIRS})})
-        assert [each for each in read if each in clients.read()]
+        assert set(clients.read()) & set(read)
         assert clients.committed() == 78

@@ -131,10 +131,18 @@ def test_short_headers():
     for size in range(4, len(frame)):
         with pytest.raises(WireError, match="RequestHeader v1, field"):
             decode_request(frame[:size])
-    with pytest.raises(WireError, match=r"ApiVersionsRequest v0: 1 bytes left over after the message .byte 16"):
-        decode_request(frame + b"x")
+    with pytest.raises(WireError, match=r"ApiVersionsResponse v0: 1 bytes left over after the message .byte 10"):
+        decode_response(bytes(11), 18, 0)
     with pytest.raises(WireError, match=r"ResponseHeader v1, field correlation_id: needs 4 bytes, 3 left .byte 0"):
         decode_response(b"abc", 52, 0)
+
+
+def test_bytes_behind_a_request_are_not_looked_at():
+    for version in (0, 4):
+        frame = encode_request(
+            ApiVersionsRequest(client_software_name="a", client_software_version="1"), version, 7, "c"
+        )
+        assert decode_request(frame + b"xyz") == decode_request(frame)
 
 
 @pytest.mark.parametrize("client_id", ["x" * 32768, "\ud800"])

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 from fresh_seeds import check_it_can_be_had_again, first_fresh_seed
 
 from kraftcore import raft, simulation
+from kraftcore.core.batch import RecordBatch
+from kraftcore.core.uuid import Uuid
 from kraftcore.plugins import broker, controller
+from kraftcore.plugins.broker.simulated.clients import IdempotentProducer
 from kraftcore.plugins.broker.simulated.faults import FAULTS
 from kraftcore.plugins.broker.simulated.workload import Partitions
+from kraftcore.protocol.frames import decode_request
 from kraftcore.simulation.runs import run_seed
 
 FRESH = first_fresh_seed([raft, simulation, controller, broker])
@@ -81,6 +87,25 @@ def test_fresh_seeds(first):
 
 def test_a_run_can_be_had_again():
     check_it_can_be_had_again(run)
+
+
+def test_numbers_are_those_of_another_producer_when_a_topic_is_made_anew():
+    frames = []
+    world = SimpleNamespace(
+        seed=1,
+        agenda=SimpleNamespace(now=0),
+        network=SimpleNamespace(request=lambda *request: frames.append(decode_request(request[-1])[1])),
+    )
+    topic = SimpleNamespace(name="t", id=Uuid(b"of the first one"))
+    rules = SimpleNamespace(reference=SimpleNamespace(topics=SimpleNamespace(by_name=lambda name: topic)))
+    producer = IdempotentProducer(world, -202, rules, lambda batch: None)
+    producer.produce(("t", 0), 101)
+    producer.produce(("t", 0), 101)
+    topic.id = Uuid(b"of the other one")
+    producer.produce(("t", 0), 101)
+    sent = [RecordBatch(frame.topic_data[0].partition_data[0].records) for frame in frames]
+    assert [(batch.producer_id, batch.base_sequence) for batch in sent] == [(202_000, 0), (202_000, 0), (202_001, 0)]
+    assert sent[0].crc == sent[1].crc
 
 
 @pytest.mark.parametrize("name", FAULTS)

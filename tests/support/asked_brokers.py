@@ -14,14 +14,14 @@ from kraftcore.protocol.messages.metadata import MetadataRequest
 from kraftcore.transports.tcp import TcpTransport
 
 
-def ask(node: KafkaNode, request: Any, version: int) -> Any:
-    """What a node answers, or a `Failure`."""
+def ask(node: KafkaNode, request: Any, version: int, *, behind: bytes = b"") -> Any:
+    """What a node answers, or a `Failure`; ``behind`` follows the request in its frame."""
 
     async def main() -> Any:
         answers: list[Any] = []
         came = trio.Event()
         async with TcpTransport(log=lambda _: None) as transport:
-            parts = encode_request_parts(request, version, 1, "test")
+            parts = [*encode_request_parts(request, version, 1, "test"), behind]
             transport.request(
                 Address(HOST, node.port), parts, 10_000, lambda frame: (answers.append(frame), came.set())
             )

@@ -10,7 +10,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer
 from confluent_kafka import TopicPartition as Assigned
 
 from kraftcore.admin import PartlyRefusedError
-from kraftcore.errors import LocalError, TransportError
+from kraftcore.errors import LocalError, NodeStoppedError, TransportError
 from kraftcore.testing import KafkaCluster, in_thread
 
 
@@ -121,6 +121,52 @@ def test_a_temporary_folder_goes_with_the_cluster_and_a_setting_that_is_none_is_
     cluster = KafkaCluster(1)
     with in_thread(cluster):
         pass
+    assert cluster.directory
     assert not trio.run(trio.Path(cluster.directory).exists)
+    assert KafkaCluster(1).directory == ""  # nothing is made before it runs
     with pytest.raises(Exception, match=r"there is no property min\.insync\.replica\b"):
         in_thread(KafkaCluster(1, properties={"min.insync.replica": 2})).__enter__()
+
+
+def test_a_failed_node_is_the_cause_of_what_the_block_raises():
+    async def main(raising):
+        async with KafkaCluster(1) as kafka:
+            kafka.nodes[1].fail(OSError("the disk is gone"))
+            with trio.fail_after(60):
+                await kafka.wait_failed()
+            if raising:
+                raise ValueError("nobody answers")
+
+    with pytest.raises(ValueError, match="nobody answers") as caught:
+        trio.run(main, True)
+    assert isinstance(caught.value.__cause__, NodeStoppedError)
+    with pytest.raises(NodeStoppedError, match="the disk is gone"):
+        trio.run(main, False)
+
+
+def test_whoever_waits_for_brokers_hears_of_one_that_failed_until_it_is_started_again():
+    async def main():
+        async with KafkaCluster(2) as kafka:
+            kafka.nodes[2].fail(OSError("the disk is gone"))
+            with trio.fail_after(60):
+                await kafka.wait_failed()
+            with pytest.raises(NodeStoppedError, match="the disk is gone"):
+                await kafka.wait_ready()
+            await kafka.start(2)
+            await kafka.wait_ready()
+            assert kafka.failures == {}
+            with trio.move_on_after(0.01) as waiting:
+                await kafka.wait_failed()
+            assert waiting.cancelled_caught
+
+    trio.run(main)
+
+
+def test_settings_of_single_nodes(kafka_cluster):
+    with pytest.raises(LocalError, match="there is no node 3"):
+        KafkaCluster(2, node_properties={3: {}})
+    racks = {1: {"broker.rack": "a"}, 2: {"broker.rack": "b", "num.partitions": 7}}
+    kafka = kafka_cluster(2, properties={"broker.rack": "c", "num.partitions": 2}, node_properties=racks)
+
+    machine = kafka.cluster.nodes[101].state_machine
+    assert kafka.look(lambda: {each.id: each.rack for each in machine.image.brokers.values()}) == {1: "a", 2: "b"}

@@ -66,6 +66,23 @@ def test_a_seed_is_a_script_and_says_so_twice():
     assert len(generate(5, 200)["steps"]) == 200
 
 
+def test_after_a_restart_no_topic_gets_the_name_of_one_that_is_gone():
+    made = 0
+    for seed in range(12):
+        gone, retired = set(), set()
+        for step in generate(seed, 300)["steps"]:
+            if "op" in step:
+                retired |= gone
+            elif step["api"] == "DeleteTopics" and step["note"] == "by name":
+                gone.update(step["body"].get("TopicNames") or [each["Name"] for each in step["body"]["Topics"]])
+            elif step["api"] == "CreateTopics" and step["note"] == "create":
+                names = {topic["Name"] for topic in step["body"]["Topics"]}
+                assert not names & retired
+                gone -= names
+                made += len(names)
+    assert made > 100
+
+
 def test_a_seed_is_the_same_script_in_every_process():
     code = "import json, twin.generate as g; print(json.dumps([g.generate(seed, 120) for seed in range(12)]))"
     made = {

@@ -1,7 +1,8 @@
 """Whole logs as Arrow columns, without a Python object per record.
 
 `table` is the entry; `fill` walks batches and fills columns, `chunks` hands them to Arrow, `headers` has a row a batch,
-`record_types` a column of metadata record types, `typed` and `tree` the fields of one type.
+`record_types` a column of metadata record types, `typed` and `tree` the fields of one type; `partitions` orders records
+by the partitions they are about, `lists` compares columns of lists.
 """
 
 from kraftcore.core.columns.chunks import COLUMNS, ColumnBuffer, ColumnChunk, arrow_schema

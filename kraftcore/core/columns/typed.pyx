@@ -15,7 +15,8 @@ from libc.string cimport memcpy, memset
 from kraftcore.core.bytes cimport load_int16, load_int32, load_int64, load_uint32, read_uvarint32
 from kraftcore.core.columns.chunks cimport address, import_pyarrow
 from kraftcore.core.columns.tree cimport (
-    Node, TreeArena, arrow_type, catch_up, cut, drop, harvest, plant, put_float, put_null, put_text, put_uuid, put_valid,
+    Node, TreeArena, arrow_type, catch_up, cut, drop, harvest, plant,
+    put_float, put_null, put_text, put_uuid, put_valid,
     put_word, set_end, settle, start,
 )
 from kraftcore.core.wire.plan cimport Arena, Codec, FieldPlan, StructPlan, codec_of

@@ -108,8 +108,9 @@ cdef class Log:
         return log
 
     def configure(self, config not None):
-        """Follow other settings from now on, as ``LogConfig.altered`` says; those of indexes from the next segment on."""
-        self.config = self.segments.config = self.config.altered(config)
+        """Follow other settings from now on (``LogConfig.altered``); those of indexes from the next segment on."""
+        self.config = self.config.altered(config)
+        self.segments.config = self.config
         self.segment_bytes, self.segment_ms = config.segment_bytes, config.segment_ms
         self.max_batch_bytes = config.max_batch_bytes
 
@@ -409,6 +410,21 @@ cdef class Log:
             if data is not None:
                 return data
         return self.segments.at(offset).read(offset, max_bytes, bound, at_least_one)
+
+    def bytes_in_memory(self, int64_t offset, int64_t up_to):
+        """How many bytes ``read`` would give from ``offset`` on, if it were given room for all; nothing is read.
+
+        Args:
+            offset: of the first record wanted.
+            up_to: only batches that lie wholly below this offset.
+        Returns:
+            Bytes of whole batches; None when not all of them are in memory: then ``read`` tells.
+        """
+        cdef int64_t start, end
+        if self.closed or self.sync_failed or offset < self.log_start_offset:
+            return None
+        start, end = self.tail.position_of(offset), self.tail.position_of(up_to)
+        return None if start < 0 or end < 0 else max(end - start, 0)
 
     def _refuse_read(self, offset, max_bytes):
         if self.closed:

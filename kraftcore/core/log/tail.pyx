@@ -64,7 +64,7 @@ cdef class Tail:
         cdef TailEntry *entry = self.entry(self.count - 1)
         self.count -= 1
         self.used_bytes -= entry.size + ENTRY_COST
-        self.next_offset = entry.base_offset
+        self.next_offset, self.position = entry.base_offset, entry.position
         Py_DECREF(<object>entry.owner)
         return 0
 
@@ -105,6 +105,8 @@ cdef class Tail:
         entry.owner = <PyObject *>owner
         entry.start, entry.size, entry.single = start, size, single
         entry.base_offset, entry.next_offset = base_offset, next_offset
+        entry.position = self.position
+        self.position += size
         self.used_bytes += size + ENTRY_COST
         self.next_offset = next_offset
         return 0
@@ -119,21 +121,45 @@ cdef class Tail:
             self.reset(offset)
         return 0
 
-    cdef bytes read(self, int64_t offset, int64_t max_bytes, int64_t up_to, bint at_least_one):
-        # The caller has checked base_offset <= offset. None: cannot serve, ask the disk.
-        cdef int64_t low = 0, high = self.count - 1, middle, number, total = 0, skipped = 0, left, first_size
-        cdef const uint8_t *p
-        cdef uint8_t *target
-        cdef TailEntry *entry
-        cdef bytes result
-        if offset >= self.next_offset:
-            return None
+    cdef int64_t slot_of(self, int64_t offset) noexcept:
+        # Of the entry that holds `offset`, which is at or above base_offset and below next_offset.
+        cdef int64_t low = 0, high = self.count - 1, middle
         while low < high:
             middle = (low + high + 1) // 2
             if self.entry(middle).base_offset <= offset:
                 low = middle
             else:
                 high = middle - 1
+        return low
+
+    cdef int64_t position_of(self, int64_t offset) noexcept:
+        # How many bytes lie before the batch that holds `offset`; -1: it is not here. Only differences mean something.
+        cdef TailEntry *entry
+        cdef const uint8_t *p
+        cdef int64_t skipped = 0
+        if offset >= self.next_offset:
+            return self.position
+        if offset < self.base_offset:
+            return -1
+        entry = self.entry(self.slot_of(offset))
+        if not entry.single:
+            p = bytes_of(entry)
+            if p == NULL:
+                return -1
+            while offset > load_int64(p + skipped) + load_int32(p + skipped + 23):
+                skipped += load_int32(p + skipped + 8) + BATCH_OVERHEAD
+        return entry.position + skipped
+
+    cdef bytes read(self, int64_t offset, int64_t max_bytes, int64_t up_to, bint at_least_one):
+        # The caller has checked base_offset <= offset. None: cannot serve, ask the disk.
+        cdef int64_t low, number, total = 0, skipped = 0, left, first_size
+        cdef const uint8_t *p
+        cdef uint8_t *target
+        cdef TailEntry *entry
+        cdef bytes result
+        if offset >= self.next_offset:
+            return None
+        low = self.slot_of(offset)
         entry = self.entry(low)
         p = bytes_of(entry)
         if p == NULL:

@@ -255,7 +255,8 @@ cdef class FrameCodec:
             stop_reading(&r)
 
     def decode_request(self, frame):
-        """Decode a request: header and body.
+        """Decode a request: header and body. Bytes behind them are not looked at: Kafka's brokers do not, and so
+        librdkafka never noticed that it sends some.
 
         Returns:
             The header and the message. The message is None for an ApiVersions request of a version that is not
@@ -275,7 +276,7 @@ cdef class FrameCodec:
                 if load_int16(r.start) == API_VERSIONS:
                     return header, None
                 codec_to_decode(self.find(load_int16(r.start), False), load_int16(r.start + 2))
-            return header, decode_body(route.body, &r, True)
+            return header, decode_body(route.body, &r, False)
         finally:
             stop_reading(&r)
 

@@ -69,6 +69,9 @@ class _Waiting:
         "names",
         "replica_id",
         "request",
+        "roles",
+        "size",
+        "sizes",
         "view",
     )
 
@@ -91,6 +94,11 @@ class _Waiting:
         self.names = {each.name: each for each in asked if each.name is not None}
         self.deadline: Deadline | None = None
         self.is_over = False
+        # Leader epoch, and whether we lead, of each partition when the waiting began.
+        self.roles: dict[TopicPartition, tuple[int, bool]] = {}
+        # Bytes that can be read, of each partition and of all, as far as they were looked at.
+        self.sizes: dict[TopicPartition, int] = {}
+        self.size = 0
 
     @property
     def is_replica(self) -> bool:
@@ -156,6 +164,10 @@ class Fetch:
         waiting.deadline = self._deadlines.after(request.max_wait_ms, lambda: self._complete(waiting))
         for name in waiting.names:
             self._waiting.setdefault(name, {})[waiting] = None
+            replica = self._replicas.all.get(name)
+            if replica is not None:
+                waiting.roles[name] = _role(replica.partition)
+        self._note_sizes(waiting, found)
         return None
 
     def _denied(self, waiting: _Waiting) -> set[TopicPartition]:
@@ -284,11 +296,19 @@ class Fetch:
         for waiting in list(self._waiting.get(name, ())):
             if waiting.is_over:
                 continue
-            if waiting.request.min_bytes <= 1 and self._has_nothing_new(waiting, name):
+            if self._has_too_little(waiting, name):
                 continue
             found = self._read(waiting)
             if self._is_enough(waiting, found):
                 self._finish(waiting, found)
+            else:
+                self._note_sizes(waiting, found)
+
+    def _note_sizes(self, waiting: _Waiting, found: _Result) -> None:
+        waiting.size = found.size
+        for asked, data in zip(waiting.asked, found.data, strict=True):
+            if asked.name is not None:
+                waiting.sizes[asked.name] = len(data.records or b"")
 
     def _is_enough(self, waiting: _Waiting, found: _Result) -> bool:
         if found.is_urgent or found.size >= waiting.request.min_bytes:
@@ -302,16 +322,24 @@ class Fetch:
                     return True
         return False
 
-    def _has_nothing_new(self, waiting: _Waiting, name: TopicPartition) -> bool:
+    def _has_too_little(self, waiting: _Waiting, name: TopicPartition) -> bool:
+        """Whether what moved in a partition is not enough for an answer: found without reading records."""
         replica = self._replicas.all.get(name)
         if replica is None:
             return False
         partition, fields = replica.partition, waiting.names[name].fields
-        if fields.current_leader_epoch not in (-1, partition.leader_epoch):
+        if waiting.roles.get(name) != _role(partition):
             return False
-        if waiting.is_replica and partition.leading is None:
+        end = partition.readable_end(waiting.view)
+        if waiting.request.min_bytes <= 1:
+            return fields.fetch_offset == end
+        known = partition.log.bytes_in_memory(fields.fetch_offset, end)
+        if known is None:
             return False
-        return fields.fetch_offset == partition.readable_end(waiting.view)
+        size = max(min(known, fields.partition_max_bytes), 0)
+        waiting.size += size - waiting.sizes.get(name, 0)
+        waiting.sizes[name] = size
+        return waiting.size < waiting.request.min_bytes
 
     def _complete(self, waiting: _Waiting) -> None:
         self._finish(waiting, self._read(waiting))
@@ -353,3 +381,7 @@ class Fetch:
                     )
         response.node_endpoints = list(nodes.values())
         return response
+
+
+def _role(partition: Partition) -> tuple[int, bool]:
+    return partition.leader_epoch, partition.leading is not None

@@ -1,6 +1,8 @@
 """Requests that only the controller decides about are passed on to it, with the asker's principal (KIP-590).
 
-The controller asks its authorizer about the asker. Source: Kafka 4.3.1, ForwardingManager.
+The controller asks its authorizer about the asker. What it did to topics the broker soon reads in the metadata log. Its
+answer is kept back for so long, but no longer than a second: who makes a topic asks for it next. Source: Kafka 4.3.1,
+ForwardingManager, which does not wait.
 """
 
 from __future__ import annotations
@@ -9,20 +11,29 @@ import ipaddress
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import trio
+
+from kraftcore.core.uuid import ZERO_UUID
 from kraftcore.core.wire.codec import encode
 from kraftcore.errors import RemoteProtocolError
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.background import Background
+from kraftcore.plugins.broker.metadata_cache import MetadataCache
 from kraftcore.plugins.controller.registry import APIS
 from kraftcore.protocol.data.default_principal_data import DefaultPrincipalData
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.frames import decode_response, encode_request
+from kraftcore.protocol.messages.create_partitions import CreatePartitionsRequest
+from kraftcore.protocol.messages.create_topics import CreateTopicsRequest
+from kraftcore.protocol.messages.delete_topics import DeleteTopicsRequest
 from kraftcore.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from kraftcore.protocol.registry import api_of
 from kraftcore.protocol.schema import Request, Response
 
 _PRINCIPAL_VERSION = 0
+_KNOWN_WITHIN_S = 1.0
+_POLL_S = 0.002
 
 
 class Forwarding:
@@ -31,15 +42,24 @@ class Forwarding:
     Args:
         send: sends a request to the active controller, again if need be; gives the response, or a `Failure`.
         background: where requests wait.
+        cache: what this broker knows of the cluster.
     """
 
-    def __init__(self, send: Callable[[Any], Awaitable[Any]], background: Background) -> None:
+    def __init__(self, send: Callable[[Any], Awaitable[Any]], background: Background, cache: MetadataCache) -> None:
         self._send = send
         self._background = background
+        self._cache = cache
 
     def respond(self, request: Any, context: RequestContext) -> None:
         """What the controller answers; REQUEST_TIMED_OUT when it does not in time."""
-        self._background.answer(context, lambda: self.ask(request, context))
+        self._background.answer(context, lambda: self._ask(request, context))
+
+    async def _ask(self, request: Request, context: RequestContext) -> Response | None:
+        response = await self.ask(request, context)
+        with trio.move_on_after(_KNOWN_WITHIN_S):
+            while not _is_known(self._cache, request, response):
+                await trio.sleep(_POLL_S)
+        return response
 
     async def ask(self, request: Request, context: RequestContext) -> Response | None:
         """Have the controller answer a request of somebody; None: it does not know the request, or its version."""
@@ -65,6 +85,30 @@ class Forwarding:
         except RemoteProtocolError:
             return _refusal(request, context.version, ErrorCode.UNKNOWN_SERVER_ERROR)
         return response
+
+
+def _is_known(cache: MetadataCache, request: Any, response: Any) -> bool:
+    """Whether topics are as an answer says."""
+    if response is None:
+        return True
+    if isinstance(request, CreateTopicsRequest):
+        return request.validate_only or all(
+            each.error_code or (each.name in cache.topics and each.topic_id in (ZERO_UUID, cache.ids.get(each.name)))
+            for each in response.topics
+        )
+    if isinstance(request, CreatePartitionsRequest):
+        counts = {each.name: each.count for each in request.topics}
+        return request.validate_only or all(
+            each.error_code or len(cache.topics.get(each.name, ())) >= counts.get(each.name, 0)
+            for each in response.results
+        )
+    if isinstance(request, DeleteTopicsRequest):
+        return all(
+            each.error_code
+            or (each.name not in cache.topics if each.topic_id == ZERO_UUID else each.topic_id not in cache.names)
+            for each in response.responses
+        )
+    return True
 
 
 def _refusal(request: Request, version: int, error: ErrorCode) -> Response | None:

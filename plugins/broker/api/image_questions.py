@@ -13,7 +13,7 @@ from typing import Any, Final
 from kraftcore.metadata import Image
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.permits import Permits
-from kraftcore.plugins.controller.caller import Caller
+from kraftcore.plugins.controller.caller import caller_of
 from kraftcore.plugins.controller.decision import Context, ControllerSettings, Refusal
 from kraftcore.plugins.controller.registry import APIS
 from kraftcore.plugins.controller.soft_state import SoftState
@@ -54,7 +54,7 @@ class ImageQuestions:
             settings=self._settings,
             random=Random(0),  # nothing is drawn for an answer
             is_allowed=self._permits.asker(request, context),
-            caller=Caller(str(context.principal), context.security_protocol, context.is_forwarded, context.is_by_token),
+            caller=caller_of(context),
             wall_ms=now_ms,
         )
         api = APIS[type(request)]

@@ -53,16 +53,18 @@ class _Led:
         shard: its groups; None: they are being loaded, or could not be.
         has_failed: they could not be loaded.
         live_bytes: how much of its log was needed when it was condensed last, or was to be.
+        deleted: topics that went while it was loaded.
         moved: set when its high watermark or role changed.
     """
 
-    __slots__ = ("has_failed", "live_bytes", "moved", "name", "shard")
+    __slots__ = ("deleted", "has_failed", "live_bytes", "moved", "name", "shard")
 
     def __init__(self, name: TopicPartition) -> None:
         self.name = name
         self.shard: Shard | None = None
         self.has_failed = False
         self.live_bytes = 0
+        self.deleted: set[str] = set()
         self.moved = trio.Event()
 
 
@@ -190,6 +192,9 @@ class GroupCoordinator:
     def topics_deleted(self, topics: Collection[str]) -> None:
         """Topics are gone from the cluster: what was committed of them goes, too."""
         if topics:
+            for led in self._led.values():
+                if led.shard is None:
+                    led.deleted.update(topics)
             for name, shard in self._loaded():
                 self.carry_out(name, shard, shard.topics_deleted(topics))
 
@@ -218,10 +223,14 @@ class GroupCoordinator:
         if not await self._wait_committed(led, found, end):
             return
         now_ms = self._now_ms()
-        loaded = loader.finish(now_ms)
+        loaded = await trio.to_thread.run_sync(loader.finish, now_ms)
+        if not self._is_current(led):
+            return
         led.shard = shard = Shard(self.settings, _random, loaded, now_ms)
         _logger.info("%s: %d groups from %d records", led.name, len(loaded.groups), loader.records)
         self.carry_out(led.name, shard, shard.begin(now_ms))
+        if led.deleted:
+            self.carry_out(led.name, shard, shard.topics_deleted(led.deleted))
 
     async def _wait_committed(self, led: _Led, found: Partition, end: int) -> bool:
         """Wait until all below ``end`` is committed; False: we lead no more."""
@@ -256,19 +265,25 @@ class GroupCoordinator:
             read = offset
             if not self._is_current(led):
                 return
-        # From here to the last append nobody else can write.
-        end = log.log_end_offset
-        for batch in _read(log, read, end):
-            loader.add(batch)
-        entries = loader.live()
-        led.live_bytes = sum(len(key) + len(value or b"") + _RECORD_BYTES for key, value in entries)
-        if loader.has_open or 2 * led.live_bytes > log.size_in_bytes:
+        read = _catch_up(log, loader, read)
+        led.live_bytes = await trio.to_thread.run_sync(_live_bytes, loader)
+        size = log.size_in_bytes
+        if not self._is_current(led) or loader.has_open() or 2 * led.live_bytes > size:
             return  # the offsets in a transaction count when it ends; or there is little to win
-        now_ms, size = self._now_ms(), log.size_in_bytes
-        log.roll(now_ms)
-        for chunk in _chunks(entries, min(self._batch_max_bytes, _CHUNK_BYTES)):
-            _, effects = found.append(_batch_of(chunk, now_ms), now_ms, needs_isr=True)
-            self._replicas.carry_out(led.name, effects)
+        log.roll(self._now_ms())
+        read = end = _catch_up(log, loader, read)
+        if loader.has_open():
+            return
+        for chunk in _chunks(await trio.to_thread.run_sync(loader.live), min(self._batch_max_bytes, _CHUNK_BYTES)):
+            if not self._is_current(led):
+                return
+            # Others were let on, and what they wrote since counts: it stands behind the end already.
+            read = _catch_up(log, loader, read)
+            if latest := loader.latest([key for key, _ in chunk], end):
+                now_ms = self._now_ms()
+                _, effects = found.append(_batch_of(latest, now_ms), now_ms, needs_isr=True)
+                self._replicas.carry_out(led.name, effects)
+            await trio.lowlevel.checkpoint()
         if not await self._wait_committed(led, found, log.log_end_offset):
             return
         async with self._disk:
@@ -361,6 +376,19 @@ def _read(log: Log, offset: int, end: int) -> Iterator[RecordBatch]:
         for batch in iter_batches(data):
             yield batch
             offset = batch.next_offset
+
+
+def _live_bytes(loader: Loader) -> int:
+    """Of the records that are needed, about."""
+    return sum(len(key) + len(value or b"") + _RECORD_BYTES for key, value in loader.live())
+
+
+def _catch_up(log: Log, loader: Loader, offset: int) -> int:
+    """Hand a loader what was appended from an offset on; where the log ends."""
+    end = log.log_end_offset
+    for batch in _read(log, offset, end):
+        loader.add(batch)
+    return end
 
 
 async def _batches(log: Log, loader: Loader, offset: int, end: int) -> AsyncIterator[int]:

@@ -29,8 +29,10 @@ _BY_NAME, _BY_ID = 9, 10
 
 def group_handlers(core: Core) -> Iterator[RequestHandler]:
     """What a broker answers about groups, on its listeners."""
-    groups = GroupRequests(core.groups, core.cache, core.leaders, core.permits, core.now_ms)
-    newest = _BY_NAME if core.image is None else _BY_ID
+    is_kraft = core.image is not None
+    refuses_as = core.config.node_id if is_kraft else -1
+    groups = GroupRequests(core.groups, core.cache, core.leaders, core.permits, core.now_ms, refuses_as)
+    newest = _BY_ID if is_kraft else _BY_NAME
     # Those without an operation ask for each group, or for each topic, themselves.
     table: tuple[tuple[Any, tuple[int, int], Any, str], ...] = (
         (FindCoordinatorRequest, (0, 6), groups.find_coordinator, ""),

@@ -7,6 +7,7 @@ are part of a transaction count from its commit marker on, and where another com
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from kraftcore.core.batch import RecordBatch
@@ -77,7 +78,6 @@ class Loader:
                     if before is None or before[0] < offset:
                         self._latest[key] = (offset, value)
 
-    @property
     def has_open(self) -> bool:
         """Whether a transaction has not ended."""
         return bool(self._open)
@@ -85,6 +85,11 @@ class Loader:
     def live(self) -> list[Entry]:
         """The last record of each key, tombstones left out."""
         return [(key, value) for key, (_, value) in self._latest.items() if value is not None]
+
+    def latest(self, keys: Iterable[bytes], end: int) -> list[Entry]:
+        """The last records of these keys that stand below an offset, tombstones left out."""
+        found = ((key, *self._latest[key]) for key in keys)
+        return [(key, value) for key, offset, value in found if offset < end and value is not None]
 
     def finish(self, now_ms: int) -> Loaded:
         """What is left."""

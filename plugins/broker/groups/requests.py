@@ -109,6 +109,7 @@ class GroupRequests:
         leaders: of partitions.
         permits: who may do what.
         now_ms: the time.
+        refuses_as: this broker's id, if it answers InitProducerId; -1: it does not.
     """
 
     def __init__(
@@ -118,7 +119,9 @@ class GroupRequests:
         leaders: Leaders,
         permits: Permits,
         now_ms: Callable[[], int],
+        refuses_as: int = _NO_NODE,
     ) -> None:
+        self._refuses_as = refuses_as
         self._coordinator = coordinator
         self._cache = cache
         self._leaders = leaders
@@ -130,8 +133,10 @@ class GroupRequests:
     def find_coordinator(self, request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
         """FindCoordinator: ``__consumer_offsets`` is made when somebody first asks.
 
-        This broker coordinates no transactions: it says where another one's ``__transaction_state`` is led, and
-        COORDINATOR_NOT_AVAILABLE while there is no such topic. Keys of other types are INVALID_REQUEST.
+        This broker coordinates no transactions: it says where another one's ``__transaction_state`` is led. Where there
+        is no such topic it names itself: clients repeat for ever what is not available, and give up when it refuses
+        their InitProducerId. Without InitProducerId it is COORDINATOR_NOT_AVAILABLE. Keys of other types are
+        INVALID_REQUEST.
         """
         if context.version >= _KEYS_SINCE:
             return FindCoordinatorResponse(
@@ -155,11 +160,14 @@ class GroupRequests:
             resource = _OF_KEY.get(request.key_type)
             if resource is not None:
                 self._check(request, context, Operation.DESCRIBE, resource, key)
-            name = self._partition_for(key, request.key_type)
-            leader = self._leaders.of(name, context.listener)
-            if leader.address is None:
-                raise refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"nobody leads {name} at the moment")
-            answer.node_id, answer.host, answer.port = leader.id, leader.address.host, leader.address.port
+            if request.key_type == _TRANSACTION_KEY and not self._cache.topics.get(TRANSACTIONS_TOPIC):
+                node_id, address = self._refuses_as, self._cache.address(self._refuses_as, context.listener)
+            else:
+                leader = self._leaders.of(self._partition_for(key, request.key_type), context.listener)
+                node_id, address = leader.id, leader.address
+            if address is None:
+                raise refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"nobody coordinates {key} at the moment")
+            answer.node_id, answer.host, answer.port = node_id, address.host, address.port
         except RefusedError as error:
             answer.error_code = ErrorCode[error.error]
             answer.error_message = ErrorCode[error.error].message
@@ -173,9 +181,7 @@ class GroupRequests:
                 raise refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{name.topic} is being made")
             return name
         if key_type == _TRANSACTION_KEY:
-            partitions = self._cache.topics.get(TRANSACTIONS_TOPIC)
-            if not partitions:
-                raise refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, "there is no coordinator of transactions")
+            partitions = self._cache.topics[TRANSACTIONS_TOPIC]
             return TopicPartition(TRANSACTIONS_TOPIC, partition_of(key, len(partitions)))
         raise refused(ErrorCode.INVALID_REQUEST, f"no coordinator has keys of type {key_type}")
 

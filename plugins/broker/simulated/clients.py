@@ -7,6 +7,7 @@ from random import Random
 from typing import Any, Final
 
 from kraftcore.core.batch import build_batch, iter_batches
+from kraftcore.core.uuid import Uuid
 from kraftcore.metadata import PartitionKey
 from kraftcore.metadata.partition import NO_LEADER
 from kraftcore.plugins.broker.simulated.process import VERSIONS
@@ -181,6 +182,7 @@ class IdempotentProducer(Producer):
         self._producer_id = abs(number) * 1000
         self._sequences: dict[PartitionKey, int] = {}
         self._pending: dict[PartitionKey, tuple[bytearray, int]] = {}  # what was sent, and how many records
+        self._topic_ids: dict[str, Uuid] = {}
 
     def act(self) -> None:
         """See `Producer`."""
@@ -194,6 +196,10 @@ class IdempotentProducer(Producer):
         topic = self._rules.reference.topics.by_name(where[0])
         if topic is None:
             return
+        if self._topic_ids.setdefault(topic.name, topic.id) != topic.id:
+            # Produce names topics: a broker that has the former one still would take the same numbers for a repetition.
+            self._topic_ids[topic.name] = topic.id
+            self._begin_anew()
         key = PartitionKey(topic.id, where[1])
         if key not in self._pending:
             values, sequence = self.values(), self._sequences.get(key, 0)
@@ -218,11 +224,15 @@ class IdempotentProducer(Producer):
                 self._sequences[key] = self._sequences.get(key, 0) + count
                 self.acknowledged[key] = self.acknowledged.get(key, 0) + 1
             elif error in _FATAL and producer_id == self._producer_id:
-                self._producer_id += 1  # as a new producer
-                self._sequences.clear()
-                self._pending.clear()
+                self._begin_anew()
 
         self.write(where, leader, _ALL, bytearray(records), done)
+
+    def _begin_anew(self) -> None:
+        """As a new producer."""
+        self._producer_id += 1
+        self._sequences.clear()
+        self._pending.clear()
 
 
 class Consumer(Talker):

@@ -61,6 +61,7 @@ class Generator(PartitionSteps, TopicSteps, ConfigSteps, AccessSteps, ClusterSte
                 self.steps.append(
                     {"op": op, "note": "kill -9 and start" if op == "restart" else "snapshot, and start from it"}
                 )
+                self.rename()
                 due = len(self.steps) + self.rng.randint(35, 70)
             elif len(self.usable()) < 3 and self.chance(0.5):
                 self.revive()

@@ -1,6 +1,7 @@
 """What Kafka 4.3.1 does wrong beside us, with the reasons: the only differences that are forgiven.
 
-All of them are between a snapshot of Kafka's and its own log. Records and answers are never forgiven.
+All of them are between a snapshot of Kafka's and its own log. Records and answers are never forgiven: where such a
+snapshot would change what its controller decides after a restart, scripts do not go (`Draws.rename`).
 """
 
 ELR = "while eligible.leader.replicas.version is 0, snapshots leave out what partitions still have of eligible leaders"

@@ -15,6 +15,7 @@ class Draws:
         self.rng, self.bad_rate, self.old = random.Random(seed), bad, False
         self.brokers = {}  # id -> {"n": registrations, "fenced", "down"}
         self.topics, self.gone = {}, []  # name -> list of replica lists
+        self.names = list(TOPICS)  # of topics that are there, or may be made
         self.steps, self.autos = [], 0
 
     def pick(self, *items):
@@ -34,7 +35,12 @@ class Draws:
 
     def topic(self):
         """Mostly a topic that ought to exist."""
-        return self.pick(*self.topics) if self.topics and self.chance(0.95) else self.pick(*TOPICS)
+        return self.pick(*self.topics) if self.topics and self.chance(0.95) else self.pick(*self.names)
+
+    def rename(self):
+        """Other names for topics to come: a Kafka that began from a snapshot may give one what another of its name
+        was configured with (`known.CONFIGS`)."""
+        self.names = [name if name in self.topics else f"{name}{len(self.steps)}" for name in self.names]
 
     def where(self):
         t = self.topic()

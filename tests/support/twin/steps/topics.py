@@ -1,7 +1,7 @@
 """Steps that make, grow and delete topics."""
 
 from twin.steps.configs import BAD_CONFIGS, TOPIC_CONFIGS
-from twin.steps.draws import BROKERS, TOPICS, Draws, ref
+from twin.steps.draws import BROKERS, Draws, ref
 
 
 class TopicSteps(Draws):
@@ -19,7 +19,7 @@ class TopicSteps(Draws):
 
     def create_topics(self, bad):
         version = self.pick(7, 7, 7, 6, 5, 4, 3, 2)
-        free = [t for t in TOPICS if t not in self.topics]
+        free = [t for t in self.names if t not in self.topics]
         if not bad:
             if self.chance(0.12) and self.usable():
                 return self.create_auto()

@@ -1,0 +1,217 @@
+"""``kraftcore groups``: Kafka's kafka-consumer-groups. Text output is that of Kafka 4.3.1's ConsumerGroupCommand.
+
+Differences, all deliberate: groups and partitions stand in the order of their names (Kafka's is that of hash tables);
+wrong usage is one line and a hint, not the whole help; no stack traces; ``--output json`` for what only reads. What
+goes wrong while it works is told on stdout, and the exit status is 0, as Kafka's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import click
+
+from kraftcore.cli.admin_tool import Connection, make_connection, server_options
+from kraftcore.cli.groups_change import delete, delete_offsets, reset
+from kraftcore.cli.groups_common import TYPES, GroupFailure, Wanted, consumer_groups, line_of
+from kraftcore.cli.groups_describe import describe
+from kraftcore.cli.kafka_style import JavaNumber, KafkaTool, check_not_with, check_required, given, words
+from kraftcore.cli.output import output_option, print_json, printable
+from kraftcore.errors import KraftError
+
+ACTIONS = ("list", "describe", "delete", "reset-offsets", "delete-offsets")
+SCENARIOS = (
+    "to-offset",
+    "shift-by",
+    "to-datetime",
+    "by-duration",
+    "to-earliest",
+    "to-latest",
+    "to-current",
+    "from-file",
+)
+STATES = ("PreparingRebalance", "Stable", "CompletingRebalance", "Dead", "Empty", "Assigning", "Reconciling")
+_NO_EXECUTE = (
+    "WARN: No action will be performed as the --execute option is missing. In version 5.0, this command will require "
+    "either --dry-run or --execute to be specified. You should add the --dry-run option explicitly if you are "
+    "scripting this command and want to keep the current default behavior without prompting."
+)
+
+
+def _failed(error: KraftError) -> click.ClickException:
+    return GroupFailure(f"\nError: Executing consumer group command failed due to {words(error)}")
+
+
+@click.command(
+    cls=KafkaTool,
+    failed=_failed,
+    epilog="""\b
+Examples:
+  What groups there are, how far one came, who is in it:
+    kraftcore groups --bootstrap-server 127.0.0.1:9092 --list --state
+    kraftcore groups --bootstrap-server 127.0.0.1:9092 --describe --group orders
+    kraftcore groups --bootstrap-server 127.0.0.1:9092 --describe --group orders --members --verbose
+  Read a topic again from its beginning; see first what would be done:
+    kraftcore groups --bootstrap-server 127.0.0.1:9092 --reset-offsets --group g --topic t --to-earliest --dry-run
+    kraftcore groups --bootstrap-server 127.0.0.1:9092 --reset-offsets --group g --topic t --to-earliest --execute
+  Forget a group, or what it committed in a topic:
+    kraftcore groups --bootstrap-server 127.0.0.1:9092 --delete --group orders
+    kraftcore groups --bootstrap-server 127.0.0.1:9092 --delete-offsets --group orders --topic sales
+
+\b
+With --output json an object with:
+  --list                groups: [{group, type, state}]
+  --describe            groups: [{group, state, partitions: [{topic, partition, leaderEpoch, currentOffset,
+                        logEndOffset, lag, consumerId, host, clientId}]}]; null for what is not known
+  --describe --members  groups: [{group, state, members: [{consumerId, groupInstanceId, host, clientId, partitions:
+                        [{topic, partition}]}]}]
+  --describe --state    groups: [{group, state, coordinator, coordinatorId, assignmentStrategy, members}]
+""",
+)
+@output_option
+@click.option("--type", "types", is_flag=False, flag_value="", metavar="[LIST]", help="With --list: types; of these.")
+@click.option(
+    "--state", is_flag=False, flag_value="", metavar="[LIST]", help="With --list: states; in these. With --describe."
+)
+@click.option("--offsets", is_flag=True, help="With --describe: partitions and how far the group came; the default.")
+@click.option("--verbose", is_flag=True, help="With --describe: more columns.")
+@click.option("--members", is_flag=True, help="With --describe: who is in the group.")
+@click.option("--shift-by", metavar="N", type=JavaNumber(64), help="So many records further, or back.")
+@click.option("--to-current", is_flag=True, help="What is committed, or else the end.")
+@click.option("--to-latest", is_flag=True, help="The end.")
+@click.option("--to-earliest", is_flag=True, help="The beginning.")
+@click.option("--by-duration", metavar="PnDTnHnMnS", help="The first record since so long ago.")
+@click.option("--to-datetime", metavar="YYYY-MM-DDTHH:mm:SS.sss", help="The first record since then.")
+@click.option("--from-file", metavar="FILE", help="What a file of --export says.")
+@click.option("--to-offset", metavar="N", type=JavaNumber(64), help="This offset, or the nearest there is.")
+@click.option("--export", is_flag=True, help="With --reset-offsets: print CSV.")
+@click.option("--execute", is_flag=True, help="With --reset-offsets: do it.")
+@click.option("--dry-run", is_flag=True, help="With --reset-offsets: only show what would be done.")
+@click.option("--delete-offsets", is_flag=True, help="Forget what a group committed in topics.")
+@click.option("--reset-offsets", is_flag=True, help="Commit other offsets for a group without members.")
+@click.option("--timeout", metavar="MS", type=JavaNumber(64), default=5000, show_default=True, help="For each request.")
+@click.option("--delete", is_flag=True, help="Delete groups.")
+@click.option("--all-groups", is_flag=True, help="All of them, in place of --group.")
+@click.option("--describe", is_flag=True, help="Describe groups.")
+@click.option("--list", is_flag=True, help="Names of all groups.")
+@click.option("--all-topics", is_flag=True, help="With --reset-offsets: wherever the group committed something.")
+@click.option("--topic", "topics", multiple=True, metavar="NAME[:N,N]", help="A topic, or some of its partitions.")
+@click.option("--group", "groups", multiple=True, metavar="NAME", help="A group; may be repeated.")
+@server_options(controllers=False)
+@click.pass_context
+def groups(
+    ctx: click.Context, /, bootstrap_server: str, command_config: str | None, output: str, **options: Any
+) -> None:
+    """List, describe, reset and delete consumer groups, as kafka-consumer-groups does."""
+    present = given(ctx)
+    wanted = Wanted(**{name: value for name, value in options.items() if name in Wanted.__annotations__})
+    action = _check(present, wanted)
+    connection = make_connection(bootstrap_server, None, command_config)
+    limited = {**connection.properties, "default.api.timeout.ms": str(options["timeout"])}
+    connection = replace(connection, properties=limited)
+    if action == "list":
+        _list(connection, wanted, as_json=output == "json")
+    elif action == "describe":
+        describe(connection, wanted, as_json=output == "json")
+    else:
+        {"delete": delete, "reset-offsets": reset, "delete-offsets": delete_offsets}[action](connection, wanted)
+
+
+def _check(present: Sequence[str], wanted: Wanted) -> str:
+    """Which action it is; refuses options that do not go together, as Kafka's tool does and in its order."""
+    needed: tuple[tuple[str, tuple[str, ...]], ...] = (
+        ("members", ("describe",)),
+        ("verbose", ("describe",)),
+        ("offsets", ("describe",)),
+        ("state", ("describe", "list")),
+        ("type", ("list",)),
+    )
+    for option, with_these in needed:
+        if option in present and not any(action in present for action in with_these):
+            raise click.UsageError(f"Option(s) [{option}] are unavailable given other options on the command line")
+    check_required(present, "bootstrap-server")
+    has_scope = "group" in present or "all-groups" in present
+    if "describe" in present:
+        if not has_scope:
+            raise click.UsageError("Option [describe] takes one of these options: [group], [all-groups]")
+        if sum(each in present for each in ("members", "offsets", "state")) > 1:
+            raise click.UsageError(
+                "Option [describe] takes at most one of these options: [members], [offsets], [state]"
+            )
+        if wanted.state:
+            raise click.UsageError("Option [describe] does not take a value for [state]")
+    if "delete" in present:
+        if not has_scope:
+            raise click.UsageError("Option [delete] takes one of these options: [group], [all-groups]")
+        if "topic" in present:
+            raise click.UsageError(
+                "The consumer does not support topic-specific offset deletion from a consumer group."
+            )
+    if "delete-offsets" in present and ("group" not in present or "topic" not in present):
+        raise click.UsageError("Option [delete-offsets] takes the following options: [group], [topic]")
+    if "reset-offsets" in present:
+        if "dry-run" in present and "execute" in present:
+            raise click.UsageError("Option [reset-offsets] only accepts one of [execute] and [dry-run]")
+        if "dry-run" not in present and "execute" not in present:
+            click.echo(_NO_EXECUTE, err=True)
+        if not has_scope:
+            raise click.UsageError("Option [reset-offsets] takes one of these options: [group], [all-groups]")
+        for option in SCENARIOS:
+            check_not_with(present, option, [each for each in SCENARIOS if each != option])
+    check_not_with(present, "group", ("all-groups",))
+    check_not_with(present, "group", ("list",))
+    check_not_with(present, "topic", ("list", "describe"))
+    actions = [action for action in ACTIONS if action in present]
+    if len(actions) != 1:
+        listed = ", ".join(f"--{action}" for action in ACTIONS)
+        raise click.UsageError(f"Command must include exactly one action: {listed}")
+    check_not_with(present, "output", [action for action in ACTIONS if action not in ("list", "describe")])
+    if actions[0] == "reset-offsets":
+        if not any(each in present for each in ("all-topics", "topic", "from-file")):
+            raise click.UsageError("One of the reset scopes should be defined: --all-topics, --topic.")
+        if not any(each in present for each in SCENARIOS):
+            listed = ", ".join(f"[{each}]" for each in SCENARIOS)
+            raise click.UsageError(f"Option '[reset-offsets]' requires one of the following scenarios: [{listed}]")
+    return actions[0]
+
+
+# --- what there is ----------------------------------------------------------------------------------------------------
+
+
+def _list(connection: Connection, wanted: Wanted, *, as_json: bool) -> None:
+    states = _choose("state", wanted.state, STATES)
+    types = _choose("types", wanted.types, TYPES)
+    found = [
+        each
+        for each in connection.run(consumer_groups)
+        if (not states or each.state in states) and (not types or each.type.capitalize() in types)
+    ]
+    if as_json:
+        print_json(groups=[{"group": each.id, "type": each.type.capitalize(), "state": each.state} for each in found])
+        return
+    if wanted.state is None and wanted.types is None:
+        for each in found:
+            click.echo(printable(each.id))
+        return
+    columns = [("GROUP", [each.id for each in found])]
+    if wanted.types is not None:
+        columns.append(("TYPE", [each.type.capitalize() or "Unknown" for each in found]))
+    if wanted.state is not None:
+        columns.append(("STATE", [each.state or "Unknown" for each in found]))
+    widths = [max([15, *(len(each.id) for each in found)]) + 10, 20, 20]
+    for row in zip(*([head, *cells] for head, cells in columns), strict=True):
+        click.echo(printable(line_of(row, widths)))
+
+
+def _choose(what: str, text: str | None, known: Sequence[str]) -> set[str]:
+    """The states or types that a list names, whatever their letters' case."""
+    if not text:
+        return set()
+    by_name = {each.lower(): each for each in known}
+    named = [each.strip().lower() for each in text.split(",")]
+    if any(each not in by_name for each in named):
+        valid = f"Valid {'states' if what == 'state' else 'types'} are: {', '.join(known)}"
+        raise click.UsageError(f"Invalid {what} list '{text}'. {valid}")
+    return {by_name[each] for each in named}

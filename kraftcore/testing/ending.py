@@ -1,0 +1,36 @@
+"""How a cluster's block ends: with what went wrong, wherever it came up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kraftcore.errors import NodeStoppedError
+from kraftcore.node.outside import cancelled_part
+
+
+def first_of(error: BaseException) -> BaseException:
+    """The first exception of a group, however deep; any other error itself."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def raise_end(
+    raised: BaseException | None, fault: BaseException | None, failures: Mapping[int, NodeStoppedError]
+) -> None:
+    """Raise what a block ends with, if anything.
+
+    Args:
+        raised: what its body raised, be it only that it was cancelled.
+        fault: what a running node raised, other than that it stopped; it cancelled the body.
+        failures: why nodes stopped by themselves, by id. What the body raised may have come of it: it is its cause.
+    """
+    if fault is not None and (raised is None or cancelled_part(raised)[1] is None):
+        raise fault
+    failure = next(iter(failures.values()), None)
+    if raised is not None:
+        if failure is None or failure is raised or raised.__cause__ is not None or not isinstance(raised, Exception):
+            raise raised
+        raise raised from failure
+    if failure is not None:
+        raise failure

@@ -1,0 +1,57 @@
+"""ListConfigResources: what may have a configuration (KIP-1142); version 0 lists client metrics alone (KIP-714).
+
+Source: Kafka 4.3.1, KafkaApis.handleListConfigResources.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from kraftcore.metadata import Image
+from kraftcore.metadata.configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
+from kraftcore.node.registry import RequestContext
+from kraftcore.plugins.broker.metadata_cache import MetadataCache
+from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.messages.list_config_resources import ListConfigResourcesRequest, ListConfigResourcesResponse
+
+_Resource = ListConfigResourcesResponse.ConfigResource
+_TYPES: Final = (GROUP, CLIENT_METRICS, BROKER_LOGGER, BROKER, TOPIC)
+
+
+class ListConfigResources:
+    """Answers it.
+
+    Args:
+        image: the metadata.
+        cache: who is alive, and the topics that there are.
+    """
+
+    def __init__(self, image: Callable[[], Image], cache: MetadataCache) -> None:
+        self._image = image
+        self._cache = cache
+
+    def respond(self, request: ListConfigResourcesRequest, context: RequestContext) -> ListConfigResourcesResponse:
+        """Topics and living brokers, whether something is set on them or not; groups and client metrics that have some.
+
+        UNSUPPORTED_VERSION for a type that has no configurations.
+        """
+        supported = _TYPES if context.version >= 1 else (CLIENT_METRICS,)
+        wanted = set(request.resource_types) or set(supported)
+        if not wanted <= set(supported):
+            return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+        return ListConfigResourcesResponse(
+            config_resources=[
+                _Resource(resource_name=name, resource_type=kind)
+                for kind in supported
+                if kind in wanted
+                for name in self._names(kind, context)
+            ]
+        )
+
+    def _names(self, kind: int, context: RequestContext) -> Iterable[str]:
+        if kind == TOPIC:
+            return iter(self._cache.topics)
+        if kind in (BROKER, BROKER_LOGGER):
+            return (str(broker.id) for broker, _ in self._cache.on(context.listener))
+        return (each.name for each in self._image().configs if each.type == kind)

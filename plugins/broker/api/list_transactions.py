@@ -1,0 +1,49 @@
+"""ListTransactions: this broker coordinates none, and says so (KIP-664).
+
+Source: Kafka 4.3.1, TransactionStateManager.listTransactionStates.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kraftcore.node.registry import RequestContext
+from kraftcore.plugins.broker.replicas import Replicas
+from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+
+_LOG: Final = "__transaction_state"
+_STATES: Final = frozenset(
+    (
+        "Empty",
+        "Ongoing",
+        "PrepareCommit",
+        "PrepareAbort",
+        "CompleteCommit",
+        "CompleteAbort",
+        "Dead",
+        "PrepareEpochFence",
+    )
+)
+
+
+class ListTransactions:
+    """Answers it.
+
+    Args:
+        replicas: our partitions.
+    """
+
+    def __init__(self, replicas: Replicas) -> None:
+        self._replicas = replicas
+
+    def respond(self, request: ListTransactionsRequest, context: RequestContext) -> ListTransactionsResponse:
+        """Nothing.
+
+        COORDINATOR_NOT_AVAILABLE where this broker leads a part of Kafka's log of transactions, and so hides some.
+        """
+        if any(name.topic == _LOG and each.partition.leading is not None for name, each in self._replicas.all.items()):
+            return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return ListTransactionsResponse(
+            unknown_state_filters=[each for each in request.state_filters if each not in _STATES]
+        )

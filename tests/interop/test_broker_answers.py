@@ -1,0 +1,156 @@
+"""What a broker of ours answers to administrators' requests, beside a broker of Kafka 4.3.1 in the same cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from asked_brokers import ask, described
+from kafka_lab import KafkaLab, KafkaNode, KraftcoreNode, wait_for
+from kafka_tools import KafkaTools
+
+from kraftcore.protocol.failure import Failure
+from kraftcore.protocol.messages.api_versions import ApiVersionsRequest
+from kraftcore.protocol.messages.create_topics import CreateTopicsRequest
+from kraftcore.protocol.messages.describe_delegation_token import DescribeDelegationTokenRequest
+from kraftcore.protocol.messages.describe_producers import DescribeProducersRequest
+from kraftcore.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from kraftcore.protocol.messages.list_config_resources import ListConfigResourcesRequest
+from kraftcore.protocol.messages.list_transactions import ListTransactionsRequest
+from kraftcore.protocol.messages.metadata import MetadataRequest
+from kraftcore.protocol.registry import ApiKey
+
+THEIRS, OURS = 10, 11
+CLIENT_METRICS, GROUP = 16, 32
+NOT_OFFERED = {
+    "transactions": {
+        "ADD_PARTITIONS_TO_TXN",
+        "ADD_OFFSETS_TO_TXN",
+        "END_TXN",
+        "TXN_OFFSET_COMMIT",
+        "WRITE_TXN_MARKERS",
+        "DESCRIBE_TRANSACTIONS",
+    },
+    "groups of KIP-848 and KIP-1071": {
+        "CONSUMER_GROUP_HEARTBEAT",
+        "CONSUMER_GROUP_DESCRIBE",
+        "STREAMS_GROUP_HEARTBEAT",
+        "STREAMS_GROUP_DESCRIBE",
+    },
+    "share groups": {
+        "SHARE_GROUP_HEARTBEAT",
+        "SHARE_GROUP_DESCRIBE",
+        "SHARE_FETCH",
+        "SHARE_ACKNOWLEDGE",
+        "DESCRIBE_SHARE_GROUP_OFFSETS",
+        "ALTER_SHARE_GROUP_OFFSETS",
+        "DELETE_SHARE_GROUP_OFFSETS",
+        "INITIALIZE_SHARE_GROUP_STATE",
+        "READ_SHARE_GROUP_STATE",
+        "WRITE_SHARE_GROUP_STATE",
+        "DELETE_SHARE_GROUP_STATE",
+        "READ_SHARE_GROUP_STATE_SUMMARY",
+    },
+    "moves between log directories": {"ALTER_REPLICA_LOG_DIRS"},
+    "SASL, on a listener without it": {"SASL_HANDSHAKE", "SASL_AUTHENTICATE"},
+}
+
+
+@pytest.fixture(scope="module")
+def brokers(kafka: KafkaTools, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[KafkaNode, KafkaNode]]:
+    """Kafka's and ours, which know the same topic and settings."""
+    with KafkaLab(kafka, tmp_path_factory.mktemp("lab")) as lab:
+        lab.start_quorum([1])
+        theirs = lab.broker(THEIRS).format().start()
+        ours = lab.add(KraftcoreNode, OURS, "broker", "PLAINTEXT").format().start()
+        both = (theirs.wait_listening(), ours.wait_listening())
+        topic = CreateTopicsRequest.CreatableTopic
+        placed = [
+            topic.CreatableReplicaAssignment(partition_index=number, broker_ids=[broker_id])
+            for number, broker_id in enumerate((THEIRS, OURS))
+        ]
+        made = topic(name="t", num_partitions=-1, replication_factor=-1, assignments=placed)
+        request = CreateTopicsRequest(topics=[made], timeout_ms=30_000)
+        wait_for("a topic", lambda: _codes(ask(ours, request, 7)) <= {0, 36})
+        kind = IncrementalAlterConfigsRequest.AlterConfigsResource
+        changed = [
+            kind(
+                resource_type=resource_type,
+                resource_name=name,
+                configs=[kind.AlterableConfig(name=key, config_operation=0, value=value)],
+            )
+            for resource_type, name, key, value in (
+                (CLIENT_METRICS, "m", "interval.ms", "1000"),
+                (GROUP, "g", "consumer.session.timeout.ms", "50000"),
+            )
+        ]
+        answer = ask(theirs, IncrementalAlterConfigsRequest(resources=changed), 1)
+        assert [each.error_code for each in answer.responses] == [0, 0]
+        for broker in both:
+            wait_for(
+                "both to lead",
+                lambda broker=broker: {each[0] for each in described(broker, "t").values()} == {THEIRS, OURS},
+            )
+        yield both
+
+
+def _codes(answer: Any) -> set[int]:
+    return {-1} if isinstance(answer, Failure) else {each.error_code for each in answer.topics}
+
+
+def _offered(broker: KafkaNode) -> dict[str, tuple[int, int]]:
+    answer = ask(broker, ApiVersionsRequest(client_software_name="a", client_software_version="1"), 4)
+    return {ApiKey(each.api_key).name: (each.min_version, each.max_version) for each in answer.api_keys}
+
+
+def test_requests_and_versions_are_kafkas_but_for_those_that_are_left_out(brokers: tuple[KafkaNode, KafkaNode]) -> None:
+    theirs, ours = map(_offered, brokers)
+    assert set(theirs) - set(ours) == set().union(*NOT_OFFERED.values())
+    assert {name: versions for name, versions in ours.items() if theirs.get(name) != versions} == {}
+
+
+@pytest.mark.parametrize("version", [0, 9, 13])
+def test_bytes_behind_a_request_are_not_looked_at(brokers: tuple[KafkaNode, KafkaNode], version: int) -> None:
+    request = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name="t")])
+    told = [ask(broker, request, version, behind=b"\1\2\3") for broker in brokers]
+    assert [len(each.topics[0].partitions) for each in told] == [2, 2]
+
+
+@pytest.mark.parametrize(
+    ("types", "version"), [((), 0), ((), 1), ((2,), 1), ((4, 8), 1), ((16, 32), 1), ((2, 99), 1), ((1,), 1)]
+)
+def test_what_may_have_a_configuration(
+    brokers: tuple[KafkaNode, KafkaNode], types: tuple[int, ...], version: int
+) -> None:
+    request = ListConfigResourcesRequest(resource_types=list(types))
+
+    def told(broker: KafkaNode) -> tuple[int, set[tuple[int, str]]]:
+        answer = ask(broker, request, version)
+        return answer.error_code, {(each.resource_type, each.resource_name) for each in answer.config_resources}
+
+    theirs, ours = wait_for("both to know all", lambda: _equal(*map(told, brokers)))
+    assert theirs == ours
+
+
+def _equal(theirs: Any, ours: Any) -> Any:
+    return (theirs, ours) if theirs == ours else None
+
+
+def test_producers_transactions_and_tokens(brokers: tuple[KafkaNode, KafkaNode]) -> None:
+    kind = DescribeProducersRequest.TopicRequest
+    asked = [kind(name=name, partition_indexes=[0, 1, 2]) for name in ("t", "u", "a b")]
+    theirs, ours = (ask(broker, DescribeProducersRequest(topics=asked), 0) for broker in brokers)
+    codes = [[[each.error_code for each in topic.partitions] for topic in told.topics] for told in (theirs, ours)]
+    texts = [
+        [[each.error_message for each in topic.partitions] for topic in told.topics[1:]] for told in (theirs, ours)
+    ]
+    first, second = codes[0][0][0], codes[0][0][1]
+    assert codes[1][0][:2] == [second, first], "each leads the other one"
+    assert codes[0][1:] == codes[1][1:]
+    assert texts[0] == texts[1]
+    for states in ([], ["Ongoing", "Nothing"]):
+        told = [ask(broker, ListTransactionsRequest(state_filters=states), 2) for broker in brokers]
+        assert told[0] == told[1]
+    told = [ask(broker, DescribeDelegationTokenRequest(owners=None), 3) for broker in brokers]
+    assert told[0] == told[1]
