@@ -225,7 +225,7 @@ async def _in_range(client: AdminClient, offsets: Offsets) -> Offsets:
 def _timestamp(wanted: Wanted) -> int | None:
     """What --to-datetime or --by-duration says, in milliseconds since 1970."""
     if wanted.by_duration is not None:
-        return time.time_ns() // 1_000_000 - _duration_ms(wanted.by_duration)
+        return time.time_ns() // 1_000_000 - duration_ms(wanted.by_duration)
     if wanted.to_datetime is None:
         return None
     try:
@@ -235,7 +235,7 @@ def _timestamp(wanted: Wanted) -> int | None:
     return int(found.timestamp() * 1000)  # in the local time unless it says another
 
 
-def _duration_ms(text: str) -> int:
+def duration_ms(text: str) -> int:
     """An ISO 8601 duration as Java's ``Duration.parse`` reads it."""
     number = r"([-+]?[0-9]{1,10})"
     found = re.fullmatch(

@@ -207,7 +207,7 @@ class FakeLeader:
         done(found)
 
 
-def fetching(rig, leader, nursery, **settings):
+def fetching(rig, leader, nursery, disk=None, **settings):
     fetchers = Fetchers(
         1,
         lambda: 7,
@@ -216,7 +216,7 @@ def fetching(rig, leader, nursery, **settings):
         "PLAINTEXT",
         leader,
         FetchSettings(**settings),
-        trio.Lock(),
+        trio.Lock() if disk is None else disk,
         lambda: 0,
         nursery,
     )
@@ -289,12 +289,12 @@ def test_what_a_round_raises_ends_its_task_and_not_the_reader():
 
 def test_a_log_is_cut_only_while_nobody_flushes():
     async def main():
-        rig, leader = Rig(), FakeLeader()
+        rig, leader, disk = Rig(), FakeLeader(), trio.Lock()
         data = FetchResponse.FetchableTopicResponse.PartitionData
         diverging = answer(high_watermark=0, diverging_epoch=data.EpochEndOffset(epoch=2, end_offset=2))
         async with trio.open_nursery() as nursery:
-            fetchers = fetching(rig, leader, nursery)
-            async with fetchers._disk:
+            fetching(rig, leader, nursery, disk)
+            async with disk:
                 await leader.answer(diverging)
                 await trio.testing.wait_all_tasks_blocked()
                 assert (rig.end, leader.asked) == (4, [])

@@ -24,7 +24,7 @@ def test_what_all_have_is_acknowledged_and_read(tmp_path):
     async def main():
         async with open_rig(tmp_path) as rig:
             for broker_id in (1, 2, 3):
-                await rig.start(broker_id, min_insync_replicas=2)
+                await rig.start(broker_id, min_insync_replicas=2, replica_lag_time_max_ms=600_000)
             await rig.assign(1, 0, [1, 2, 3])
             for number in range(5):
                 answer = await rig.produce(1, b"%d" % number)

@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from kraftcore.cli import main
-from kraftcore.cli.groups_change import _duration_ms
+from kraftcore.cli.groups_change import duration_ms
 from kraftcore.errors import LocalError
 
 
@@ -113,10 +113,10 @@ def test_wrong_usage_is_a_line_and_a_hint(capsys):
     [("P1D", 86_400_000), ("PT1H30M", 5_400_000), ("pt1.5s", 1500), ("-PT1M", -60_000), ("P1DT-1H", 82_800_000)],
 )
 def test_durations(text, ms):
-    assert _duration_ms(text) == ms
+    assert duration_ms(text) == ms
 
 
 @pytest.mark.parametrize("text", ["", "P", "PT", "1D", "P1H", "PT1D", "P1M"])
 def test_what_is_no_duration(text):
     with pytest.raises(LocalError, match="Text cannot be parsed to a Duration"):
-        _duration_ms(text)
+        duration_ms(text)

@@ -18,7 +18,11 @@ from tool_pair import Ours, alike
 
 NAMES = ("zebra", "okapi")
 BROKER = 10
-AT_ONCE = {"group_initial_rebalance_delay_ms": 0, "offsets_topic_num_partitions": 3}
+AT_ONCE = {
+    "group_initial_rebalance_delay_ms": 0,
+    "offsets_topic_num_partitions": 3,
+    "offsets_topic_replication_factor": 1,
+}
 Both = Callable[..., ToolResult]
 
 

@@ -53,8 +53,8 @@ def except_lists(lists, others):
     """Row by row, what one list has and another has not, each value once, in its order; null where either is null.
 
     Args:
-        lists, others: ``pyarrow.ListArray`` of int32 without nulls in the lists, of the same length. The time of a row is
-            the product of its lists' lengths.
+        lists, others: ``pyarrow.ListArray`` of int32 without nulls in the lists, of the same length. The time of a row
+            is the product of its lists' lengths.
 
     Returns:
         ``pyarrow.ListArray`` of the type of ``lists``.
