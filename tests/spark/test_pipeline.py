@@ -414,9 +414,17 @@ def test_tables_of_another_version_are_refused(session, tmp_path):
 CHECKPOINTS = ("bronze_files", "bronze_batches", "bronze_records", "errors")
 
 
+def note_columns_apart(tables):
+    """Put the columns of gold where runs before format 3 noted them."""
+    (tables / "_schemas").mkdir()
+    for name, text in Tables(None, tables).counted().columns.items():
+        (tables / f"_schemas/{name}.json").write_text(text)
+
+
 def make_format_1(tables, different=None):
     """Put in place of what a run notes what runs of format 1 noted: a checkpoint for each stream."""
     progress = Tables(None, tables).counted().progress
+    note_columns_apart(tables)
     shutil.rmtree(tables / "_commits")
     about = {"format": 1} | dict.fromkeys(CHECKPOINTS[:3], 0)
     (tables / "kraftcore-tables.json").write_text(json.dumps(about))
@@ -451,12 +459,10 @@ def make_format_2(tables, left):
     """Put in place of the commits what runs of format 2 noted, and what a killed one leaves."""
     about = Tables(None, tables).counted()
     (batch,) = {int(file.partition("/")[0].removeprefix("batch=")) for file in about.files["bronze_records"]}
+    note_columns_apart(tables)
     shutil.rmtree(tables / "_commits")
     (tables / "_commits").mkdir()
     (tables / f"_commits/{batch}").write_text(json.dumps({"clusters": ["growing"], "progress": about.progress}))
-    (tables / "_schemas").mkdir()
-    for name, text in about.columns.items():
-        (tables / f"_schemas/{name}.json").write_text(text)
     (tables / "kraftcore-tables.json").write_text(json.dumps({"format": 2, "gold": batch}))
     for file in about.files["bronze_records"]:
         place = tables / "bronze_records" / f"batch={batch + 1}"
