@@ -343,7 +343,7 @@ def test_a_log_that_has_grown_is_condensed_and_everything_in_it_stays(tmp_path):
 
 
 def test_what_is_written_while_a_log_is_condensed_counts(tmp_path, monkeypatch):
-    monkeypatch.setattr(coordinator, "_CHUNK_BYTES", 1)  # a pause after each record
+    monkeypatch.setattr(coordinator, "CHUNK_BYTES", 1)  # a pause after each record
 
     async def main():
         async with open_rig(tmp_path) as rig:

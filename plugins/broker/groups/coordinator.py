@@ -40,7 +40,7 @@ from kraftcore.protocol.error_codes import ErrorCode
 _READ_BYTES = 1024 * 1024
 _YIELD_RECORDS = 2000  # loading lets others go on after so many
 _CONDENSING_S = 60  # how often is looked for logs that have grown
-_CHUNK_BYTES = 256 * 1024  # of records that are written again in one batch
+CHUNK_BYTES = 256 * 1024  # of records that are written again in one batch
 _RECORD_BYTES = 30  # at most, of a record beside its key and value
 _logger = logging.getLogger("kraftcore.broker")
 
@@ -274,7 +274,7 @@ class GroupCoordinator:
         read = end = _catch_up(log, loader, read)
         if loader.has_open():
             return
-        for chunk in _chunks(await trio.to_thread.run_sync(loader.live), min(self._batch_max_bytes, _CHUNK_BYTES)):
+        for chunk in _chunks(await trio.to_thread.run_sync(loader.live), min(self._batch_max_bytes, CHUNK_BYTES)):
             if not self._is_current(led):
                 return
             # Others were let on, and what they wrote since counts: it stands behind the end already.
