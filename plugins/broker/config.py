@@ -21,6 +21,9 @@ from kraftcore.raft.quorum import Endpoint
 
 CONTROL = "partition.control"
 BY_REQUESTS = "requests"
+INTER_BROKER_LISTENER = "inter.broker.listener.name"
+INTER_BROKER_PROTOCOL = "security.inter.broker.protocol"
+_DEFAULT_PROTOCOL = "PLAINTEXT"  # of the latter
 _RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 _INT_MAX = 2**31 - 1
 _LONG_MAX = 2**62
@@ -72,7 +75,8 @@ _TEXTS = {
     "listeners",
     "advertised.listeners",
     "listener.security.protocol.map",
-    "inter.broker.listener.name",
+    INTER_BROKER_LISTENER,
+    INTER_BROKER_PROTOCOL,
     "log.dirs",
     "log.dir",
     "replica.selector.class",
@@ -109,7 +113,8 @@ class BrokerConfig:
         listeners: where it listens, one address a name (listeners); port 0 means any free one.
         advertised_listeners: where others reach it (advertised.listeners); empty: the listeners.
         inter_broker_listener: the name by which other brokers and the controller are reached
-            (inter.broker.listener.name); empty: the first listener's.
+            (inter.broker.listener.name, or security.inter.broker.protocol where listeners have protocols' names); empty:
+            PLAINTEXT if there is such a listener, else the first one's.
         directories: log directories (log.dirs, or log.dir); made if missing.
         segment_bytes: of a log (log.segment.bytes).
         segment_ms: age of a segment at which the next one begins (log.roll.ms).
@@ -242,7 +247,10 @@ class BrokerConfig:
     @property
     def broker_listener(self) -> str:
         """Name of the listener between brokers."""
-        return self.inter_broker_listener or self.listeners[0].name
+        if self.inter_broker_listener:
+            return self.inter_broker_listener
+        names = [each.name for each in self.listeners]
+        return _DEFAULT_PROTOCOL if _DEFAULT_PROTOCOL in names else names[0]
 
     @classmethod
     def from_properties(cls, path: str, properties: Mapping[str, str] | None = None) -> BrokerConfig:
@@ -281,7 +289,7 @@ def _read(properties: Properties) -> BrokerConfig:
         "node_id": _node_id(properties),
         "listeners": _own(properties, "listeners"),
         "advertised_listeners": _own(properties, "advertised.listeners"),
-        "inter_broker_listener": (properties.get("inter.broker.listener.name") or "").upper(),
+        "inter_broker_listener": _inter_broker_listener(properties),
         "directories": tuple(properties.list("log.dirs" if "log.dirs" in properties else "log.dir")),
         "rack": properties.get("broker.rack"),
         "static_configs": properties.all,
@@ -316,6 +324,17 @@ def _read(properties: Properties) -> BrokerConfig:
         return config
     except ConfigError as error:
         raise properties.error(error.reason, *(_KEYS.get(name, name) for name in error.settings)) from None
+
+
+def _inter_broker_listener(properties: Properties) -> str:
+    """Source: Kafka 4.3.1, AbstractKafkaConfig.getInterBrokerListenerNameAndSecurityProtocol."""
+    name, protocol = properties.get(INTER_BROKER_LISTENER), properties.get(INTER_BROKER_PROTOCOL)
+    if name and protocol:
+        raise properties.error(
+            f"{INTER_BROKER_LISTENER} and {INTER_BROKER_PROTOCOL} both name the listener between brokers: set one",
+            INTER_BROKER_PROTOCOL,
+        )
+    return (name or protocol or "").upper()
 
 
 def _check_requests(properties: Properties) -> None:
@@ -353,7 +372,7 @@ def _own(properties: Properties, key: str) -> tuple[Endpoint, ...]:
 _AUTHORIZER = "authorizer.class.name"
 _KEYS = {
     "advertised_listeners": "advertised.listeners",
-    "inter_broker_listener": "inter.broker.listener.name",
+    "inter_broker_listener": INTER_BROKER_LISTENER,
     "directories": "log.dirs",
 }
 # Kafka 3.9.1 knows more than 4.3.1, from which the list of its properties comes.

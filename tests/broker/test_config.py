@@ -38,6 +38,28 @@ def test_what_a_file_says(read):
     assert config.replica_lag_time_max_ms == 30_000
 
 
+PROTOCOLS = """\
+partition.control=requests
+broker.id=7
+listeners=CLIENT://127.0.0.1:9192,PLAINTEXT://127.0.0.1:9092
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CLIENT:PLAINTEXT
+log.dirs=/a
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "properties", "name"),
+    [
+        (PROTOCOLS, {}, "PLAINTEXT"),
+        (PROTOCOLS.replace("PLAINTEXT://", "OTHER://").replace("PLAINTEXT:", "OTHER:"), {}, "CLIENT"),
+        (PROTOCOLS, {"security.inter.broker.protocol": "plaintext"}, "PLAINTEXT"),
+        (PROTOCOLS, {"inter.broker.listener.name": "client"}, "CLIENT"),
+    ],
+)
+def test_where_brokers_meet(read, text, properties, name):
+    assert read(text, **properties).broker_listener == name
+
+
 def test_what_clients_may_do_and_how_often_logs_are_synced(read):
     config = read()
     assert (config.is_rack_aware, config.auto_create_topics, config.flush_check_ms) == (False, True, config.flush_ms)
@@ -65,6 +87,7 @@ def test_what_clients_may_do_and_how_often_logs_are_synced(read):
         ({"log.dirs": ""}, "log.dirs is missing"),
         ({"listener.security.protocol.map": "BROKER:SSL,CLIENT:PLAINTEXT"}, "listener BROKER has SSL"),
         ({"inter.broker.listener.name": "OTHER"}, "inter_broker_listener is OTHER"),
+        ({"security.inter.broker.protocol": "PLAINTEXT"}, "both name the listener between brokers: set one"),
         ({"advertised.listeners": "CLIENT://0.0.0.0:1"}, "give a listener's name and an address"),
         ({"min.insync.replicas": "0"}, "must be between 1 and"),
         ({"log.message.timestamp.type": "Yesterday"}, "Invalid value Yesterday .* CreateTime, LogAppendTime"),
