@@ -113,8 +113,8 @@ class BrokerConfig:
         listeners: where it listens, one address a name (listeners); port 0 means any free one.
         advertised_listeners: where others reach it (advertised.listeners); empty: the listeners.
         inter_broker_listener: the name by which other brokers and the controller are reached
-            (inter.broker.listener.name, or security.inter.broker.protocol where listeners have protocols' names); empty:
-            PLAINTEXT if there is such a listener, else the first one's.
+            (inter.broker.listener.name, or security.inter.broker.protocol where listeners are named after protocols);
+            empty: PLAINTEXT if there is such a listener, else the first one's.
         directories: log directories (log.dirs, or log.dir); made if missing.
         segment_bytes: of a log (log.segment.bytes).
         segment_ms: age of a segment at which the next one begins (log.roll.ms).
