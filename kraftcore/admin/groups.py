@@ -16,7 +16,13 @@ from kraftcore.admin.calls import TopicPartition, all_told, by_topic, settle
 from kraftcore.admin.router import BACKOFF_MS, Tries, raise_refusal, refusal
 from kraftcore.admin.topics import TopicCalls
 from kraftcore.core.wire.codec import decode
-from kraftcore.errors import RefusedError, RemoteProtocolError, UnsupportedVersionError
+from kraftcore.errors import (
+    LocalError,
+    RefusedError,
+    RemoteProtocolError,
+    UnreachableError,
+    UnsupportedVersionError,
+)
 from kraftcore.protocol.data.consumer_protocol_assignment import ConsumerProtocolAssignment
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.consumer_group_describe import (
@@ -328,6 +334,7 @@ class GroupCalls(TopicCalls):
         self._need_brokers()
         left = tuple(dict.fromkeys(partitions))
         found: dict[TopicPartition, int] = {}
+        tries = Tries()
         with trio.move_on_after(self._router.call_timeout_ms / 1000):
             while left:
                 by_leader: dict[int, list[TopicPartition]] = defaultdict(list)
@@ -337,16 +344,16 @@ class GroupCalls(TopicCalls):
                         if name in left and part.leader_id is not None:
                             by_leader[part.leader_id].append(name)
                 for leader_id, asked in by_leader.items():
-                    found.update(await self._offsets_at(leader_id, asked, timestamp))
+                    found.update(await self._offsets_at(leader_id, asked, timestamp, tries))
                 left = tuple(each for each in left if each not in found)
                 if left:
                     await trio.sleep(BACKOFF_MS / 1000)
         if left:
-            raise Tries().timed_out("listOffsets")
+            raise tries.timed_out("listOffsets")
         return found
 
     async def _offsets_at(
-        self, leader_id: int, partitions: list[TopicPartition], timestamp: int
+        self, leader_id: int, partitions: list[TopicPartition], timestamp: int, tries: Tries
     ) -> dict[TopicPartition, int]:
         topic = ListOffsetsRequest.ListOffsetsTopic
         request = ListOffsetsRequest(
@@ -361,10 +368,14 @@ class GroupCalls(TopicCalls):
                 for name, numbers in by_topic(partitions).items()
             ],
         )
-        response = await self._router.call(
-            "listOffsets", request, ListOffsetsResponse, lambda _: None, node_id=leader_id
-        )
         found: dict[TopicPartition, int] = {}
+        try:
+            response = await self._router.call(
+                "listOffsets", request, ListOffsetsResponse, lambda _: None, node_id=leader_id, once=True
+            )
+        except (UnreachableError, LocalError) as error:
+            tries.last_failure = str(error)
+            return found
         for told in response.topics:
             for each in told.partitions:
                 error = refusal(each.error_code, None)
@@ -416,7 +427,10 @@ class GroupCalls(TopicCalls):
                         min_version=min_version,
                         max_version=max_version,
                         node_id=coordinator_id,
+                        once=True,
                     )
+                except (UnreachableError, LocalError) as error:
+                    tries.last_failure = str(error)
                 except RefusedError as error:
                     if error.error not in _MOVED:
                         raise

@@ -165,6 +165,7 @@ class Router:
         retry_refusals: bool = False,
         doubtful: Collection[ErrorCode] = (),
         tries: Tries | None = None,
+        once: bool = False,
     ) -> R:
         """Send a request until it is answered, and check the answer.
 
@@ -179,6 +180,7 @@ class Router:
             retry_refusals: repeat on retriable errors, too.
             doubtful: what a leader answers, too, when it began and could not see to the end.
             tries: filled while trying; one that was filled before goes on.
+            once: do not ask again where there was no answer: another node may be the one to ask by now.
 
         Raises:
             AuthenticationError: a login was refused.
@@ -200,6 +202,9 @@ class Router:
                     return response
                 except NoAnswer as failure:
                     tries.last_failure = str(failure)
+                    if once:
+                        self._target = None
+                        raise tries.timed_out(name) from failure
                 except RefusedError as error:
                     tries.doubtful += error.error in {code.name for code in doubtful}
                     if error.error not in ELSEWHERE and not (retry_refusals and ErrorCode[error.error].retriable):

@@ -232,7 +232,9 @@ def _timestamp(wanted: Wanted) -> int | None:
         found = datetime.datetime.fromisoformat(wanted.to_datetime)
     except ValueError:
         raise LocalError(f'Unparseable date: "{wanted.to_datetime}"') from None
-    return int(found.timestamp() * 1000)  # in the local time unless it says another
+    if found.tzinfo is None:
+        found = found.replace(tzinfo=datetime.UTC)  # as Kafka's tool (Utils.getDateTime)
+    return int(found.timestamp() * 1000)
 
 
 def duration_ms(text: str) -> int:

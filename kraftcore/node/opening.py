@@ -139,10 +139,14 @@ async def _run_plugin(plugin: Plugin, node: Node, engine: Engine) -> None:
     try:
         try:
             await plugin.run(node)
-        except* NodeStoppedError:
+        except BaseExceptionGroup as group:
+            # What its tasks asked of the node ended with that; what else ended them goes on.
+            rest = group.split(NodeStoppedError)[1] if engine.is_closed else group
+            if rest is not None:
+                raise rest from None
+        except NodeStoppedError:
             if not engine.is_closed:
                 raise
-            # What its tasks asked of the node ended with that.
     except Exception as error:
         if plugin.participates:
             engine.fail(error)

@@ -254,7 +254,7 @@ class KafkaCluster:
         if member.node is not None:
             raise LocalError(f"node {node_id} runs")
         self.failures.pop(node_id, None)
-        if not self.failures:
+        if not self.failures and self._failed.is_set():
             self._failed = trio.Event()
         member.was_killed = False
         await self._nursery.start(self._run_node, member)

@@ -127,17 +127,24 @@ class Asked:
         partition: itself.
         leader_epoch: it was asked in.
         offset: it was asked for.
+        last_epoch: of the record before that; a log that was cut and grew again may end at the same offset.
     """
 
     name: TopicPartition
     partition: Partition
     leader_epoch: int
     offset: int
+    last_epoch: int | None
 
     @property
     def still_matters(self) -> bool:
         """Whether the answer may be applied."""
-        return self.partition.check_following(self.leader_epoch) and self.partition.log.log_end_offset == self.offset
+        log = self.partition.log
+        return (
+            self.partition.check_following(self.leader_epoch)
+            and log.log_end_offset == self.offset
+            and log.last_epoch == self.last_epoch
+        )
 
 
 @dataclass(slots=True)
@@ -235,7 +242,9 @@ class Following:
             replica = self._replicas.all.get(name)
             if replica is not None and replica.partition.is_following:
                 partition = replica.partition
-                found[name] = Asked(name, partition, partition.leader_epoch, partition.log.log_end_offset)
+                found[name] = Asked(
+                    name, partition, partition.leader_epoch, partition.log.log_end_offset, partition.log.last_epoch
+                )
         return found
 
     def round(self, source: Source, asked: dict[TopicPartition, Asked]) -> Steps[RoundEnd]:

@@ -48,9 +48,13 @@ def carry_out(
         yield None
     for assignments in (changes.leads, changes.follows):
         for name, assignment in assignments.items():
-            replicas.set_aside_earlier(name, assignment.topic_id)
+            try:
+                replicas.set_aside_earlier(name, assignment.topic_id)
+                if not replicas.is_broken(name):
+                    _set_namesake_aside(dirs, name, assignment.topic_id)
+            except StorageError as error:
+                replicas.failed(name, error)
             if is_legal(name) and not replicas.is_broken(name):
-                _set_namesake_aside(dirs, name, assignment.topic_id)
                 _assign(name, assignment, replicas, dirs, now_ms)
             else:
                 _logger.error("%s is offline here: its log cannot be used", name)

@@ -14,7 +14,7 @@ from kraftcore.core.log.config import LogConfig
 from kraftcore.metadata import Image
 from kraftcore.metadata.configs import BROKER, TOPIC
 from kraftcore.plugins.broker.api.record_rules import RecordRules
-from kraftcore.plugins.broker.config import RECORD_PROPERTIES, BrokerConfig
+from kraftcore.plugins.broker.config import NEVER_MS, RECORD_PROPERTIES, BrokerConfig
 from kraftcore.plugins.broker.partition.retention import Retention
 
 _INDEX_BYTES_MIN = 36
@@ -114,11 +114,11 @@ class TopicSettingsTable:
             replace(
                 log,
                 segment_bytes=number("segment.bytes", log.segment_bytes),
-                segment_ms=number("segment.ms", log.segment_ms),
+                segment_ms=min(number("segment.ms", log.segment_ms), NEVER_MS),
                 index_interval_bytes=number("index.interval.bytes", log.index_interval_bytes),
                 index_bytes_max=max(number("segment.index.bytes", log.index_bytes_max), _INDEX_BYTES_MIN),
                 max_batch_bytes=number("segment.bytes", log.max_batch_bytes),
-                file_delete_delay_ms=number("file.delete.delay.ms", log.file_delete_delay_ms),
+                file_delete_delay_ms=min(number("file.delete.delay.ms", log.file_delete_delay_ms), NEVER_MS),
             ),
             self._record_rules(overrides, needs_keys="compact" in policies),
             deletes,

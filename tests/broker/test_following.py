@@ -113,6 +113,20 @@ def test_an_answer_that_comes_after_another_leader_does_nothing(late):
     assert (rig.end, rig.partition.high_watermark) == (4, before)
 
 
+def test_an_answer_to_what_was_asked_before_a_cut_does_nothing_when_the_log_has_grown_again():
+    """Two requests for a partition may be on their way: ``Fetchers`` asks beside one that a leader holds."""
+    rig = Rig()
+    late = rig.begin()
+    steps = rig.begin()
+    assert steps.send(DIVERGING) is EXCLUSIVE
+    ended(steps, None)
+    for offset in (2, 3):
+        ended(rig.begin(), answer(high_watermark=4, records=records(offset, 3)))
+    assert (rig.end, rig.partition.high_watermark) == (4, 4)
+    assert ended(late, DIVERGING) == RoundEnd()
+    assert (rig.end, rig.partition.high_watermark) == (4, 4)
+
+
 def test_a_cut_that_waits_for_a_flush_is_forgotten_when_the_leader_changes():
     rig = Rig()
     steps = rig.begin()

@@ -60,21 +60,26 @@ async def producers(rig, topic, *partitions, broker_id=1):
 def test_who_wrote_to_a_partition_with_a_producer_id(tmp_path):
     async def script(rig):
         await rig.create([1], [2])
-        await until(lambda: rig.partition(1) and rig.partition(1).leading)
+        await rig.create([1, 2], topic="two")
+        await rig.led_by(1)
+        await rig.led_by(1, "two")
         kind = ProduceRequest.TopicProduceData
         for sequence in (0, 2):
             batch = build_batch(
                 [b"a", b"b"], timestamp_ms=7 + sequence, producer_id=5, producer_epoch=3, base_sequence=sequence
             )
             part = kind.PartitionProduceData(index=0, records=batch)
-            request = ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[kind(name="t", partition_data=[part])])
-            assert (await rig.ask(1, request, 9)).responses[0].partition_responses[0].error_code == 0
+            topics = [kind(name=name, partition_data=[part]) for name in ("t", "two")]
+            answer = await rig.ask(1, ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=topics), 9)
+            assert [each.partition_responses[0].error_code for each in answer.responses] == [0, 0]
         here, elsewhere, nowhere = await producers(rig, "t", 0, 1, 2)
         [found] = here.active_producers
         assert (here.error_code, here.partition_index, here.error_message) == (0, 0, None)
         assert (found.producer_id, found.producer_epoch, found.last_sequence, found.last_timestamp) == (5, 3, 3, 9)
         assert (found.coordinator_epoch, found.current_txn_start_offset) == (-1, -1)
-        assert elsewhere.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert (elsewhere.error_code, elsewhere.error_message) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
+        # Followers know, too.
+        assert (await producers(rig, "two", 0, broker_id=2))[0].active_producers == [found]
         assert (nowhere.error_code, nowhere.active_producers) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, [])
         assert [each.error_code for each in await producers(rig, "u", 0)] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
         assert [each.error_code for each in await producers(rig, "a b", 0)] == [ErrorCode.INVALID_TOPIC_EXCEPTION]

@@ -9,6 +9,7 @@ from kraftcore.core.log.config import LogConfig
 from kraftcore.metadata import Image
 from kraftcore.plugins.broker import BrokerConfig
 from kraftcore.plugins.broker.api.record_rules import NO_LIMIT
+from kraftcore.plugins.broker.config import NEVER_MS
 from kraftcore.plugins.broker.partition.retention import Retention
 from kraftcore.plugins.broker.topic_settings import TopicSettingsTable
 from kraftcore.protocol.records.config_record import ConfigRecord
@@ -128,3 +129,10 @@ def test_what_is_compacted_elsewhere_is_kept_whole_here():
     assert stage.found.retention == Retention()
     stage.set(TOPIC, "t", "cleanup.policy", "compact,delete")
     assert stage.found.retention.ms == 7
+
+
+def test_never_is_as_long_as_a_log_can_count():
+    stage = Stage()
+    for key in ("segment.ms", "file.delete.delay.ms", "retention.ms", "flush.ms"):
+        stage.set(TOPIC, "t", key, str(2**63 - 1))
+    assert (stage.found.log.segment_ms, stage.found.log.file_delete_delay_ms) == (NEVER_MS, NEVER_MS)

@@ -114,7 +114,13 @@ def test_the_file_is_kafkas():
     encoded = encode_aborted(entries)
     assert len(encoded) == 68
     assert decode_aborted(encoded, 0) == entries
-    for base, bad in ((0, encoded[:-1]), (0, b"\0\1" + encoded[2:]), (4, encoded), (0, encoded[34:] + encoded[:34])):
+    for base, bad in (
+        (0, encoded[:-1]),
+        (0, b"\0\1" + encoded[2:]),
+        (4, encoded),
+        (0, encoded[34:] + encoded[:34]),
+        (0, bytes(34)),
+    ):
         with pytest.raises(CorruptDataError):
             decode_aborted(bad, base)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
 import json
+import time
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -92,6 +94,22 @@ def test_offsets_go_through_a_file(capsys, at, tmp_path):
 def committed(capsys, at, group):
     [found] = described(capsys, at, "--describe", "--group", group)
     return [(each["partition"], each["currentOffset"]) for each in found["partitions"]]
+
+
+def test_times_without_a_zone_are_utc(capsys, at, monkeypatch):
+    """As for Kafka's tool, wherever one is."""
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    try:
+        now = datetime.datetime.now(datetime.UTC)
+        for hours, offset in ((-1, 0), (1, 5)):
+            text = (now + datetime.timedelta(hours=hours)).strftime("%Y-%m-%dT%H:%M:%S.000")
+            words = ["--reset-offsets", "--group", "g", "--topic", "t:0", "--to-datetime", text, "--export"]
+            status, out = run(capsys, at, *words, "--dry-run")
+            assert (status, out.split()[-1]) == (0, f"t,0,{offset}")
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 def test_wrong_usage_is_a_line_and_a_hint(capsys):

@@ -259,3 +259,14 @@ def test_what_kafkas_cleaner_was_putting_in_place_is_put_there(state):
             b"".join(batch for batches in old.values() for batch in batches) if state == "not complete" else new + last
         )
     assert not [found for found in disk.list_folder(FOLDER) if found.endswith((".swap", ".cleaned"))]
+
+
+def test_a_segment_that_was_split_keeps_the_half_that_was_renamed():
+    disk = SimulatedDisk(Random(1))
+    halves = [b"".join(cleaned(base + each, [0], 0, 0, 5) for each in range(3)) for base in (0, 3, 6)]
+    segment_files(disk, {0: [halves[0]], 6: [halves[2]]})
+    disk.replace_file(f"{FOLDER}/{0:020d}.index.swap", b"")
+    disk.replace_file(f"{FOLDER}/{3:020d}.index.swap", b"")
+    disk.replace_file(f"{FOLDER}/{3:020d}.log.swap", halves[1])
+    with Log.open(disk, FOLDER, config(), now_ms=1) as log:
+        assert everything(log) == b"".join(halves)

@@ -9,7 +9,7 @@ import trio
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer
 from confluent_kafka import TopicPartition as Assigned
 
-from kraftcore.admin import PartlyRefusedError
+from kraftcore.admin import PartlyRefusedError, TopicPartition, connect
 from kraftcore.errors import LocalError, NodeStoppedError, TransportError
 from kraftcore.testing import KafkaCluster, in_thread
 
@@ -158,6 +158,38 @@ def test_whoever_waits_for_brokers_hears_of_one_that_failed_until_it_is_started_
             with trio.move_on_after(0.01) as waiting:
                 await kafka.wait_failed()
             assert waiting.cancelled_caught
+
+    trio.run(main)
+
+
+def test_who_waits_for_a_failure_hears_of_it_though_a_node_was_started_meanwhile():
+    async def main():
+        async with KafkaCluster(2) as kafka, trio.open_nursery() as nursery:
+            nursery.start_soon(kafka.wait_failed)
+            await kafka.kill(1)
+            await kafka.start(1)
+            kafka.nodes[2].fail(OSError("the disk is gone"))
+            nursery.cancel_scope.deadline = trio.current_time() + 60
+
+    with pytest.raises(NodeStoppedError, match="the disk is gone"):
+        trio.run(main)
+
+
+def test_a_coordinator_and_a_leader_that_die_are_looked_for_again():
+    async def main():
+        async with KafkaCluster(2, properties={"offsets.topic.num.partitions": "1"}) as kafka:
+            await kafka.create_topic("t")
+            place = TopicPartition("t", 0)
+            async with connect(bootstrap_servers=kafka.bootstrap_servers.split(",")) as admin:
+                await admin.commit_offsets("g", {place: 0})
+                for topic in ("__consumer_offsets", "t"):
+                    leader_id = kafka.leader(topic)
+                    await kafka.kill(leader_id)
+                    assert (await admin.committed_offsets("g"))[place].offset == 0
+                    assert await admin.list_offsets([place]) == {place: 0}
+                    await kafka.start(leader_id)
+                    await kafka.wait_isr("__consumer_offsets", 2)
+                    await kafka.wait_isr("t", 2)
 
     trio.run(main)
 

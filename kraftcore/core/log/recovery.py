@@ -211,8 +211,9 @@ class _Recovery:
         # A segment that was being split: not all of its parts are there.
         incomplete = min((int(match[1]) for match in cleaned), default=_OFFSET_MAX)
         swapped = [match for match in found if match[3] == "swap" and int(match[1]) < incomplete]
-        ends = [self.end_of(match[0], int(match[1])) for match in swapped if match[2] == ".log"]
-        first, end = min((int(match[1]) for match in swapped), default=0), max(ends, default=0)
+        logs = [match for match in swapped if match[2] == ".log"]
+        first = min((int(match[1]) for match in logs), default=0)
+        end = max((self.end_of(match[0], int(match[1])) for match in logs), default=0)
         for match in found:
             if match not in swapped:
                 self.remove(match[0])

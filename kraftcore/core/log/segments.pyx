@@ -12,6 +12,7 @@ decides what a failed call means.
 """
 
 from bisect import bisect_right
+from errno import ENOENT
 
 cimport cython
 from libc.stdint cimport int64_t
@@ -21,6 +22,7 @@ from kraftcore.core.log.segment cimport Segment
 
 from kraftcore.core.log.listing import LISTING_NAME, Listing
 from kraftcore.core.log.recovery import DELETED_SUFFIX, SEGMENT_SUFFIXES
+from kraftcore.errors import StorageError
 
 cdef enum:
     READERS_MAX = 8              # sealed segments kept open for reading
@@ -239,8 +241,11 @@ cdef class Segments:
         cdef int64_t count = 0
         while self.expiring and self.expiring[0][0] <= now_ms:
             path = self.expiring[0][1]
-            if self.files.exists(path):
+            try:
                 self.files.unlink(path)
+            except StorageError as error:
+                if error.errno != ENOENT:  # else the folder was renamed or removed meanwhile, by another thread
+                    raise
             self.expiring.pop(0)
             count += 1
         return count

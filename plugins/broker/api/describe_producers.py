@@ -11,7 +11,6 @@ from kraftcore.plugins.broker.api.errors import code_of
 from kraftcore.plugins.broker.api.permits import Permits
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
 from kraftcore.plugins.broker.partition import TopicPartition
-from kraftcore.plugins.broker.partition.state import refused
 from kraftcore.plugins.broker.producers.state import NO_SEQUENCE, ProducerState
 from kraftcore.plugins.broker.replicas import Replicas
 from kraftcore.plugins.controller.topic_names import what_is_wrong
@@ -69,11 +68,8 @@ class DescribeProducers:
     def _producers(self, name: TopicPartition) -> _Answer:
         try:
             partition = self._replicas.announced(name)
-            if partition.leading is None:
-                raise refused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         except KraftError as error:
-            code = code_of(self._replicas, name, error)
-            return _Answer(error_code=code, error_message=code.message)
+            return _Answer(error_code=code_of(self._replicas, name, error))
         return _Answer(active_producers=[_told(each) for each in partition.producers.all.values()])
 
 

@@ -33,7 +33,7 @@ from kraftcore.protocol.schema import Request, Response
 
 _PRINCIPAL_VERSION = 0
 _KNOWN_WITHIN_S = 1.0
-_POLL_S = 0.002
+_POLL_S, _POLL_MAX_S = 0.002, 0.05
 
 
 class Forwarding:
@@ -56,9 +56,11 @@ class Forwarding:
 
     async def _ask(self, request: Request, context: RequestContext) -> Response | None:
         response = await self.ask(request, context)
+        pause_s = _POLL_S
         with trio.move_on_after(_KNOWN_WITHIN_S):
             while not _is_known(self._cache, request, response):
-                await trio.sleep(_POLL_S)
+                await trio.sleep(pause_s)
+                pause_s = min(2 * pause_s, _POLL_MAX_S)
         return response
 
     async def ask(self, request: Request, context: RequestContext) -> Response | None:
@@ -99,8 +101,7 @@ def _is_known(cache: MetadataCache, request: Any, response: Any) -> bool:
     if isinstance(request, CreatePartitionsRequest):
         counts = {each.name: each.count for each in request.topics}
         return request.validate_only or all(
-            each.error_code or len(cache.topics.get(each.name, ())) >= counts.get(each.name, 0)
-            for each in response.results
+            each.error_code or cache.knows(each.name, counts.get(each.name, 0) - 1) for each in response.results
         )
     if isinstance(request, DeleteTopicsRequest):
         return all(

@@ -215,7 +215,6 @@ class Produce:
             raise refused(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {request.acks}: it must be -1, 0 or 1")
         partition = self._replicas.find(name)
         partition.check(-1)
-        # A log that is open keeps the segments' size that it was opened with.
         limits = BatchLimits(self._max_message_bytes(name.topic), partition.log.config.segment_bytes)
         check_batch(records, limits)
         waits, now_ms, rules = request.acks == ACKS_ALL, self._now_ms(), self._rules_of(name.topic)

@@ -202,17 +202,21 @@ class LogDirs:
             strays = [name for name, hosted in directory.logs.items() if held.get(name) != hosted.topic_id]
             strays += [name for name in directory.broken if name not in held]
             for name in strays:
-                self.set_aside(directory, name)
+                try:
+                    self.set_aside(directory, name)
+                except StorageError as error:
+                    _logger.critical("log directory %s failed: %s", directory.path, error)
+                    directory.failure = error
+                    break
 
     def set_aside(self, directory: Directory, name: TopicPartition) -> None:
-        """See ``Directory.set_aside``; a directory that fails over it is used no more."""
-        try:
-            told = directory.set_aside(name, self._randbytes)
-        except StorageError as error:
-            _logger.critical("log directory %s failed: %s", directory.path, error)
-            directory.failure = error
-        else:
-            _logger.warning("%s is none of this broker's partitions: its folder is %s now", name, told)
+        """See ``Directory.set_aside``.
+
+        Raises:
+            StorageError: the disk failed; the directory is to be used no more.
+        """
+        told = directory.set_aside(name, self._randbytes)
+        _logger.warning("%s is none of this broker's partitions: its folder is %s now", name, told)
 
     def close(self, *, is_clean: bool = True, broker_epoch: int = -1) -> None:
         """Close all logs in order, and give the directories back. Idempotent.

@@ -454,6 +454,7 @@ class Partition:
         moved = min(max(high_watermark, self.log.log_start_offset), self.log.log_end_offset)
         if moved > self.high_watermark:
             self.high_watermark = moved
+            self.producers.committed(moved)
             effects.has_moved = True
         return effects
 

@@ -69,7 +69,7 @@ def decode_aborted(data: bytes, base_offset: int, path: str | None = None) -> li
         position = number * _ENTRY.size
         if version != _VERSION:
             raise CorruptDataError(f"an entry of version {version}, expected {_VERSION}", position=position, path=path)
-        if entry.last_offset <= last or not 0 <= entry.first_offset <= entry.last_offset:
+        if entry.last_offset <= last or not 0 <= entry.first_offset < entry.last_offset:
             raise CorruptDataError(f"{entry} does not follow offset {last}", position=position, path=path)
         last = entry.last_offset
         found.append(entry)

@@ -116,10 +116,14 @@ class ProducerStates:
         """
         if not self._open and not self._ended:
             return high_watermark
-        while self._ended and self._ended[0][1] < high_watermark:
-            self._ended.popleft()
+        self.committed(high_watermark)
         first = min((*self._open.values(), *(first for first, _ in self._ended)), default=high_watermark)
         return min(max(first, self._log.log_start_offset), high_watermark)
+
+    def committed(self, high_watermark: int) -> None:
+        """Forget transactions whose markers are below it: nobody has to wait for them any more."""
+        while self._ended and self._ended[0][1] < high_watermark:
+            self._ended.popleft()
 
     def truncated(self) -> None:
         """The log was cut: forget what was beyond its end.
