@@ -373,8 +373,8 @@ class GroupCalls(TopicCalls):
             response = await self._router.call(
                 "listOffsets", request, ListOffsetsResponse, lambda _: None, node_id=leader_id, once=True
             )
-        except (UnreachableError, LocalError) as error:
-            tries.last_failure = str(error)
+        except (UnreachableError, LocalError) as failure:
+            tries.last_failure = str(failure)
             return found
         for told in response.topics:
             for each in told.partitions:
