@@ -6,7 +6,7 @@ import errno
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 from golden import GOLDEN
@@ -191,14 +191,11 @@ def test_a_commit_that_is_removed_while_it_is_looked_for_is_not_the_last(made, m
 
 @pytest.mark.parametrize("is_there", [False, True])
 def test_a_file_that_is_removed_before_it_is_opened_is_none(is_there):
-    answers = [True, is_there]
-
-    def fail(_):
-        raise Py4JError("java.io.FileNotFoundException")
-
-    folder = HadoopFolder.__new__(HadoopFolder)
-    folder._uri, folder._hadoop = "s3a://tables", SimpleNamespace(Path=str)
-    folder._system = SimpleNamespace(exists=lambda _: answers.pop(0), open=fail)
+    system = Mock()
+    system.exists.side_effect = [True, is_there]
+    system.open.side_effect = Py4JError("java.io.FileNotFoundException")
+    session = Mock(**{"_jvm.org.apache.hadoop.fs.Path.return_value.getFileSystem.return_value": system})
+    folder = HadoopFolder(session, "s3a://tables")
     if is_there:
         with pytest.raises(StorageError, match="FileNotFound"):
             folder.read("_commits/0")
