@@ -2,7 +2,8 @@
 
 A commit is one small file, made whole and only if there is none of its number. So tables change in one moment, on
 stores that cannot rename, too; of two writers that go on from the same commit one is refused. Files that no commit
-names are what a writer left that was killed or refused.
+names are what a writer left that was killed or refused. The commit before the last one is kept, with the files that it
+names, for readers that began before.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import json
 import re
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kraftcore.errors import CorruptDataError, LockedError
 from kraftcore.plugins.spark.folders import HadoopFolder, LocalFolder
@@ -19,7 +20,11 @@ from kraftcore.plugins.spark.folders import HadoopFolder, LocalFolder
 COMMITS = "_commits"
 """Folder of the commits, and of a mark for each writer at work."""
 _KEPT = 2
-_MARK = re.compile(r"begun-(\d+)-([0-9a-f]{12})", re.ASCII)
+_RUNS = 16
+"""So many steps a commit tells of, its own among them."""
+_TRIES = 5
+_LEFT = re.compile(r"(?:begun-|_(?:begun-)?)(\d+)-[0-9a-f]{12}(?:-[0-9a-f]{12})?", re.ASCII)
+"""A mark, or a small file that is being written: the number of its commit."""
 _MADE_FOR = re.compile(r"(?:batch=(\d+)/|.*/(\d+)-[0-9a-f]{12}-\d+\.parquet$)", re.ASCII)
 
 
@@ -33,6 +38,7 @@ class Commit:
         files: by table, the names of the files that count, relative to the table's folder.
         stale: clusters with rows in bronze that their gold does not know yet, in order.
         columns: by table of gold, its columns as Spark's JSON: files alone do not tell an empty table's.
+        runs: of the last steps that led here, its own last.
     """
 
     number: int = -1
@@ -40,6 +46,11 @@ class Commit:
     files: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     stale: tuple[str, ...] = ()
     columns: Mapping[str, str] = field(default_factory=dict)
+    runs: tuple[str, ...] = ()
+
+    def names(self) -> set[str]:
+        """Of all files that count, relative to the folder of tables."""
+        return {f"{table}/{file}" for table, files in self.files.items() for file in files}
 
 
 @dataclass(frozen=True)
@@ -49,10 +60,12 @@ class Writing:
     Attributes:
         number: of the commit that it will be.
         run: names its files, so that none of another writer is taken for them.
+        after: the ``runs`` of the commit that it goes on from.
     """
 
     number: int
     run: str
+    after: tuple[str, ...] = ()
 
     @property
     def mark(self) -> str:
@@ -76,74 +89,146 @@ class Commits:
         Raises:
             CorruptDataError: the file is not what a run wrote.
         """
-        numbers = self.numbers()
-        return self._read(numbers[-1])[0] if numbers else Commit()
+        for _ in range(_TRIES):
+            numbers = self.numbers()
+            if not numbers:
+                return Commit()
+            found = self._read(numbers[-1])
+            if found is not None:
+                return found  # else a writer has removed it since, for there are later ones
+        raise self._corrupt(numbers[-1])
 
-    def begin(self, number: int) -> Writing:
-        """Say that a step begins, before its first file is written."""
-        writing = Writing(number, uuid.uuid4().hex[:12])
-        self._folder.write(writing.mark, b"")
-        return writing
+    def begin(self, number: int, after: tuple[str, ...] = ()) -> Writing:
+        """Say that a step begins, before its first file is written.
 
-    def add(self, writing: Writing, commit: Commit) -> None:
-        """Let a step count.
+        Args:
+            number: of the commit that it will be.
+            after: the ``runs`` of the commit that it goes on from.
 
         Raises:
-            LockedError: another writer's step has that number.
+            LockedError: there is a commit of that number or a later one.
         """
+        writing = Writing(number, uuid.uuid4().hex[:12], after)
+        self._folder.write(writing.mark, b"")
+        if max(self.numbers(), default=-1) >= number:
+            self.end(writing)
+            raise self._refused(number)
+        return writing
+
+    def add(self, writing: Writing, commit: Commit) -> Commit:
+        """Let a step count.
+
+        Returns:
+            The commit with its ``runs``.
+
+        Raises:
+            LockedError: another writer went on from the same commit.
+        """
+        commit = replace(commit, runs=(*writing.after, writing.run)[-_RUNS:])
         content = {
             "run": writing.run,
+            "runs": list(commit.runs),
             "progress": commit.progress,
             "files": {name: list(files) for name, files in commit.files.items()},
             "stale": list(commit.stale),
             "columns": dict(commit.columns),
         }
         name = f"{COMMITS}/{commit.number}"
-        # A store may have made the file and its answer got lost: then it is there because of us.
-        if not self._folder.create(name, json.dumps(content).encode()) and self._read(commit.number)[1] != writing.run:
-            raise LockedError(
-                f"{self._folder.place(name)}: another run wrote these tables meanwhile; what it wrote counts, what "
-                "this one wrote does not: run it again"
-            )
-        for number in self.numbers()[:-_KEPT]:
-            self._folder.delete(f"{COMMITS}/{number}")
+        is_made = self._folder.create(name, json.dumps(content).encode())
+        # Numbers of commits that were removed are free: that the file was made does not say that it counts. And a store
+        # may have made it and its answer got lost. The last commit tells: this one, or one that goes on from it.
+        if writing.run not in self.last().runs:
+            if is_made:
+                self._folder.delete(name)
+            raise self._refused(commit.number)
+        return commit
 
     def end(self, writing: Writing) -> None:
         """Say that nothing is left of a step that does not count."""
         self._folder.delete(writing.mark)
 
-    def left_by_others(self, commit: Commit) -> list[str]:
-        """The files of writers that were killed or refused: those of steps up to a commit that it does not name.
+    def outdated(self) -> list[str]:
+        """The commits before those that are kept, each behind the files that no kept one names, in order of removal."""
+        kept = self._kept()
+        counted = {name for commit in kept for name in commit.names()}
+        found: list[str] = []
+        for number in self.numbers():
+            if kept and number < kept[0].number:
+                found += sorted(self._names(number) - counted)
+                found.append(f"{COMMITS}/{number}")
+        return found
 
+    def made_by(self, writing: Writing, commit: Commit) -> list[str]:
+        """The files of a step that was refused: those of its commit that it made itself, and that do not count."""
+        counted = {name for kept in self._kept() for name in kept.names()}
+        return sorted(name for name in commit.names() - counted if writing.run in name.rpartition("/")[2])
+
+    def left_by_others(self) -> list[str]:
+        """The files of writers that were killed or refused: those of steps up to the last commit that none kept names.
+
+        So with commits that a killed writer did not come to remove.
         A writer that is at work now goes on from this commit or a later one; what it writes is not among them.
         """
-        marks = [name for name in self._folder.files(COMMITS) if _is_over(name, commit.number)]
-        if not marks:
+        kept = self._kept()
+        if not kept:
             return []
-        counted = {f"{table}/{file}" for table, files in commit.files.items() for file in files}
-        left = []
+        last = kept[-1].number
+        begun = [name for name in self._folder.files(COMMITS) if _is_over(name, last)]
+        if not begun:
+            return []
+        counted = {name for commit in kept for name in commit.names()}
+        left = self.outdated()
         for name in self._folder.files(""):
             number = _made_for(name)
-            if number is not None and number <= commit.number and name not in counted:
+            if number is not None and number <= last and name not in counted:
                 left.append(name)
-        return [*left, *(f"{COMMITS}/{name}" for name in marks)]
+        return [*dict.fromkeys(left), *(f"{COMMITS}/{name}" for name in begun)]
 
-    def _read(self, number: int) -> tuple[Commit, str]:
-        # A commit, and who wrote it.
-        place = f"{COMMITS}/{number}"
+    def _kept(self) -> list[Commit]:
+        # In order. Those before the last one may be of an earlier format: they name nothing.
+        last = self.last()
+        before = [number for number in self.numbers() if number < last.number][1 - _KEPT :]
+        found = [Commit(number, files=self._files(number)) for number in before]
+        return [*found, last] if last.number >= 0 else []
+
+    def _names(self, number: int) -> set[str]:
+        return Commit(number, files=self._files(number)).names()
+
+    def _files(self, number: int) -> Mapping[str, tuple[str, ...]]:
         try:
-            found = json.loads(self._folder.read(place) or b"")
+            found = self._read(number)
+        except CorruptDataError:
+            return {}
+        return {} if found is None else found.files
+
+    def _read(self, number: int) -> Commit | None:
+        # None: there is none.
+        data = self._folder.read(f"{COMMITS}/{number}")
+        if data is None:
+            return None
+        try:
+            found = json.loads(data)
             files = {str(name): tuple(map(str, files)) for name, files in found["files"].items()}
             stale = tuple(map(str, found["stale"]))
             columns = {str(name): str(text) for name, text in found["columns"].items()}
-            return Commit(number, str(found["progress"]), files, stale, columns), str(found["run"])
+            runs = tuple(map(str, found.get("runs", [found["run"]])))
+            return Commit(number, str(found["progress"]), files, stale, columns, runs)
         except (ValueError, KeyError, TypeError, AttributeError):
-            raise CorruptDataError("not what a run writes about its step", path=self._folder.place(place)) from None
+            raise self._corrupt(number) from None
+
+    def _corrupt(self, number: int) -> CorruptDataError:
+        return CorruptDataError("not what a run writes about its step", path=self._folder.place(f"{COMMITS}/{number}"))
+
+    def _refused(self, number: int) -> LockedError:
+        return LockedError(
+            f"{self._folder.place(f'{COMMITS}/{number}')}: another run wrote these tables meanwhile; what it wrote "
+            "counts, what this one wrote does not: run it again"
+        )
 
 
 def _is_over(name: str, number: int) -> bool:
-    mark = _MARK.fullmatch(name)
-    return mark is not None and int(mark[1]) <= number
+    begun = _LEFT.fullmatch(name)
+    return begun is not None and int(begun[1]) <= number
 
 
 def _made_for(name: str) -> int | None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any, TypeVar
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
+from kraftcore.core.disk.files import OsFiles
 from kraftcore.errors import LocalError, StorageError
 
 T = TypeVar("T")
@@ -24,6 +26,7 @@ _STORES = frozenset({"s3", "s3a", "s3n", "gs", "oss", "cosn", "obs"})
 _IF_ABSENT = "fs.option.create.conditional.overwrite"
 _UNCHECKED = "fs.s3a.create.performance"  # no looks at what is there already
 _AT_ONCE = 16
+_NO_LINKS = {errno.EPERM, errno.EACCES, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK}
 
 
 def is_local(path: str) -> bool:
@@ -54,23 +57,61 @@ class LocalFolder:
         return str(self._path / name)
 
     def write(self, name: str, data: bytes) -> None:
-        """Make or replace a file, whole or not at all."""
-        with _local_errors(self._path / name) as place:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            begun = place.with_name(UNFINISHED + place.name)
-            begun.write_bytes(data)
+        """Make or replace a file, whole or not at all; it outlasts a power cut."""
+        with self._written(name, data) as (begun, place):
             begun.replace(place)
+        OsFiles().sync_folder(str(place.parent))
 
     def create(self, name: str, data: bytes) -> bool:
-        """Make a file, whole or not at all; False: it is there already."""
-        with _local_errors(self._path / name) as place:
-            if place.exists():
+        """Make a file, whole or not at all; False: it is there already. It outlasts a power cut.
+
+        Of two that try at the same time one makes it. On a file system without hard links the file is not whole at
+        once.
+        """
+        with self._written(name, data) as (begun, place):
+            OsFiles().sync_folder(str(place.parent))
+            try:
+                os.link(begun, place)
+            except FileExistsError:
                 return False
-        self.write(name, data)
+            except OSError as error:
+                if error.errno not in _NO_LINKS:
+                    raise
+                if not _fill_new(place, data):
+                    return False
+        OsFiles().sync_folder(str(place.parent))
         return True
 
+    @contextmanager
+    def _written(self, name: str, data: bytes) -> Iterator[tuple[Path, Path]]:
+        # The path of a file with that content, which is gone when the block ends, and the path it is made for.
+        with _local_errors(self._path / name) as place:
+            OsFiles().make_folder(str(place.parent))
+            begun = place.with_name(f"{UNFINISHED}{place.name}-{uuid.uuid4().hex[:12]}")
+            try:
+                _fill_new(begun, data)
+                yield begun, place
+            finally:
+                begun.unlink(missing_ok=True)
+
+    def sync(self, names: Sequence[str]) -> None:
+        """Let files outlast a power cut, with the folders that they are in; but for those that are gone."""
+        folders = {folder for name in names for folder in Path(name).parents}
+
+        def sync(name: str) -> None:
+            with _unless_gone(), OsFiles().open(str(self._path / name), read_only=True) as file:
+                file.sync()
+
+        def sync_folder(folder: Path) -> None:
+            with _unless_gone():
+                OsFiles().sync_folder(str(self._path / folder))
+
+        with ThreadPoolExecutor(_AT_ONCE) as pool:  # a disk takes many at a time
+            list(pool.map(sync, names))
+            list(pool.map(sync_folder, folders))
+
     def put(self, files: Mapping[str, bytes]) -> None:
-        """Make files of new names, which nobody looks at before they are whole."""
+        """Make files of new names, which nobody looks at before they are whole and, by ``sync``, safe."""
         for name, data in files.items():
             with _local_errors(Path(self.begun(name))) as place:
                 place.write_bytes(data)
@@ -160,7 +201,12 @@ class HadoopFolder:
             finally:
                 stream.close()
 
-        return self._try(name, read)
+        try:
+            return self._try(name, read)
+        except StorageError:
+            if self._try(name, lambda place: bool(self._system.exists(place))):
+                raise
+            return None  # it was removed meanwhile
 
     def write(self, name: str, data: bytes) -> None:
         """Make or replace a file, whole or not at all."""
@@ -203,6 +249,9 @@ class HadoopFolder:
 
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             list(pool.map(make, files))
+
+    def sync(self, names: Sequence[str]) -> None:
+        """Nothing: what was closed there is as safe as that file system makes it."""
 
     def fetch(self, names: Iterable[str], target: str) -> None:
         """Copy files into a folder of this machine, under the same names; many at a time."""
@@ -269,6 +318,33 @@ class HadoopFolder:
     def delete(self, name: str) -> None:
         """Remove a file, if it is there."""
         self._try(name, lambda place: self._system.delete(place, False))
+
+
+def _fill_new(place: Path, data: bytes) -> bool:
+    # Make a file, and sync it; False: it is there already.
+    try:
+        file = OsFiles().open(str(place), create=True, exclusive=True)
+    except StorageError as error:
+        if error.errno == errno.EEXIST:
+            return False
+        raise
+    try:
+        with file:
+            file.write_at(0, data)
+            file.sync()
+    except StorageError:
+        place.unlink(missing_ok=True)
+        raise
+    return True
+
+
+@contextmanager
+def _unless_gone() -> Iterator[None]:
+    try:
+        yield
+    except StorageError as error:
+        if error.errno != errno.ENOENT:
+            raise
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import LongType, StructField, StructType
 
 from kraftcore.core.disk.files import OsFiles
-from kraftcore.errors import CorruptDataError, LocalError, LockedError, StorageError
+from kraftcore.errors import CorruptDataError, LocalError, LockedError
 from kraftcore.plugins.spark.commits import Commit, Commits, Writing
 from kraftcore.plugins.spark.folders import UNFINISHED, HadoopFolder, LocalFolder, is_local
 from kraftcore.plugins.spark.parquet import count_by_cluster, read_files, sql_of_share
@@ -119,10 +119,7 @@ class Tables:
         if not self.is_local:
             yield
             return
-        try:
-            Path(self.path).mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StorageError(error.errno or 0, error.strerror or str(error), self.path) from None
+        OsFiles().make_folder(self.path)
         with lock_folders(OsFiles(), [self.path]):
             yield
 
@@ -159,39 +156,40 @@ class Tables:
         self.__dict__.pop("commit", None)
 
     def begin(self) -> Writing:
-        """Say that a step begins, before its first file is written."""
-        before = self.counted()
-        if before.number < 0 and self.about() is None:
-            self.write_about()
-        return Commits(self.folder).begin(before.number + 1)
-
-    def end(self, writing: Writing, commit: Commit) -> None:
-        """Let a step count, and remove what its commit no longer names.
+        """Say that a step begins, before its first file is written.
 
         Raises:
             LockedError: another run has written these tables meanwhile.
         """
-        before, commits = self.counted(), Commits(self.folder)
+        before = self.counted()
+        if before.number < 0 and self.about() is None:
+            self.write_about()
+        return Commits(self.folder).begin(before.number + 1, before.runs)
+
+    def end(self, writing: Writing, commit: Commit) -> None:
+        """Let a step count, and remove what no commit that is kept names.
+
+        Raises:
+            LockedError: another run has written these tables meanwhile.
+        """
+        commits = Commits(self.folder)
+        self.folder.sync(sorted(name for name in commit.names() if writing.run in name.rpartition("/")[2]))
         try:
-            commits.add(writing, commit)
+            self.__dict__["commit"] = commits.add(writing, commit)
         except LockedError:
-            self._remove(commit, before)
+            self._delete(commits.made_by(writing, commit))
             commits.end(writing)
             raise
-        self.__dict__["commit"] = commit
-        self._remove(before, commit)
+        self._delete(commits.outdated())
         commits.end(writing)
 
-    def _remove(self, these: Commit, but: Commit) -> None:
-        # The files that one commit names and another does not.
-        for name, files in these.files.items():
-            for file in sorted(set(files) - set(but.files.get(name, ()))):
-                self.folder.delete(f"{name}/{file}")
+    def _delete(self, names: Iterable[str]) -> None:
+        for name in names:
+            self.folder.delete(name)
 
     def remove_leftovers(self) -> None:
         """Remove the files of runs that were killed or refused; those of a run that is at work stay."""
-        for name in Commits(self.folder).left_by_others(self.counted()):
-            self.folder.delete(name)
+        self._delete(Commits(self.folder).left_by_others())
 
     def arrow(
         self, name: str, clusters: Sequence[str], share: tuple[int, int] | None = None, *, condition: Any = None
