@@ -27,7 +27,7 @@ def file_ranges(file: LogFile, start: int, end: int, range_bytes: int, generatio
     """Cut ``[start, end)`` of a file at batch boundaries into ranges of about ``range_bytes``."""
     cuts = [start]
     if end - start > range_bytes:
-        positions = _boundaries(file, start, end)
+        positions = boundaries(file, start, end)
         # What is left over should not be much smaller than the others.
         last = bisect_left(positions, end - range_bytes // 4)
         at = bisect_left(positions, start + range_bytes)
@@ -38,7 +38,7 @@ def file_ranges(file: LogFile, start: int, end: int, range_bytes: int, generatio
     return [Range(file, low, high, generation) for low, high in pairwise(cuts) if low < high]
 
 
-def _boundaries(file: LogFile, start: int, end: int) -> list[int]:
+def boundaries(file: LogFile, start: int, end: int) -> list[int]:
     # Where batches start: from the index, or, where there is none, from the headers.
     entries = index_entries(file)
     if entries:

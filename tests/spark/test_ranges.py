@@ -80,7 +80,7 @@ def test_tasks_side_by_side_get_shares_of_one_size(path, monkeypatch):
     path.write_bytes(DATA)
     # As an index with an entry for each batch.
     cuts = [spot.position for spot in SPOTS]
-    monkeypatch.setattr(ranges, "_boundaries", lambda _, start, end: [cut for cut in cuts if start < cut < end])
+    monkeypatch.setattr(ranges, "boundaries", lambda _, start, end: [cut for cut in cuts if start < cut < end])
     files = Inventory().files([str(path)])
     after = Tracker().advance({}, files)
     size = len(DATA)
