@@ -39,7 +39,7 @@ def file_ranges(file: LogFile, start: int, end: int, range_bytes: int, generatio
 
 
 def boundaries(file: LogFile, start: int, end: int) -> list[int]:
-    # Where batches start: from the index, or, where there is none, from the headers.
+    """Where batches start between two bytes: from the index, or, where there is none, from the headers."""
     entries = index_entries(file)
     if entries:
         return [position for _, position in entries if start < position < end]
