@@ -173,14 +173,16 @@ def test_transactions_of_other_brokers_are_not_denied(tmp_path):
 def test_who_changes_topics_at_a_broker_finds_them_changed_there(tmp_path):
     async def script(rig):
         async def partitions():
-            request = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name="t")])
+            named = MetadataRequest.MetadataRequestTopic(name="t")
+            request = MetadataRequest(topics=[named], allow_auto_topic_creation=False)
             [told] = (await rig.ask(1, request, 12)).topics
             return told.error_code or len(told.partitions)
 
         kind = CreateTopicsRequest.CreatableTopic
         for version in (2, 7):
             topics = [kind(name="t", num_partitions=1, replication_factor=1)]
-            await rig.ask(1, CreateTopicsRequest(topics=topics, timeout_ms=30_000), version)
+            answer = await rig.ask(1, CreateTopicsRequest(topics=topics, timeout_ms=30_000), version)
+            assert answer.topics[0].error_code == 0, answer
             assert await partitions() == 1
             grown = CreatePartitionsRequest.CreatePartitionsTopic(name="t", count=4, assignments=None)
             await rig.ask(1, CreatePartitionsRequest(topics=[grown], timeout_ms=30_000), 3)
@@ -192,7 +194,7 @@ def test_who_changes_topics_at_a_broker_finds_them_changed_there(tmp_path):
                 await rig.ask(1, DeleteTopicsRequest(topic_names=["t"], timeout_ms=30_000), 1)
             assert await partitions() == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
-    play(tmp_path, script, **{"auto.create.topics.enable": "false"})
+    play(tmp_path, script)
 
 
 # --- tokens -----------------------------------------------------------------------------------------------------------

@@ -378,7 +378,7 @@ def test_a_server_imports_what_its_roles_need(tmp_path, roles, needed, foreign):
     ]
     file.write_text("\n".join(lines))
     program = "import sys; from kraftcore.cli import main; main(sys.argv[1:]); print('loaded', *sys.modules)"
-    command = [sys.executable, "-c", program, "server", "start", str(file)]
+    command = [sys.executable, "-P", "-c", program, "server", "start", str(file)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     (loaded,) = (line.split() for line in done.stdout.splitlines() if line.startswith("loaded "))
     assert "format it first" in done.stderr  # it came as far as opening its directory

@@ -114,8 +114,8 @@ def test_kafkas_own_tools(kafka: KafkaTools, tmp_path: Path) -> None:
             return found.out
 
         def use(at: str) -> None:
-            tool("topics", at, "--create", "--topic", "t", "--partitions", 2, "--replication-factor", 1)
-            assert "PartitionCount: 2" in tool("topics", at, "--describe", "--topic", "t")
+            tool("topics", at, "--create", "--topic", "t", "--partitions", 1, "--replication-factor", 1)
+            assert "PartitionCount: 1" in tool("topics", at, "--describe", "--topic", "t")
             tool("configs", at, "--alter", "--topic", "t", "--add-config", "retention.ms=5000000")
             assert "retention.ms=5000000" in tool("configs", at, "--describe", "--topic", "t")
             assert "auto.create.topics.enable" in tool(

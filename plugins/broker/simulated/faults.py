@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from kraftcore.core.log.epochs import OffsetAndEpoch
+from kraftcore.plugins.broker.disk_steps import DiskSteps
 from kraftcore.plugins.broker.logdirs import LogDirs
 from kraftcore.plugins.broker.logdirs.directory import Directory
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
@@ -55,10 +57,11 @@ def _anybody(self: MetadataCache, broker_id: int, broker_epoch: int) -> bool:
     return True
 
 
-def _kept(self: Replicas, name: TopicPartition, now_ms: int) -> None:
+def _kept(self: Replicas, name: TopicPartition, now_ms: Callable[[], int]) -> DiskSteps[None]:
     found = self.all.pop(name, None)
     if found is not None:
         self.carry_out(name, found.partition.stop())
+    yield None
 
 
 def _left(self: LogDirs, directory: Directory, name: TopicPartition) -> None:
