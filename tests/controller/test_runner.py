@@ -242,7 +242,8 @@ def test_what_is_answered_is_gone_without_the_garbage_collector(tmp_path):
                 left = [each for each in gc.get_objects() if type(each) is Asked]
             finally:
                 gc.enable()
-            assert len(left) <= 1  # the last one may still be on the stack
+            # The last one may still be on the stack, and the controller asks things of its own.
+            assert len(left) < 5
 
     run(main)
 
