@@ -157,7 +157,7 @@ add = Commits.add
 def add_or_end(commits, writing, commit):
     if commit.number == 1:
         os.kill(os.getpid(), signal.SIGKILL)
-    add(commits, writing, commit)
+    return add(commits, writing, commit)
 Commits.add = add_or_end
 options = {{"max_bytes_per_trigger": "49152"}}
 kraft.run(lambda: None, [{str(inputs)!r}], {str(tables)!r}, options=options)
