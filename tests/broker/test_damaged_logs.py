@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import struct
 
-import pytest
 import trio
 from broker_rig import open_rig, until
-from kraft_rig import open_kraft_rig
 
 from kraftcore.core.uuid import LOST_DIRECTORY
 from kraftcore.plugins.broker.kraft.life import Stage
@@ -17,18 +15,6 @@ from kraftcore.protocol.messages.fetch import FetchRequest
 
 T = TopicPartition("t", 0)
 _LARGE = b"x" * 200_000  # two of them are more than a log keeps in memory
-
-
-@pytest.fixture
-def play(tmp_path):
-    def run(main):
-        async def whole():
-            async with open_kraft_rig(tmp_path) as rig:
-                await main(rig)
-
-        trio.run(whole)
-
-    return run
 
 
 def log_file(folder):

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
 import trio
 from broker_rig import until
 from group_rig import subscription
-from kraft_rig import CONTROLLER_ID, open_kraft_rig
+from kraft_rig import CONTROLLER_ID
 
 from kraftcore.core.uuid import ZERO_UUID
 from kraftcore.plugins.broker.groups.settings import GroupSettings
@@ -20,18 +19,6 @@ from kraftcore.protocol.messages.offset_fetch import OffsetFetchRequest
 
 OFFSETS = "__consumer_offsets"
 SETTINGS = GroupSettings(topic_partitions=3, topic_replication_factor=2, initial_rebalance_delay_ms=0)
-
-
-@pytest.fixture
-def play(tmp_path):
-    def run(main):
-        async def whole():
-            async with open_kraft_rig(tmp_path) as rig:
-                await main(rig)
-
-        trio.run(whole)
-
-    return run
 
 
 AGAIN = (E.COORDINATOR_LOAD_IN_PROGRESS, E.COORDINATOR_NOT_AVAILABLE, E.NOT_COORDINATOR)

@@ -3,10 +3,9 @@
 import json
 from random import Random
 
-import pytest
 import trio
 from broker_rig import until
-from kraft_rig import CONTROLLER_ID, open_kraft_rig
+from kraft_rig import CONTROLLER_ID
 
 from kraftcore.core.batch import Compression, iter_batches
 from kraftcore.core.uuid import UNASSIGNED_DIRECTORY
@@ -16,24 +15,6 @@ from kraftcore.protocol.messages.alter_partition_reassignments import AlterParti
 from kraftcore.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from kraftcore.protocol.messages.metadata import MetadataRequest
 from kraftcore.protocol.messages.unregister_broker import UnregisterBrokerRequest
-
-
-def in_rig(tmp_path):
-    """Run a test's coroutine with a rig."""
-
-    def run(main):
-        async def whole():
-            async with open_kraft_rig(tmp_path) as rig:
-                await main(rig)
-
-        trio.run(whole)
-
-    return run
-
-
-@pytest.fixture
-def play(tmp_path):
-    return in_rig(tmp_path)
 
 
 def test_records_go_through_leaders_and_followers(play):

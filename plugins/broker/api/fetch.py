@@ -55,7 +55,7 @@ class _Result:
     is_urgent: bool = False
 
 
-class _Waiting:
+class _HeldFetch:
     """A request that waits."""
 
     __slots__ = (
@@ -145,7 +145,7 @@ class Fetch:
         self._is_rack_aware = is_rack_aware
         self._max_bytes = max_bytes
         self._now_ms = now_ms
-        self._waiting: dict[TopicPartition, dict[_Waiting, None]] = {}  # by partition, in the order they came
+        self._waiting: dict[TopicPartition, dict[_HeldFetch, None]] = {}  # by partition, in the order they came
 
     def respond(self, request: FetchRequest, context: RequestContext) -> FetchResponse | None:
         """Read; answer at once, or let the request wait."""
@@ -154,7 +154,7 @@ class Fetch:
             return FetchResponse(error_code=fetch_context.error)
         by_state = context.version >= _REPLICA_STATE
         replica_id = request.replica_state.replica_id if by_state else request.replica_id
-        waiting = _Waiting(request, context, replica_id, fetch_context)
+        waiting = _HeldFetch(request, context, replica_id, fetch_context)
         waiting.denied = self._denied(waiting)
         found = self._read(waiting)
         if waiting.is_replica:
@@ -170,7 +170,7 @@ class Fetch:
         self._note_sizes(waiting, found)
         return None
 
-    def _denied(self, waiting: _Waiting) -> set[TopicPartition]:
+    def _denied(self, waiting: _HeldFetch) -> set[TopicPartition]:
         permits, request, context = self._permits, waiting.request, waiting.context
         if permits.is_open:
             return set()
@@ -183,7 +183,7 @@ class Fetch:
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
-    def _read(self, waiting: _Waiting) -> _Result:
+    def _read(self, waiting: _HeldFetch) -> _Result:
         result = _Result([])
         left = min(waiting.request.max_bytes, self._max_bytes, ANSWER_BYTES)
         for asked in waiting.asked:
@@ -210,7 +210,7 @@ class Fetch:
 
     def _read_partition(
         self,
-        waiting: _Waiting,
+        waiting: _HeldFetch,
         asked: AskedPartition,
         name: TopicPartition,
         data: _Data,
@@ -256,7 +256,7 @@ class Fetch:
             ]
         return len(records)
 
-    def _prefer(self, waiting: _Waiting, partition: Partition, offset: int, data: _Data) -> bool:
+    def _prefer(self, waiting: _HeldFetch, partition: Partition, offset: int, data: _Data) -> bool:
         """Whether a consumer is sent to a replica in its rack (KIP-392); it never is from one follower to another."""
         rack, listener = waiting.request.rack_id, waiting.context.listener
         if not rack or partition.leading is None:
@@ -268,10 +268,10 @@ class Fetch:
         data.preferred_read_replica = found
         return True
 
-    def _find(self, waiting: _Waiting, name: TopicPartition) -> Partition:
+    def _find(self, waiting: _HeldFetch, name: TopicPartition) -> Partition:
         return self._replicas.find(name) if waiting.is_replica else self._replicas.announced(name)
 
-    def _note_progress(self, waiting: _Waiting, found: _Result) -> None:
+    def _note_progress(self, waiting: _HeldFetch, found: _Result) -> None:
         """What a follower asks for, it has everything below of: after it was read, as in Kafka."""
         now_ms = self._now_ms()
         for asked, data in zip(waiting.asked, found.data, strict=True):
@@ -304,13 +304,13 @@ class Fetch:
             else:
                 self._note_sizes(waiting, found)
 
-    def _note_sizes(self, waiting: _Waiting, found: _Result) -> None:
+    def _note_sizes(self, waiting: _HeldFetch, found: _Result) -> None:
         waiting.size = found.size
         for asked, data in zip(waiting.asked, found.data, strict=True):
             if asked.name is not None:
                 waiting.sizes[asked.name] = len(data.records or b"")
 
-    def _is_enough(self, waiting: _Waiting, found: _Result) -> bool:
+    def _is_enough(self, waiting: _HeldFetch, found: _Result) -> bool:
         if found.is_urgent or found.size >= waiting.request.min_bytes:
             return True
         # One read ends where a segment does: what lies behind it is no reason to wait.
@@ -322,7 +322,7 @@ class Fetch:
                     return True
         return False
 
-    def _has_too_little(self, waiting: _Waiting, name: TopicPartition) -> bool:
+    def _has_too_little(self, waiting: _HeldFetch, name: TopicPartition) -> bool:
         """Whether what moved in a partition is not enough for an answer: found without reading records."""
         replica = self._replicas.all.get(name)
         if replica is None:
@@ -341,10 +341,10 @@ class Fetch:
         waiting.sizes[name] = size
         return waiting.size < waiting.request.min_bytes
 
-    def _complete(self, waiting: _Waiting) -> None:
+    def _complete(self, waiting: _HeldFetch) -> None:
         self._finish(waiting, self._read(waiting))
 
-    def _finish(self, waiting: _Waiting, found: _Result) -> None:
+    def _finish(self, waiting: _HeldFetch, found: _Result) -> None:
         if waiting.is_over:  # reading took a partition offline, which was told to all who wait for it
             return
         waiting.is_over = True
@@ -358,7 +358,7 @@ class Fetch:
                     del self._waiting[name]
         waiting.context.answer(self._answer(waiting, found))
 
-    def _answer(self, waiting: _Waiting, found: _Result) -> FetchResponse:
+    def _answer(self, waiting: _HeldFetch, found: _Result) -> FetchResponse:
         fetch_context, version = waiting.fetch_context, waiting.context.version
         error, session_id, told = self.sessions.finish(
             fetch_context, found.data, version, is_of_follower=waiting.is_replica
