@@ -263,16 +263,21 @@ def _explain(
         wanted += f" --workload {workload}"
     replay = f"kraftcore simulate --seed {result.seed} --nodes {nodes} --minutes {minutes:g}{wanted}"
     events = shortest_failure(result, nodes, minutes, faults, workload=kind)
-    timeline = Timeline()
+    about = run_seed(result.seed, nodes, minutes, faults, event_limit=events, workload=kind).about
+    timeline = Timeline(about=about)
     again = run_seed(result.seed, nodes, minutes, faults, event_limit=events, timeline=timeline, workload=kind)
     lines = timeline.text(TRACE_LINES)
     screen.line(
-        f"replay: {replay}\nshortest failing prefix found: {events} of {result.events} events ({again.rule})",
+        f"replay: {replay}\nshortest failing prefix found: {events} of {result.events} events with faults "
+        f"({again.rule}: {again.detail})",
         seed=result.seed,
         replay=replay,
         shortest_events=events,
+        about=about,
         trace=lines.splitlines(),
     )
+    if about is not None:
+        screen.text(f"history of {about}, and what else went wrong; - is for none or several:")
     screen.text(f"{'seconds':>12}  {'host':>3}  {'what':<12} details\n{lines}")
 
 

@@ -53,12 +53,14 @@ class Violation(Exception):
     Attributes:
         rule: which one.
         detail: how.
+        about: what it is about, where a run has several, as the trace calls it; None: the whole of it.
     """
 
-    def __init__(self, rule: str, detail: str) -> None:
+    def __init__(self, rule: str, detail: str, about: str | None = None) -> None:
         super().__init__(f"{rule}: {detail}")
         self.rule = rule
         self.detail = detail
+        self.about = about
 
 
 class Seen(NamedTuple):

@@ -39,34 +39,47 @@ class Network:
         self._agenda = agenda
         self._rng = rng
         self._options = options
-        self._last: dict[tuple[int, int], int] = {}
+        self._last: dict[tuple[int, int, int], int] = {}
 
-    def request(self, source: int, target: int, incarnation: int, correlation_id: int, frame: bytes) -> None:
-        """Send a request; whoever sends it has a timer for the case that nothing comes back."""
-        self._carry(source, target, self._deliver_request, source, target, incarnation, correlation_id, frame)
+    def request(
+        self, source: int, target: int, incarnation: int, correlation_id: int, frame: bytes, lane: int = 0
+    ) -> None:
+        """Send a request; whoever sends it has a timer for the case that nothing comes back.
 
-    def respond(self, source: int, target: int, incarnation: int, correlation_id: int, frame: bytes) -> None:
-        """Send the answer to a request that ``target`` sent in its ``incarnation``."""
-        self._carry(source, target, self._deliver_response, target, incarnation, correlation_id, frame)
+        Args:
+            source: number of who sends it.
+            target: of whom it is sent to.
+            incarnation: of the sender.
+            correlation_id: of the request.
+            frame: itself.
+            lane: the connection; frames of one and the same overtake one another only where that is drawn.
+        """
+        self._carry((source, target, lane), self._deliver_request, source, target, incarnation, correlation_id, frame)
+
+    def respond(
+        self, source: int, target: int, incarnation: int, correlation_id: int, frame: bytes, lane: int = 0
+    ) -> None:
+        """Send the answer to a request that ``target`` sent in its ``incarnation``, in the lane that it came in."""
+        self._carry((source, target, lane), self._deliver_response, target, incarnation, correlation_id, frame)
 
     def fail(self, source: int, target: int, incarnation: int, correlation_id: int, failure: Failure) -> None:
         """Tell ``target`` that the connection to ``source`` was refused or broke."""
-        self._carry(source, target, self._deliver_failure, target, incarnation, correlation_id, failure)
+        self._carry((source, target, 0), self._deliver_failure, target, incarnation, correlation_id, failure)
 
-    def _carry(self, source: int, target: int, action: Callable[..., None], *arguments: Any) -> None:
+    def _carry(self, way: tuple[int, int, int], action: Callable[..., None], *arguments: Any) -> None:
         options, rng, agenda = self._options, self._rng, self._agenda
         if self.calm:
             agenda.after_ms(0.2 + rng.random(), action, *arguments)
             return
-        if (source, target) in self.blocked or (options.loss and rng.random() < options.loss):
+        if way[:2] in self.blocked or (options.loss and rng.random() < options.loss):
             return
         delay = options.delay_ms * (0.1 + 0.9 * rng.random() ** 3)
         time = agenda.now + int(delay * 1000)
         if options.reorder and rng.random() < options.reorder:
             time += int(rng.random() * 4000 * options.delay_ms)
         else:
-            time = max(time, self._last.get((source, target), 0))
-            self._last[source, target] = time
+            time = max(time, self._last.get(way, 0))
+            self._last[way] = time
         agenda.at(time, action, *arguments)
         if options.duplicate and rng.random() < options.duplicate:
             agenda.at(time + int(rng.random() * 3000 * options.delay_ms), action, *arguments)

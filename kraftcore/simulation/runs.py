@@ -28,6 +28,7 @@ class Result:
         wall_s: seconds it took.
         commits: batches committed.
         epochs: leaders elected.
+        about: what the rule is about, as the trace calls it; None: everything.
     """
 
     seed: int
@@ -39,6 +40,7 @@ class Result:
     wall_s: float
     commits: int
     epochs: int
+    about: str | None = None
 
 
 def run_seed(
@@ -67,11 +69,11 @@ def run_seed(
     options = workload.adapt(draw_options(seed, nodes, minutes, faults))
     started = perf_counter()
     world = World(seed, options, workload, timeline, event_limit)
-    rule, detail = None, ""
+    rule, detail, about = None, "", None
     try:
         world.run(report)
     except Violation as violation:
-        rule, detail = violation.rule, violation.detail
+        rule, detail, about = violation.rule, violation.detail, violation.about
     if timeline is not None:
         timeline.sample(world.agenda.now, world.hosts)
     return Result(
@@ -84,6 +86,7 @@ def run_seed(
         wall_s=perf_counter() - started,
         commits=len(world.judge.history),
         epochs=len(world.judge.leaders),
+        about=about,
     )
 
 

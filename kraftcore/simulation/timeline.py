@@ -38,6 +38,10 @@ class Span:
 class Timeline:
     """Remembers a run.
 
+    Args:
+        messages: also what hosts send to one another.
+        about: of what `told` is told, only this, and of all else only what goes wrong; None: everything.
+
     Attributes:
         lines: (microseconds, host number, kind, text), the latest `LINES_KEPT`.
         spans: changes of role.
@@ -45,32 +49,40 @@ class Timeline:
         samples: per host (microseconds, high watermark).
     """
 
-    def __init__(self, *, messages: bool = True) -> None:
+    def __init__(self, *, messages: bool = True, about: str | None = None) -> None:
         self.lines: list[tuple[int, int, str, str]] = []
         self.spans: list[Span] = []
         self.marks: list[tuple[int, int, str]] = []
         self.samples: dict[int, list[tuple[int, int]]] = {}
         self._messages = messages
+        self._about = about
 
     def note(self, now: int, host: Host | None, kind: str, text: str) -> None:
         """Something happened."""
         number = 0 if host is None else host.number
-        self._line(now, number, kind, text)
+        if self._about is None or host is None:
+            self._line(now, number, kind, text)
         if kind not in ("note", "snapshot", "cleaned"):
             self.marks.append((now, number, kind))
         if host is not None and kind == "down":
             self.spans.append(Span(now, number, "down", -1))
 
+    def told(self, now: int, number: int, about: str, text: str) -> None:
+        """Something happened to one of many things that a run has, on the peer with this number; 0: on none."""
+        if self._about in (None, about):
+            self._line(now, number, about, text)
+
     def message(self, now: int, source: Host, target: int, message: Struct) -> None:
         """A message was sent."""
-        if self._messages:
+        if self._messages and self._about is None:
             self._line(now, source.number, f"-> {target}", summary(message))
 
     def role(self, now: int, host: Host) -> None:
         """A replica changed its role or epoch."""
         replica = host.replica
         self.spans.append(Span(now, host.number, replica.role.value, replica.epoch))
-        self._line(now, host.number, "role", f"{replica.role.value} in epoch {replica.epoch}")
+        if self._about is None or replica.role.value == "leader":
+            self._line(now, host.number, "role", f"{replica.role.value} in epoch {replica.epoch}")
 
     def sample(self, now: int, hosts: list[Host]) -> None:
         """Take down the high watermarks."""
@@ -85,9 +97,11 @@ class Timeline:
 
     def text(self, count: int = 60) -> str:
         """The last lines, in columns: time, host, kind, text."""
+        lines = self.lines[-count:]
+        width = max((len(kind) for _, _, kind, _ in lines), default=0)
         return "\n".join(
-            f"{now / 1e6:12.6f}  {number or '-':>3}  {kind:<12} {text}"
-            for now, number, kind, text in self.lines[-count:]
+            f"{now / 1e6:12.6f}  {number or '-':>3}  {kind:<{max(width, 12)}} {text}"
+            for now, number, kind, text in lines
         )
 
     def svg(self, seed: int, hosts: int, end: int) -> str:

@@ -230,6 +230,11 @@ class World:
         if self.timeline is not None:
             self.timeline.note(self.agenda.now, host, kind, text)
 
+    def tell(self, number: int, about: str, text: str) -> None:
+        """Something happened to one of the many things of a workload; see `Timeline.told`."""
+        if self.timeline is not None:
+            self.timeline.told(self.agenda.now, number, about, text)
+
     def note_message(self, source: Host, target: Host | None, message: Struct, number: int = 0) -> None:
         """A message was sent."""
         if self.timeline is not None:

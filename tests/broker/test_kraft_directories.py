@@ -5,7 +5,8 @@ import trio.testing
 from broker_rig import until
 
 from kraftcore.core.uuid import UNASSIGNED_DIRECTORY, Uuid
-from kraftcore.plugins.broker.kraft.directories import DirectoryAssignments, ReplicaKey
+from kraftcore.plugins.broker.kraft.directories import DirectoryAssignments
+from kraftcore.plugins.broker.kraft.directory_requests import ReplicaKey
 from kraftcore.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsResponse
 
 A, KEY = Uuid(bytes(15) + b"\x11"), ReplicaKey(Uuid(bytes(15) + b"\x12"), 0)

@@ -15,13 +15,18 @@ from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.log.config import LogConfig
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import CorruptDataError, LocalError, LockedError
+from kraftcore.plugins.broker.catalogue import LocalChanges
 from kraftcore.plugins.broker.config import BrokerConfig
 from kraftcore.plugins.broker.core import log_config
 from kraftcore.plugins.broker.disk_steps import run_here
+from kraftcore.plugins.broker.local_changes import carry_out
 from kraftcore.plugins.broker.logdirs import LogDirs
 from kraftcore.plugins.broker.logdirs.checkpoint import decode_offsets, encode_offsets
 from kraftcore.plugins.broker.logdirs.names import deleted_name, is_deleted, partition_of
-from kraftcore.plugins.broker.partition import TopicPartition
+from kraftcore.plugins.broker.metadata_cache import RequestCache
+from kraftcore.plugins.broker.partition import Assignment, TopicPartition
+from kraftcore.plugins.broker.partition.partition import PartitionSettings
+from kraftcore.plugins.broker.replicas import Replicas
 from kraftcore.raft.quorum import Endpoint
 
 TOPICS = st.text("abcXYZ019._-", min_size=1, max_size=30)
@@ -138,13 +143,30 @@ def test_directories_of_two_clusters_do_not_go_together():
 
 def test_a_partition_in_two_directories_is_refused():
     disk = SimulatedDisk(Random(1))
-    dirs = open_dirs(disk, "/d1", "/d2")
-    dirs.create(T, None, 0)
-    dirs.close()
-    disk.make_folder("/d2/t-0")
+    for path in ("/d1", "/d2"):
+        dirs = open_dirs(disk, path)
+        dirs.create(T, None, 0).log.append_as_leader(build_batch([b"a"], timestamp_ms=1), 0, 0)
+        dirs.close()
+    disk.unlink("/d2/meta.properties")  # of a cluster of its own
     with pytest.raises(LocalError, match="is in /d1 and in /d2"):
         open_dirs(disk, "/d1", "/d2")
-    disk.remove_folder("/d2/t-0") if not disk.list_folder("/d2/t-0") else None
+
+
+def test_a_log_whose_making_failed_in_another_directory_does_not_stop_the_next_start():
+    disk = SimulatedDisk(Random(1))
+    dirs = open_dirs(disk, "/d1", "/d2")
+    disk.inject("any", path="/d1/t-0/", after=6)
+    replicas = Replicas(1, dirs, RequestCache(), lambda topic: PartitionSettings())
+    changes = LocalChanges(leads={T: Assignment(1, 0, 0, (1,), (1,), Uuid(b"5" * 16))})
+    run_here(carry_out(changes, replicas, dirs, lambda: 0, lambda *of: None, lambda *of: None))
+    assert dirs.find(T).directory.path == "/d2" and disk.exists("/d1/t-0")
+    replicas.find(T).append(build_batch([b"a"], timestamp_ms=1), 0)
+    dirs.close()
+    dirs = open_dirs(disk, "/d1", "/d2")
+    (hosted,) = dirs.logs
+    assert (hosted.directory.path, hosted.log.log_end_offset) == ("/d2", 1)
+    assert [partition_of(name) for name in disk.list_folder("/d1") if name.startswith("t-0")] == [None]
+    dirs.close()
 
 
 def test_one_process_at_a_time(tmp_path):

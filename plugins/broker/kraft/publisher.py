@@ -12,7 +12,8 @@ from kraftcore.plugins.broker.catalogue import Catalogue, LocalChanges
 from kraftcore.plugins.broker.core import Core
 from kraftcore.plugins.broker.disk_work import run_in_threads
 from kraftcore.plugins.broker.kraft.committed_image import CommittedImage
-from kraftcore.plugins.broker.kraft.directories import DirectoryAssignments, ReplicaKey
+from kraftcore.plugins.broker.kraft.directories import DirectoryAssignments
+from kraftcore.plugins.broker.kraft.directory_requests import ReplicaKey
 from kraftcore.plugins.broker.kraft.image_cache import ImageCache
 from kraftcore.plugins.broker.local_changes import carry_out
 from kraftcore.plugins.broker.partition import Assignment, TopicPartition

@@ -110,6 +110,7 @@ class LogDirs:
             except (CorruptDataError, StorageError) as error:
                 _logger.error("log directory %s is not used: %s", directory.path, error)
                 directory.failure = error
+        self._set_unfinished_aside()
         self._check_unique()
 
     def _adopt(self, node_id: int) -> None:
@@ -121,6 +122,23 @@ class LogDirs:
                 directory.failure = error
         if not self.usable:
             raise StorageError(5, "no log directory can be used", self.directories[0].path)
+
+    def _set_unfinished_aside(self) -> None:
+        """Where the making of a log failed it was made in the next directory: what was begun holds no record."""
+        found: dict[TopicPartition, list[HostedLog]] = {}
+        for hosted in self.logs:
+            found.setdefault(hosted.name, []).append(hosted)
+        for name, same in found.items():
+            same.remove(max(same, key=lambda each: each.log.log_end_offset))
+            for hosted in same:
+                if hosted.log.log_end_offset == 0:
+                    try:
+                        told = hosted.directory.set_aside(name, self._randbytes)
+                    except StorageError as error:
+                        _logger.critical("log directory %s failed: %s", hosted.directory.path, error)
+                        hosted.directory.failure = error
+                    else:
+                        _logger.warning("%s is in another log directory, too, and empty here: it is %s now", name, told)
 
     def _check_unique(self) -> None:
         places: dict[TopicPartition, str] = {}

@@ -7,20 +7,21 @@ committed; it begins with its partitions when it has read its own registration, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from kraftcore.core.disk.simulated import SimulatedDisk
+from kraftcore.core.disk.simulated import Fault, SimulatedDisk
+from kraftcore.core.log import Log
+from kraftcore.core.uuid import Uuid
 from kraftcore.errors import CorruptDataError, KraftError, StorageError
 from kraftcore.metadata import PartitionKey
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.following import FetchSettings
-from kraftcore.plugins.broker.logdirs.directory import Directory
 from kraftcore.plugins.broker.partition import IsrProposal, TopicPartition
 from kraftcore.plugins.broker.partition.partition import PartitionSettings
 from kraftcore.plugins.broker.replicas import Replica
-from kraftcore.plugins.broker.simulated.process import FOLDER, LISTENER, Process
+from kraftcore.plugins.broker.simulated.process import LISTENER, Process
 from kraftcore.plugins.broker.simulated.rules import PartitionRules
 from kraftcore.plugins.controller.simulated.brokers import Broker, View
 from kraftcore.plugins.controller.simulated.rules import Rules
@@ -40,6 +41,9 @@ from kraftcore.simulation.world import World
 _ANSWER_MS = 1500  # beyond the time that a leader may wait
 _CONTROLLER_MS = 1000
 _OWN_REQUESTS = 1 << 20  # correlation ids of requests to other brokers
+_BESIDE = 1 << 28  # is in the correlation ids of those beside a held one, which have a connection of their own
+_LATE = 0.7  # share of their answers that come late
+_LATE_MS = 1200
 _ACKS_ALL = -1
 _LATEST = -1
 
@@ -57,10 +61,13 @@ class PartitionBroker(Broker):
         fetching: of the follower's side.
         log: the committed metadata log: offset and values of each batch.
         loses_power: share of its crashes that take what was not synced.
+        folders: its log directories.
 
     Attributes:
         process: that runs, or None.
         lost_power: how often it lost power.
+        lost_directories: how often a log directory failed while others went on.
+        asked_beside: how many requests it sent beside one that a leader held.
         on_proposal: told of each AlterPartition before it is sent.
     """
 
@@ -75,12 +82,13 @@ class PartitionBroker(Broker):
         fetching: FetchSettings,
         log: list[tuple[int, tuple[bytes | None, ...]]],
         loses_power: float,
+        folders: Sequence[str],
     ) -> None:
         super().__init__(world, number, controllers, heartbeat_ms)
-        del self.directories[1:]
         self.is_up = False
         self.process: Process | None = None
         self.lost_power = 0
+        self.asked_beside = self.lost_directories = 0
         self.on_proposal: Callable[[int, AlterPartitionRequest], None] = _unheard
         self._watch = rules
         self._settings = settings
@@ -88,17 +96,28 @@ class PartitionBroker(Broker):
         self._log = log
         self._read_to = 0
         self._loses_power = loses_power
+        self._folders = folders
         self._disk = SimulatedDisk(self.rng)
         self._run = 0
         self._asked: dict[int, tuple[int, int, Callable[[Any], None]]] = {}
         self._asked_number = _OWN_REQUESTS
         self._skew_ms = 1_700_000_000_000 + self.rng.randrange(60_000)
         self._has_lost_power = False
+        self._sync_faults: list[Fault] = []
+        self._late: list[_LateAnswer] = []
 
     @property
     def hosted(self) -> Mapping[TopicPartition, Replica]:
         """See `Watched`."""
         return {} if self.process is None else self.process.replicas.all
+
+    def directory_of(self, name: TopicPartition) -> Uuid | None:
+        """Id of the log directory that holds a partition; None: it has none of it."""
+        return None if self.process is None else self.process.replicas.directory_id(name)
+
+    def is_offline(self, name: TopicPartition) -> bool:
+        """See `Watched`."""
+        return self.process is not None and self.process.replicas.is_broken(name)
 
     # --- processes ----------------------------------------------------------------------------------------------------
 
@@ -108,6 +127,10 @@ class PartitionBroker(Broker):
             return
         self._run += 1
         self._asked.clear()
+        self._late.clear()
+        if self._has_lost_power:
+            self._disk.clear_faults()  # what is left of its logs is to be seen
+            self._sync_faults.clear()
         process = self._open()
         if process is None:
             self._disk = self._disk.crash("kept")
@@ -115,24 +138,32 @@ class PartitionBroker(Broker):
             return
         self.process = process
         self._watch.started(self.number)
+        self._read_to = 0
+        super().start()
+        self._last_epoch = process.dirs.previous_epoch
+        self.later(self.rng.random() * 50, self._read_on)
+
+    def loaded(self) -> None:
+        """See `Ports`."""
+        if self.process is None:
+            return
+        for directory in self.process.dirs.directories:
+            for error in (directory.failure, *directory.broken.values()):
+                if isinstance(error, CorruptDataError):
+                    raise Violation("disk", f"broker {self.number} cannot use what it has: {error}") from error
         if self._has_lost_power:
             self._has_lost_power = False
             ends: dict[PartitionKey, int] = {}
-            for hosted in process.dirs.logs:
+            for hosted in self.process.dirs.logs:
                 if hosted.topic_id is not None:
                     ends[PartitionKey(hosted.topic_id, hosted.name.partition)] = hosted.log.log_end_offset
             self._watch.lost_power(self.number, ends)
-        self._read_to = 0
-        super().start()
-        self.later(self.rng.random() * 50, self._read_on)
 
     def _open(self) -> Process | None:
         """A process; None: the disk fails."""
         settings, fetching = self._settings, self._fetching
         try:
-            process = Process(self.number, self._disk, [FOLDER], settings, fetching, self, self.rng)
-            for error in process.dirs.directories[0].broken.values():
-                raise error
+            process = Process(self.number, self._disk, self._folders, settings, fetching, self, self.rng)
         except StorageError as error:
             self.world.note(None, "broker", f"{self.number} cannot start: {error}")
             return None
@@ -154,6 +185,9 @@ class PartitionBroker(Broker):
         self.refuses = has_power
         self.process = None
         self._run += 1
+        # After a failed sync some of what was read is not on the disk.
+        self._has_lost_power = self._has_lost_power or any(fault.hits for fault in self._sync_faults)
+        self._sync_faults.clear()
         self._disk = self._disk.crash("kept" if has_power else "mixed")
         if not has_power:
             self._has_lost_power = True
@@ -166,7 +200,7 @@ class PartitionBroker(Broker):
         if process is not None:
             try:
                 process.replicas.store_high_watermarks()
-                process.dirs.close()
+                process.dirs.close(broker_epoch=self.epoch)
             except KraftError as error:
                 self.world.note(None, "broker", f"{self.number} could not close its logs: {error}")
                 is_clean = False
@@ -177,14 +211,19 @@ class PartitionBroker(Broker):
             self.ended()
 
     def fail_disk(self) -> None:
-        """An operation of its disk fails soon; the process ends of it, as its only log directory is lost."""
+        """An operation in one of its log directories fails soon; the process ends of it when no other one is left."""
         operation = self.rng.choice(("any", "write", "sync", "rename", "truncate"))
-        self._disk.inject(operation, after=self.rng.randrange(20))
+        path = f"{self.rng.choice(self._folders)}/"
+        fault = self._disk.inject(operation, after=self.rng.randrange(20), path=path)
+        if operation in ("any", "sync"):
+            self._sync_faults.append(fault)
 
     def heal(self, *, stays_down: bool) -> None:
-        """See `Broker`."""
+        """See `Broker`; half the time somebody starts it again where a log directory failed."""
         self._disk.clear_faults()
-        if stays_down and self.is_up:
+        process = self.process
+        is_whole = process is None or len(process.dirs.usable) == len(self._folders)
+        if self.is_up and (stays_down or (not is_whole and self.rng.random() < 0.5)):
             self._stop(has_power=True)
         super().heal(stays_down=stays_down)
 
@@ -228,22 +267,25 @@ class PartitionBroker(Broker):
             self._fall_down()
             return
         self._watch.check(self)
+        for late in self._late:
+            if late.is_worst:
+                self.world.agenda.after_ms(0, self._perform, run, self._deliver, late)
 
     def _fall_down(self) -> None:
         self._disk.clear_faults()
         self._stop(has_power=True)
         self.ended()
 
-    def lost(self, directory: Directory) -> None:
-        """See `Ports`: it is the only one, so the process ends after this event."""
-
-    def ask_broker(self, number: int, request: Request, version: int, done: Callable[[Any], None]) -> None:
+    def ask_broker(
+        self, number: int, request: Request, version: int, done: Callable[[Any], None], *, is_beside: bool
+    ) -> None:
         """See `Ports`."""
+        self.asked_beside += is_beside
         self._asked_number += 1
-        correlation_id = self._asked_number
+        correlation_id = self._asked_number + is_beside * _BESIDE
         self._asked[correlation_id] = (api_of(type(request))[0], version, done)
         frame = encode_request(request, version, correlation_id)
-        self.world.network.request(self.number, number, self._run, correlation_id, frame)
+        self.world.network.request(self.number, number, self._run, correlation_id, frame, int(is_beside))
         self.later(self._fetching.wait_max_ms + _ANSWER_MS, self._give_up, correlation_id)
 
     def _give_up(self, correlation_id: int) -> None:
@@ -257,9 +299,10 @@ class PartitionBroker(Broker):
         if found is not None and self.process is not None:
             self._watch.proposed(self.number, found[0], proposal.isr, self.process.image)
 
-    def ask_controller(self, request: AlterPartitionRequest, done: Callable[[Any], None]) -> None:
+    def ask_controller(self, request: Request, done: Callable[[Any], None]) -> None:
         """See `Ports`."""
-        self.on_proposal(self.number, request)
+        if isinstance(request, AlterPartitionRequest):
+            self.on_proposal(self.number, request)
         answered: list[bool] = []
 
         def hear(run: int, answer: Any) -> None:
@@ -278,9 +321,21 @@ class PartitionBroker(Broker):
             super().receive_response(incarnation, correlation_id, frame)
             return
         found = self._asked.pop(correlation_id, None) if incarnation == self._run else None
-        if found is not None:
-            api_key, version, done = found
-            self._perform(self._run, done, decode_response(frame, api_key, version)[1])
+        if found is None:
+            return
+        api_key, version, done = found
+        answer = decode_response(frame, api_key, version)[1]
+        if correlation_id >= _BESIDE and not self.world.calm and self.rng.random() < _LATE:
+            late = _LateAnswer(done, answer, self.hosted)
+            self._late.append(late)
+            self.later(self.rng.random() * _LATE_MS, self._deliver, late)
+        else:
+            self._perform(self._run, done, answer)
+
+    def _deliver(self, late: _LateAnswer) -> None:
+        if late in self._late:
+            self._late.remove(late)
+            late.done(late.answer)
 
     def receive_failure(self, incarnation: int, correlation_id: int, failure: Failure) -> None:
         """See `Client`."""
@@ -307,7 +362,8 @@ class PartitionBroker(Broker):
                 return
             self._judge(request, response, written)
             encoded = encode_response(response, version, correlation_id)
-            self.world.network.respond(self.number, source, incarnation, correlation_id, encoded)
+            lane = int(correlation_id >= _BESIDE)
+            self.world.network.respond(self.number, source, incarnation, correlation_id, encoded, lane)
 
         def close() -> None:
             if run == self._run:
@@ -391,10 +447,22 @@ class PartitionBroker(Broker):
     # --- a broker's life ----------------------------------------------------------------------------------------------
 
     def look(self) -> None:
-        """See `Broker`: what it tells the controller is how far its process read the log."""
+        """See `Broker`: it tells how far its process read the log, and which directories failed."""
+        if self.process is not None:
+            failed = [each.id for each in self.process.dirs.directories if each.failure is not None]
+            known = len(self._offline)
+            self._offline = sorted(each for each in failed if each is not None)
+            if len(self._offline) > known:
+                self.lost_directories += 1
+                self.world.note(None, "broker", f"{self.number} lost {len(self._offline)} of its log directories")
         end = self._log[self._read_to - 1] if self._read_to else None
         offset = -1 if end is None else end[0] + len(end[1]) - 1
         self.views = [View(offset), *self.views[:3]]
+
+    def _register(self) -> None:
+        if self.process is not None:
+            self.directories = sorted(each.id for each in self.process.dirs.usable if each.id is not None)
+        super()._register()
 
     def lead(self) -> None:
         """See `Broker`: its process proposes."""
@@ -418,6 +486,32 @@ class PartitionBroker(Broker):
     def _is_cut_off(self) -> bool:
         blocked = self.world.network.blocked
         return all((host.number, self.number) in blocked for host in self.world.hosts)
+
+
+class _LateAnswer:
+    """An answer to a request beside a held one, whose connection is slow.
+
+    Args:
+        done: takes it.
+        answer: itself.
+        hosted: the broker's partitions.
+    """
+
+    def __init__(self, done: Callable[[Any], None], answer: Any, hosted: Mapping[TopicPartition, Replica]) -> None:
+        self.done = done
+        self.answer = answer
+        self._places = [(replica.partition.log, replica.partition.log.log_end_offset) for replica in hosted.values()]
+        self._cut: set[Log] = set()
+
+    @property
+    def is_worst(self) -> bool:
+        """Whether a log was cut since it came, and ends again where it did."""
+        for log, end in self._places:
+            if log.log_end_offset < end:
+                self._cut.add(log)
+            elif log in self._cut and log.log_end_offset == end:
+                return True
+        return False
 
 
 def _unheard(number: int, request: AlterPartitionRequest) -> None:

@@ -16,6 +16,7 @@ from kraftcore.plugins.controller.simulated.rules import Rules
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.frames import decode_response, encode_request
+from kraftcore.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from kraftcore.protocol.messages.create_topics import CreateTopicsRequest
 from kraftcore.protocol.messages.delete_topics import DeleteTopicsRequest
 from kraftcore.protocol.messages.elect_leaders import ElectLeadersRequest
@@ -30,6 +31,7 @@ from kraftcore.simulation.world import World
 _NAMES: Final = ("one", "two", "three")
 _ALL, _LEADER, _NONE = -1, 1, 0
 _KEPT: Final = 64
+_SHIFT_MS: Final = 200
 _LATEST, _EARLIEST = -1, -2
 _FATAL: Final = {
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -298,8 +300,8 @@ class TopicAdmin(Admin):
 
     def act(self) -> None:
         """See `Admin`."""
-        wishes = (self._make, self._make, self.reassign, self.reassign, self._remove, self._prefer)
-        weights = (4, 2, 3, 3, 1, 3)
+        wishes = (self._make, self.reassign, self._remove, self._prefer, self._shift)
+        weights = (6, 6, 1, 3, 6)
         request = self.rng.choices(wishes, weights)[0]()
         if request is not None:
             self.send(request, _unheard)
@@ -314,7 +316,7 @@ class TopicAdmin(Admin):
         configs = {"unclean.leader.election.enable": "true"} if rng.random() < 0.25 else {}
         topic = kind(
             name=rng.choice(_NAMES),
-            num_partitions=rng.choice((1, 2)),
+            num_partitions=rng.choice((1, 2, 4)),
             replication_factor=rng.choice((2, 3, 3, 3)),
             configs=[kind.CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
         )
@@ -325,6 +327,20 @@ class TopicAdmin(Admin):
         if name is None:
             return None
         return DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name=name)], timeout_ms=10_000)
+
+    def _shift(self) -> Request | None:
+        """Have another one of the replicas lead, while producers write: soon after it comes first it is elected."""
+        found = self._partition()
+        topic = None if found is None else self._rules.reference.topics.by_name(found[0])
+        row = None if found is None or topic is None else self._rules.reference.partitions.get(topic.id, found[1])
+        if found is None or row is None:
+            return None
+        kind = AlterPartitionReassignmentsRequest.ReassignableTopic
+        partition = kind.ReassignablePartition(partition_index=found[1], replicas=[*row.replicas[1:], row.replicas[0]])
+        self.world.agenda.after_ms(_SHIFT_MS, lambda: self.send(self._prefer(), _unheard))
+        return AlterPartitionReassignmentsRequest(
+            topics=[kind(name=found[0], partitions=[partition])], timeout_ms=10_000
+        )
 
     def _prefer(self) -> Request:
         return ElectLeadersRequest(election_type=0, topic_partitions=None, timeout_ms=10_000)

@@ -6,7 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from kraftcore.core.log.epochs import OffsetAndEpoch
+from kraftcore.core.uuid import Uuid
+from kraftcore.errors import KraftError
 from kraftcore.plugins.broker.disk_steps import DiskSteps
+from kraftcore.plugins.broker.following import Asked
+from kraftcore.plugins.broker.kraft.directory_requests import DirectoryRequests, ReplicaKey
 from kraftcore.plugins.broker.logdirs import LogDirs
 from kraftcore.plugins.broker.logdirs.directory import Directory
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
@@ -96,6 +100,23 @@ def _to_the_end(self: Partition, view: View) -> int:
     return int(self.log.log_end_offset)
 
 
+def _same_end(self: Asked) -> bool:
+    partition = self.partition
+    return partition.check_following(self.leader_epoch) and bool(partition.log.log_end_offset == self.offset)
+
+
+def _not_told(self: DirectoryRequests, key: ReplicaKey, actual: Uuid | None, assigned: Uuid) -> bool:
+    return False
+
+
+def _goes_on(self: Replicas, directory: Directory, error: KraftError) -> None:
+    directory.failure = error
+
+
+def _nowhere(self: LogDirs, name: TopicPartition) -> Directory | None:
+    return next((each for each in self.directories if name in each.broken), None)
+
+
 def _nothing_known(self: ProducerStates, batch: Any) -> None:
     return None
 
@@ -143,6 +164,28 @@ _ROWS: tuple[tuple[Any, ...], ...] = (
     ("leader-alone", "the high watermark is the leader's end", Leading, "committed", _leader_only),
     ("sent-counts", "a follower counts as having what it is sent", Progress, "fetched", _old_offset_counts),
     ("sequence-not-checked", "a batch that came before is appended again", ProducerStates, "check", _nothing_known),
+    (
+        "late-answer-taken",
+        "an answer is applied to a log that was cut and grew again, as another request was beside it",
+        Asked,
+        "still_matters",
+        property(_same_end),
+    ),
+    (
+        "directory-not-told",
+        "the controller is not told in which log directory a replica is",
+        DirectoryRequests,
+        "note",
+        _not_told,
+    ),
+    (
+        "failed-directory-serves",
+        "partitions in a log directory that failed go on",
+        Replicas,
+        "directory_failed",
+        _goes_on,
+        ((LogDirs, "directory_of_broken", _nowhere),),
+    ),
     ("uncommitted-read", "consumers read to the log's end", Partition, "readable_end", _to_the_end),
 )
 

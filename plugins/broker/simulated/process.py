@@ -6,13 +6,16 @@ round. Nothing is decided here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from random import Random
 from typing import Any, Final, Protocol
 
 from kraftcore.core.disk.simulated import SimulatedDisk
+from kraftcore.core.log import Log
 from kraftcore.core.log.config import LogConfig
-from kraftcore.errors import StorageError
+from kraftcore.core.uuid import Uuid
+from kraftcore.errors import KraftError, LocalError, StorageError
 from kraftcore.metadata import Image
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.fetch import Fetch
@@ -25,16 +28,18 @@ from kraftcore.plugins.broker.api.produce import Produce
 from kraftcore.plugins.broker.catalogue import Catalogue, LocalChanges
 from kraftcore.plugins.broker.deadlines import Deadlines
 from kraftcore.plugins.broker.disk_steps import run_here
-from kraftcore.plugins.broker.following import Ask, FetchSettings, Following, RoundEnd, Source, Steps
+from kraftcore.plugins.broker.fetching import Fetching, FetchTask, Pause
+from kraftcore.plugins.broker.following import Ask, FetchSettings, Flush, Following
 from kraftcore.plugins.broker.isr_requests import IsrRequest, IsrRequests
+from kraftcore.plugins.broker.kraft.directory_requests import AGAIN_MS, DirectoryRequests, ReplicaKey
 from kraftcore.plugins.broker.kraft.image_cache import ImageCache
 from kraftcore.plugins.broker.local_changes import carry_out
 from kraftcore.plugins.broker.logdirs import LogDirs
 from kraftcore.plugins.broker.logdirs.directory import Directory
-from kraftcore.plugins.broker.partition import IsrProposal, TopicPartition
+from kraftcore.plugins.broker.partition import Assignment, IsrProposal, TopicPartition
 from kraftcore.plugins.broker.partition.partition import PartitionSettings
 from kraftcore.plugins.broker.replicas import Replicas
-from kraftcore.protocol.messages.alter_partition import AlterPartitionRequest
+from kraftcore.protocol.features import MetadataVersion
 from kraftcore.protocol.messages.fetch import FetchRequest
 from kraftcore.protocol.messages.list_offsets import ListOffsetsRequest
 from kraftcore.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
@@ -43,7 +48,6 @@ from kraftcore.protocol.schema import Request, Response
 from kraftcore.simulation.agenda import Agenda
 
 LISTENER: Final = "PLAINTEXT"
-FOLDER: Final = "/logs"
 VERSIONS: Final[dict[type, int]] = {
     ProduceRequest: 11,
     FetchRequest: 17,
@@ -55,6 +59,7 @@ _HIGH_WATERMARKS_MS: Final = 2_000
 _RECOVERY_POINTS_MS: Final = 6_000
 _LAG_CHECKS: Final = 2  # in the time that a follower may lag
 _ISR_AGAIN_MS: Final = 50
+_SWITCH_MS: Final = 0.05  # from one task to another
 _SESSION_SLOTS: Final = 3  # so few that brokers and consumers take them from each other
 
 
@@ -74,17 +79,19 @@ class Ports(Protocol):
     def later(self, delay_ms: float, action: Callable[..., None], *arguments: Any) -> None:
         """Do something later, unless the process ends before."""
 
-    def ask_broker(self, number: int, request: Request, version: int, done: Callable[[Any], None]) -> None:
-        """Send a request to another broker; ``done`` gets the answer, or a `Failure`."""
+    def ask_broker(
+        self, number: int, request: Request, version: int, done: Callable[[Any], None], *, is_beside: bool
+    ) -> None:
+        """Send a request to another broker, or one beside that; ``done`` gets the answer, or a `Failure`."""
 
-    def ask_controller(self, request: AlterPartitionRequest, done: Callable[[Any], None]) -> None:
+    def ask_controller(self, request: Request, done: Callable[[Any], None]) -> None:
         """Send a request to the active controller, likewise."""
 
     def proposed(self, name: TopicPartition, proposal: IsrProposal) -> None:
         """A leader decided to propose an ISR; it is sent soon, and again until it is answered."""
 
-    def lost(self, directory: Directory) -> None:
-        """A log directory failed."""
+    def loaded(self) -> None:
+        """The logs were opened."""
 
 
 class Process:
@@ -106,6 +113,7 @@ class Process:
         image: the metadata, as far as it read it.
         broker_epoch: of its registration; -1 before.
         has_begun: it has read its registration, and follows what the metadata says of its partitions.
+        refresh: to be called when assignments or addresses changed.
 
     Raises:
         KraftError: the disk does not let it start.
@@ -123,7 +131,6 @@ class Process:
     ) -> None:
         self._id = broker_id
         self._ports = ports
-        self._fetching = fetching
         self._lag_ms = settings.lag_time_max_ms
         now_ms = ports.now_ms
         config = LogConfig(
@@ -135,7 +142,9 @@ class Process:
             producer_snapshots=False,
             allow_gaps=True,
         )
-        self.dirs = LogDirs(disk, folders, broker_id, config, 2000, now_ms(), rng.randbytes)
+        self.dirs = LogDirs(
+            disk, folders, broker_id, config, 2000, now_ms(), rng.randbytes, kraft_cluster_id="simulated"
+        )
         self.image = Image()
         self.cache = cache = ImageCache(broker_id)
         self.replicas = replicas = Replicas(broker_id, self.dirs, cache, lambda topic: settings)
@@ -158,17 +167,16 @@ class Process:
             OffsetForLeaderEpochRequest: OffsetForLeaderEpoch(replicas, permits).respond,
         }
         epoch = self._epoch
-        self._following = Following(broker_id, epoch, replicas, fetching, _unheard, now_ms)
+        following = Following(broker_id, epoch, replicas, fetching, _unheard, now_ms)
+        self.refresh = Fetching(following, fetching, self).refresh
         self._isr = IsrRequests(broker_id, epoch, replicas, _unheard, now_ms)
-        self._sources: dict[int, Source] = {}
-        self._asleep: dict[int, int] = {}  # leaders of whom nothing is being fetched now, with a number of that nap
-        self._naps = 0
+        self._directories = DirectoryRequests(broker_id, epoch, _unheard, self._holds_directories)
+        self._tells_directories = False
         self._proposed: dict[TopicPartition, IsrProposal] = {}
         self._isr_is_busy = False
         self._busy_until = 0  # a log is flushed until then
         replicas.on_moved = fetch.moved
         replicas.on_proposal = self._propose
-        replicas.on_directory_failure = ports.lost
         for interval_ms, duty in (
             (_HIGH_WATERMARKS_MS, self._store_high_watermarks),
             (_RECOVERY_POINTS_MS, self._store_recovery_points),
@@ -195,6 +203,8 @@ class Process:
         elif registered is not None and registered.epoch == self.broker_epoch:
             self.has_begun = True
             changes = self._catalogue.begin(image)
+            self.dirs.load(self._ports.now_ms())
+            self._ports.loaded()
             self.dirs.set_aside_strays(self._catalogue.held)
         image.forget_marks()
         self.cache.show(image)
@@ -202,8 +212,38 @@ class Process:
             self._exclusively(self._obey, changes)
 
     def _obey(self, changes: LocalChanges) -> None:
-        run_here(carry_out(changes, self.replicas, self.dirs, self._ports.now_ms, _unseen, _unseen))
+        run_here(carry_out(changes, self.replicas, self.dirs, self._ports.now_ms, self._deleted, self._assigned))
         self.refresh()
+        self._tell_directories()
+
+    # --- log directories ----------------------------------------------------------------------------------------------
+
+    def _holds_directories(self) -> bool:
+        return self.image.features.metadata_version_or_minimum >= MetadataVersion.V3_7_IV2
+
+    def _deleted(self, name: TopicPartition, topic_id: Uuid) -> None:
+        self._directories.forget(ReplicaKey(topic_id, name.partition))
+
+    def _assigned(self, name: TopicPartition, assignment: Assignment) -> None:
+        if assignment.topic_id is not None:
+            key = ReplicaKey(assignment.topic_id, name.partition)
+            self._directories.note(key, self.replicas.directory_id(name), assignment.directory)
+
+    def _tell_directories(self) -> None:
+        request = None if self._tells_directories else self._directories.take()
+        if request is None:
+            return
+        self._tells_directories = True
+
+        def done(answer: Any) -> None:
+            self._directories.answered(request, answer)
+            self._ports.later(AGAIN_MS, self._tell_more_directories)
+
+        self._ports.ask_controller(request.message, done)
+
+    def _tell_more_directories(self) -> None:
+        self._tells_directories = False
+        self._tell_directories()
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
@@ -227,68 +267,60 @@ class Process:
 
     # --- following ----------------------------------------------------------------------------------------------------
 
-    def refresh(self) -> None:
-        """Assignments or addresses changed."""
-        wanted = self._following.wanted()
-        for leader_id, source in list(self._sources.items()):
-            source.take(wanted.pop(leader_id, set()))
-            if leader_id in self._asleep:
-                self._fetch(source)
-        for leader_id, names in wanted.items():
-            source = self._sources[leader_id] = Source(leader_id, names)
-            self._fetch(source)
-
-    def _wake(self, source: Source, nap: int) -> None:
-        if self._asleep.get(source.leader_id) == nap and self._sources.get(source.leader_id) is source:
-            self._fetch(source)
-
-    def _sleep(self, source: Source, until_ms: float) -> None:
-        self._naps += 1
-        self._asleep[source.leader_id] = self._naps
-        if until_ms != float("inf"):
-            self._ports.later(max(until_ms - self._time_ms(), 0.1), self._wake, source, self._naps)
-
-    def _time_ms(self) -> float:
+    def time_ms(self) -> float:
+        """See ``fetching.Ports``."""
         return self._ports.agenda.now / 1000
 
-    def _fetch(self, source: Source) -> None:
-        self._asleep.pop(source.leader_id, None)
-        if not source.names:
-            del self._sources[source.leader_id]
-            return
-        address = self.cache.address(source.leader_id, LISTENER)
-        asked = self._following.ask_for(source.due(self._time_ms()))
-        if address is None or not asked:
-            self._sleep(source, source.due_ms if address is not None else float("inf"))
-            return
-        self._step(source, asked, self._following.round(source, asked), None)
+    def address(self, leader_id: int) -> int | None:
+        """See ``fetching.Ports``: brokers are reached by their number."""
+        return None if self.cache.address(leader_id, LISTENER) is None else leader_id
 
-    def _step(self, source: Source, asked: Collection[TopicPartition], steps: Steps[Any], answer: Any) -> None:
+    def ask(self, address: int, wanted: Ask, done: Callable[[Any], None], *, is_beside: bool) -> None:
+        """See ``fetching.Ports``: no request waits for the answer to another one."""
+        self._ports.ask_broker(address, wanted.request, VERSIONS[type(wanted.request)], done, is_beside=is_beside)
+
+    def start(self, task: FetchTask) -> None:
+        """See ``fetching.Ports``."""
+        self._ports.later(_SWITCH_MS, self._run, task, None)
+
+    def _run(self, task: FetchTask, value: Any) -> None:
+        """Run a task until it has to wait."""
         try:
-            wanted = steps.send(answer)
-        except StopIteration as end:
-            self._end_round(source, asked, end.value)
+            wanted = task.steps.send(value)
+        except StopIteration:
             return
-        if isinstance(wanted, Ask):
-            version = VERSIONS[type(wanted.request)]
-
-            def done(found: Any) -> None:
-                self._step(source, asked, steps, found)
-
-            self._ports.ask_broker(source.leader_id, wanted.request, version, done)
+        if isinstance(wanted, Pause):
+            self._pause(task, wanted)
         else:
-            self._exclusively(self._step, source, asked, steps, None)
+            self._exclusively(self._run_exclusively, task, wanted)
 
-    def _end_round(self, source: Source, asked: Collection[TopicPartition], end: RoundEnd) -> None:
-        source.ended(asked, end, self._time_ms(), self._fetching.backoff_ms)
-        if end.wait_ms:
-            self._sleep(source, self._time_ms() + end.wait_ms)
-        else:
-            self._ports.later(0.05, self._fetch_on, source)
+    def _run_exclusively(self, task: FetchTask, wanted: Any) -> None:
+        self._run(task, self._sync(wanted.log) if isinstance(wanted, Flush) else None)
 
-    def _fetch_on(self, source: Source) -> None:
-        if self._sources.get(source.leader_id) is source and source.leader_id not in self._asleep:
-            self._fetch(source)
+    def _sync(self, log: Log) -> KraftError | None:
+        """What made it fail, or None."""
+        try:
+            log.flush()
+        except KraftError as error:
+            return error
+        self._busy_until = self._ports.agenda.now + int(self._ports.flush_ms() * 1000)
+        return None
+
+    def _pause(self, task: FetchTask, wanted: Pause) -> None:
+        is_over: list[bool] = []
+
+        def resume() -> None:
+            if not is_over:
+                is_over.append(True)
+                task.on_wake, task.is_woken = _nothing, False
+                self._run(task, None)
+
+        if task.is_woken:
+            self._ports.later(_SWITCH_MS, resume)
+            return
+        task.on_wake = partial(self._ports.later, _SWITCH_MS, resume)
+        if wanted.until_ms != float("inf"):
+            self._ports.later(max(wanted.until_ms - self.time_ms(), 0.1), resume)
 
     # --- the ISR ------------------------------------------------------------------------------------------------------
 
@@ -347,6 +379,8 @@ class Process:
                     self._busy_until = self._ports.agenda.now + int(self._ports.flush_ms() * 1000)
                 except StorageError as error:
                     self.replicas.directory_failed(hosted.directory, error)
+                except LocalError:
+                    """It failed before."""
         self._in_directories(Directory.write_recovery_points)
 
     def _check_lag(self) -> None:
@@ -368,9 +402,9 @@ def _max_message_bytes(topic: str) -> int:
     return 1 << 20
 
 
+def _nothing() -> None:
+    """Nobody pauses."""
+
+
 def _unheard(kind: str, text: str) -> None:
     """What is logged for people."""
-
-
-def _unseen(name: TopicPartition, of: object) -> None:
-    """Which directory a partition is in: the controller is not told."""

@@ -22,7 +22,7 @@ fewer than ``min.insync.replicas`` were in sync stays in the ELR.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import pairwise
 from typing import Any, Protocol
 
@@ -47,6 +47,9 @@ class Watched(Protocol):
     def hosted(self) -> Mapping[TopicPartition, Replica]:
         """Its partitions."""
 
+    def is_offline(self, name: TopicPartition) -> bool:
+        """Whether the log of a partition is in a directory that failed."""
+
 
 class _Known:
     """What was last seen of a partition in one process."""
@@ -66,6 +69,7 @@ class PartitionRules:
     Args:
         controllers: the rules of its controllers; they have what is committed.
         min_isr: ``min.insync.replicas`` of all topics.
+        tell: is told what happens to a partition: on which broker (0: none), the partition's name, what; None: nobody.
 
     Attributes:
         truths: by topic id and number.
@@ -73,12 +77,15 @@ class PartitionRules:
         losses: how often records were lost as the rules allow.
     """
 
-    def __init__(self, controllers: Rules, min_isr: int) -> None:
+    def __init__(self, controllers: Rules, min_isr: int, tell: Callable[[int, str, str], None] | None = None) -> None:
         self.truths: dict[PartitionKey, Truth] = {}
         self.acknowledged: dict[PartitionKey, int] = {}
         self.losses = 0
         self._controllers = controllers
         self._min_isr = min_isr
+        self._tell = tell
+        self._names: dict[PartitionKey, str] = {}
+        self._rows: dict[PartitionKey, Row] = {}
         self._shadows: dict[PartitionKey, dict[int, Shadow]] = {}
         self._known: dict[int, dict[PartitionKey, _Known]] = {}
         self._numbered: set[int] = set()
@@ -95,12 +102,42 @@ class PartitionRules:
         for topic_id in image.topics:
             for number, each in image.partitions.of_topic(topic_id):
                 key = PartitionKey(topic_id, number)
+                if self._tell is not None:
+                    self._tell_row(self._tell, key, each)
                 self._note_removed(key, each)
                 if each.leader_epoch != self._states.get(key):
                     self._states[key] = each.leader_epoch
                     if each.recovery_state == RECOVERING and each.leader != NO_LEADER:
                         self._unclean[key] = max(self._unclean.get(key, -1), each.leader_epoch)
                 self._check_in_sync(key)
+
+    def _name(self, key: PartitionKey) -> str:
+        """What people call a partition: topic and number."""
+        name = self._names.get(key)
+        if name is None:
+            topic = self._controllers.reference.topics.get(key.topic_id)
+            if topic is None:
+                return f"{key.topic_id}-{key.partition_id}"
+            name = self._names[key] = f"{topic.name}-{key.partition_id}"
+        return name
+
+    def _broken(self, rule: str, key: PartitionKey, detail: str) -> Violation:
+        name = self._name(key)
+        return Violation(rule, f"{name} of topic {key.topic_id}: {detail}", name)
+
+    def _tell_row(self, tell: Callable[[int, str, str], None], key: PartitionKey, row: Row) -> None:
+        before = self._rows.get(key)
+        if row != before:
+            self._rows[key] = row
+            made = f"made, topic {key.topic_id}; " if before is None else ""
+            elr = f", elr {list(row.elr)}" if row.elr else ""
+            unclean = ", recovering" if row.recovery_state == RECOVERING else ""
+            tell(
+                0,
+                self._name(key),
+                f"{made}controller: leader {row.leader}, epoch {row.leader_epoch}, isr {list(row.isr)}{elr}{unclean}, "
+                f"replicas {list(row.replicas)}, partition epoch {row.partition_epoch}",
+            )
 
     def _note_removed(self, key: PartitionKey, row: Row) -> None:
         """Kafka 4.3.1 leaves replicas in the ELR that a reassignment removed below ``min.insync.replicas``.
@@ -121,8 +158,10 @@ class PartitionRules:
             shadow = self._shadows[key].get(member)
             end = 0 if shadow is None else shadow.end
             if end < truth.end and not (shadow is not None and (shadow.is_damaged or shadow.resets != truth.resets)):
-                raise Violation(
-                    "in sync", f"{key}: {truth.end} is committed, broker {member} of {partition} has up to {end}"
+                raise self._broken(
+                    "in sync",
+                    key,
+                    f"{truth.end} is committed, broker {member} of isr {list(partition.isr)} has up to {end}",
                 )
 
     # --- brokers ------------------------------------------------------------------------------------------------------
@@ -153,16 +192,20 @@ class PartitionRules:
 
     def _check(self, number: int, key: PartitionKey, partition: Partition) -> None:
         log = partition.log
-        known = self._known[number].setdefault(key, _Known())
+        known = self._known[number].get(key)
+        if known is None:
+            known = self._known[number][key] = _Known()
         leads, epoch, high_watermark = partition.leading is not None, partition.leader_epoch, partition.high_watermark
         state = (log.log_end_offset, log.log_start_offset, log.last_epoch, leads, epoch, high_watermark)
         if log.closed or state == known.state:
             return
-        whose = f"broker {number}, {partition.name} in epoch {epoch}"
+        whose = f"broker {number} in epoch {epoch}"
+        if self._tell is not None:
+            self._tell_state(self._tell, number, partition, known)
         try:
             partition.check_invariants()
         except InvariantError as error:
-            raise Violation("high watermark", f"{whose}: {error}") from error
+            raise self._broken("high watermark", key, f"{whose}: {error}") from error
         known.state = state
         truth = self.truths.setdefault(key, Truth(key))
         shadow = self._shadows.setdefault(key, {}).setdefault(number, Shadow(truth.resets))
@@ -170,7 +213,7 @@ class PartitionRules:
         if leads and not (known.led and known.leader_epoch == epoch):
             self._elected(whose, key, truth, shadow, epoch)
         elif leads and high_watermark < known.high_watermark:
-            raise Violation("high watermark", f"{whose}: falls from {known.high_watermark} to {high_watermark}")
+            raise self._broken("high watermark", key, f"{whose}: falls from {known.high_watermark} to {high_watermark}")
         known.led, known.leader_epoch, known.high_watermark = leads, epoch, high_watermark
         if epoch < truth.epoch:
             return  # it does not know yet that records were lost
@@ -182,25 +225,39 @@ class PartitionRules:
         if shadow.is_damaged and shadow.end >= truth.end:
             shadow.is_damaged = truth.first_difference(shadow.batches, truth.end) is not None
 
+    def _tell_state(
+        self, tell: Callable[[int, str, str], None], number: int, partition: Partition, known: _Known
+    ) -> None:
+        log = partition.log
+        is_cut = bool(known.state) and log.log_end_offset < known.state[0]
+        role = "leads" if partition.leading is not None else "follows" if partition.is_following else "stands"
+        tell(
+            number,
+            str(partition.name),
+            f"{role} in epoch {partition.leader_epoch}, log {log.log_start_offset}-{log.log_end_offset}"
+            f"{f' cut from {known.state[0]}' if is_cut else ''} of epoch {log.last_epoch}, "
+            f"high watermark {partition.high_watermark}",
+        )
+
     def _check_once(self, whose: str, truth: Truth, new: list[Seen]) -> None:
         for seen in new:
             if seen.crc in self._numbered:
                 other = truth.places.get(seen.crc)
                 if other is not None:
-                    raise Violation("once", f"{whose}: {seen} is committed at {other} as well")
+                    raise self._broken("once", truth.key, f"{whose}: {seen} is committed at {other} as well")
                 truth.places[seen.crc] = seen.base_offset
 
     def _check_new(self, whose: str, key: PartitionKey, shadow: Shadow, new: list[Seen], partition: Partition) -> None:
         at = len(shadow.batches) - len(new)
         for before, seen in pairwise(shadow.batches[max(at - 1, 0) :]):
             if seen.epoch < before.epoch:
-                raise Violation("logs agree", f"{whose}: {seen} follows {before}")
+                raise self._broken("logs agree", key, f"{whose}: {seen} follows {before}")
         for seen in new:
             if key not in self._written.get(seen.crc, ()):
-                raise Violation("own records", f"{whose}: nobody wrote {seen} to {key}")
+                raise self._broken("own records", key, f"{whose}: nobody wrote {seen} to it")
         epochs = [entry.epoch for entry in partition.log.epoch_entries()]
         if epochs != sorted(set(epochs)):
-            raise Violation("logs agree", f"{whose}: leader epochs {epochs}")
+            raise self._broken("logs agree", key, f"{whose}: leader epochs {epochs}")
 
     def _elected(self, whose: str, key: PartitionKey, truth: Truth, shadow: Shadow, epoch: int) -> None:
         if epoch < truth.led:
@@ -211,10 +268,14 @@ class PartitionRules:
         difference = truth.first_difference(shadow.batches, truth.end)
         if has_less or difference is not None:
             if not (is_unclean or shadow.is_damaged):
-                raise Violation(
+                raise self._broken(
                     "committed stays",
+                    key,
                     f"{whose} leads with a log to {shadow.end}, {truth.end} is committed; differs: {difference}",
                 )
+            if self._tell is not None:
+                why = "an unclean election" if is_unclean else "what a power cut took"
+                self._tell(0, self._name(key), f"records are lost by the rules, by {why}: {truth.end} was committed")
             truth.cut(shadow.batches, epoch)
             self.losses += 1
             self.acknowledged[key] = min(self.acknowledged.get(key, 0), truth.end)
@@ -227,10 +288,11 @@ class PartitionRules:
         above = shadow.compared if shadow.resets == truth.resets else 0
         difference = truth.first_difference(shadow.batches, below, above)
         if difference is None:
-            shadow.compared = min(below, truth.end)
-            shadow.resets = truth.resets
+            if below <= truth.end:  # a high watermark beyond that is of before records were lost
+                shadow.compared = below
+                shadow.resets = truth.resets
         elif shadow.resets == truth.resets:
-            raise Violation("logs agree", f"{whose} has {difference}; committed is {truth.batches[-3:]}")
+            raise self._broken("logs agree", truth.key, f"{whose} has {difference}; committed is {truth.batches[-3:]}")
 
     # --- requests and answers -----------------------------------------------------------------------------------------
 
@@ -261,16 +323,18 @@ class PartitionRules:
         crc = RecordBatch(records, verify=False).crc
         place = truth.holding(base)
         if place == len(truth.batches) or (truth.batches[place].base_offset, truth.batches[place].crc) != (base, crc):
-            raise Violation(
-                "acknowledged", f"broker {number} acknowledges {base} of {key}, {truth.end} is committed: {crc}"
+            raise self._broken(
+                "acknowledged", key, f"broker {number} acknowledges {base}, {truth.end} is committed: {crc}"
             )
         end = truth.batches[place].next_offset
         holders = [each for each, shadow in self._shadows[key].items() if shadow.end >= end]
         if len(holders) < min(self._min_isr, replicas):
-            raise Violation(
-                "acknowledged", f"{base} of {key} is acknowledged, only {holders} have it; {self._min_isr} are to"
+            raise self._broken(
+                "acknowledged", key, f"{base} is acknowledged, only {holders} have it; {self._min_isr} are to"
             )
         self.acknowledged[key] = max(self.acknowledged.get(key, 0), end)
+        if self._tell is not None:
+            self._tell(number, self._name(key), f"acknowledges {base}-{end} (acks=all)")
 
     def read(self, number: int, key: PartitionKey, partition: Partition, records: bytes) -> None:
         """A consumer is sent records."""
@@ -285,7 +349,7 @@ class PartitionRules:
         ]
         difference = truth.first_difference(batches, batches[-1].next_offset)
         if difference is not None or batches[-1].next_offset > truth.end:
-            raise Violation("consumers", f"broker {number} sends {batches[-1]} of {key}; {truth.end} is committed")
+            raise self._broken("consumers", key, f"broker {number} sends {batches[-1]}; {truth.end} is committed")
 
     def told_end(self, key: PartitionKey, epoch: int, end: int) -> None:
         """A consumer is told where the committed records end."""
@@ -295,26 +359,29 @@ class PartitionRules:
         before = self._told.get(key, (-1, 0))
         if epoch >= before[0]:
             if end < before[1]:
-                raise Violation("consumers", f"{key} is said to end at {end} in epoch {epoch}, before that at {before}")
+                raise self._broken("consumers", key, f"said to end at {end} in epoch {epoch}, before that at {before}")
             self._told[key] = (epoch, end)
 
-    def proposed(self, number: int, key: PartitionKey, isr: Iterable[int], image: Image) -> None:
+    def proposed(self, number: int, key: PartitionKey, isr: Collection[int], image: Image) -> None:
         """A leader decides to propose an ISR; ``image`` is all that it knows."""
         known = image.partitions.get(*key)
+        if self._tell is not None:
+            self._tell(number, self._name(key), f"proposes isr {list(isr)}")
         for member in isr:
             broker = image.brokers.get(member)
             is_active = broker is not None and broker.is_active
             if known is not None and member not in (number, *known.isr) and not is_active:
-                raise Violation("proposed", f"broker {number} proposes {member}, which it knows as {broker}")
+                raise self._broken("proposed", key, f"broker {number} proposes {member}, which it knows as {broker}")
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
-    def lacking(self, alive: Iterable[int]) -> Iterator[str]:
-        """What is missing from full ISRs on brokers that live."""
-        living = set(alive)
+    def lacking(self, alive: Collection[Watched]) -> Iterator[str]:
+        """What is missing from full ISRs on brokers that live, and hold the partition in a directory that works."""
         image = self._controllers.reference
         for topic in image.topics.values():
             for number, each in image.partitions.of_topic(topic.id):
+                name = TopicPartition(topic.name, number)
+                living = {broker.number for broker in alive if not broker.is_offline(name)}
                 expected = living & set(each.replicas)
                 if each.leader != NO_LEADER and set(each.isr) != expected:
                     yield f"{topic.name}-{number} is in sync on {each.isr}, alive are {sorted(expected)}: {each}"
@@ -329,4 +396,4 @@ class PartitionRules:
                 batches = [] if shadow is None else shadow.batches
                 difference = truth.first_difference(batches, truth.end)
                 if difference is not None:
-                    raise Violation("logs agree", f"broker {member} has {difference} of {key} at the end")
+                    raise self._broken("logs agree", key, f"broker {member} has {difference} at the end")

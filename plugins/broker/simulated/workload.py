@@ -17,6 +17,7 @@ from kraftcore.plugins.broker.simulated.brokers import PartitionBroker
 from kraftcore.plugins.broker.simulated.clients import Consumer, IdempotentProducer, Producer, TopicAdmin
 from kraftcore.plugins.broker.simulated.rules import PartitionRules
 from kraftcore.plugins.controller.simulated.workload import FIRST_ADMIN, FIRST_BROKER, Controllers
+from kraftcore.protocol.features import MetadataVersion
 from kraftcore.protocol.messages.alter_partition import AlterPartitionRequest
 from kraftcore.simulation.options import Options
 from kraftcore.simulation.world import World
@@ -42,7 +43,7 @@ class Partitions(Controllers):
         self._min_isr = rng.choice((1, 2, 2, 2))
         self.static_configs = {"min.insync.replicas": str(self._min_isr)}
         self.fast_fencing_ms = rng.choice((0, 0, 100, 400))
-        self.partitions = PartitionRules(self.rules, self._min_isr)
+        self.partitions = PartitionRules(self.rules, self._min_isr, None if world.timeline is None else world.tell)
         self._log: list[tuple[int, tuple[bytes | None, ...]]] = []
         self._healed: dict[PartitionKey, int] | None = None
 
@@ -73,9 +74,20 @@ class Partitions(Controllers):
             wait_max_ms=rng.choice((50, 300)), max_bytes=rng.choice((800, 100_000)), backoff_ms=200
         )
         loses_power = rng.choice((0.0, 0.0, 0.4, 0.8))
+        has_directories = self.metadata_version >= MetadataVersion.V3_7_IV2 and rng.random() < 0.6
+        folders = ("/logs-1", "/logs-2") if has_directories else ("/logs",)
         self.brokers = [
             PartitionBroker(
-                world, number, self.rules, self.partitions, heartbeat_ms, settings, fetching, self._log, loses_power
+                world,
+                number,
+                self.rules,
+                self.partitions,
+                heartbeat_ms,
+                settings,
+                fetching,
+                self._log,
+                loses_power,
+                folders,
             )
             for number in numbers
         ]
@@ -91,14 +103,14 @@ class Partitions(Controllers):
             broker.on_proposal = self._interfere
             world.agenda.after_ms(rng.random() * 1000, broker.start)
         for admin in self.admins:
-            world.every(rng.choice((1_000, 3_000)), admin.act)
+            world.every(rng.choice((300, 1_000, 3_000)), admin.act)
         for act in (*(each.act for each in self.producers), *(each.act for each in self.consumers)):
             world.every(rng.choice((20, 60)), act)
         for mean_ms, action in (
             (5_000, PartitionBroker.die),
             (8_000, PartitionBroker.pause),
             (12_000, PartitionBroker.shut_down),
-            (20_000, PartitionBroker.fail_disk),
+            (8_000 if has_directories else 20_000, PartitionBroker.fail_disk),
         ):
             world.every(mean_ms * rng.choice((0.5, 1, 3)), partial(self._happens, action))
         world.every(rng.choice((2_000, 6_000, 0)), self._cut)
@@ -171,7 +183,7 @@ class Partitions(Controllers):
 
     def lacks(self) -> str | None:
         """See `Workload`: ISRs are full, and every partition takes records."""
-        found = super().lacks() or next(self.partitions.lacking(self._alive()), None)
+        found = super().lacks() or next(self.partitions.lacking(self._alive()), None) or self._misplaced()
         if found is not None:
             return found
         image = self.rules.reference
@@ -185,8 +197,22 @@ class Partitions(Controllers):
                     return f"{topic.name}-{number} took no record since all faults ended: {each}"
         return None
 
-    def _alive(self) -> list[int]:
-        return [broker.number for broker in self.brokers if not broker.stays_down]
+    def _alive(self) -> list[PartitionBroker]:
+        return [broker for broker in self.brokers if not broker.stays_down]
+
+    def _misplaced(self) -> str | None:
+        """A replica of which the controller does not know in which log directory it is."""
+        if self.metadata_version < MetadataVersion.V3_7_IV2:
+            return None
+        image = self.rules.reference
+        for broker in self._alive():
+            for name in broker.hosted:
+                topic = image.topics.by_name(name.topic)
+                row = None if topic is None else image.partitions.get(topic.id, name.partition)
+                place = broker.directory_of(name)
+                if row is not None and broker.number in row.replicas and row.directory_of(broker.number) != place:
+                    return f"broker {broker.number} has {name} in {place}, the controller says {row}"
+        return None
 
     def check_end(self) -> None:
         """See `Workload`."""

@@ -167,6 +167,7 @@ class Controllers(Workload):
 
     Attributes:
         rules: what must hold.
+        metadata_version: that the cluster begins with.
         session_ms: ``broker.session.timeout.ms``.
         static_configs: the properties of the controllers' files.
         brokers: the cluster's.
@@ -182,7 +183,7 @@ class Controllers(Workload):
         super().__init__(world)
         self.rules = Rules(world.checker)
         self._rng = rng = Random(f"controllers-{world.seed}")
-        version = rng.choice(_VERSIONS)
+        self.metadata_version = version = rng.choice(_VERSIONS)
         is_elr_on = version >= MetadataVersion.V4_0_IV1 and rng.random() < 0.6
         self._bootstrap = [
             encode_metadata_record(FeatureLevelRecord(name=name, feature_level=int(level)), 0)

@@ -1,0 +1,297 @@
+"""Which leader is asked for what, and when: the rounds of ``following``, without sockets, tasks or clock.
+
+Each leader has a `FetchTask`. While the leader holds a request, partitions that have come since are asked for by a
+second one beside it. Such a task is a generator that yields what it waits for: `Pause`, and is resumed when that is
+over or somebody wakes it; ``EXCLUSIVE`` or `Flush` (see ``following``), and is resumed with what made the flush fail,
+or None. Whoever runs it (``fetchers`` on trio, the simulator in virtual time) does no more than that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, TypeAlias
+
+from kraftcore.errors import KraftError
+from kraftcore.plugins.broker.following import Ask, Asked, FetchSettings, Following, RoundEnd, Source, Steps
+from kraftcore.plugins.broker.leader_session import LeaderSession
+from kraftcore.plugins.broker.partition import TopicPartition
+
+_BESIDE_WAIT_MS: Final = 20
+_FOREVER: Final = float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """What a task yields when it has nothing to do.
+
+    Attributes:
+        until_ms: resume it then at the latest; infinity: only when it is woken.
+    """
+
+    until_ms: float = _FOREVER
+
+
+TaskSteps: TypeAlias = Generator[Any, Any, None]
+
+
+class FetchTask:
+    """What fetches from a leader, or beside that; see the module text.
+
+    Attributes:
+        steps: to be run.
+        is_woken: it is to be resumed although its pause is not over; set back by whoever resumes it.
+        on_wake: called when it is woken.
+    """
+
+    __slots__ = ("is_woken", "on_wake", "steps")
+
+    def __init__(self) -> None:
+        self.steps: TaskSteps
+        self.is_woken = False
+        self.on_wake: Callable[[], object] = _nothing
+
+    def wake(self) -> None:
+        """There is something to do."""
+        self.is_woken = True
+        self.on_wake()
+
+
+class Ports(Protocol):
+    """What fetching asks of whoever runs it."""
+
+    def time_ms(self) -> float:
+        """The time that pauses are measured in; it never goes back."""
+
+    def address(self, leader_id: int) -> Any:
+        """Where a leader is, for `ask`; None: nobody knows."""
+
+    def ask(self, address: Any, wanted: Ask, done: Callable[[Any], None], *, is_beside: bool) -> None:
+        """Send a request; ``done`` gets the answer, or a ``Failure``, later.
+
+        Args:
+            address: of the leader.
+            wanted: the request.
+            done: is called once.
+            is_beside: it must not wait for the answer to one that is not.
+        """
+
+    def start(self, task: FetchTask) -> None:
+        """Run a task, soon."""
+
+
+@dataclass(slots=True)
+class _Leader:
+    """What is under way with a leader.
+
+    Attributes:
+        source: what is fetched.
+        rounds: that its task runs.
+        task: which that is.
+        has_changed: ``source`` did since the task looked.
+        has_beside: another task asks for what the request on its way does not.
+    """
+
+    source: Source
+    rounds: _Rounds
+    task: FetchTask
+    has_changed: bool = False
+    has_beside: bool = False
+
+    @property
+    def left_out(self) -> set[TopicPartition]:
+        """Partitions that the request on its way does not ask for, but for those that pause; none without a request."""
+        asked = self.rounds.awaited
+        return set() if asked is None else self.source.names - asked - self.source.not_before.keys()
+
+
+class Fetching:
+    """See the module text.
+
+    Args:
+        following: what the rounds do.
+        settings: see ``FetchSettings``.
+        ports: see `Ports`.
+    """
+
+    def __init__(self, following: Following, settings: FetchSettings, ports: Ports) -> None:
+        self._following = following
+        self._settings = settings
+        self._ports = ports
+        self._leaders: dict[int, _Leader] = {}
+
+    def refresh(self) -> None:
+        """Assignments or addresses changed: every partition that follows is fetched from its leader.
+
+        A leader may hold the request on its way for `FetchSettings.wait_max_ms`. Partitions that it leaves out are
+        asked for beside it until the next one does: what was written to a new leader need not wait for so long.
+        """
+        wanted = self._following.wanted()
+        for leader_id, leader in self._leaders.items():
+            leader.source.take(wanted.pop(leader_id, set()))
+            leader.has_changed = True
+            leader.task.wake()
+            if leader.left_out and not leader.has_beside:
+                leader.has_beside = True
+                task = FetchTask()
+                task.steps = self._fetch_beside(leader, task)
+                self._ports.start(task)
+        for leader_id, names in wanted.items():
+            source, task = Source(leader_id, names), FetchTask()
+            rounds = _Rounds(self._following, self._settings, self._ports, source, task)
+            leader = self._leaders[leader_id] = _Leader(source, rounds, task)
+            task.steps = self._fetch(leader)
+            self._ports.start(task)
+
+    def _fetch(self, leader: _Leader) -> TaskSteps:
+        """Fetch as long as there is something to be fetched from this leader."""
+        source, rounds = leader.source, leader.rounds
+        try:
+            while source.names:
+                leader.has_changed = False
+                if rounds.begin():
+                    wait_ms = yield from rounds.finish()
+                    if not wait_ms:
+                        continue
+                    until_ms = self._ports.time_ms() + wait_ms
+                else:
+                    until_ms = source.due_ms if self._ports.address(source.leader_id) is not None else _FOREVER
+                while not leader.has_changed and self._ports.time_ms() < until_ms:
+                    yield Pause(until_ms)
+        finally:
+            rounds.close()
+        if self._leaders.get(source.leader_id) is leader:
+            del self._leaders[source.leader_id]
+
+    def _fetch_beside(self, leader: _Leader, task: FetchTask) -> TaskSteps:
+        """Ask for what a request on its way leaves out, until the next one does."""
+        session = LeaderSession(is_wanted=False)
+        source = Source(leader.source.leader_id, session=session, wait_max_ms=_BESIDE_WAIT_MS)
+        rounds = _Rounds(self._following, self._settings, self._ports, source, task, is_beside=True)
+        try:
+            while names := leader.left_out:
+                source.names = names
+                if rounds.begin():
+                    if (yield from rounds.finish()):
+                        return
+                elif self._ports.address(source.leader_id) is None or source.due_ms == _FOREVER:
+                    return
+                else:
+                    until_ms = source.due_ms
+                    while self._ports.time_ms() < until_ms:
+                        yield Pause(until_ms)
+        finally:
+            rounds.close()
+            leader.has_beside = False
+
+
+class _Rounds:
+    """Rounds with one leader, the next one begun where the last one's answer was read, until one has to wait.
+
+    So a record needs no task switch between the socket and the log, nor between the log and the next request.
+
+    Args:
+        following: what the rounds do.
+        settings: see ``FetchSettings``.
+        ports: see `Ports`.
+        source: what is fetched.
+        task: is woken when a round needs it.
+        is_beside: it asks beside another one: one round is all; whoever began it begins the next.
+    """
+
+    def __init__(
+        self,
+        following: Following,
+        settings: FetchSettings,
+        ports: Ports,
+        source: Source,
+        task: FetchTask,
+        *,
+        is_beside: bool = False,
+    ) -> None:
+        self._following = following
+        self._settings = settings
+        self._ports = ports
+        self._source = source
+        self._task = task
+        self._is_beside = is_beside
+        self._needs_task = False
+        self._steps: Steps[RoundEnd] | None = None
+        self._wanted: Any = None
+        self._error: Exception | None = None
+        self._wait_ms = 0
+        self._asked: dict[TopicPartition, Asked] = {}
+        self._address: Any = None
+
+    @property
+    def awaited(self) -> set[TopicPartition] | None:
+        """The partitions of the round that is under way; None: there is none."""
+        return None if self._steps is None else set(self._asked)
+
+    def begin(self) -> bool:
+        """Begin a round; False: there is nothing to be asked, or nobody."""
+        source = self._source
+        address = self._ports.address(source.leader_id)
+        if address is None or not source.names:
+            return False
+        asked = self._following.ask_for(source.due(self._ports.time_ms()))
+        if not asked:
+            return False
+        self._address, self._asked = address, asked
+        self._steps = self._following.round(source, asked)
+        self._resume(None)
+        return True
+
+    def finish(self) -> Steps[int]:
+        """Wait until a round has to wait, or none can be begun; returns the milliseconds to wait."""
+        while True:
+            while not self._needs_task:
+                yield Pause()
+            self._needs_task = False
+            if self._error is not None:
+                raise self._error
+            if self._steps is None:
+                return self._wait_ms
+            error = yield self._wanted
+            self._resume(None, error)
+
+    def close(self) -> None:
+        """Answers that are still to come are dropped."""
+        self._steps, self._address = None, None
+
+    def _need_task(self) -> None:
+        self._needs_task = True
+        self._task.wake()
+
+    def _resume(self, answer: Any, failed: KraftError | None = None) -> None:
+        """Go on until an answer is awaited, or the task is needed; what is raised is the task's, not the reader's."""
+        try:
+            self._advance(answer, failed)
+        except Exception as error:
+            self._error = error
+            self._need_task()
+
+    def _advance(self, answer: Any, failed: KraftError | None) -> None:
+        steps, address = self._steps, self._address
+        if steps is None or address is None:
+            return
+        try:
+            self._wanted = wanted = steps.send(answer) if failed is None else steps.throw(failed)
+        except StopIteration as end:
+            self._ended(end.value)
+            return
+        if isinstance(wanted, Ask):
+            self._ports.ask(address, wanted, self._resume, is_beside=self._is_beside)
+        else:
+            self._need_task()
+
+    def _ended(self, end: RoundEnd) -> None:
+        self._steps = None
+        self._source.ended(self._asked, end, self._ports.time_ms(), self._settings.backoff_ms)
+        self._wait_ms = end.wait_ms
+        if end.wait_ms or self._is_beside or not self.begin():
+            self._need_task()
+
+
+def _nothing() -> None:
+    """Nobody pauses."""

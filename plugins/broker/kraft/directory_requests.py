@@ -1,0 +1,131 @@
+"""AssignReplicasToDirs: which log directory holds which replica, where the controller knows another one (KIP-858).
+
+What is asked of the controller and what is done with its answers; no sockets, tasks or clock. What it refuses or does
+not answer is told again. Source: Kafka 4.3.1, AssignmentsManager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from kraftcore.core.uuid import Uuid
+from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.failure import Failure
+from kraftcore.protocol.messages.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+)
+
+MAX_PER_REQUEST: Final = 2250
+"""Kafka's AssignmentsManager.MAX_ASSIGNMENTS_PER_REQUEST."""
+AGAIN_MS: Final = 500
+"""The pause between two requests."""
+_Directory = AssignReplicasToDirsRequest.DirectoryData
+
+
+class ReplicaKey(NamedTuple):
+    """Names a replica of ours."""
+
+    topic_id: Uuid
+    partition: int
+
+
+class DirectoryRequest(NamedTuple):
+    """A request, and what it was made of.
+
+    Attributes:
+        message: the request.
+        told: the directory of each replica in it.
+    """
+
+    message: AssignReplicasToDirsRequest
+    told: Mapping[ReplicaKey, Uuid]
+
+
+class DirectoryRequests:
+    """See the module text.
+
+    Args:
+        broker_id: ours.
+        broker_epoch: ours at the moment.
+        complain: called with what a line is about, and the line.
+        is_supported: whether the metadata can hold it: metadata.version 3.7-IV2 or later.
+    """
+
+    def __init__(
+        self,
+        broker_id: int,
+        broker_epoch: Callable[[], int],
+        complain: Callable[[str, str], object],
+        is_supported: Callable[[], bool],
+    ) -> None:
+        self._broker_id = broker_id
+        self._broker_epoch = broker_epoch
+        self._complain = complain
+        self._is_supported = is_supported
+        self._wanted: dict[ReplicaKey, Uuid] = {}
+
+    @property
+    def has_more(self) -> bool:
+        """Whether something is to be told, now or once the metadata can hold it."""
+        return bool(self._wanted)
+
+    def note(self, key: ReplicaKey, actual: Uuid | None, assigned: Uuid) -> bool:
+        """A replica lies in a directory, and the controller says in which it does.
+
+        Returns:
+            Whether it is to be told.
+        """
+        if actual is None or actual == assigned:
+            self._wanted.pop(key, None)
+            return False
+        self._wanted[key] = actual
+        return True
+
+    def forget(self, key: ReplicaKey) -> None:
+        """A replica is gone."""
+        self._wanted.pop(key, None)
+
+    def take(self) -> DirectoryRequest | None:
+        """What is to be sent; None: nothing, or not yet."""
+        if not self._wanted or not self._is_supported():
+            return None
+        told = dict(list(self._wanted.items())[:MAX_PER_REQUEST])
+        return DirectoryRequest(self._message(told), told)
+
+    def _message(self, told: Mapping[ReplicaKey, Uuid]) -> AssignReplicasToDirsRequest:
+        request = AssignReplicasToDirsRequest(broker_id=self._broker_id, broker_epoch=self._broker_epoch())
+        by_directory: dict[Uuid, dict[Uuid, list[int]]] = {}
+        for key, directory_id in told.items():
+            by_directory.setdefault(directory_id, {}).setdefault(key.topic_id, []).append(key.partition)
+        kind = _Directory.TopicData
+        request.directories = [
+            _Directory(
+                id=directory_id,
+                topics=[
+                    kind(
+                        topic_id=topic_id,
+                        partitions=[kind.PartitionData(partition_index=number) for number in numbers],
+                    )
+                    for topic_id, numbers in topics.items()
+                ],
+            )
+            for directory_id, topics in by_directory.items()
+        ]
+        return request
+
+    def answered(self, request: DirectoryRequest, answer: object) -> None:
+        """Take an answer, or a `Failure`."""
+        if not isinstance(answer, AssignReplicasToDirsResponse) or answer.error_code != ErrorCode.NONE:
+            what = answer.name if isinstance(answer, Failure) else "it refuses"
+            if isinstance(answer, AssignReplicasToDirsResponse):
+                what = ErrorCode.of(answer.error_code).name
+            self._complain("directories", f"the controller did not take which directories hold replicas: {what}")
+            return
+        for directory in answer.directories:
+            for topic in directory.topics:
+                for each in topic.partitions:
+                    key = ReplicaKey(topic.topic_id, each.partition_index)
+                    if each.error_code == ErrorCode.NONE and self._wanted.get(key) == request.told.get(key):
+                        self._wanted.pop(key, None)
