@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from click.testing import CliRunner
 
 from kraftcore.cli import cli
+from kraftcore.plugins.broker.simulated.faults import FAULTS as IN_PARTITIONS
 from kraftcore.simulation.planted import FAULTS
 
 
@@ -40,6 +42,19 @@ def test_a_violation_is_explained_and_the_status_tells():
     assert "replay: kraftcore simulate --seed 1 --nodes 4 --minutes 0.5 --faults loss,partition,crash" in result.output
     assert "shortest failing prefix found: " in result.output
     assert "role         leader in epoch" in result.output
+
+
+def test_a_partition_s_history_explains_what_broke():
+    with IN_PARTITIONS["leader-alone"].planted():
+        result = run("--workload", "partitions", "--seed", "1", "--nodes", "3", "--minutes", "0.2")
+    assert result.exit_code == 1
+    assert "replay: kraftcore simulate --seed 1 --nodes 3 --minutes 0.2 --workload partitions" in result.output
+    found = re.search(r"history of (\S+-\d), and what else went wrong", result.output)
+    trace = result.output[found.end() :].splitlines()[2:]
+    lines = [line for line in trace if line.split()[2:3] == [found[1]]]
+    assert any(re.search(r" leads in epoch \d+, log 0-\d+ of epoch \d+, high watermark \d+$", line) for line in lines)
+    assert not any("->" in line for line in trace)
+    assert {line.split()[2] for line in trace if re.fullmatch(r"\S+-\d", line.split()[2])} == {found[1]}
 
 
 def test_the_picture(tmp_path):
