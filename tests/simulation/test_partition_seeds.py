@@ -33,6 +33,7 @@ CAUGHT = {
     "leader-alone": (1, {"in sync"}),
     "sent-counts": (1, {"in sync"}),
     "sequence-not-checked": (1, {"once"}),
+    "late-answer-taken": (22, {"in sync", "logs agree", "committed stays"}),
     "directory-not-told": (8, {"progress"}),
     "failed-directory-serves": (19, {"error", "progress"}),
     "uncommitted-read": (1, {"consumers"}),
