@@ -49,10 +49,12 @@ class Canonical:
     Args:
         cluster_id: whose.
         read: the cluster's rows of a table of bronze or silver; of tables about partitions perhaps a share.
+        masking_key: gives the key that secrets are masked with, see ``masking``.
     """
 
-    def __init__(self, cluster_id: str, read: Read) -> None:
+    def __init__(self, cluster_id: str, read: Read, masking_key: Callable[[], bytes]) -> None:
         self.cluster_id = cluster_id
+        self.masking_key = masking_key
         self._read = read
         self._kept: dict[str, Any] = {}
 

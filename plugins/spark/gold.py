@@ -81,7 +81,7 @@ class Maker:
         content: dict[str, bytes] = {}
         source = ClusterRows(self.tables, making.clusters, making.share if shares > 1 else None)
         for cluster_id in making.clusters:
-            canonical = Canonical(cluster_id, source.of(cluster_id))
+            canonical = Canonical(cluster_id, source.of(cluster_id), self.tables.masking_key)
             for name in making.names:
                 rows = GOLD[name](canonical)
                 files = made.setdefault(name, (rows.schema, []))[1]

@@ -1,0 +1,92 @@
+"""Gold of small logs made up for it, without Spark: secrets, logs with holes, ends that were overridden, odd values."""
+
+from __future__ import annotations
+
+import json
+import stat
+
+import pytest
+from bad_day import AUDIT_AGAIN, CLUSTER_ID, TOPICS, Log, begin, moment, partition, write_node
+from spark_parts import counted_rows
+
+from kraftcore.plugins import spark as kraft
+from kraftcore.protocol.records.config_record import ConfigRecord
+
+
+def no_spark():
+    pytest.fail("so little is done without Spark")
+
+
+def started():
+    log = Log()
+    begin(log)
+    return log
+
+
+def tables_of(folder, logs):
+    """Tables of some nodes' logs, and their rows that count."""
+    for node_id, log in logs.items():
+        write_node(folder / "in", node_id, bytes(log.data))
+    kraft.run(no_spark, [folder / "in"], folder / "tables")
+    return counted_rows(folder / "tables")
+
+
+def config(name, value, *, of="orders"):
+    return ConfigRecord(resource_type=2, resource_name=of, name=name, value=value)
+
+
+SECRETS = (
+    "listener.name.external.ssl.keystore.password",
+    "ssl.keystore.certificate.chain",
+    "listener.name.sasl.plain.sasl.jaas.config",
+    "delegation.token.secret.key",
+    "plugin.api-key",
+)
+
+
+def test_gold_has_a_mark_in_place_of_a_secret_that_equal_secrets_share(tmp_path):
+    log = started()
+    for number, name in enumerate(SECRETS):
+        log.write(f"14:00:0{number}.000", ConfigRecord(resource_type=4, resource_name="1", name=name, value="Hush!"))
+    log.write("14:00:10.000", ConfigRecord(resource_type=4, resource_name="2", name=SECRETS[0], value="Other!"))
+    log.write("14:00:11.000", config("plugin.login", 'Module required user="a" password = "Hush!";'))
+    for cluster_id in ("one", "two"):
+        write_node(tmp_path / "in" / cluster_id, 1, bytes(log.data), cluster_id=cluster_id)
+    kraft.run(no_spark, [tmp_path / "in"], tmp_path / "tables")
+    kraft.run(no_spark, [tmp_path / "in"], tmp_path / "elsewhere")
+
+    def configs(tables):
+        return [row for row in counted_rows(tmp_path / tables)["gold_config_history"] if row["resource_type"] == 4]
+
+    rows = configs("tables")
+    marks = {row["value"] for row in rows if row["name"] in SECRETS and row["resource_name"] == "1"}
+    (mark,) = marks
+    assert mark.startswith("hidden:")
+    assert {row["cluster_id"] for row in rows if row["value"] == mark} == {"one", "two"}
+    (other,) = {row["value"] for row in rows if row["resource_name"] == "2"}
+    assert other.startswith("hidden:")
+    assert other != mark
+    assert mark not in {row["value"] for row in configs("elsewhere")}, "a guess cannot be tried without the folder"
+    assert "2" in {row["value"] for row in rows if row["name"] == "min.insync.replicas"}
+    for name, found in counted_rows(tmp_path / "tables").items():
+        if name.startswith("gold_"):
+            assert "Hush!" not in repr(found), name
+
+
+def test_a_folder_of_tables_is_for_its_owner_unless_it_was_opened(tmp_path):
+    tables_of(tmp_path, {1: started()})
+    assert stat.S_IMODE((tmp_path / "tables").stat().st_mode) == 0o700
+    (tmp_path / "tables").chmod(0o750)
+    tables_of(tmp_path, {1: started()})
+    assert stat.S_IMODE((tmp_path / "tables").stat().st_mode) == 0o750
+
+
+def test_gold_of_format_3_is_made_anew(tmp_path):
+    tables_of(tmp_path, {1: started()})
+    about = tmp_path / "tables" / "kraftcore-tables.json"
+    assert kraft.run(no_spark, [tmp_path / "in"], tmp_path / "tables").clusters == ()
+    about.write_text(json.dumps({"format": 3}))
+    result = kraft.run(no_spark, [tmp_path / "in"], tmp_path / "tables")
+    assert result.clusters == (CLUSTER_ID,)
+    assert not any(result.rows.values())
+    assert kraft.run(no_spark, [tmp_path / "in"], tmp_path / "tables").clusters == ()
