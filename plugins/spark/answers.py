@@ -294,7 +294,7 @@ SELECT * FROM flaps WHERE rank <= {ROWS} ORDER BY cluster_id, rank""",
     "divergence": _top(
         "gold_divergence WHERE {of}", "is_below_committed DESC, offset", ROWS,
         """cluster_id, offset, node_id_a, node_id_b, epoch_a, epoch_b, batches_differing, committed_end,
-    is_below_committed""",
+    is_overridden_end, is_below_committed""",
     ),
     "errors": f"""WITH {_UNREAD.strip()}
 {_top("unread", "path, position", ROWS, "cluster_id, path, position, size, offset, kind, reason")}""",

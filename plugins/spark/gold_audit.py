@@ -26,6 +26,7 @@ _DIVERGENCE = pa.schema([
     ("epoch_b", pa.int32()), ("crc_a", pa.int64()), ("crc_b", pa.int64()), ("last_offset_a", pa.int64()),
     ("last_offset_b", pa.int64()), ("is_valid_a", pa.bool_()), ("is_valid_b", pa.bool_()),
     ("batches_differing", pa.int64()), ("committed_end", pa.int64()), ("is_below_committed", pa.bool_()),
+    ("is_overridden_end", pa.bool_()),
 ])  # fmt: skip
 _BATCH = ["log_id", "node_id", "base_offset", "last_offset", "epoch", "crc", "size", "is_valid"]
 _MINUTE_US = 60_000_000
@@ -63,8 +64,9 @@ def logs(canonical: Canonical) -> Any:
 def divergence(canonical: Canonical) -> Any:
     """One row a pair of logs that have different bytes at an offset: the first such offset, and both sides.
 
-    What one log lacks is no difference. A difference at or above ``committed_end`` is an end that was never committed;
-    below it, data was damaged or lost.
+    What one log lacks is no difference. A difference at or above ``committed_end`` is an end that was never committed.
+    So is one below it where one side has nothing but earlier epochs (``is_overridden_end``): Raft cuts it off when that
+    node comes back. Otherwise ``is_below_committed``: data was damaged or lost.
     """
     at: dict[int, list[Row]] = defaultdict(list)
     for row in _suspects(canonical.alive("bronze_batches", "base_offset")).to_pylist():
@@ -78,9 +80,11 @@ def divergence(canonical: Canonical) -> Any:
                 first.setdefault(pair, (one, other))
                 count[pair] += 1
     end = canonical.committed
+    last_epochs = {log.log_id: log.last_epoch for log in canonical.lineage.logs}
     rows = []
     for pair, (one, other) in first.items():
         offset = _first_record(canonical, one, other)
+        is_overridden = _is_overridden_end(one, other, last_epochs)
         rows.append(
             {f"{name}_{side}": row[name] for side, row in (("a", one), ("b", other)) for name in _BATCH}
             | {
@@ -89,10 +93,19 @@ def divergence(canonical: Canonical) -> Any:
                 "base_offset": one["base_offset"],
                 "batches_differing": count[pair],
                 "committed_end": end,
-                "is_below_committed": offset < (end or 0),
+                "is_below_committed": offset < (end or 0) and not is_overridden,
+                "is_overridden_end": is_overridden,
             }
         )
     return pa.Table.from_pylist(rows, schema=_DIVERGENCE)
+
+
+def _is_overridden_end(one: Row, other: Row, last_epochs: dict[int, int]) -> bool:
+    # Whole batches of two epochs, and the log with the lower one ends below the other epoch.
+    lower, higher = sorted((one, other), key=lambda row: int(row["epoch"]))
+    if not (one["is_valid"] and other["is_valid"] and lower["epoch"] < higher["epoch"]):
+        return False
+    return last_epochs[lower["log_id"]] < int(higher["epoch"])
 
 
 def _content(row: Row) -> tuple[Any, ...]:

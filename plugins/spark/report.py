@@ -70,7 +70,7 @@ _LOGS = {
 _DIVERGENCE = {
     "offset": "first offset", "node_id_a": "node", "epoch_a": "its epoch", "node_id_b": "other node",
     "epoch_b": "its epoch", "batches_differing": "batches", "committed_end": "committed to",
-    "is_below_committed": "below what is committed",
+    "is_overridden_end": "one is an end that was overridden", "is_below_committed": "below what is committed",
 }  # fmt: skip
 _ERRORS = {
     "path": "file", "position": "byte", "size": "bytes", "offset": "offset", "kind": "kind", "reason": "reason",

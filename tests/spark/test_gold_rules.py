@@ -10,6 +10,7 @@ from bad_day import AUDIT_AGAIN, CLUSTER_ID, TOPICS, Log, begin, moment, partiti
 from spark_parts import counted_rows
 
 from kraftcore.plugins import spark as kraft
+from kraftcore.protocol.control import leader_change
 from kraftcore.protocol.records.config_record import ConfigRecord
 
 
@@ -90,3 +91,30 @@ def test_gold_of_format_3_is_made_anew(tmp_path):
     assert result.clusters == (CLUSTER_ID,)
     assert not any(result.rows.values())
     assert kraft.run(no_spark, [tmp_path / "in"], tmp_path / "tables").clusters == ()
+
+
+def test_the_end_that_a_dead_leader_did_not_commit_is_no_damage(tmp_path):
+    dead, others = started(), started()
+    dead.write("14:00:00.000", config("x", "1"))
+    others.epoch = 2
+    others.tick(moment("14:00:00.000"))
+    others.control("14:00:05.000", leader_change(2, [1, 2, 3], [2, 3]))
+    others.write("14:00:06.000", config("y", "1"))
+    rows = tables_of(tmp_path, {1: dead, 2: others, 3: others})["gold_divergence"]
+    assert {frozenset((row["node_id_a"], row["node_id_b"])) for row in rows} == {frozenset((1, 2)), frozenset((1, 3))}
+    for row in rows:
+        assert row["offset"] < row["committed_end"]
+        assert row["is_overridden_end"]
+        assert not row["is_below_committed"]
+
+    damaged = started()
+    damaged.write("14:00:00.000", config("x", "2"))  # of the same epoch: no leader wrote both
+    rows = tables_of(tmp_path / "same", {1: dead, 2: damaged, 3: damaged})["gold_divergence"]
+    assert [(row["is_overridden_end"], row["is_below_committed"]) for row in rows] == [(False, True)] * 2
+
+    late = started()
+    late.write("14:00:00.000", config("x", "1"))
+    late.epoch = 2
+    late.write("14:00:06.000", config("y", "2"))  # it has epoch 2, too, but other records of epoch 1 below it
+    rows = tables_of(tmp_path / "late", {1: late, 2: others, 3: others})["gold_divergence"]
+    assert {(row["is_overridden_end"], row["is_below_committed"]) for row in rows} == {(False, True)}
