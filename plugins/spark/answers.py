@@ -41,7 +41,7 @@ _KIP_841 = """
     SELECT cluster_id, topic, partition, from_offset, to_offset, from_time, duration_ms, isr, leader,
       explode(array_union(if(previous_isr IS NULL, isr, isr_added),
         if(is_leader_change AND leader >= 0, array(leader), array()))) AS broker_id
-    FROM gold_partition_history WHERE {of}),
+    FROM gold_partition_history WHERE {of} AND change <> 'known from a snapshot'),
   ineligible AS (
     SELECT cluster_id, broker_id, topic, partition, joined.from_offset, joined.from_time, isr, leader, fenced,
       broker.from_offset AS broker_offset, least(joined.to_offset, broker.to_offset) AS to_offset,
@@ -125,8 +125,10 @@ _INCIDENTS = f"""WITH {_TROUBLE.strip()}
       if(count(*) > 1, concat(' and ', count(*) - 1, ' more'), '')), count(*), from_time, max(duration_ms),
       min(from_offset), max(to_offset) FROM unclean GROUP BY cluster_id, from_time
     UNION ALL
-    SELECT cluster_id, 4, 'KIP-841 violation', concat('broker ', broker_id, ' in ', topic, '-', partition), 1L,
-      from_time, duration_ms, from_offset, to_offset FROM ineligible
+    SELECT cluster_id, 4, 'KIP-841 violation', concat('broker ', broker_id, ' in ',
+        min(concat(topic, '-', partition)), if(count(*) > 1, concat(' and ', count(*) - 1, ' more'), '')), count(*),
+      from_time, max(duration_ms), min(from_offset), if(count_if(to_offset IS NULL) > 0, null, max(to_offset))
+    FROM ineligible GROUP BY cluster_id, broker_id, from_time
     UNION ALL
     SELECT cluster_id, CASE state WHEN 'offline' THEN 5 WHEN 'under min ISR' THEN 7 ELSE 9 END,
       concat('partitions ', state), concat(min_by(concat(topic, '-', partition), -duration_ms),

@@ -6,12 +6,15 @@ import json
 import stat
 
 import pytest
-from bad_day import AUDIT_AGAIN, CLUSTER_ID, TOPICS, Log, begin, moment, partition, write_node
+from bad_day import AUDIT_AGAIN, CLUSTER_ID, TOPICS, Log, begin, moment, partition, write_node, write_snapshot
 from spark_parts import counted_rows
 
+from kraftcore.core.uuid import Uuid
 from kraftcore.plugins import spark as kraft
 from kraftcore.protocol.control import leader_change
 from kraftcore.protocol.records.config_record import ConfigRecord
+from kraftcore.protocol.records.remove_topic_record import RemoveTopicRecord
+from kraftcore.protocol.records.topic_record import TopicRecord
 
 
 def no_spark():
@@ -118,3 +121,45 @@ def test_the_end_that_a_dead_leader_did_not_commit_is_no_damage(tmp_path):
     late.write("14:00:06.000", config("y", "2"))  # it has epoch 2, too, but other records of epoch 1 below it
     rows = tables_of(tmp_path / "late", {1: late, 2: others, 3: others})["gold_divergence"]
     assert {(row["is_overridden_end"], row["is_below_committed"]) for row in rows} == {(False, True)}
+
+
+def test_a_topic_made_again_has_no_minimum_of_the_one_before_and_no_minimum_is_above_the_replicas(tmp_path):
+    log, single = started(), Uuid(b"\7" * 16)
+    log.write("14:00:00.000", config("min.insync.replicas", "2", of="audit"), cluster_default("1"))
+    log.write("14:01:00.000", RemoveTopicRecord(topic_id=TOPICS["audit"]))
+    again = TopicRecord(name="audit", topic_id=AUDIT_AGAIN), partition(AUDIT_AGAIN, 0, [101, 102], [101])
+    log.write("14:02:00.000", *again)
+    made = log.end - 1
+    log.write("14:02:30.000", TopicRecord(name="single", topic_id=single), partition(single, 0, [101]))
+    log.write("14:03:00.000", cluster_default("3"))
+    raised = log.end - 1
+    rows = tables_of(tmp_path, {1: log})["gold_partition_history"]
+
+    def told(topic_id):
+        found = [row for row in rows if row["topic_id"] == str(topic_id)]
+        return [(row["from_offset"], row["to_offset"], row["min_isr"], row["is_under_min_isr"]) for row in found]
+
+    assert told(AUDIT_AGAIN) == [(made, raised, 1, False), (raised, None, 2, True)]
+    assert [one[2:] for one in told(single)] == [(1, False), (1, False)]
+    ends = {row["to_offset"] for row in rows if row["topic_id"] == str(TOPICS["audit"])}
+    assert None not in ends, "what was removed stays so, whatever is set later"
+
+
+def cluster_default(value):
+    return ConfigRecord(resource_type=4, resource_name="", name="min.insync.replicas", value=value)
+
+
+def test_what_a_snapshot_tells_came_about_before_it(tmp_path):
+    log = Log()
+    log.end = 500
+    log.control("14:00:00.000", leader_change(1, [1], [1]))
+    log.write("14:00:01.000", partition(TOPICS["orders"], 1, [101]))
+    write_node(tmp_path / "in", 1, bytes(log.data), base_offset=500)
+    orders = TopicRecord(name="orders", topic_id=TOPICS["orders"])
+    write_snapshot(tmp_path / "in", 1, 500, orders, partition(TOPICS["orders"], 0, [101]))
+    kraft.run(no_spark, [tmp_path / "in"], tmp_path / "tables")
+    rows = counted_rows(tmp_path / "tables")["gold_partition_history"]
+    assert {(row["partition"], row["from_offset"], row["change"]) for row in rows} == {
+        (0, 499, "known from a snapshot"),
+        (1, 501, "created"),
+    }

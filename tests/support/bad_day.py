@@ -15,7 +15,15 @@ from pathlib import Path
 
 from kraftcore.core.batch import Record, build_batch, build_records_batch
 from kraftcore.core.uuid import Uuid
-from kraftcore.protocol.control import KeyAndValue, kraft_version, kraft_voters, leader_change, voter
+from kraftcore.protocol.control import (
+    KeyAndValue,
+    kraft_version,
+    kraft_voters,
+    leader_change,
+    snapshot_footer,
+    snapshot_header,
+    voter,
+)
 from kraftcore.protocol.metadata import encode_metadata_record
 from kraftcore.protocol.records.broker_registration_change_record import BrokerRegistrationChangeRecord
 from kraftcore.protocol.records.config_record import ConfigRecord
@@ -222,6 +230,16 @@ def write_node(folder: Path, node_id: int, data: bytes, *, cluster_id: str = CLU
     segment = node / "__cluster_metadata-0" / f"{base_offset:020}.log"
     segment.write_bytes(data)
     return segment
+
+
+def write_snapshot(folder: Path, node_id: int, end_offset: int, *records: MetadataRecord, epoch: int = 1) -> None:
+    """Write a snapshot beside a controller's segments: the state before an offset."""
+    snapshot = Log()
+    snapshot.control("13:59:00.000", snapshot_header(moment("13:59:00.000")))
+    snapshot.write("13:59:00.000", *records)
+    snapshot.control("13:59:00.000", snapshot_footer())
+    place = folder / f"c{node_id}" / "__cluster_metadata-0" / f"{end_offset:020}-{epoch:010}.checkpoint"
+    place.write_bytes(snapshot.data)
 
 
 def write(folder: Path) -> Path:
