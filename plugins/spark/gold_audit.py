@@ -144,8 +144,7 @@ def batch_stats(canonical: Canonical) -> Any:
     bases, lasts = integers(rows["base_offset"]), integers(rows["last_offset"])
     first, last = integers(rows["base_timestamp"]), integers(rows["max_timestamp"])
     order = ordered(bases)
-    begins = np.zeros(len(order), bool)
-    begins[:1] = True
+    begins = starts(integers(rows["era"])[order])  # across a hole there is no pause
     previous = before(begins)
     pause = np.zeros(len(order), np.int64)
     pause[order] = first[order] // 1000 - last[order][np.maximum(previous, 0)] // 1000

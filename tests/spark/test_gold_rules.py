@@ -7,7 +7,7 @@ import stat
 
 import pytest
 from bad_day import AUDIT_AGAIN, CLUSTER_ID, TOPICS, Log, begin, moment, partition, write_node, write_snapshot
-from spark_parts import counted_rows
+from spark_parts import batches_of, counted_rows
 
 from kraftcore.core.uuid import Uuid
 from kraftcore.plugins import spark as kraft
@@ -163,3 +163,64 @@ def test_what_a_snapshot_tells_came_about_before_it(tmp_path):
         (0, 499, "known from a snapshot"),
         (1, 501, "created"),
     }
+
+
+def leaders_of(rows):
+    names = ("epoch", "epoch_start_offset", "epoch_end_offset", "silent_ms", "failed_elections", "reason")
+    return [tuple(row[name] for name in names) for row in sorted(rows["gold_leadership"], key=lambda row: row["epoch"])]
+
+
+def test_across_a_hole_nothing_is_known_of_elections_and_pauses(tmp_path):
+    first, later = started(), Log()
+    later.end, later.epoch = 50_000, 40
+    later.control("20:00:00.000", leader_change(3, [1, 2, 3], [1, 2]))
+    later.write("20:00:01.000", config("y", "1"))
+    later.epoch = 42
+    later.control("20:00:02.000", leader_change(1, [1, 2, 3], [1, 2]))
+    write_node(tmp_path / "in", 1, bytes(later.data), base_offset=50_000)
+    rows = tables_of(tmp_path, {1: first})
+    assert leaders_of(rows) == [
+        (1, 0, first.end, None, None, "first leader known"),
+        (40, 50_000, later.end - 1, None, None, "not known: the log has a hole"),
+        (42, later.end - 1, None, 1000, 1, "the previous leader resigned"),
+    ]
+    assert max(row["pause_ms_max"] or 0 for row in rows["gold_batch_stats"]) < 60_000
+
+
+def test_a_hole_within_an_epoch_hides_no_election(tmp_path):
+    log = started()
+    log.write("14:00:00.000", config("x", "1"))
+    log.data[-1] ^= 1
+    log.write("14:00:05.000", config("x", "2"))
+    log.epoch = 3
+    log.control("14:00:05.500", leader_change(2, [1, 2, 3], [1, 2]))
+    rows = tables_of(tmp_path, {1: log})
+    assert len(rows["errors"]) == 1
+    assert leaders_of(rows) == [
+        (1, 0, log.end - 1, None, None, "first leader known"),
+        (3, log.end - 1, None, 500, 1, "the previous leader resigned"),
+    ]
+    same = tables_of(tmp_path / "same", {1: cut_behind(log, 1)})
+    assert leaders_of(same) == [(1, 0, None, None, None, "first leader known")]
+
+
+def cut_behind(log, epoch):
+    """The log up to the end of an epoch."""
+    found = Log()
+    last = max(spot.position + spot.size for spot in batches_of(log.data) if spot.epoch == epoch)
+    found.data = log.data[:last]
+    return found
+
+
+def test_an_epoch_whose_records_were_overridden_had_a_winner(tmp_path):
+    dead, others = started(), started()
+    for log in (dead, others):
+        log.tick(moment("14:00:00.000"))
+    dead.epoch = 2
+    dead.control("14:00:01.000", leader_change(3, [1, 2, 3], [1, 3]))
+    others.epoch = 4  # nobody won epoch 3
+    others.control("14:00:05.000", leader_change(2, [1, 2, 3], [2, 3]))
+    rows = tables_of(tmp_path, {1: dead, 2: others, 3: others})["gold_leadership"]
+    found = {row["epoch"]: (row["status"], row["failed_elections"]) for row in rows}
+    assert {epoch: failed for epoch, (_, failed) in found.items()} == {1: None, 2: None, 4: 1}
+    assert found[2][0] == "truncated"
