@@ -25,6 +25,7 @@ GOLD: dict[str, Callable[[Canonical], Any]] = {
     "gold_leadership": gold_quorum.leadership,
     "gold_voter_sets": gold_quorum.voter_sets,
     "gold_logs": gold_audit.logs,
+    "gold_eras": gold_audit.eras,
     "gold_divergence": gold_audit.divergence,
     "gold_batch_stats": gold_audit.batch_stats,
     "gold_topic_history": gold_state.topics,

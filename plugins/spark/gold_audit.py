@@ -28,6 +28,10 @@ _DIVERGENCE = pa.schema([
     ("batches_differing", pa.int64()), ("committed_end", pa.int64()), ("is_below_committed", pa.bool_()),
     ("is_overridden_end", pa.bool_()),
 ])  # fmt: skip
+_ERAS = pa.schema([
+    ("cluster_id", pa.string()), ("era", pa.int32()), ("start_offset", pa.int64()), ("end_offset", pa.int64()),
+    ("snapshot_end_offset", pa.int64()), ("is_complete", pa.bool_()), ("is_last", pa.bool_()),
+])  # fmt: skip
 _BATCH = ["log_id", "node_id", "base_offset", "last_offset", "epoch", "crc", "size", "is_valid"]
 _MINUTE_US = 60_000_000
 Row = dict[str, Any]
@@ -59,6 +63,27 @@ def logs(canonical: Canonical) -> Any:
         for row in found.to_pylist()
     ]
     return pa.Table.from_pylist(result, schema=_LOGS)
+
+
+def eras(canonical: Canonical) -> Any:
+    """One row a stretch of the cluster's log without a hole, or a snapshot alone: a hole ends one and begins the next.
+
+    ``snapshot_end_offset`` is that of the snapshot it begins with. Without one, and not from offset 0 on, the state in it
+    is not known, but for what its own records say: it is not complete.
+    """
+    rows = [
+        {
+            "cluster_id": canonical.cluster_id,
+            "era": era.number,
+            "start_offset": era.start,
+            "end_offset": era.known_end,
+            "snapshot_end_offset": None if era.base is None else era.base.end_offset,
+            "is_complete": era.is_complete,
+            "is_last": era.end is None,
+        }
+        for era in canonical.lineage.eras
+    ]
+    return pa.Table.from_pylist(rows, schema=_ERAS)
 
 
 def divergence(canonical: Canonical) -> Any:

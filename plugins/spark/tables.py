@@ -344,6 +344,19 @@ class Tables:
         if self.about() is None:
             raise LocalError(f"{self.path} holds no tables: make some with 'kraftcore spark run'")
 
+    def check_gold(self) -> None:
+        """As ``check``; and fail if gold is that of an earlier version, which lacks what is asked of it.
+
+        Raises:
+            LocalError, CorruptDataError: as of ``check``; gold of an earlier version.
+        """
+        self.check()
+        about = self.about()
+        if about is not None and about["format"] != FORMAT:
+            raise LocalError(
+                f"{self.path}: gold of an earlier version (format {about['format']}): 'kraftcore spark run' makes it anew"
+            )
+
     def about(self) -> dict[str, Any] | None:
         """What the folder says about itself; None for a folder without tables.
 

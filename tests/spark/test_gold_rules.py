@@ -11,8 +11,11 @@ from spark_parts import batches_of, counted_rows
 
 from kraftcore.core.uuid import Uuid
 from kraftcore.plugins import spark as kraft
-from kraftcore.protocol.control import leader_change
+from kraftcore.protocol.control import kraft_version, leader_change
+from kraftcore.protocol.records.abort_transaction_record import AbortTransactionRecord
+from kraftcore.protocol.records.begin_transaction_record import BeginTransactionRecord
 from kraftcore.protocol.records.config_record import ConfigRecord
+from kraftcore.protocol.records.feature_level_record import FeatureLevelRecord
 from kraftcore.protocol.records.remove_topic_record import RemoveTopicRecord
 from kraftcore.protocol.records.topic_record import TopicRecord
 
@@ -224,3 +227,34 @@ def test_an_epoch_whose_records_were_overridden_had_a_winner(tmp_path):
     found = {row["epoch"]: (row["status"], row["failed_elections"]) for row in rows}
     assert {epoch: failed for epoch, (_, failed) in found.items()} == {1: None, 2: None, 4: 1}
     assert found[2][0] == "truncated"
+
+
+def test_what_the_quorum_writes_counts_within_an_aborted_transaction(tmp_path):
+    log = started()
+    log.write("14:00:00.000", BeginTransactionRecord(name="t"))
+    log.write("14:00:01.000", FeatureLevelRecord(name="group.version", feature_level=1))
+    log.control("14:00:02.000", kraft_version(2))
+    log.write("14:00:03.000", AbortTransactionRecord(reason="r"))
+    rows = tables_of(tmp_path, {1: log})["gold_feature_history"]
+    held = {row["name"]: row["feature_level"] for row in rows if row["to_offset"] is None}
+    assert held == {"metadata.version": 29, "kraft.version": 2}
+
+
+def test_behind_a_hole_without_a_snapshot_the_state_is_not_complete(tmp_path):
+    log = started()
+    log.write("14:00:00.000", config("x", "1"))
+    hole = log.end - 1
+    log.data[-1] ^= 1
+    log.write("14:01:00.000", config("x", "2"))
+    write_node(tmp_path / "in", 1, bytes(log.data))
+
+    def eras():
+        kraft.run(no_spark, [tmp_path / "in"], tmp_path / "tables")
+        rows = sorted(counted_rows(tmp_path / "tables")["gold_eras"], key=lambda row: row["era"])
+        names = ("start_offset", "end_offset", "snapshot_end_offset", "is_complete", "is_last")
+        return [tuple(row[name] for name in names) for row in rows]
+
+    begins = (0, hole, None, True, False)
+    assert eras() == [begins, (hole + 1, log.end, None, False, True)]
+    write_snapshot(tmp_path / "in", 1, log.end, TopicRecord(name="orders", topic_id=TOPICS["orders"]))
+    assert eras() == [begins, (hole + 1, log.end, log.end, True, True)]
