@@ -182,7 +182,8 @@ SELECT cluster_id, first_time, last_time, span_ms, end_offset, is_known, known_e
   coalesce(partitions, 0) AS partitions,
   coalesce(offline, 0) AS offline, coalesce(under_min_isr, 0) AS under_min_isr,
   coalesce(under_replicated, 0) AS under_replicated, coalesce(with_elr, 0) AS with_elr
-FROM span LEFT JOIN ends USING (cluster_id) LEFT JOIN known USING (cluster_id) LEFT JOIN parts USING (cluster_id) LEFT JOIN machines USING (cluster_id)
+FROM span LEFT JOIN ends USING (cluster_id) LEFT JOIN known USING (cluster_id)
+  LEFT JOIN parts USING (cluster_id) LEFT JOIN machines USING (cluster_id)
   LEFT JOIN leaders USING (cluster_id) LEFT JOIN voters USING (cluster_id) ORDER BY cluster_id"""
 
 _TROUBLE_OVER_TIME = f"""WITH {_SPAN.strip()}{_TROUBLE}

@@ -68,8 +68,8 @@ def logs(canonical: Canonical) -> Any:
 def eras(canonical: Canonical) -> Any:
     """One row a stretch of the cluster's log without a hole, or a snapshot alone: a hole ends one and begins the next.
 
-    ``snapshot_end_offset`` is that of the snapshot it begins with. Without one, and not from offset 0 on, the state in it
-    is not known, but for what its own records say: it is not complete.
+    ``snapshot_end_offset`` is that of the snapshot it begins with. Without one, and not from offset 0 on, it is not
+    complete: of the state only what its own records say is known.
     """
     rows = [
         {

@@ -42,8 +42,8 @@ def state_as_of(
 ) -> dict[str, DataFrame]:
     """What was in force right after the record at ``offset``, or at ``time``; or now, if neither is given.
 
-    Where the state at the end is not known (see ``unknown_ends``), "now" is when it was known last; of leaders and voters
-    it is the end in any case.
+    Where the state at the end is not known (see ``unknown_ends``), "now" is when it was known last; of leaders and
+    voters it is the end in any case.
 
     Leaders' clocks may differ, so a time stands for the last change in the log that is not younger.
 
@@ -110,10 +110,14 @@ def unknown_ends(
 def _known_ends(target: Tables, cluster_id: str | None) -> DataFrame:
     # By cluster, whether the state at the end is known, and the end of the last stretch in which it is.
     known_end = F.expr("max(if(is_complete, end_offset, null))")
-    return _history(target, "gold_eras", cluster_id).groupBy("cluster_id").agg(
-        F.max_by("is_complete", "era").alias("is_known"),
-        known_end.alias("known_end"),
-        F.coalesce(known_end, F.min("start_offset")).alias("unknown_from"),
+    return (
+        _history(target, "gold_eras", cluster_id)
+        .groupBy("cluster_id")
+        .agg(
+            F.max_by("is_complete", "era").alias("is_known"),
+            known_end.alias("known_end"),
+            F.coalesce(known_end, F.min("start_offset")).alias("unknown_from"),
+        )
     )
 
 

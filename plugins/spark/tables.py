@@ -354,7 +354,8 @@ class Tables:
         about = self.about()
         if about is not None and about["format"] != FORMAT:
             raise LocalError(
-                f"{self.path}: gold of an earlier version (format {about['format']}): 'kraftcore spark run' makes it anew"
+                f"{self.path}: gold of an earlier version (format {about['format']}): "
+                "'kraftcore spark run' makes it anew"
             )
 
     def about(self) -> dict[str, Any] | None:

@@ -153,7 +153,9 @@ def test_the_report_and_state_say_that_the_end_is_not_known(session, tables, tmp
     assert page.count("The state at the end is not known") == 1
     done = call("state", "--tables", tables, "topics")
     assert done.exit_code == 0, done.output
-    assert re.search(r"hole: the state at the end is not known: no snapshot after offset \d+; shown is how", done.stderr)
+    assert re.search(
+        r"hole: the state at the end is not known: no snapshot after offset \d+; shown is how", done.stderr
+    )
     assert len(re.findall("is not known", done.stderr)) == 1
 
 
@@ -162,7 +164,10 @@ def test_gold_of_an_earlier_version_wants_a_run_first(session, tables, tmp_path)
     text = about.read_text()
     about.write_text('{"format": 3}')
     try:
-        for use in (lambda: kraft.write_report(session, tables, tmp_path / "r"), lambda: kraft.state_as_of(session, tables)):
+        for use in (
+            lambda: kraft.write_report(session, tables, tmp_path / "r"),
+            lambda: kraft.state_as_of(session, tables),
+        ):
             with pytest.raises(LocalError, match=r"gold of an earlier version \(format 3\): 'kraftcore spark run'"):
                 use()
         assert kraft.query(session, tables, "SELECT * FROM gold_logs").count() == 4

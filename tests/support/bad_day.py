@@ -115,9 +115,7 @@ def _change(topic: str, partition: int, **fields: object) -> PartitionChangeReco
     return PartitionChangeRecord(topic_id=TOPICS[topic], partition_id=partition, **fields)
 
 
-def partition(
-    topic_id: Uuid, number: int, replicas: Iterable[int], isr: Iterable[int] | None = None
-) -> MetadataRecord:
+def partition(topic_id: Uuid, number: int, replicas: Iterable[int], isr: Iterable[int] | None = None) -> MetadataRecord:
     """A new partition, led by its first replica; all are in the ISR unless it is named."""
     ids = list(replicas)
     return PartitionRecord(
