@@ -258,8 +258,8 @@ def _state_at_end(now: Answer) -> str:
     row, text = now.rows[0], ""
     if not row["is_known"]:
         text = (
-            '<strong class="bad">The state at the end is not known: the log has a hole, and there is no snapshot after '
-            f"offset {figure(now, 'unknown_from')}.</strong> "
+            '<strong class="bad">The state at the end is not known: the log lacks what came before, and there is no '
+            f"snapshot after offset {figure(now, 'unknown_from')}.</strong> "
         )
         if row["known_end"] is None:
             return text
