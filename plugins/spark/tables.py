@@ -135,10 +135,11 @@ class Tables:
         try:
             place.mkdir(0o700)
         except FileExistsError:
-            pass
+            files.make_folder(self.path)  # which refuses what is no folder
         except OSError as error:
             raise StorageError(error.errno or 0, error.strerror or str(error), self.path) from None
-        files.make_folder(self.path)  # which is durable
+        else:
+            files.sync_folder(str(place.parent))
 
     def masking_key(self) -> bytes:
         """What secrets in gold are masked with: drawn when first asked for, and kept in the folder.
