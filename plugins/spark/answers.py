@@ -66,6 +66,8 @@ _UNREAD = """
   unread AS (
     SELECT * FROM errors LEFT ANTI JOIN (
       SELECT file_id, position, 'torn' AS kind FROM bronze_batches WHERE is_valid) USING (file_id, position, kind)
+      LEFT ANTI JOIN bronze_files AS again ON again.file_id = errors.file_id
+        AND again.generation > errors.generation AND again.rewound_to <= errors.position
     WHERE {of})"""
 _WORST = """
   parts AS (

@@ -6,7 +6,7 @@ import errno
 import json
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise, takewhile
 from typing import Any, TypeVar
 
@@ -128,15 +128,40 @@ def _mark(position: int, header: bytes) -> Mark:
 
 
 @dataclass(frozen=True)
+class Stop:
+    """Where batches could not be told apart any more, though the file went on.
+
+    Attributes:
+        position: behind the last whole batch.
+        header: the bytes there, a batch header's length or fewer, as hex digits.
+        torn: the file's size, if it ended inside the batch that begins there; else 0.
+    """
+
+    position: int
+    header: str
+    torn: int
+
+    def is_told_by(self, source: Source) -> bool:
+        """Whether there is still no more to be told apart."""
+        return self == _stop(source, self.position, is_torn=self.torn > 0)
+
+
+def _stop(source: Source, position: int, *, is_torn: bool) -> Stop:
+    header = source.read(position, min(_HEADER_BYTES, max(source.size - position, 0)))
+    return Stop(position, header.hex(), source.size if is_torn else 0)
+
+
+@dataclass(frozen=True)
 class Reached:
     """How far a stream has come in one file.
 
     Attributes:
-        position: everything before it was read.
+        position: everything before it was read, or could not be read.
         generation: how often it had to go back, because the end it had read was cut off.
         rewound: where this generation started.
         torn: file size at which a torn end was reported, or 0.
         marks: the last batches, oldest first.
+        stop: where what could not be read begins, if ``position`` is behind it: it is read again once it changes.
     """
 
     position: int = 0
@@ -144,6 +169,7 @@ class Reached:
     rewound: int = 0
     torn: int = 0
     marks: tuple[Mark, ...] = ()
+    stop: Stop | None = None
 
 
 Progress = dict[str, Reached]
@@ -154,6 +180,7 @@ def progress_to_json(progress: Progress) -> str:
     state = {
         path: [one.position, one.generation, one.rewound, one.torn]
         + [[mark.position, mark.size, mark.base_offset, mark.epoch, mark.crc] for mark in one.marks]
+        + ([asdict(one.stop)] if one.stop else [])
         for path, one in sorted(progress.items())
     }
     return json.dumps(state, separators=(",", ":"))
@@ -162,10 +189,12 @@ def progress_to_json(progress: Progress) -> str:
 def progress_from_json(text: str) -> Progress:
     """Read what ``progress_to_json`` wrote."""
     state: dict[str, list[Any]] = json.loads(text)
-    return {
-        path: replace(Reached(*values[:4]), marks=tuple(Mark(*mark) for mark in values[4:]))
-        for path, values in state.items()
-    }
+    found: Progress = {}
+    for path, (position, generation, rewound, torn, *others) in state.items():
+        marks = tuple(Mark(*one) for one in others if isinstance(one, list))
+        stop = next((Stop(**one) for one in others if isinstance(one, dict)), None)
+        found[path] = Reached(position, generation, rewound, torn, marks, stop)
+    return found
 
 
 class Tracker:
@@ -218,6 +247,11 @@ class Tracker:
     @staticmethod
     def _after_truncation(source: Source, before: Reached) -> Reached:
         kept = _still_there(source, before.marks)
+        if kept == before.marks and before.stop is not None and source.size >= before.stop.position:
+            if source.size >= before.position and before.stop.is_told_by(source):
+                return before
+            position = before.stop.position
+            return Reached(position, before.generation + 1, position, 0, kept)
         if source.size >= before.position and kept == before.marks:
             return before
         kept = tuple(mark for mark in kept if mark.position + mark.size <= source.size)
@@ -236,23 +270,26 @@ class Tracker:
             ]
             position = piece.end
             damaged = bool(piece.damage) and not piece.is_torn
-        torn = reached.torn
+        torn, stop = reached.torn, reached.stop
         if damaged:
+            stop = stop or _stop(source, position, is_torn=False)
             position = source.size
         elif position < source.size and self._report_torn:
             torn = source.size
-        return replace(reached, position=position, torn=torn, marks=tuple(marks[-MARKS_MAX:]))
+        return replace(reached, position=position, torn=torn, marks=tuple(marks[-MARKS_MAX:]), stop=stop)
 
     @staticmethod
     def _sealed(file: LogFile, source: Source, reached: Reached) -> Reached:
         # A full segment: only its last batch is looked for, behind its last index entry.
         entries = index_entries(file)
         start = max(reached.position, entries[-1][1] if entries else 0)
-        mark: Mark | None = None
+        marks, stop = reached.marks, reached.stop
         for piece in pieces(source, start, source.size, verify=False):
             if piece.headers.num_rows:
-                mark = _mark_of(piece.headers, piece.headers.num_rows - 1)
-        return replace(reached, position=source.size, marks=reached.marks if mark is None else (mark,))
+                marks = (_mark_of(piece.headers, piece.headers.num_rows - 1),)
+            if piece.end < source.size and piece.damage:
+                stop = stop or _stop(source, piece.end, is_torn=piece.is_torn)
+        return replace(reached, position=source.size, marks=marks, stop=stop)
 
 
 def _mark_of(headers: Any, row: int) -> Mark:

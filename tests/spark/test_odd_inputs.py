@@ -1,0 +1,116 @@
+"""Inputs that are damaged and mended, copied while they are read, unseen by workers, or with indexes of other files."""
+
+from __future__ import annotations
+
+import bad_day
+import pytest
+from spark_parts import batches_of, counted_rows
+
+from kraftcore.plugins import spark as kraft
+
+FIRST = f"{0:020}.log"
+
+
+def no_spark():
+    pytest.fail("so little is done without Spark")
+
+
+def flaps(log, first, count):
+    for number in range(first, first + count):
+        log.fence(f"13:59:{number:02}.000", 101)
+        log.unfence(f"13:59:{number:02}.500", 101)
+
+
+@pytest.fixture
+def log():
+    """A log with a few hundred records."""
+    found = bad_day.Log()
+    bad_day._begin(found)
+    flaps(found, 0, 5)
+    return found
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """The folder of a node's log, below ``tmp_path / "in"``."""
+    found = tmp_path / "in" / "c1" / "__cluster_metadata-0"
+    found.mkdir(parents=True)
+    (found.parent / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=odd\n")
+    return found
+
+
+@pytest.fixture
+def take(folder, tmp_path):
+    """Writes a file of the log, runs, and returns the rows that count, by table."""
+
+    def run(data, name=FIRST, **options):
+        (folder / name).write_bytes(bytes(data))
+        kraft.run(no_spark, [tmp_path / "in"], tmp_path / "tables", options=options)
+        return counted_rows(tmp_path / "tables")
+
+    return run
+
+
+def offsets(rows):
+    return sorted({row["offset"] for row in rows["bronze_records"]})
+
+
+def log_end(rows):
+    (row,) = rows["gold_logs"]
+    return row["start_offset"], row["end_offset"], row["batches"]
+
+
+def test_what_replaces_a_damaged_end_is_read(log, take):
+    good = bytes(log.data)
+    rows = take(good + bytes(4096))
+    assert [(row["position"], row["size"], row["kind"]) for row in rows["errors"]] == [(len(good), 4096, "batch")]
+    assert take(good + bytes(4096)) == rows
+    flaps(log, 5, 40)
+    assert len(log.data) > len(good) + 4096
+    rows = take(log.data)
+    assert offsets(rows) == list(range(log.end))
+    assert len(rows["errors"]) == 1
+    assert {row["rewound_to"] for row in rows["bronze_files"]} == {None, len(good)}
+    assert log_end(rows) == (0, log.end, len(batches_of(log.data)))
+    assert take(log.data) == rows
+
+
+def test_an_end_of_the_same_size_that_is_mended_is_read(log, take):
+    good, start = bytes(log.data), batches_of(log.data)[-3].position
+    take(good[:start] + bytes(len(good) - start))
+    assert offsets(take(good)) == list(range(log.end))
+
+
+def test_a_damaged_end_that_grows_is_read_no_second_time(log, take):
+    good, start = bytes(log.data), batches_of(log.data)[-3].position
+    take(good[:start] + bytes(len(good) - start))
+    flaps(log, 5, 3)
+    rows = take(good[:start] + bytes(len(good) - start) + log.data[len(good) :])
+    assert {row["generation"] for row in rows["bronze_records"]} == {0}
+    assert offsets(take(log.data)) == list(range(log.end))
+
+
+def test_a_batch_with_a_wrong_checksum_before_a_damaged_end_costs_nothing_else(log, take):
+    spot, data = batches_of(log.data)[-1], bytearray(log.data)
+    data[spot.position + spot.size - 1] ^= 1
+    take(data + bytes(100))
+    base = log.end
+    flaps(log, 5, 3)
+    rows = take(data + log.data[len(data) :])
+    assert offsets(rows) == [offset for offset in range(log.end) if not spot.base_offset <= offset < base]
+    (about,) = rows["gold_logs"]
+    assert (about["start_offset"], about["end_offset"]) == (0, log.end)
+
+
+def test_a_segment_that_was_half_copied_is_read_when_it_is_whole(log, take):
+    data, cut = bytes(log.data), batches_of(log.data)[4]
+    after = bad_day.Log()
+    after.end = log.end
+    flaps(after, 10, 1)
+    take(data[: cut.position + 70])
+    take(after.data, f"{log.end:020}.log")
+    rows = take(data[: cut.position + 80])
+    assert offsets(rows) == [*range(cut.base_offset), *range(log.end, after.end)]
+    rows = take(data)
+    assert offsets(rows) == list(range(after.end))
+    assert log_end(rows)[:2] == (0, after.end)
