@@ -121,7 +121,8 @@ _INCIDENTS = f"""WITH {_TROUBLE.strip()}
     FROM gold_divergence WHERE {{of}} AND is_below_committed
     UNION ALL
     SELECT cluster_id, 2, 'bytes that cannot be read', concat(kind, ' in ', path), count(*), null, null,
-      min(offset), null FROM unread GROUP BY cluster_id, kind, path
+      min(offset), null FROM unread WHERE kind <> 'gone'
+    GROUP BY cluster_id, kind, path
     UNION ALL
     SELECT cluster_id, 3, 'unclean election', concat(min(concat(topic, '-', partition)),
       if(count(*) > 1, concat(' and ', count(*) - 1, ' more'), '')), count(*), from_time, max(duration_ms),

@@ -74,21 +74,21 @@ class Maker:
     tables: Tables
     writing: Writing
 
-    def __call__(self, making: Making) -> dict[str, tuple[Any, list[str]]]:
-        """Make tables, write their files; by table its columns and files."""
+    def __call__(self, making: Making) -> dict[str, tuple[Any, dict[str, int]]]:
+        """Make tables, write their files; by table its columns, and its files with their bytes."""
         number, shares = making.share
-        made: dict[str, tuple[Any, list[str]]] = {}
+        made: dict[str, tuple[Any, dict[str, int]]] = {}
         content: dict[str, bytes] = {}
         source = ClusterRows(self.tables, making.clusters, making.share if shares > 1 else None)
         for cluster_id in making.clusters:
             canonical = Canonical(cluster_id, source.of(cluster_id))
             for name in making.names:
                 rows = GOLD[name](canonical)
-                files = made.setdefault(name, (rows.schema, []))[1]
+                files = made.setdefault(name, (rows.schema, {}))[1]
                 if len(rows):
                     file = f"{gold_folder(cluster_id)}/{gold_file(self.writing, number)}"
-                    content[f"{name}/{file}"] = to_bytes(rows.drop_columns(["cluster_id"]))
-                    files.append(file)
+                    data = content[f"{name}/{file}"] = to_bytes(rows.drop_columns(["cluster_id"]))
+                    files[file] = len(data)
         self.tables.folder.put(content)
         return made
 
@@ -111,18 +111,22 @@ def refresh_gold(tables: Tables, say: Callable[[str], None]) -> list[str]:
         here = is_done_here(tables, _RECORD_BYTES * sum(records.values()))
         makings = makings_of(changed, records, tuple(GOLD), many=not here)
         schemas: dict[str, Any] = {}
+        sizes: dict[str, int] = {}
         replaced = tuple(f"{gold_folder(one)}/" for one in changed)
         counted = {
             name: [file for file in before.files.get(name, ()) if not file.startswith(replaced)] for name in GOLD
         }
         work = Maker(tables if here or not tables.is_local else tables.for_workers(), writing)
-        for made in spread(tables, work, makings, here=here or not tables.is_local):
+        by_workers = not here and tables.is_local
+        for made in spread(tables, work, makings, here=not by_workers):
             for name, (schema, files) in made.items():
                 schemas[name] = schema
                 counted[name] += files
+                sizes |= {f"{name}/{file}": size for file, size in files.items()}
         columns = {name: columns_of(schema) for name, schema in schemas.items()}
         files_now = {**before.files, **{name: tuple(found) for name, found in counted.items()}}
-        tables.end(writing, Commit(writing.number, before.progress, files_now, (), {**before.columns, **columns}))
+        commit = Commit(writing.number, before.progress, files_now, (), {**before.columns, **columns})
+        tables.end(writing, commit, sizes, by_workers=by_workers)
         for name in schemas:
             say(f"{name}: made anew for {len(changed)} cluster{'s' * (len(changed) > 1)}")
     elif tables.about() is None:

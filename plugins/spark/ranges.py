@@ -5,17 +5,16 @@ from __future__ import annotations
 import errno
 import json
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise, takewhile
-from typing import Any, TypeVar
+from typing import Any
 
 from kraftcore.errors import StorageError
 from kraftcore.plugins.spark.arrow_batches import Range, pieces
 from kraftcore.plugins.spark.filters import Filters
-from kraftcore.plugins.spark.stores import LOG, LogFile, Source, index_entries
+from kraftcore.plugins.spark.stores import LOG, LogFile, Source, has_folder, index_entries
 
-T = TypeVar("T")
 RANGE_BYTES = 16 << 20
 MARKS_MAX = 64
 _WINDOW_BYTES = 1 << 20
@@ -232,7 +231,7 @@ class Tracker:
         if file.source != LOG:
             if file.size == before.position:
                 return before
-            again = before.generation + 1 if before.position else 0
+            again = before.generation + 1 if before.position else before.generation
             return Reached(file.size, again)
         if file.size == 0 and before.position == 0:
             return before
@@ -355,15 +354,25 @@ def _mark_at(path: str, position: int) -> tuple[Mark, ...]:
 
 
 def read_ranges(ranges: Iterable[Range], reader: Any) -> Iterator[Any]:
-    """All rows of some ranges; a file that vanished meanwhile has none, for its records are below a snapshot."""
+    """All rows of some ranges; a file that vanished meanwhile has none, for its records are below a snapshot.
+
+    Raises:
+        CorruptDataError: as the reader's ``read``.
+        StorageError: a file cannot be read; or its folder is not there either, as where nothing is mounted.
+    """
     for one in ranges:
-        yield from read_each(one, reader.read)
+        try:
+            yield from reader.read(one)
+        except StorageError as error:
+            if not is_about(error, one) or not has_folder(one.file.path):
+                raise
 
 
-def read_each(part: Range, read: Callable[[Range], Iterator[T]]) -> Iterator[T]:
-    """What ``read`` makes of a range; nothing if the file vanished meanwhile."""
-    try:
-        yield from read(part)
-    except StorageError as error:
-        if error.errno != errno.ENOENT:
-            raise
+def is_about(error: StorageError, part: Range) -> bool:
+    """Whether it says that the range's file is not there."""
+    return error.errno == errno.ENOENT and error.filename == part.file.path
+
+
+def without(progress: Progress, gone: Iterable[str]) -> Progress:
+    """The progress but for files that were removed before they were read: if they come back, they are read whole."""
+    return progress | {path: Reached(generation=progress[path].generation + 1) for path in gone}

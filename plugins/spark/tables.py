@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, reduce
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
+from types import MappingProxyType
 from typing import Any, TypeGuard, cast
 from weakref import finalize
 
@@ -20,7 +22,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import LongType, StructField, StructType
 
 from kraftcore.core.disk.files import OsFiles
-from kraftcore.errors import CorruptDataError, LocalError, LockedError
+from kraftcore.errors import CorruptDataError, LocalError, LockedError, StorageError
 from kraftcore.plugins.spark.commits import Commit, Commits, Writing
 from kraftcore.plugins.spark.folders import UNFINISHED, HadoopFolder, LocalFolder, is_local
 from kraftcore.plugins.spark.parquet import count_by_cluster, read_files, sql_of_share
@@ -46,6 +48,7 @@ ABOUT = "kraftcore-tables.json"
 _PARQUET = ".parquet"
 _ESCAPED = frozenset("\"#%'*/:=?\\{[]^\x7f") | frozenset(map(chr, range(1, 32)))
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+_UNKNOWN: Mapping[str, int] = MappingProxyType({})
 Starter = Callable[[], SparkSession]
 
 
@@ -166,14 +169,32 @@ class Tables:
             self.write_about()
         return Commits(self.folder).begin(before.number + 1, before.runs)
 
-    def end(self, writing: Writing, commit: Commit) -> None:
+    def end(
+        self, writing: Writing, commit: Commit, sizes: Mapping[str, int] = _UNKNOWN, *, by_workers: bool = False
+    ) -> None:
         """Let a step count, and remove what no commit that is kept names.
+
+        Args:
+            writing: the step.
+            commit: what counts from now on.
+            sizes: bytes of the files that it wrote, as far as they are known.
+            by_workers: whether others wrote them: an attempt that was given up may have left more, which
+                ``remove_leftovers`` removes.
 
         Raises:
             LockedError: another run has written these tables meanwhile.
+            StorageError: a file that the step wrote is not there, or not whole.
         """
         commits = Commits(self.folder)
-        self.folder.sync(sorted(name for name in commit.names() if writing.run in name.rpartition("/")[2]))
+        written = sorted(name for name in commit.names() if writing.run in name.rpartition("/")[2])
+        lost = self.folder.sync({name: sizes.get(name) for name in written})
+        if lost and commits.last().number < writing.number:  # else another writer removed them, and this one is refused
+            raise StorageError(
+                errno.ENOENT,
+                "this file was written and is not here, or not whole: workers must see the folder of tables under the "
+                "same path as this process",
+                self.place(lost[0]),
+            )
         try:
             self.__dict__["commit"] = commits.add(writing, commit)
         except LockedError:
@@ -181,7 +202,8 @@ class Tables:
             commits.end(writing)
             raise
         self._delete(commits.outdated())
-        commits.end(writing)
+        if not by_workers:
+            commits.end(writing)
 
     def _delete(self, names: Iterable[str]) -> None:
         for name in names:

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import errno
+import struct
+from pathlib import Path
+
 import bad_day
 import pytest
 from spark_parts import batches_of, counted_rows
 
+from kraftcore.errors import StorageError
 from kraftcore.plugins import spark as kraft
+from kraftcore.plugins.spark import intake
+from kraftcore.plugins.spark.arrow_batches import FAIL, Range, RangeReader
+from kraftcore.plugins.spark.filters import Filters
+from kraftcore.plugins.spark.folders import LocalFolder
+from kraftcore.plugins.spark.ranges import read_ranges, split_into_ranges
+from kraftcore.plugins.spark.stores import Inventory
 
 FIRST = f"{0:020}.log"
 
@@ -49,6 +60,11 @@ def take(folder, tmp_path):
         return counted_rows(tmp_path / "tables")
 
     return run
+
+
+def index(entries):
+    """An offset index of a segment that begins at offset 0."""
+    return b"".join(struct.pack(">ii", one.last_offset, one.position) for one in entries if one.position)
 
 
 def offsets(rows):
@@ -114,3 +130,92 @@ def test_a_segment_that_was_half_copied_is_read_when_it_is_whole(log, take):
     rows = take(data)
     assert offsets(rows) == list(range(after.end))
     assert log_end(rows)[:2] == (0, after.end)
+
+
+@pytest.fixture
+def opened(monkeypatch):
+    """What is called with the number of times that a task has opened a file, before it does."""
+    original, calls = Range.open, []
+
+    def patch(before):
+        def counting(part):
+            calls.append(part)
+            before(part, len(calls))
+            return original(part)
+
+        monkeypatch.setattr(Range, "open", counting)
+
+    yield patch
+    assert calls
+
+
+def test_a_task_that_does_not_see_the_input_fails_the_run(log, take, opened, monkeypatch, tmp_path):
+    def unseen(part, _):
+        raise StorageError(errno.ENOENT, "No such file or directory", part.file.path)
+
+    opened(unseen)
+    with pytest.raises(StorageError, match="workers must see the input under the same paths"):
+        take(log.data)
+    monkeypatch.undo()
+    assert offsets(take(log.data)) == list(range(log.end))
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_file_that_is_removed_before_it_is_read_is_listed_and_read_if_it_comes_back(
+    log, take, opened, monkeypatch, folder, number
+):
+    def remove(part, count):
+        if count == number:
+            Path(part.file.path).unlink()
+
+    other = folder.parent.parent / "c2" / folder.name
+    other.mkdir(parents=True)
+    (other.parent / "meta.properties").write_text("version=1\nnode.id=2\ncluster.id=odd\n")
+    (other / FIRST).write_bytes(log.data)
+    (folder / FIRST).with_suffix(".index").write_bytes(index(batches_of(log.data)))
+    opened(remove)
+    rows = take(log.data, range_bytes="1024", max_bytes_per_trigger="9000")
+    monkeypatch.undo()
+    assert {row["kind"] for row in rows["errors"]} == {"gone"}
+    assert len({row["offset"] for row in rows["bronze_records"] if row["node_id"] == 1}) > 0 or number == 1
+    rows = take(log.data)
+    last = {node: max(row["generation"] for row in rows["bronze_records"] if row["node_id"] == node) for node in (1, 2)}
+    assert last == {1: 1, 2: 0}
+    found = sorted(
+        (one["node_id"], one["offset"]) for one in rows["bronze_records"] if one["generation"] == last[one["node_id"]]
+    )
+    assert found == [(node, offset) for node in (1, 2) for offset in range(log.end)]
+    assert {row["end_offset"] for row in rows["gold_logs"]} == {log.end}
+
+
+def test_a_snapshot_that_is_removed_before_it_is_read_is_read_if_it_comes_back(log, take, opened, monkeypatch):
+    opened(lambda part, _: Path(part.file.path).unlink())
+    name = f"{log.end:020}-{1:010}.checkpoint"
+    assert take(log.data, name)["errors"]
+    monkeypatch.undo()
+    assert offsets(take(log.data, name)) == list(range(log.end))
+
+
+def test_the_data_source_tells_a_removed_file_from_a_folder_that_is_not_there(log, folder):
+    (folder / FIRST).write_bytes(log.data)
+    parts = split_into_ranges(Inventory().files([str(folder)]), Filters())
+    reader = RangeReader("records", Filters(), FAIL)
+    assert sum(batch.num_rows for batch in read_ranges(parts, reader)) == log.end
+    (folder / FIRST).unlink()
+    assert list(read_ranges(parts, reader)) == []
+    folder.rmdir()
+    with pytest.raises(StorageError, match=FIRST):
+        list(read_ranges(parts, reader))
+
+
+def test_a_worker_that_does_not_see_the_tables_fails_the_run(log, take, monkeypatch, tmp_path):
+    class Elsewhere(LocalFolder):
+        def __init__(self, path):
+            super().__init__(f"{path}-of-the-worker")
+
+    monkeypatch.setattr(intake, "LocalFolder", Elsewhere)
+    with pytest.raises(StorageError, match="workers must see the folder of tables"):
+        take(log.data)
+    assert not [one for one in (tmp_path / "tables/_commits").iterdir() if one.name.isdecimal()]
+    monkeypatch.undo()
+    assert offsets(take(log.data)) == list(range(log.end))
