@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import errno
 import json
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise, takewhile
 from typing import Any
@@ -24,39 +24,66 @@ _MAGIC = 2
 
 def file_ranges(file: LogFile, start: int, end: int, range_bytes: int, generation: int = 0) -> list[Range]:
     """Cut ``[start, end)`` of a file at batch boundaries into ranges of about ``range_bytes``."""
-    cuts = [start]
+    cuts: list[int] = []
     if end - start > range_bytes:
-        positions = boundaries(file, start, end)
-        # What is left over should not be much smaller than the others.
-        last = bisect_left(positions, end - range_bytes // 4)
-        at = bisect_left(positions, start + range_bytes)
-        while at < last:
-            cuts.append(positions[at])
-            at = bisect_left(positions, cuts[-1] + range_bytes)
-    cuts.append(end)
-    return [Range(file, low, high, generation) for low, high in pairwise(cuts) if low < high]
+        entries = {position: offset for offset, position in index_entries(file) if start < position < end}
+        cuts = _cuts(list(entries), start, end, range_bytes)
+        if not entries or None in _last_offsets(file, [(entries[cut], cut) for cut in cuts]):
+            cuts = _cuts(boundaries(file, start, end), start, end, range_bytes)
+    return [Range(file, low, high, generation) for low, high in pairwise([start, *cuts, end]) if low < high]
+
+
+def _cuts(positions: list[int], start: int, end: int, range_bytes: int) -> list[int]:
+    # What is left over should not be much smaller than the others.
+    cuts: list[int] = []
+    last = bisect_left(positions, end - range_bytes // 4)
+    at = bisect_left(positions, start + range_bytes)
+    while at < last:
+        cuts.append(positions[at])
+        at = bisect_left(positions, cuts[-1] + range_bytes)
+    return cuts
 
 
 def boundaries(file: LogFile, start: int, end: int) -> list[int]:
-    """Where batches start between two bytes: from the index, or, where there is none, from the headers."""
-    entries = index_entries(file)
-    if entries:
-        return [position for _, position in entries if start < position < end]
+    """Where batches start between two bytes, some MiB apart, from the headers of all batches."""
     with Source(file.path) as source:
         return [piece.end for piece in pieces(source, start, end, verify=False)]
 
 
+def _last_offsets(file: LogFile, entries: Sequence[tuple[int, int]]) -> list[int | None]:
+    # For entries of an index, (offset, position), the last offset of the batch there; None: no such batch begins there,
+    # for the index is of another file, or damaged.
+    if not entries:
+        return []
+    with Source(file.path) as source:
+        return [_last_offset(source, file.base_offset, *entry) for entry in entries]
+
+
+def _last_offset(source: Source, first: int, offset: int, position: int) -> int | None:
+    header = source.read(position, _HEADER_BYTES)
+    if len(header) < _HEADER_BYTES or header[16] != _MAGIC:
+        return None
+    mark = _mark(position, header)
+    is_whole = _HEADER_BYTES <= mark.size <= source.size - position
+    if not is_whole or not first <= mark.base_offset <= offset:
+        return None
+    return mark.base_offset + int.from_bytes(header[23:27], "big")
+
+
 def narrow(file: LogFile, filters: Filters) -> tuple[int, int]:
     """The bytes of a segment that may hold wanted offsets, by its index."""
-    start, end = 0, file.size
     if file.source != LOG or filters.offset.is_open:
-        return start, end
-    for last_offset, position in index_entries(file):
-        if last_offset <= filters.offset.low:
-            start = position
-        if last_offset > filters.offset.high:
-            end = min(end, position + 1)
-            break
+        return 0, file.size
+    start, end = 0, file.size
+    entries = index_entries(file)
+    offsets = [offset for offset, _ in entries]
+    before = bisect_right(offsets, filters.offset.low)
+    behind = bisect_right(offsets, filters.offset.high)
+    if before and _last_offsets(file, entries[before - 1 : before])[0] is not None:
+        start = entries[before - 1][1]
+    for last_offset in _last_offsets(file, entries[behind : behind + 1]):
+        if last_offset is not None and last_offset >= filters.offset.high:
+            end = entries[behind][1] + 1
     return start, end
 
 
@@ -280,8 +307,10 @@ class Tracker:
     @staticmethod
     def _sealed(file: LogFile, source: Source, reached: Reached) -> Reached:
         # A full segment: only its last batch is looked for, behind its last index entry.
-        entries = index_entries(file)
-        start = max(reached.position, entries[-1][1] if entries else 0)
+        start = reached.position
+        for offset, position in index_entries(file)[-1:]:
+            if position > start and _last_offset(source, file.base_offset, offset, position) is not None:
+                start = position
         marks, stop = reached.marks, reached.stop
         for piece in pieces(source, start, source.size, verify=False):
             if piece.headers.num_rows:
@@ -329,10 +358,12 @@ def new_ranges(start: Progress, end: Progress, files: Iterable[LogFile], range_b
 
 
 def limit_bytes(start: Progress, end: Progress, files: Iterable[LogFile], bytes_max: int, range_bytes: int) -> Progress:
-    """A state between two, about ``bytes_max`` behind ``start`` and at least one range."""
-    result = dict(start)
+    """A state between two, about ``bytes_max`` behind ``start`` and at least one range; all that is not to be read."""
+    ranges = new_ranges(start, end, files, min(range_bytes, bytes_max))
+    paths = {one.file.path for one in ranges}
+    result = start | {path: reached for path, reached in end.items() if path not in paths}
     left = bytes_max
-    for one in new_ranges(start, end, files, min(range_bytes, bytes_max)):
+    for one in ranges:
         size = one.end - one.start
         if left < size and left != bytes_max:
             break

@@ -118,6 +118,13 @@ def test_a_batch_with_a_wrong_checksum_before_a_damaged_end_costs_nothing_else(l
     assert (about["start_offset"], about["end_offset"]) == (0, log.end)
 
 
+def test_a_stale_index_costs_nothing(log, take, folder):
+    (folder / FIRST).with_suffix(".index").write_bytes(struct.pack(">iiii", 100, 10001, 150, 20003))
+    rows = take(log.data, range_bytes="4096")
+    assert offsets(rows) == list(range(log.end))
+    assert "errors" not in rows
+
+
 def test_a_segment_that_was_half_copied_is_read_when_it_is_whole(log, take):
     data, cut = bytes(log.data), batches_of(log.data)[4]
     after = bad_day.Log()
