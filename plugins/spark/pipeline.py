@@ -51,11 +51,13 @@ class RunResult:
         batches: micro-batches by bronze table.
         rows: rows read by bronze table.
         clusters: clusters whose gold tables were made anew.
+        failed: by cluster whose gold tables could not be made, why. They stay as they were; the next run tries again.
     """
 
     batches: dict[str, int] = field(default_factory=dict)
     rows: dict[str, int] = field(default_factory=dict)
     clusters: tuple[str, ...] = ()
+    failed: dict[str, str] = field(default_factory=dict)
 
 
 def run(
@@ -97,8 +99,8 @@ def run(
                 batches[name] += name in added
         for name in BRONZE:
             say(f"{name}: {rows[name]} new rows")
-        clusters = refresh_gold(target, say)
-    return RunResult(batches, rows, tuple(clusters))
+        gold = refresh_gold(target, say)
+    return RunResult(batches, rows, gold.clusters, gold.failed)
 
 
 def follow(

@@ -8,16 +8,21 @@ from pathlib import Path
 
 import bad_day
 import pytest
+from click.testing import CliRunner
 from spark_parts import batches_of, counted_rows
 
+from kraftcore.cli.spark import spark as commands_of_spark
+from kraftcore.core.batch import build_batch
 from kraftcore.errors import StorageError
 from kraftcore.plugins import spark as kraft
-from kraftcore.plugins.spark import intake
+from kraftcore.plugins.spark import gold, intake
 from kraftcore.plugins.spark.arrow_batches import FAIL, Range, RangeReader
 from kraftcore.plugins.spark.filters import Filters
 from kraftcore.plugins.spark.folders import LocalFolder
 from kraftcore.plugins.spark.ranges import read_ranges, split_into_ranges
 from kraftcore.plugins.spark.stores import Inventory
+from kraftcore.protocol.metadata import encode_metadata_record
+from kraftcore.protocol.records.no_op_record import NoOpRecord
 
 FIRST = f"{0:020}.log"
 
@@ -226,3 +231,71 @@ def test_a_worker_that_does_not_see_the_tables_fails_the_run(log, take, monkeypa
     assert not [one for one in (tmp_path / "tables/_commits").iterdir() if one.name.isdecimal()]
     monkeypatch.undo()
     assert offsets(take(log.data)) == list(range(log.end))
+
+
+def test_a_cluster_whose_gold_cannot_be_made_costs_no_other_its_own(log, take, folder, monkeypatch, tmp_path):
+    other = folder.parent.parent / "c2" / folder.name
+    other.mkdir(parents=True)
+    (other.parent / "meta.properties").write_text("version=1\nnode.id=2\ncluster.id=good\n")
+    (other / FIRST).write_bytes(log.data)
+    before = take(log.data)
+    end = log.end
+    flaps(log, 5, 3)
+    for one in (folder, other):
+        (one / FIRST).write_bytes(log.data)
+    make = gold.GOLD["gold_logs"]
+
+    def fail(canonical):
+        if canonical.cluster_id == "odd":
+            raise OverflowError("date value out of range")
+        return make(canonical)
+
+    monkeypatch.setitem(gold.GOLD, "gold_logs", fail)
+    lines = []
+    result = kraft.run(no_spark, [tmp_path / "in"], tmp_path / "tables", report=lines.append)
+    reason = "OverflowError: date value out of range"
+    assert (result.clusters, result.failed) == (("good",), {"odd": reason})
+    assert [line for line in lines if line.startswith("odd: ") and line.endswith(reason)]
+    rows = counted_rows(tmp_path / "tables")
+    assert {row["cluster_id"]: row["end_offset"] for row in rows["gold_logs"]} == {"good": log.end, "odd": end}
+    for name in ("gold_broker_history", "gold_leadership"):
+        mine = [row for row in rows[name] if row["cluster_id"] == "odd"]
+        assert mine == [row for row in before[name] if row["cluster_id"] == "odd"]
+    commits = sorted(one.name for one in (tmp_path / "tables/_commits").iterdir())
+    arguments = ["run", "--input", str(tmp_path / "in"), "--tables", str(tmp_path / "tables")]
+    shown = CliRunner().invoke(commands_of_spark, arguments)
+    assert (shown.exit_code, "odd: OverflowError" in str(shown.exception)) == (1, True), shown.output
+    assert sorted(one.name for one in (tmp_path / "tables/_commits").iterdir()) == commits
+    monkeypatch.undo()
+    assert kraft.run(no_spark, [tmp_path / "in"], tmp_path / "tables").clusters == ("odd",)
+    rows = counted_rows(tmp_path / "tables")
+    assert {row["cluster_id"]: row["end_offset"] for row in rows["gold_logs"]} == {"good": log.end, "odd": log.end}
+
+
+def test_a_log_with_impossible_times_costs_no_other_cluster_its_gold(log, folder, tmp_path):
+    other = folder.parent.parent / "c2" / folder.name
+    other.mkdir(parents=True)
+    (other.parent / "meta.properties").write_text("version=1\nnode.id=2\ncluster.id=far-future\n")
+    late = encode_metadata_record(NoOpRecord(), 0)
+    (other / FIRST).write_bytes(build_batch([late], timestamp_ms=3 * 10**14, base_offset=0, leader_epoch=1))
+    (folder / FIRST).write_bytes(log.data)
+    result = kraft.run(no_spark, [tmp_path / "in"], tmp_path / "tables")
+    assert (result.clusters, result.failed.keys()) == (("odd",), {"far-future"})
+
+
+@pytest.mark.parametrize("name", ["a\\u0000b", "x" * 260, "__HIVE_DEFAULT_PARTITION__"], ids=range(3))
+def test_a_cluster_of_any_name_has_its_gold(session, log, take, folder, tmp_path, name):
+    other = folder.parent.parent / "c2" / folder.name
+    other.mkdir(parents=True)
+    (other.parent / "meta.properties").write_text(f"version=1\nnode.id=2\ncluster.id={name}\n")
+    (other / FIRST).write_bytes(log.data)
+    take(log.data)
+    found = kraft.query(session, tmp_path / "tables", "SELECT cluster_id, end_offset FROM gold_logs").collect()
+    (odd,) = {row.cluster_id: row.end_offset for row in found if row.cluster_id != "odd"}.items()
+    assert odd == (name.replace("\\u0000", "\0"), log.end)
+    assert len(found) == 2
+    flaps(log, 5, 1)
+    (other / FIRST).write_bytes(log.data)
+    take(log.data)
+    found = kraft.query(session, tmp_path / "tables", "SELECT cluster_id, end_offset FROM gold_logs").collect()
+    assert {row.end_offset for row in found} == {log.end}
