@@ -219,6 +219,9 @@ def run(
         f"{result.rows['bronze_records']} new records in {result.rows['bronze_batches']} batches, "
         f"{result.rows['errors']} errors; clusters brought up to date: {', '.join(result.clusters) or 'none'}"
     )
+    if result.failed:
+        what = "; ".join(f"{name}: {reason}" for name, reason in sorted(result.failed.items()))
+        raise LocalError(f"of some clusters gold could not be made, and stays as it was: {what}")
 
 
 @spark.command(

@@ -68,6 +68,8 @@ _UNREAD = """
   unread AS (
     SELECT * FROM errors LEFT ANTI JOIN (
       SELECT file_id, position, 'torn' AS kind FROM bronze_batches WHERE is_valid) USING (file_id, position, kind)
+      LEFT ANTI JOIN bronze_files AS again ON again.file_id = errors.file_id
+        AND again.generation > errors.generation AND again.rewound_to <= errors.position
     WHERE {of})"""
 _WORST = """
   parts AS (
@@ -121,7 +123,8 @@ _INCIDENTS = f"""WITH {_TROUBLE.strip()}
     FROM gold_divergence WHERE {{of}} AND is_below_committed
     UNION ALL
     SELECT cluster_id, 2, 'bytes that cannot be read', concat(kind, ' in ', path), count(*), null, null,
-      min(offset), null FROM unread GROUP BY cluster_id, kind, path
+      min(offset), null FROM unread WHERE kind <> 'gone'
+    GROUP BY cluster_id, kind, path
     UNION ALL
     SELECT cluster_id, 3, 'unclean election', concat(min(concat(topic, '-', partition)),
       if(count(*) > 1, concat(' and ', count(*) - 1, ' more'), '')), count(*), from_time, max(duration_ms),

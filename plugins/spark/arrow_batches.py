@@ -37,6 +37,8 @@ from kraftcore.protocol.metadata import decode_metadata_record
 
 FAIL, DROP, KEEP = "fail", "drop", "keep"
 POLICIES = (FAIL, DROP, KEEP)
+GONE = "gone"
+"""The kind of what was removed before it was read."""
 LAYERS = "layers"
 """In place of a view: all of them in one pass."""
 ROWS_MAX = 1 << 16
@@ -73,8 +75,9 @@ class Problem:
     """Something in a file that could not be read.
 
     Attributes:
-        kind: ``torn`` (the file ends inside a batch), ``batch`` (a damaged batch) or ``record`` (a record whose value
-            cannot be decoded, or is of a type or version that is not known).
+        kind: ``torn`` (the file ends inside a batch), ``batch`` (a damaged batch), ``record`` (a record whose value
+            cannot be decoded, or is of a type or version that is not known) or ``gone`` (the file was removed before
+            it was read).
         position: of the batch.
         size: bytes left out, 0 for a record.
         offset: of the record, or None.
@@ -237,6 +240,12 @@ class RangeReader:
         """
         for _, problems in self._whole_pieces(part):
             yield from self._named(part, "errors", self._errors(part, problems))
+
+    def read_gone(self, part: Range) -> Iterator[Rows]:
+        """As ``read_layers``, of a range whose file was removed before it was read: that it was, alone."""
+        reason = "the file was removed before these bytes were read"
+        problem = Problem(GONE, part.start, part.end - part.start, None, reason)
+        yield from self._named(part, "errors", self._errors(part, [problem]))
 
     def _whole_pieces(self, part: Range) -> Iterator[tuple[Piece, list[Problem]]]:
         with part.open() as source:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, reduce
+from hashlib import blake2b
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
+from types import MappingProxyType
 from typing import Any, TypeGuard, cast
 from weakref import finalize
 
@@ -49,8 +52,12 @@ ABOUT = "kraftcore-tables.json"
 """What a run notes in its folder of tables."""
 _MASKING_KEY = f"{UNFINISHED}masking-key"
 _PARQUET = ".parquet"
-_ESCAPED = frozenset("\"#%'*/:=?\\{[]^\x7f") | frozenset(map(chr, range(1, 32)))
+_ESCAPED = frozenset("\"#%'*/:=?\\{[]^\x7f") | frozenset(map(chr, range(32)))
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+_TELLING = "cluster_id="
+_ESCAPED_BYTES = 200
+"""File systems take names of 255 bytes."""
+_UNKNOWN: Mapping[str, int] = MappingProxyType({})
 Starter = Callable[[], SparkSession]
 
 
@@ -199,14 +206,32 @@ class Tables:
             self.write_about()
         return Commits(self.folder).begin(before.number + 1, before.runs)
 
-    def end(self, writing: Writing, commit: Commit) -> None:
+    def end(
+        self, writing: Writing, commit: Commit, sizes: Mapping[str, int] = _UNKNOWN, *, by_workers: bool = False
+    ) -> None:
         """Let a step count, and remove what no commit that is kept names.
+
+        Args:
+            writing: the step.
+            commit: what counts from now on.
+            sizes: bytes of the files that it wrote, as far as they are known.
+            by_workers: whether others wrote them: an attempt that was given up may have left more, which
+                ``remove_leftovers`` removes.
 
         Raises:
             LockedError: another run has written these tables meanwhile.
+            StorageError: a file that the step wrote is not there, or not whole.
         """
         commits = Commits(self.folder)
-        self.folder.sync(sorted(name for name in commit.names() if writing.run in name.rpartition("/")[2]))
+        written = sorted(name for name in commit.names() if writing.run in name.rpartition("/")[2])
+        lost = self.folder.sync({name: sizes.get(name) for name in written})
+        if lost and commits.last().number < writing.number:  # else another writer removed them, and this one is refused
+            raise StorageError(
+                errno.ENOENT,
+                "this file was written and is not here, or not whole: workers must see the folder of tables under the "
+                "same path as this process",
+                self.place(lost[0]),
+            )
         try:
             self.__dict__["commit"] = commits.add(writing, commit)
         except LockedError:
@@ -214,7 +239,12 @@ class Tables:
             commits.end(writing)
             raise
         self._delete(commits.outdated())
-        commits.end(writing)
+        if not by_workers:
+            commits.end(writing)
+
+    def give_up(self, writing: Writing) -> None:
+        """End a step that made nothing."""
+        Commits(self.folder).end(writing)
 
     def _delete(self, names: Iterable[str]) -> None:
         for name in names:
@@ -286,12 +316,18 @@ class Tables:
             if not self.folder.has(name):
                 return self.session.createDataFrame([], schema)
             return self.session.read.schema(schema).parquet(self.place(name))
-        paths = [self.place(file) for file in self._counted(name)]
-        if not paths:
-            return self.session.createDataFrame([], schema)
+        files = self._counted(name)
+        is_gold = name not in BRONZE and name not in SILVER
+        columns = [file for file in files if is_gold and not tells_cluster(file.partition("/")[2])]
+        folders = sorted({*files} - {*columns})
         # Names of clusters are escaped in paths: what looks like a pattern is none.
-        reader = self.session.read.schema(schema).options(basePath=self.place(name), __globPaths__="false")
-        return reader.parquet(*paths)
+        options = ({"basePath": self.place(name), "__globPaths__": "false"}, {"__globPaths__": "false"})
+        found = [
+            self.session.read.schema(schema).options(**how).parquet(*map(self.place, some))
+            for how, some in zip(options, (folders, columns), strict=True)
+            if some
+        ]
+        return union(found) if found else self.session.createDataFrame([], schema)
 
     def read_columns(self, name: str) -> str:
         """The columns of a table of gold, as Spark's JSON.
@@ -390,9 +426,19 @@ def columns_of(schema: Any) -> str:
 
 
 def gold_folder(cluster_id: str) -> str:
-    """The folder of a cluster's rows within a table of gold, named as Spark does."""
+    """The folder of a cluster's rows within a table of gold, named as Spark does; but see ``tells_cluster``."""
     escaped = "".join(f"%{ord(one):02X}" if one in _ESCAPED else one for one in cluster_id)
-    return f"cluster_id={escaped or _NO_VALUE}"
+    if escaped == _NO_VALUE or len(escaped.encode()) > _ESCAPED_BYTES:
+        return f"cluster-{blake2b(cluster_id.encode(), digest_size=16).hexdigest()}"
+    return f"{_TELLING}{escaped or _NO_VALUE}"
+
+
+def tells_cluster(name: str) -> bool:
+    """Whether a folder of gold, or a file in it, tells the cluster by its name; files in others have it as a column.
+
+    Names that file systems refuse for their length, or that Spark takes for none, cannot.
+    """
+    return name.startswith(_TELLING)
 
 
 def whole_files(files: Iterable[str]) -> list[str]:
