@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kraftcore.core.columns import ColumnReader, Damage
+from kraftcore.core.columns import BufferPool, ColumnReader, Damage
 from kraftcore.core.columns.headers import batch_headers
 from kraftcore.core.columns.partitions import partition_order
 from kraftcore.core.columns.record_types import record_types, rows_of_types
+from kraftcore.core.columns.rows import take_rows
 from kraftcore.core.columns.typed import RecordColumns
 from kraftcore.core.wire.text import to_json_text
 from kraftcore.errors import CorruptDataError, RemoteProtocolError
@@ -177,6 +178,7 @@ class RangeReader:
         self.policy = policy
         # What is wrong counts whatever its type.
         self._codes = None if view in ("errors", LAYERS) else self.filters.codes
+        self._pool = BufferPool()
         self._decoders: dict[str, RecordColumns] = {}
         self._contents: dict[str, bool] = {}
         self._repeated: tuple[LogFile | None, int, dict[str, Any]] = (None, 0, {})
@@ -201,8 +203,8 @@ class RangeReader:
         for piece, problems in self._whole_pieces(part):
             self._check(part, problems)
             for chunk in self._chunks(part, piece):
-                codes = _codes(chunk)
-                for code, rows in rows_of_types(codes.code):
+                codes = self._codes_of(chunk)
+                for code, rows in rows_of_types(codes.code, self._pool):
                     kind = type_of_code(code)
                     if kind is not None:
                         columns = self._typed(part, chunk, codes, kind, rows)
@@ -219,15 +221,13 @@ class RangeReader:
             self._check(part, problems)
             yield from self._named(part, "batches", self._batches(piece))
             for chunk in self._chunks(part, piece, problems):
-                codes = _codes(chunk)
+                codes = self._codes_of(chunk)
                 yield from self._named(part, "records", self._plain(chunk, codes))
                 bad: list[Problem] = []
                 for kind, rows, buckets, fields in self._decoded(chunk, codes, bad):
                     if self.filters.types is None or kind.name in self.filters.types:
-                        columns = {name: chunk[name].take(rows) for name in ("offset", "timestamp")}
-                        columns |= {"epoch": chunk["partition_leader_epoch"].take(rows)}
-                        columns |= {"version": codes.version.take(rows)}
-                        yield from self._named(part, kind.view, columns | _fields(kind, fields), buckets)
+                        columns = self._place(chunk, codes, rows) | _fields(kind, fields)
+                        yield from self._named(part, kind.view, columns, buckets)
                 problems += self._bad_records(part, bad)
             yield from self._named(part, "errors", self._errors(part, problems))
 
@@ -291,6 +291,7 @@ class RangeReader:
                 errors="raise" if self.policy == FAIL and self.view != "errors" else "skip",
                 timestamp_unit="us",
                 chunk_bytes=_CHUNK_BYTES,
+                pool=self._pool,
             )
             try:
                 for chunk in reader:
@@ -350,7 +351,7 @@ class RangeReader:
         return chunk if pc.all(mask).as_py() else pa.RecordBatch.from_struct_array(chunk.to_struct_array().filter(mask))
 
     def _rows(self, part: Range, chunk: Any) -> dict[str, Any]:
-        codes = _codes(chunk)
+        codes = self._codes_of(chunk)
         if self.kind is None:
             return self._plain(chunk, codes)
         return self._typed(part, chunk, codes, self.kind, pc.indices_nonzero(pc.equal(codes.code, self.kind.code)))
@@ -378,20 +379,15 @@ class RangeReader:
     def _typed(self, part: Range, chunk: Any, codes: Any, kind: RecordType, rows: Any) -> dict[str, Any]:
         if self.filters.types is not None and kind.name not in self.filters.types:
             return {"offset": pa.array([], pa.int64())}
-        whole = len(rows) == len(chunk)
-
-        def take(column: Any) -> Any:
-            return column if whole else column.take(rows)
-
         fields, failed = self._decoder(kind).decode(chunk["value"], rows)
-        columns = {"offset": take(chunk["offset"]), "timestamp": take(chunk["timestamp"])}
-        columns |= {"epoch": take(chunk["partition_leader_epoch"]), "version": take(codes.version)}
+        columns = self._place(chunk, codes, None if len(rows) == len(chunk) else rows)
         if failed and self.policy == FAIL:
             at = failed[0]
-            why = _why(kind.is_control, None, take(chunk["value"])[at].as_py(), kind)
+            row = rows[at].as_py()
+            why = _why(kind.is_control, None, chunk["value"][row].as_py(), kind)
             raise CorruptDataError(
                 f"record {columns['offset'][at].as_py()}: {why}",
-                position=take(chunk["position"])[at].as_py(),
+                position=chunk["position"][row].as_py(),
                 path=part.file.path,
             )
         if failed and self.policy == KEEP:
@@ -402,8 +398,19 @@ class RangeReader:
             columns = {name: column.filter(keep) for name, column in columns.items()}
         return columns | _fields(kind, fields)
 
+    def _codes_of(self, chunk: Any) -> Any:
+        return record_types(*(_whole(chunk[name]) for name in ("key", "value", "is_control")), self._pool)
+
+    def _place(self, chunk: Any, codes: Any, rows: Any) -> dict[str, Any]:
+        # Where rows of a chunk stand; None: all.
+        columns = {"offset": chunk["offset"], "timestamp": chunk["timestamp"]}
+        columns |= {"epoch": chunk["partition_leader_epoch"], "version": codes.version}
+        if rows is None:
+            return columns
+        return dict(zip(columns, take_rows(list(columns.values()), rows, self._pool), strict=True))
+
     def _decoder(self, kind: RecordType) -> RecordColumns:
-        return self._decoders.get(kind.name) or self._decoders.setdefault(kind.name, kind.columns())
+        return self._decoders.get(kind.name) or self._decoders.setdefault(kind.name, kind.columns(self._pool))
 
     def _bad_records(self, part: Range, found: list[Problem]) -> list[Problem]:
         # Of records that cannot be decoded, those that count.
@@ -419,7 +426,7 @@ class RangeReader:
 
     def _undecoded(self, chunk: Any) -> list[Problem]:
         problems: list[Problem] = []
-        for _ in self._decoded(chunk, _codes(chunk), problems):
+        for _ in self._decoded(chunk, self._codes_of(chunk), problems):
             pass
         return problems
 
@@ -427,7 +434,7 @@ class RangeReader:
         # Each record type that a chunk has: the rows that can be decoded, their buckets if they are about partitions,
         # and their fields. All others become problems.
         others: list[int] = []
-        for code, rows in rows_of_types(codes.code):
+        for code, rows in rows_of_types(codes.code, self._pool):
             kind, buckets = type_of_code(code), None
             if kind is None:
                 others += rows.to_pylist()
@@ -548,10 +555,6 @@ def _both(mask: Any, other: Any) -> Any:
     if other is None:
         return mask
     return other if mask is None else pc.and_(mask, other)
-
-
-def _codes(chunk: Any) -> Any:
-    return record_types(*(_whole(chunk[name]) for name in ("key", "value", "is_control")))
 
 
 def _whole(array: Any) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from kraftcore.core.columns.record_types import CONTROL_BASE
+from kraftcore.core.columns import BufferPool
 from kraftcore.core.columns.typed import RecordColumns
 from kraftcore.errors import LocalError
 from kraftcore.protocol.control import CONTROL_BODIES, ControlRecordType
@@ -120,9 +121,9 @@ class RecordType:
         """Whether a field of the value is what the column ``version`` already says: control records hold it."""
         return self.is_control and name == "version"
 
-    def columns(self) -> RecordColumns:
-        """A decoder for values."""
-        return RecordColumns(self.message_class, framed=not self.is_control)
+    def columns(self, pool: BufferPool | None = None) -> RecordColumns:
+        """A decoder for values, whose columns are of the pool's memory."""
+        return RecordColumns(self.message_class, framed=not self.is_control, pool=pool)
 
 
 def _types() -> tuple[RecordType, ...]:
