@@ -2,10 +2,11 @@
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free
 from libc.string cimport memcpy, memset
 
+from kraftcore.core.bytes cimport load_int64
 from kraftcore.core.columns.chunks cimport BufferPool, Column, begin, grow, hand_over
 from kraftcore.core.wire.struct cimport (
     BOOL, BYTES, FLOAT64, INT16, INT32, INT64, INT8, RECORDS, STRING, STRUCT, UINT16, UINT32, UUID, Field, layout_of,
@@ -29,14 +30,25 @@ fill_pairs()
 
 
 cdef void uuid_text(uint8_t *to, const uint8_t *p) noexcept nogil:
-    cdef uint32_t three
-    cdef int i
-    for i in range(5):
-        three = (<uint32_t>p[3 * i] << 16) | (<uint32_t>p[3 * i + 1] << 8) | p[3 * i + 2]
-        memcpy(to + 4 * i, PAIRS + 2 * (three >> 12), 2)
-        memcpy(to + 4 * i + 2, PAIRS + 2 * (three & 4095), 2)
-    to[20] = BASE64[p[15] >> 2]
-    to[21] = BASE64[(p[15] & 3) << 4]
+    cdef uint64_t high = <uint64_t>load_int64(p)
+    cdef uint64_t low = <uint64_t>load_int64(p + 8)
+    put_pair(to, high >> 52)
+    put_pair(to + 2, high >> 40)
+    put_pair(to + 4, high >> 28)
+    put_pair(to + 6, high >> 16)
+    put_pair(to + 8, high >> 4)
+    put_pair(to + 10, high << 8 | low >> 56)
+    put_pair(to + 12, low >> 44)
+    put_pair(to + 14, low >> 32)
+    put_pair(to + 16, low >> 20)
+    put_pair(to + 18, low >> 8)
+    to[20] = BASE64[(low & 0xFF) >> 2]
+    to[21] = BASE64[(low & 3) << 4]
+
+
+cdef inline void put_pair(uint8_t *to, uint64_t bits) noexcept nogil:
+    # The two characters of the last twelve bits.
+    memcpy(to, PAIRS + 2 * (bits & 4095), 2)
 
 
 cdef bint put_uuid(Node *node, const uint8_t *p) noexcept nogil:
