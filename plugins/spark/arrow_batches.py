@@ -43,6 +43,8 @@ LAYERS = "layers"
 ROWS_MAX = 1 << 16
 _HEADER_BYTES = 61
 _CHUNK_BYTES = 4 << 20
+_POOL = BufferPool()
+"""Of all readers: the next range, or the next task of this process, is decoded into the memory of the last."""
 _COLUMNS = ("offset", "timestamp", "partition_leader_epoch", "is_control", "key", "value", "position")
 _CODECS = ["none", "gzip", "snappy", "lz4", "zstd", None, None, None]
 
@@ -178,7 +180,6 @@ class RangeReader:
         self.policy = policy
         # What is wrong counts whatever its type.
         self._codes = None if view in ("errors", LAYERS) else self.filters.codes
-        self._pool = BufferPool()
         self._decoders: dict[str, RecordColumns] = {}
         self._contents: dict[str, bool] = {}
         self._repeated: tuple[LogFile | None, int, dict[str, Any]] = (None, 0, {})
@@ -203,8 +204,8 @@ class RangeReader:
         for piece, problems in self._whole_pieces(part):
             self._check(part, problems)
             for chunk in self._chunks(part, piece):
-                codes = self._codes_of(chunk)
-                for code, rows in rows_of_types(codes.code, self._pool):
+                codes = _codes(chunk)
+                for code, rows in rows_of_types(codes.code, _POOL):
                     kind = type_of_code(code)
                     if kind is not None:
                         columns = self._typed(part, chunk, codes, kind, rows)
@@ -221,12 +222,12 @@ class RangeReader:
             self._check(part, problems)
             yield from self._named(part, "batches", self._batches(piece))
             for chunk in self._chunks(part, piece, problems):
-                codes = self._codes_of(chunk)
+                codes = _codes(chunk)
                 yield from self._named(part, "records", self._plain(chunk, codes))
                 bad: list[Problem] = []
                 for kind, rows, buckets, fields in self._decoded(chunk, codes, bad):
                     if self.filters.types is None or kind.name in self.filters.types:
-                        columns = self._place(chunk, codes, rows) | _fields(kind, fields)
+                        columns = _in_log(chunk, codes, rows) | _fields(kind, fields)
                         yield from self._named(part, kind.view, columns, buckets)
                 problems += self._bad_records(part, bad)
             yield from self._named(part, "errors", self._errors(part, problems))
@@ -291,7 +292,7 @@ class RangeReader:
                 errors="raise" if self.policy == FAIL and self.view != "errors" else "skip",
                 timestamp_unit="us",
                 chunk_bytes=_CHUNK_BYTES,
-                pool=self._pool,
+                pool=_POOL,
             )
             try:
                 for chunk in reader:
@@ -351,7 +352,7 @@ class RangeReader:
         return chunk if pc.all(mask).as_py() else pa.RecordBatch.from_struct_array(chunk.to_struct_array().filter(mask))
 
     def _rows(self, part: Range, chunk: Any) -> dict[str, Any]:
-        codes = self._codes_of(chunk)
+        codes = _codes(chunk)
         if self.kind is None:
             return self._plain(chunk, codes)
         return self._typed(part, chunk, codes, self.kind, pc.indices_nonzero(pc.equal(codes.code, self.kind.code)))
@@ -380,7 +381,7 @@ class RangeReader:
         if self.filters.types is not None and kind.name not in self.filters.types:
             return {"offset": pa.array([], pa.int64())}
         fields, failed = self._decoder(kind).decode(chunk["value"], rows)
-        columns = self._place(chunk, codes, None if len(rows) == len(chunk) else rows)
+        columns = _in_log(chunk, codes, None if len(rows) == len(chunk) else rows)
         if failed and self.policy == FAIL:
             at = failed[0]
             row = rows[at].as_py()
@@ -398,19 +399,8 @@ class RangeReader:
             columns = {name: column.filter(keep) for name, column in columns.items()}
         return columns | _fields(kind, fields)
 
-    def _codes_of(self, chunk: Any) -> Any:
-        return record_types(*(_whole(chunk[name]) for name in ("key", "value", "is_control")), self._pool)
-
-    def _place(self, chunk: Any, codes: Any, rows: Any) -> dict[str, Any]:
-        # Where rows of a chunk stand; None: all.
-        columns = {"offset": chunk["offset"], "timestamp": chunk["timestamp"]}
-        columns |= {"epoch": chunk["partition_leader_epoch"], "version": codes.version}
-        if rows is None:
-            return columns
-        return dict(zip(columns, take_rows(list(columns.values()), rows, self._pool), strict=True))
-
     def _decoder(self, kind: RecordType) -> RecordColumns:
-        return self._decoders.get(kind.name) or self._decoders.setdefault(kind.name, kind.columns(self._pool))
+        return self._decoders.get(kind.name) or self._decoders.setdefault(kind.name, kind.columns(_POOL))
 
     def _bad_records(self, part: Range, found: list[Problem]) -> list[Problem]:
         # Of records that cannot be decoded, those that count.
@@ -426,7 +416,7 @@ class RangeReader:
 
     def _undecoded(self, chunk: Any) -> list[Problem]:
         problems: list[Problem] = []
-        for _ in self._decoded(chunk, self._codes_of(chunk), problems):
+        for _ in self._decoded(chunk, _codes(chunk), problems):
             pass
         return problems
 
@@ -434,7 +424,7 @@ class RangeReader:
         # Each record type that a chunk has: the rows that can be decoded, their buckets if they are about partitions,
         # and their fields. All others become problems.
         others: list[int] = []
-        for code, rows in rows_of_types(codes.code, self._pool):
+        for code, rows in rows_of_types(codes.code, _POOL):
             kind, buckets = type_of_code(code), None
             if kind is None:
                 others += rows.to_pylist()
@@ -555,6 +545,19 @@ def _both(mask: Any, other: Any) -> Any:
     if other is None:
         return mask
     return other if mask is None else pc.and_(mask, other)
+
+
+def _codes(chunk: Any) -> Any:
+    return record_types(*(_whole(chunk[name]) for name in ("key", "value", "is_control")), _POOL)
+
+
+def _in_log(chunk: Any, codes: Any, rows: Any) -> dict[str, Any]:
+    # Where rows of a chunk stand in the log; None: all.
+    columns = {"offset": chunk["offset"], "timestamp": chunk["timestamp"]}
+    columns |= {"epoch": chunk["partition_leader_epoch"], "version": codes.version}
+    if rows is None:
+        return columns
+    return dict(zip(columns, take_rows(list(columns.values()), rows, _POOL), strict=True))
 
 
 def _whole(array: Any) -> Any:

@@ -279,7 +279,11 @@ def test_a_pool_keeps_no_more_than_its_limit_and_lends_it_again():
 
 
 def test_rows_are_taken_of_columns_of_numbers():
-    columns = [pa.array(range(20), pa.int64())[3:], pa.array(range(17), pa.int32()), pa.array(range(17), pa.timestamp("us"))]
+    columns = [
+        pa.array(range(20), pa.int64())[3:],
+        pa.array(range(17), pa.int32()),
+        pa.array(range(17), pa.timestamp("us")),
+    ]
     rows = pa.array([0, 16, 5, 5, 0], pa.uint64())[1:]
     found = take_rows(columns, rows)
     assert [one.to_pylist() for one in found] == [column.take(rows).to_pylist() for column in columns]

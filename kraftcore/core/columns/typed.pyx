@@ -292,6 +292,11 @@ cdef Walk *route(Arena arena, const StructPlan *plan, object cls) except NULL:
     return walk
 
 
+cdef bint may_be_null(Field field) noexcept:
+    # In some version, or where a version does not have it.
+    return field.nullable is not None or (field.default is None and not field.builds)
+
+
 cdef int join(Arena arena, Walk *walk, const FieldPlan *field, Field of, int at) except -1:
     if field.element != NULL:
         walk.inner[at] = route(arena, field.element, of.struct_class)
@@ -304,7 +309,7 @@ cdef class RecordColumns:
     """Decodes record values of one class, all its versions, to Arrow columns named as the class's fields.
 
     Uuids become their text, unsigned integers the next wider signed type, nested structs and lists their Arrow
-    counterparts.
+    counterparts. Columns that never hold a null say so.
 
     Args:
         message_class: a metadata record's class, or the class of a control record's value.
@@ -347,9 +352,9 @@ cdef class RecordColumns:
         plant(self.arena, &self.root, message_class)
         fields = layout_of(message_class).fields
         self.types = [arrow_type(self.pa, field, False) for field in fields]
-        self.schema = self.pa.schema(
-            [self.pa.field(field.name, kind) for field, kind in zip(fields, self.types, strict=True)]
-        )
+        self.schema = self.pa.schema([
+            self.pa.field(field.name, kind, may_be_null(field)) for field, kind in zip(fields, self.types, strict=True)
+        ])
 
     cdef Walk *walk_of(self, uint32_t version) except? NULL with gil:
         # NULL: the class has no such version.
