@@ -548,7 +548,8 @@ def _both(mask: Any, other: Any) -> Any:
 
 
 def _codes(chunk: Any) -> Any:
-    return record_types(*(_whole(chunk[name]) for name in ("key", "value", "is_control")), _POOL)
+    key, value, is_control = (_whole(chunk[name]) for name in ("key", "value", "is_control"))
+    return record_types(key, value, is_control, _POOL)
 
 
 def _in_log(chunk: Any, codes: Any, rows: Any) -> dict[str, Any]:
