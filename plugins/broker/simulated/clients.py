@@ -296,7 +296,7 @@ class Consumer(Talker):
 
 
 class TopicAdmin(Admin):
-    """An administrator who makes, moves and deletes a few topics; with an odd seed also has others lead all the time."""
+    """Makes, moves and deletes a few topics; with an odd seed also has other replicas lead all the time."""
 
     def act(self) -> None:
         """See `Admin`."""
