@@ -26,6 +26,8 @@ from kraftcore.security.acl import Operation
 
 HIGH_WATERMARK = -1
 """As an offset: all that is committed."""
+WAITING_MAX = 50
+"""Requests at a time that wait for replicas; another is told REQUEST_TIMED_OUT if it would have to."""
 _AGAIN_S = 0.02
 _Topic = DeleteRecordsResponse.DeleteRecordsTopicResult
 _Answer = _Topic.DeleteRecordsPartitionResult
@@ -61,6 +63,7 @@ class DeleteRecords:
         self._background = background
         self._disk = disk
         self._now_ms = now_ms
+        self._waiting = 0
 
     def respond(self, request: DeleteRecordsRequest, context: RequestContext) -> None:
         """Each partition's answer: the least that a replica which is alive has, when all begin where they should."""
@@ -82,11 +85,16 @@ class DeleteRecords:
                     waiting.append((name, await self._delete(name, asked.offset), answer))
                 except KraftError as error:
                     answer.error_code = code_of(self._replicas, name, error)
-        with trio.move_on_after(max(request.timeout_ms, 0) / 1000):
-            while left := [each for each in waiting if not self._is_done(*each)]:
-                waiting = left
-                await trio.sleep(_AGAIN_S)
-            return response
+        timeout_ms = max(request.timeout_ms, 0) if self._waiting < WAITING_MAX else 0
+        self._waiting += 1
+        try:
+            with trio.move_on_after(timeout_ms / 1000):
+                while left := [each for each in waiting if not self._is_done(*each)]:
+                    waiting = left
+                    await trio.sleep(_AGAIN_S)
+                return response
+        finally:
+            self._waiting -= 1
         for _, _, answer in waiting:
             answer.error_code, answer.low_watermark = ErrorCode.REQUEST_TIMED_OUT, -1
         return response

@@ -72,6 +72,7 @@ class _CommittedWrite:
     """Tells a shard when one of its writes is committed."""
 
     __slots__ = ("_committed", "_write")
+    is_over = False
 
     def __init__(self, write: Write, committed: Callable[[Write], None]) -> None:
         self._write = write
