@@ -16,6 +16,9 @@ begins and before anything that must not outlive them; a truncation is durable w
 contiguous, unless ``LogConfig.allow_gaps`` says that a cleaner may have been at work.
 """
 
+from functools import partial
+from threading import Lock
+
 cimport cython
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 from cpython.bytes cimport (
@@ -70,7 +73,7 @@ cdef class Log:
     @staticmethod
     def open(
         Files files not None, str folder not None, config=None, *, int64_t now_ms, bint repair=False,
-        bint was_clean=False,
+        bint was_clean=False, int64_t recovery_point=0,
     ):
         """Open the log in a folder, or make one. The caller holds the lock on the directory.
 
@@ -85,6 +88,8 @@ cdef class Log:
             repair: cut the log where durable records are damaged, instead of failing.
             was_clean: whoever used the folder last, Kafka maybe, stopped in order: all that is there is durable, gaps
                 included (``LogConfig.allow_gaps``).
+            recovery_point: whoever used the folder last said that all below this was durable, gaps included; 0: nobody
+                did.
         Raises:
             DamagedLogError: durable records are gone or damaged.
             CorruptDataError: ``partition.metadata`` is damaged.
@@ -93,10 +98,13 @@ cdef class Log:
         """
         cdef Log log = Log.__new__(Log)
         config = LogConfig() if config is None else config
-        found = recover_log(files, folder, config, now_ms, repair=repair, was_clean=was_clean)
+        found = recover_log(
+            files, folder, config, now_ms, repair=repair, was_clean=was_clean, recovery_point=recovery_point
+        )
         log.files, log.folder, log.config = files, folder, config
         log.segments = Segments(files, folder, config, found)
-        log.allow_gaps = config.allow_gaps
+        log.allow_gaps, log.names_wait = config.allow_gaps, config.names_wait
+        log.epochs_lock = Lock()
         log.configure(config)
         log.now_ms = now_ms
         log.epochs = found.epochs
@@ -159,12 +167,21 @@ cdef class Log:
 
     cdef int start_epoch(self, int32_t epoch, int64_t offset) except -1:
         if self.epochs.assign(epoch, offset):
-            self._write_epochs()
+            if self.names_wait:
+                self.epochs_pending = True
+            else:
+                self._write_epochs()
             self.epoch = epoch
         return 0
 
     def _write_epochs(self):
-        self._guarded(self.files.replace_file, f"{self.folder}/{CHECKPOINT_NAME}", self.epochs.encode())
+        self._guarded(self._replace_epochs)
+
+    def _replace_epochs(self):
+        # An append may begin an epoch while another thread writes those before it.
+        with self.epochs_lock:
+            self.epochs_pending = False
+            self.files.replace_file(f"{self.folder}/{CHECKPOINT_NAME}", self.epochs.encode())
 
     cdef bint has_room(self, int64_t size, const BatchHeader *header) except -1:
         # For so many bytes, of which this is the last batch.
@@ -500,10 +517,13 @@ cdef class Log:
         cdef Segment active
         self.settled()
         active = segments.active
-        if target == self.flushed_offset and not segments.unsynced:
+        if target == self.flushed_offset and not (
+            segments.unsynced or segments.names_pending or self.epochs_pending
+        ):
             return self.flushed_offset
         segments.flushing = True
         try:
+            segments.sync_names()
             segments.sync_sealed()
             if self.failure is not None:
                 self.ready()  # an append failed meanwhile: the segment is frozen, what it holds was not synced
@@ -511,6 +531,8 @@ cdef class Log:
                 active.sync()  # a roll is under way in the other thread, which has not listed it as unsynced yet
             else:
                 active.flush()
+            if self.epochs_pending:
+                self._replace_epochs()
             self.flushed_offset = target
             segments.list_synced(target)
         except BaseException as error:
@@ -556,17 +578,22 @@ cdef class Log:
             self.epoch = -1 if self.epochs.latest is None else self.epochs.latest
         return self.log_end_offset
 
-    def truncate_fully_to(self, int64_t offset):
+    def truncate_fully_to(self, int64_t offset, *, bint below_start=False):
         """Remove everything and start anew at ``offset``, after a snapshot up to there was installed.
 
         Durable when it returns.
 
+        Args:
+            offset: where it starts.
+            below_start: a log that holds nothing may start below its start: the batch that comes next begins there.
         Raises:
             LocalError: below the log's start, or a flush is running; ClosedError when the log refuses changes.
             StorageError: the disk failed; the log refuses changes from now on.
         """
         self.settled()
-        if offset < self.log_start_offset:
+        if offset < self.log_start_offset and (
+            not below_start or self.log_end_offset > self.log_start_offset or offset < 0
+        ):
             raise LocalError(f"{self.folder}: cannot start at {offset}, below the log's start {self.log_start_offset}")
         self._removing(self.segments.start_at, offset, self.now_ms)
         self.log_start_offset = self.log_end_offset = self.flushed_offset = offset
@@ -585,17 +612,36 @@ cdef class Log:
             LocalError: above what is flushed, or a flush is running; ClosedError when the log refuses changes.
             StorageError: the disk failed; the log refuses changes from now on.
         """
+        remove = self.begin_delete_below(offset, now_ms)
+        return 0 if remove is None else remove()
+
+    def begin_delete_below(self, int64_t offset, int64_t now_ms):
+        """The first half of ``delete_below``: whoever reads sees the new start at once, no file is gone yet.
+
+        Returns: What does the other half, to be called once, by any thread: appends and reads may go on meanwhile,
+            flushes and removals are refused until it has returned. It returns how many segments went, and raises
+            StorageError when the disk failed: the log refuses changes from then on. None: the log starts there
+            already. Raises:
+            LocalError, StorageError: as ``delete_below``.
+        """
         self.settled()
         self.now_ms = now_ms
         if offset > self.flushed_offset:
             raise LocalError(f"{self.folder}: cannot delete below {offset}: only {self.flushed_offset} is flushed")
         if offset <= self.log_start_offset:
-            return 0
-        count = self._removing(self.segments.drop_below, offset, self.flushed_offset, now_ms)
+            return None
+        taken = self._guarded(self.segments.take_below, offset, self.flushed_offset, now_ms)
         self.log_start_offset = offset
         if self.epochs.truncate_start(offset):
+            self.epochs_pending = True
+        self.segments.flushing = True
+        return partial(self._finish_delete, taken, self.flushed_offset, now_ms)
+
+    def _finish_delete(self, taken, durable_offset, now_ms):
+        self._removing(self.segments.remove, taken, durable_offset, now_ms)
+        if self.epochs_pending:
             self._write_epochs()
-        return count
+        return len(taken)
 
     def delete_expired(self, int64_t now_ms):
         """Unlink the ``.deleted`` files whose delay is over.
@@ -661,6 +707,8 @@ cdef class Log:
 
     def control_offsets(self):
         """Where the control batches are: leader changes, voter sets and the like. Reads nothing from disk.
+
+        Where ``LogConfig.all_control`` is False, the first one of each segment.
 
         Returns: The base offset of each control batch that begins at or above ``log_start_offset``, ascending. Raises:
             ClosedError: the log is closed.
