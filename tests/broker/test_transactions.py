@@ -15,6 +15,8 @@ from kraftcore.core.log import Log
 from kraftcore.core.log.config import LogConfig
 from kraftcore.core.log.epochs import OffsetAndEpoch
 from kraftcore.errors import CorruptDataError
+from kraftcore.plugins.broker.disk_steps import run_here
+from kraftcore.plugins.broker.log_changes import raise_log_start
 from kraftcore.plugins.broker.partition import Assignment, Partition, TopicPartition, View
 from kraftcore.plugins.broker.partition.partition import PartitionSettings
 from kraftcore.plugins.broker.producers import AbortedTransaction, ProducerStates
@@ -105,7 +107,7 @@ def test_a_marker_for_who_wrote_nothing_here_changes_nothing_and_one_of_a_later_
 def test_deleted_records_do_not_hold_back(disk):
     partition = open_partition(disk)
     partition.replicate(data(0, producer=7) + data(1) + data(2), 3, NOW)
-    partition.delete_below(2, NOW)
+    run_here(raise_log_start(partition, 2, NOW))
     assert partition.last_stable_offset == 2
 
 
@@ -168,7 +170,7 @@ def test_a_marker_of_who_wrote_nothing_is_looked_for_once(disk, caplog):
 def test_files_go_with_their_segments(disk):
     partition = open_partition(disk)
     fill(partition)
-    partition.delete_below(partition.log.log_end_offset - 1, NOW)
+    run_here(raise_log_start(partition, partition.log.log_end_offset - 1, NOW))
     bases = {f"{segment.base_offset:020d}" for segment in partition.log.segment_list()}
     left = [name for name in disk.list_folder(FOLDER) if name.endswith(".txnindex")]
     assert {name.split(".")[0] for name in left} <= bases

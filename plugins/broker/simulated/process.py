@@ -24,7 +24,7 @@ from kraftcore.plugins.broker.api.permits import Permits
 from kraftcore.plugins.broker.api.produce import Produce
 from kraftcore.plugins.broker.catalogue import Catalogue, LocalChanges
 from kraftcore.plugins.broker.deadlines import Deadlines
-from kraftcore.plugins.broker.disk_steps import run_here
+from kraftcore.plugins.broker.disk_steps import failure_of, run_here
 from kraftcore.plugins.broker.following import Ask, FetchSettings, Following, RoundEnd, Source, Steps
 from kraftcore.plugins.broker.isr_requests import IsrRequest, IsrRequests
 from kraftcore.plugins.broker.kraft.image_cache import ImageCache
@@ -266,6 +266,9 @@ class Process:
     def _step(self, source: Source, asked: Collection[TopicPartition], steps: Steps[Any], answer: Any) -> None:
         try:
             wanted = steps.send(answer)
+            while callable(wanted):
+                error = failure_of(wanted)
+                wanted = steps.send(None) if error is None else steps.throw(error)
         except StopIteration as end:
             self._end_round(source, asked, end.value)
             return
