@@ -184,3 +184,59 @@ def test_a_compacted_log_is_opened_as_it_is(later):
         if later:
             assert next(iter_batches(found.log.read(4, 1000))).base_offset == 9
     assert disk.read_file(log) == b"".join(batches)
+
+
+def numbered_batch(offset):
+    return bytes(build_batch([b"v"], timestamp_ms=1, base_offset=offset, leader_epoch=0))
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_gap_in_what_was_stored_as_durable_outlives_two_kills(is_known):
+    """Kafka's cleaner left it behind what our own listing knows of; above Kafka's recovery point it would be taken for a
+    tail that a power cut took."""
+    disk = SimulatedDisk(Random(1))
+    config = BrokerConfig(node_id=1, listeners=(Endpoint("L", "h", 1),), directories=("/d1",))
+
+    def run():
+        return LogDirs(disk, ("/d1",), 1, log_config(config), 100, 0, Random(1).randbytes)
+
+    log = create(run(), T).log
+    for offset in range(2):
+        log.append_as_follower(numbered_batch(offset), 0)
+    log.flush()
+    disk = disk.crash("kept")
+    # Kafka's turn, which is killed, too: it appended to the segment, and cleaned what followed.
+    with disk.open(f"/d1/t-0/{0:020d}.log") as file:
+        file.write_at(file.size(), numbered_batch(2) + numbered_batch(3))
+    for suffix, data in (("log", numbered_batch(8) + numbered_batch(9)), ("index", b""), ("timeindex", b"")):
+        disk.replace_file(f"/d1/t-0/{6:020d}.{suffix}", data)
+    disk.replace_file("/d1/recovery-point-offset-checkpoint", encode_offsets({T: 9 if is_known else 3}))
+    for expected in (10, 11, 12):
+        log = run().find(T).log
+        if not is_known:
+            assert log.log_end_offset == 4
+            return
+        assert log.log_end_offset == expected
+        assert [batch.base_offset for batch in iter_batches(log.read(3, 1000))] == [3]
+        assert next(iter_batches(log.read(4, 1000))).base_offset == 8
+        log.append_as_follower(numbered_batch(expected), 0)
+        disk = disk.crash("kept")
+
+
+def test_what_was_stored_as_durable_of_a_partition_goes_with_it():
+    disk = SimulatedDisk(Random(1))
+    dirs = open_dirs(disk)
+    hosted = create(dirs, T)
+    hosted.log.append_as_leader(build_batch([b"v"], timestamp_ms=1), 0, 0)
+    hosted.log.flush()
+    read = lambda: decode_offsets(disk.read_file("/d1/recovery-point-offset-checkpoint"))  # noqa: E731
+    dirs.directories[0].write_recovery_points()
+    assert read() == {T: 1}
+    run_here(dirs.delete(hosted, lambda: 0))
+    assert read() == {}
+    disk.replace_file("/d1/recovery-point-offset-checkpoint", encode_offsets({T: 1}))
+    dirs.close(is_clean=False)
+    dirs = open_dirs(disk)
+    create(dirs, T)
+    assert read() == {}
+    dirs.close()

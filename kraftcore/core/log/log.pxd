@@ -26,7 +26,6 @@ cdef class Log:
     cdef bint allow_gaps
     cdef bint names_wait
     cdef bint epochs_pending                # the checkpoint of the leader epochs is older than they are
-    cdef object epochs_lock                 # held by the thread that writes it
 
     cdef int ready(self) except -1
     cdef int settled(self) except -1

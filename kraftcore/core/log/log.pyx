@@ -17,7 +17,6 @@ contiguous, unless ``LogConfig.allow_gaps`` says that a cleaner may have been at
 """
 
 from functools import partial
-from threading import Lock
 
 cimport cython
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
@@ -104,7 +103,6 @@ cdef class Log:
         log.files, log.folder, log.config = files, folder, config
         log.segments = Segments(files, folder, config, found)
         log.allow_gaps, log.names_wait = config.allow_gaps, config.names_wait
-        log.epochs_lock = Lock()
         log.configure(config)
         log.now_ms = now_ms
         log.epochs = found.epochs
@@ -178,10 +176,8 @@ cdef class Log:
         self._guarded(self._replace_epochs)
 
     def _replace_epochs(self):
-        # An append may begin an epoch while another thread writes those before it.
-        with self.epochs_lock:
-            self.epochs_pending = False
-            self.files.replace_file(f"{self.folder}/{CHECKPOINT_NAME}", self.epochs.encode())
+        self.epochs_pending = False  # an append may begin another one meanwhile
+        self.files.replace_file(f"{self.folder}/{CHECKPOINT_NAME}", self.epochs.encode())
 
     cdef bint has_room(self, int64_t size, const BatchHeader *header) except -1:
         # For so many bytes, of which this is the last batch.
@@ -618,10 +614,10 @@ cdef class Log:
     def begin_delete_below(self, int64_t offset, int64_t now_ms):
         """The first half of ``delete_below``: whoever reads sees the new start at once, no file is gone yet.
 
-        Returns: What does the other half, to be called once, by any thread: appends and reads may go on meanwhile,
-            flushes and removals are refused until it has returned. It returns how many segments went, and raises
-            StorageError when the disk failed: the log refuses changes from then on. None: the log starts there
-            already. Raises:
+        Returns: What does the other half, to be called once, by any thread: reads may go on meanwhile, and appends
+            where ``LogConfig.names_wait``; flushes and removals are refused until it has returned. It returns how many
+            segments went, and raises StorageError when the disk failed: the log refuses changes from then on. None:
+            the log starts there already. Raises:
             LocalError, StorageError: as ``delete_below``.
         """
         self.settled()
