@@ -134,6 +134,8 @@ class Process:
             topic_id=None,
             producer_snapshots=False,
             allow_gaps=True,
+            names_wait=True,
+            all_control=False,
         )
         self.dirs = LogDirs(disk, folders, broker_id, config, 2000, now_ms(), rng.randbytes)
         self.image = Image()
