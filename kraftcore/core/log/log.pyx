@@ -33,7 +33,7 @@ from kraftcore.core.log.segments cimport Segments
 from kraftcore.core.log.tail cimport Tail
 
 from kraftcore.core.log.append_info import AppendInfo
-from kraftcore.core.log.epochs import CHECKPOINT_NAME, OffsetAndEpoch
+from kraftcore.core.log.epochs import CHECKPOINT_NAME, OffsetAndEpoch, show_epochs
 from kraftcore.core.log.config import LogConfig
 from kraftcore.core.log.recovery import recover_log
 from kraftcore.core.log.invariants import check_log
@@ -150,8 +150,7 @@ cdef class Log:
             raise
 
     def _removing(self, action, *arguments):
-        # A flush that began now would take the old end for flushed.
-        self.segments.flushing = True
+        self.segments.flushing = True  # a flush that began now would take the old end for flushed
         try:
             return self._guarded(action, *arguments)
         finally:
@@ -164,7 +163,9 @@ cdef class Log:
     cdef int start_epoch(self, int32_t epoch, int64_t offset) except -1:
         if self.epochs.assign(epoch, offset):
             self.epochs_pending = self.names_wait
-            if not self.names_wait:
+            if self.names_wait:
+                self._guarded(show_epochs, self.files, self.folder, self.epochs)
+            else:
                 self._write_epochs()
             self.epoch = epoch
         return 0
@@ -526,8 +527,7 @@ cdef class Log:
     # ---- truncate and delete
 
     def truncate_to(self, int64_t offset):
-        """Remove everything at and above ``offset``, which the caller keeps above the high watermark; durable when it
-        returns.
+        """Remove everything at and above ``offset``, which the caller keeps above the high watermark; durably.
 
         A batch that holds ``offset`` goes as a whole: the log then ends where it began. Within a gap the log ends at
         ``offset`` until it is opened again: then where its last batch ends.
