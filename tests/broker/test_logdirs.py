@@ -192,8 +192,8 @@ def numbered_batch(offset):
 
 @pytest.mark.parametrize("is_known", [True, False])
 def test_a_gap_in_what_was_stored_as_durable_outlives_two_kills(is_known):
-    """Kafka's cleaner left it behind what our own listing knows of; above Kafka's recovery point it would be taken for a
-    tail that a power cut took."""
+    """Kafka's cleaner left it behind what our own listing knows of; above Kafka's recovery point it is taken for a tail
+    that a power cut took."""
     disk = SimulatedDisk(Random(1))
     config = BrokerConfig(node_id=1, listeners=(Endpoint("L", "h", 1),), directories=("/d1",))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -165,6 +166,45 @@ def test_a_marker_of_who_wrote_nothing_is_looked_for_once(disk, caplog):
         partition = open_partition(disk)
         assert caplog.text.count("are looked for in the log") == count
         assert disk.read_file(FIRST_FILE) == b""
+
+
+def test_markers_of_commits_are_read_once_and_one_of_each_segment_is_kept(disk, monkeypatch):
+    config = replace(CONFIG, all_control=False)
+    monkeypatch.setitem(globals(), "CONFIG", config)
+    partition = open_partition(disk)
+    for _ in range(12):
+        at = partition.log.log_end_offset
+        partition.replicate(data(at, producer=7) + marker(at + 1, 7, commits=True), at + 2, NOW)
+    partition.log.close()
+    partition.producers.snapshot(durable=True)
+    for name in [name for name in disk.list_folder(FOLDER) if name.endswith(".txnindex")]:
+        disk.unlink(f"{FOLDER}/{name}")  # as Kafka leaves it
+    looked, has_abort = [], ProducerStates._has_abort
+    monkeypatch.setattr(
+        ProducerStates, "_has_abort", lambda self, segment: looked.append(segment) or has_abort(self, segment)
+    )
+    for expected in (True, False):
+        del looked[:]
+        partition = open_partition(disk)
+        segments = partition.log.segment_list()
+        assert len(segments) > 2
+        assert [each.base_offset for each in looked] == [each.base_offset for each in segments if expected]
+        assert all(len(each.control_offsets) == 1 for each in segments)
+        partition.log.check_invariants()
+        partition.log.close()
+        partition.producers.snapshot(durable=True)
+
+
+def test_what_is_committed_at_the_start_is_not_waited_for(disk):
+    partition = open_partition(disk)
+    fill(partition)
+    end = partition.log.log_end_offset
+    disk = disk.crash("kept")
+    for high_watermark in (0, end):
+        producers = ProducerStates(Log.open(disk, FOLDER, CONFIG, now_ms=NOW))
+        producers.load(NOW, high_watermark)
+        assert len(producers._ended) == (0 if high_watermark else 12)
+        assert producers.last_stable_offset(end) == end
 
 
 def test_files_go_with_their_segments(disk):
