@@ -15,7 +15,7 @@ from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.log import Log
 from kraftcore.core.log.config import LogConfig
 from kraftcore.core.log.epochs import OffsetAndEpoch
-from kraftcore.errors import CorruptDataError
+from kraftcore.errors import CorruptDataError, StorageError
 from kraftcore.plugins.broker.disk_steps import run_here
 from kraftcore.plugins.broker.log_changes import raise_log_start
 from kraftcore.plugins.broker.partition import Assignment, Partition, TopicPartition, View
@@ -169,8 +169,7 @@ def test_a_marker_of_who_wrote_nothing_is_looked_for_once(disk, caplog):
 
 
 def test_markers_of_commits_are_read_once_and_one_of_each_segment_is_kept(disk, monkeypatch):
-    config = replace(CONFIG, all_control=False)
-    monkeypatch.setitem(globals(), "CONFIG", config)
+    monkeypatch.setitem(globals(), "CONFIG", replace(CONFIG, all_control=False))
     partition = open_partition(disk)
     for _ in range(12):
         at = partition.log.log_end_offset
@@ -179,20 +178,19 @@ def test_markers_of_commits_are_read_once_and_one_of_each_segment_is_kept(disk, 
     partition.producers.snapshot(durable=True)
     for name in [name for name in disk.list_folder(FOLDER) if name.endswith(".txnindex")]:
         disk.unlink(f"{FOLDER}/{name}")  # as Kafka leaves it
-    looked, has_abort = [], ProducerStates._has_abort
-    monkeypatch.setattr(
-        ProducerStates, "_has_abort", lambda self, segment: looked.append(segment) or has_abort(self, segment)
-    )
-    for expected in (True, False):
-        del looked[:]
-        partition = open_partition(disk)
-        segments = partition.log.segment_list()
-        assert len(segments) > 2
-        assert [each.base_offset for each in looked] == [each.base_offset for each in segments if expected]
-        assert all(len(each.control_offsets) == 1 for each in segments)
-        partition.log.check_invariants()
-        partition.log.close()
-        partition.producers.snapshot(durable=True)
+    first = f"{FOLDER}/{0:020d}.log"
+    disk.inject("read", times=-1, path=first)
+    with pytest.raises(StorageError):
+        open_partition(disk)
+    disk.clear_faults()
+    open_partition(disk).log.close()
+    disk.inject("read", times=-1, path=first)
+    partition = open_partition(disk)
+    disk.clear_faults()
+    segments = partition.log.segment_list()
+    assert len(segments) > 2
+    assert all(len(each.control_offsets) == 1 for each in segments)
+    partition.log.check_invariants()
 
 
 def test_what_is_committed_at_the_start_is_not_waited_for(disk):
@@ -200,10 +198,10 @@ def test_what_is_committed_at_the_start_is_not_waited_for(disk):
     fill(partition)
     end = partition.log.log_end_offset
     disk = disk.crash("kept")
-    for high_watermark in (0, end):
+    for high_watermark, stable in ((0, 3), (end, 5)):
         producers = ProducerStates(Log.open(disk, FOLDER, CONFIG, now_ms=NOW))
         producers.load(NOW, high_watermark)
-        assert len(producers._ended) == (0 if high_watermark else 12)
+        assert producers.last_stable_offset(5) == stable
         assert producers.last_stable_offset(end) == end
 
 
