@@ -15,7 +15,8 @@ from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.errors import code_of
 from kraftcore.plugins.broker.api.permits import Permits
 from kraftcore.plugins.broker.background import Background
-from kraftcore.plugins.broker.disk_work import raise_log_start
+from kraftcore.plugins.broker.disk_work import run_in_threads
+from kraftcore.plugins.broker.log_changes import raise_log_start
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.broker.partition.state import refused
@@ -111,7 +112,7 @@ class DeleteRecords:
             start = partition.high_watermark if offset == HIGH_WATERMARK else offset
             if not 0 <= start <= partition.high_watermark:
                 raise refused(ErrorCode.OFFSET_OUT_OF_RANGE, f"{name} is committed up to {partition.high_watermark}")
-            await raise_log_start(partition, start, self._now_ms())
+            await run_in_threads(raise_log_start(partition, start, self._now_ms()))
         return start
 
     def _is_done(self, name: TopicPartition, start: int, answer: _Answer) -> bool:
