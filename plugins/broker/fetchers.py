@@ -8,11 +8,10 @@ from typing import Any
 
 import trio
 
-from kraftcore.core.log import Log
 from kraftcore.errors import KraftError
 from kraftcore.node.outbox import CONSENSUS, FORWARDS, Outbox
 from kraftcore.plugins.broker.fetching import Fetching, FetchTask, Pause
-from kraftcore.plugins.broker.following import Ask, FetchSettings, Flush, Following
+from kraftcore.plugins.broker.following import Ask, FetchSettings, Following
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
 from kraftcore.plugins.broker.replicas import Replicas
 from kraftcore.ports.complaints import Complaints
@@ -71,7 +70,9 @@ class Fetchers:
                     wanted = _send(task, None)
                 else:
                     async with self._disk:
-                        wanted = _send(task, await _flush(wanted.log) if isinstance(wanted, Flush) else None)
+                        wanted = _send(task, None)
+                        while callable(wanted):
+                            wanted = _send(task, await _do(wanted))
         finally:
             steps.close()
 
@@ -131,10 +132,10 @@ def _send(task: FetchTask, value: KraftError | None) -> Any:
         return None
 
 
-async def _flush(log: Log) -> KraftError | None:
-    """What made it fail, or None."""
+async def _do(work: Callable[[], object]) -> KraftError | None:
+    """Have a thread do it: what made it fail, or None."""
     try:
-        await trio.to_thread.run_sync(log.flush)
+        await trio.to_thread.run_sync(work)
     except KraftError as error:
         return error
     return None

@@ -2,8 +2,8 @@
 
 Each leader has a `FetchTask`. While the leader holds a request, partitions that have come since are asked for by a
 second one beside it. Such a task is a generator that yields what it waits for: `Pause`, and is resumed when that is
-over or somebody wakes it; ``EXCLUSIVE`` or `Flush` (see ``following``), and is resumed with what made the flush fail,
-or None. Whoever runs it (``fetchers`` on trio, the simulator in virtual time) does no more than that.
+over or somebody wakes it; ``EXCLUSIVE`` and then functions (see ``following``), and is resumed with what made one
+fail, or None. Whoever runs it (``fetchers`` on trio, the simulator in virtual time) does no more than that.
 """
 
 from __future__ import annotations
@@ -13,7 +13,16 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeAlias
 
 from kraftcore.errors import KraftError
-from kraftcore.plugins.broker.following import Ask, Asked, FetchSettings, Following, RoundEnd, Source, Steps
+from kraftcore.plugins.broker.following import (
+    EXCLUSIVE,
+    Ask,
+    Asked,
+    FetchSettings,
+    Following,
+    RoundEnd,
+    Source,
+    Steps,
+)
 from kraftcore.plugins.broker.leader_session import LeaderSession
 from kraftcore.plugins.broker.partition import TopicPartition
 
@@ -252,8 +261,12 @@ class _Rounds:
                 raise self._error
             if self._steps is None:
                 return self._wait_ms
-            error = yield self._wanted
-            self._resume(None, error)
+            yield EXCLUSIVE
+            self._resume(None)
+            while self._error is None and self._steps is not None and callable(self._wanted):
+                self._needs_task = False
+                error = yield self._wanted
+                self._resume(None, error)
 
     def close(self) -> None:
         """Answers that are still to come are dropped."""

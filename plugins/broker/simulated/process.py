@@ -12,10 +12,9 @@ from random import Random
 from typing import Any, Final, Protocol
 
 from kraftcore.core.disk.simulated import SimulatedDisk
-from kraftcore.core.log import Log
 from kraftcore.core.log.config import LogConfig
 from kraftcore.core.uuid import Uuid
-from kraftcore.errors import KraftError, LocalError, StorageError
+from kraftcore.errors import LocalError, StorageError
 from kraftcore.metadata import Image
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.fetch import Fetch
@@ -27,9 +26,9 @@ from kraftcore.plugins.broker.api.permits import Permits
 from kraftcore.plugins.broker.api.produce import Produce
 from kraftcore.plugins.broker.catalogue import Catalogue, LocalChanges
 from kraftcore.plugins.broker.deadlines import Deadlines
-from kraftcore.plugins.broker.disk_steps import run_here
+from kraftcore.plugins.broker.disk_steps import failure_of, run_here
 from kraftcore.plugins.broker.fetching import Fetching, FetchTask, Pause
-from kraftcore.plugins.broker.following import Ask, FetchSettings, Flush, Following
+from kraftcore.plugins.broker.following import Ask, FetchSettings, Following
 from kraftcore.plugins.broker.isr_requests import IsrRequest, IsrRequests
 from kraftcore.plugins.broker.kraft.directory_requests import AGAIN_MS, DirectoryRequests, ReplicaKey
 from kraftcore.plugins.broker.kraft.image_cache import ImageCache
@@ -141,6 +140,8 @@ class Process:
             topic_id=None,
             producer_snapshots=False,
             allow_gaps=True,
+            names_wait=True,
+            all_control=False,
         )
         self.dirs = LogDirs(
             disk, folders, broker_id, config, 2000, now_ms(), rng.randbytes, kraft_cluster_id="simulated"
@@ -281,30 +282,20 @@ class Process:
 
     def start(self, task: FetchTask) -> None:
         """See ``fetching.Ports``."""
-        self._ports.later(_SWITCH_MS, self._run, task, None)
+        self._ports.later(_SWITCH_MS, self._run, task)
 
-    def _run(self, task: FetchTask, value: Any) -> None:
+    def _run(self, task: FetchTask, *, is_exclusive: bool = False) -> None:
         """Run a task until it has to wait."""
         try:
-            wanted = task.steps.send(value)
+            wanted = task.steps.send(None)
+            while is_exclusive and callable(wanted):
+                wanted = task.steps.send(failure_of(wanted))
         except StopIteration:
             return
         if isinstance(wanted, Pause):
             self._pause(task, wanted)
         else:
-            self._exclusively(self._run_exclusively, task, wanted)
-
-    def _run_exclusively(self, task: FetchTask, wanted: Any) -> None:
-        self._run(task, self._sync(wanted.log) if isinstance(wanted, Flush) else None)
-
-    def _sync(self, log: Log) -> KraftError | None:
-        """What made it fail, or None."""
-        try:
-            log.flush()
-        except KraftError as error:
-            return error
-        self._busy_until = self._ports.agenda.now + int(self._ports.flush_ms() * 1000)
-        return None
+            self._exclusively(partial(self._run, task, is_exclusive=True))
 
     def _pause(self, task: FetchTask, wanted: Pause) -> None:
         is_over: list[bool] = []
@@ -313,7 +304,7 @@ class Process:
             if not is_over:
                 is_over.append(True)
                 task.on_wake, task.is_woken = _nothing, False
-                self._run(task, None)
+                self._run(task)
 
         if task.is_woken:
             self._ports.later(_SWITCH_MS, resume)
