@@ -140,11 +140,12 @@ def test_a_server_says_what_happens_and_stops_when_told(alone: Path, start: Call
 
 
 def test_the_collector_leaves_what_the_node_is_made_of_alone(alone: Path) -> None:
-    tell = (
-        'import atexit, gc; atexit.register(lambda: print("collector", gc.get_threshold()[0], gc.get_freeze_count()));'
+    program = (
+        "import gc, sys; from kraftcore.cli import main; main(sys.argv[1:]);"
+        'print("collector", gc.get_threshold()[0], gc.get_freeze_count())'
     )
     process = subprocess.Popen(
-        [sys.executable, "-P", "-c", tell + CODE, "server", "start", str(alone)], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-P", "-c", program, "server", "start", str(alone)], stdout=subprocess.PIPE, text=True
     )
     try:
         assert process.stdout is not None
@@ -351,7 +352,12 @@ ONLY_BROKERS = [
     "kraftcore.plugins.broker.groups.coordinator",
     "kraftcore.plugins.broker.kraft",
 ]
-ONLY_CONTROLLERS = ["kraftcore.plugins.controller.life", "kraftcore.plugins.controller.plugin"]
+ONLY_CONTROLLERS = [
+    "kraftcore.plugins.controller.life",
+    "kraftcore.plugins.controller.plugin",
+    "kraftcore.plugins.controller.registry",
+    "kraftcore.plugins.controller.topics",
+]
 ONLY_REQUESTS = ["kraftcore.plugins.broker.broker", "kraftcore.plugins.broker.control"]
 
 
