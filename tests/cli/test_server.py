@@ -340,6 +340,7 @@ def test_text_is_one_line_an_event(alone: Path) -> None:
 
 NEVER_NEEDED = [
     "asyncio",
+    "cramjam",
     "email",
     "http",
     "importlib.metadata",
