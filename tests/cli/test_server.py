@@ -345,6 +345,7 @@ NEVER_NEEDED = [
     "http",
     "importlib.metadata",
     "pyarrow",
+    "zipfile",
     "kraftcore.simulation",
     "kraftcore.testing",
 ]
