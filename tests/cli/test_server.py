@@ -385,11 +385,18 @@ def test_a_server_imports_what_its_roles_need(tmp_path, roles, needed, foreign):
         f"log.dirs={tmp_path / 'not-formatted'}",
     ]
     file.write_text("\n".join(lines))
-    program = "import sys; from kraftcore.cli import main; main(sys.argv[1:]); print('loaded', *sys.modules)"
+    # Counted: looks for garbage while what a node needs is imported.
+    program = (
+        "import gc, sys; from kraftcore.cli import main; looks = [];"
+        "begun = lambda: 'kraftcore.config.properties' in sys.modules and 'kraftcore.storage.lock' not in sys.modules;"
+        "gc.callbacks.append(lambda phase, facts: looks.append(phase) if begun() else None);"
+        "main(sys.argv[1:]); print('looks', len(looks), gc.isenabled()); print('loaded', *sys.modules)"
+    )
     command = [sys.executable, "-P", "-c", program, "server", "start", str(file)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     (loaded,) = (line.split() for line in done.stdout.splitlines() if line.startswith("loaded "))
     assert "format it first" in done.stderr  # it came as far as opening its directory
     assert set(needed) <= set(loaded)
+    assert "looks 0 True" in done.stdout
     unwanted = {*NEVER_NEEDED, *ONLY_REQUESTS, *foreign}
     assert sorted(unwanted & set(loaded)) == []
