@@ -609,6 +609,18 @@ cdef class Log:
 
     # ---- end
 
+    def move_folder(self, str target not None):
+        """Rename the log's folder; nothing is closed. Durable when the folders that it leaves and enters are synced.
+
+        Raises:
+            LocalError: a flush is running, or a removal; ClosedError when the log refuses changes.
+            StorageError: it could not be renamed, and is where it was; the log refuses changes from now on.
+        """
+        self.settled()
+        self._guarded(self.files.rename, self.folder, target)
+        self.folder = target
+        self.segments.moved_to(target)
+
     def close(self):
         """Flush, trim the indexes, remember that the stop was clean, release the files. Idempotent.
 
