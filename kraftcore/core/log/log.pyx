@@ -610,16 +610,10 @@ cdef class Log:
     # ---- end
 
     def move_folder(self, str target not None):
-        """Rename the log's folder; nothing is closed. Durable when the folders that it leaves and enters are synced.
-
-        Raises:
-            LocalError: a flush is running, or a removal; ClosedError when the log refuses changes.
-            StorageError: it could not be renamed, and is where it was; the log refuses changes from now on.
-        """
+        """Rename the log's folder; nothing is closed. Raises LocalError, ClosedError, StorageError as ``flush``."""
         self.settled()
         self._guarded(self.files.rename, self.folder, target)
-        self.folder = target
-        self.segments.moved_to(target)
+        self.folder = self.segments.moved_to(target)
 
     def close(self):
         """Flush, trim the indexes, remember that the stop was clean, release the files. Idempotent.
@@ -678,15 +672,10 @@ cdef class Log:
             ClosedError: the log is closed.
         """
         cdef int64_t offset, end = self.flushed_offset if self.sync_failed else self.log_end_offset
-        cdef Segment segment
-        cdef list result = []
         if self.closed:
             self.ready()
-        for segment in self.segments.all:
-            for offset in segment.control_offsets:
-                if self.log_start_offset <= offset < end:
-                    result.append(offset)
-        return result
+        found = [offset for segment in self.segments.all for offset in segment.control_offsets]
+        return [offset for offset in found if self.log_start_offset <= offset < end]
 
     def check_invariants(self):
         """Verify what must always hold, reading every file. For tests.
