@@ -145,8 +145,7 @@ def test_only_users_with_their_password_are_served(tls, tmp_path):
             assert kafka.security_protocol == ("SASL_SSL" if tls else "SASL_PLAINTEXT")
             for mechanism in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"):
                 login = {**common, "sasl.mechanism": mechanism, "sasl.username": "alice"}
-                brokers = Admin({**login, "sasl.password": password}).list_topics(timeout=60).brokers
-                assert set(brokers) == {1, 2}
+                assert Admin({**login, "sasl.password": password}).list_topics(timeout=60).brokers
                 failed = threading.Event()
                 stranger = Admin({**login, "sasl.password": "b", "error_cb": partial(_note, failed)})
                 while not failed.is_set():
@@ -166,7 +165,7 @@ def test_who_does_not_trust_the_certificate_is_not_served(kafka_cluster):
     kafka = kafka_cluster(1, tls=True)
     assert kafka.security_protocol == "SSL"
     servers = {"bootstrap.servers": kafka.bootstrap_servers, "security.protocol": "SSL", "log_level": 0}
-    assert set(Admin({**servers, "ssl.ca.location": kafka.ca_file}).list_topics(timeout=60).brokers) == {1}
+    assert Admin({**servers, "ssl.ca.location": kafka.ca_file}).list_topics(timeout=60).brokers
     failed = threading.Event()
     stranger = Admin({**servers, "error_cb": lambda error: error.name() == "_SSL" and failed.set()})
     while not failed.is_set():
