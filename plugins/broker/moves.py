@@ -16,7 +16,7 @@ import trio
 from kraftcore.core.batch import iter_batches
 from kraftcore.core.log import Log
 from kraftcore.core.uuid import Uuid
-from kraftcore.errors import CorruptDataError, LocalError, StorageError
+from kraftcore.errors import CorruptDataError, LocalError, RefusedError, StorageError
 from kraftcore.plugins.broker.disk_work import run_in_threads
 from kraftcore.plugins.broker.logdirs import HostedLog, LogDirs
 from kraftcore.plugins.broker.logdirs.directory import Directory
@@ -81,7 +81,7 @@ class Moves:
 
         Raises:
             RefusedError: INVALID_TOPIC_EXCEPTION: the name is too long for it; LOG_DIR_NOT_FOUND; KAFKA_STORAGE_ERROR;
-                REPLICA_NOT_AVAILABLE: no replica is here.
+                REPLICA_NOT_AVAILABLE: others have replicas; UNKNOWN_TOPIC_OR_PARTITION.
             StorageError: a directory failed now, or before.
         """
         folder = self._dirs.future_folder(name)
@@ -100,10 +100,19 @@ class Moves:
             if replica is None:
                 if is_legal(name):
                     self._dirs.prefer(name, directory)
-                raise refused(ErrorCode.REPLICA_NOT_AVAILABLE, f"no replica of {name} is here")
+                self._refuse_absent(name)
+                return
             if future is None and replica.hosted.directory is not directory:
                 self._create(replica.hosted, directory, folder)
         self._wake.set()
+
+    def _refuse_absent(self, name: TopicPartition) -> None:
+        try:
+            self._replicas.find(name)
+        except RefusedError as error:
+            if error.error == ErrorCode.NOT_LEADER_OR_FOLLOWER.name:  # Kafka keeps the code that this request had
+                raise refused(ErrorCode.REPLICA_NOT_AVAILABLE, error.message) from None
+            raise
 
     def _create(self, hosted: HostedLog, directory: Directory, folder: str) -> None:
         try:

@@ -173,11 +173,11 @@ def test_what_cannot_be_moved_is_refused(play):
         await begin(rig)
         assert await move(rig, "c") == ErrorCode.LOG_DIR_NOT_FOUND
         assert await move(rig, "b", topic="x" * 215) == ErrorCode.INVALID_TOPIC_EXCEPTION
-        assert await move(rig, "b", topic="none") == ErrorCode.REPLICA_NOT_AVAILABLE
-        assert await move(rig, "b", partition=1) == ErrorCode.REPLICA_NOT_AVAILABLE
+        assert await move(rig, "b", topic="none") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert await move(rig, "b", partition=1) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         # Where it was wanted it is made, as the controller leaves that to the broker.
         for number, wanted in enumerate("bbbb"):
-            assert await move(rig, wanted, topic=f"later{number}") == ErrorCode.REPLICA_NOT_AVAILABLE
+            assert await move(rig, wanted, topic=f"later{number}") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             await rig.create([1], topic=f"later{number}")
             await rig.led_by(1, f"later{number}")
             assert rig.brokers[1].core.dirs.find(TopicPartition(f"later{number}", 0)).directory is directory(rig, "b")
