@@ -384,6 +384,7 @@ def state(
     acls, delegation_tokens or producer_ids; all if left out.
     """
     from kraftcore.plugins import spark as kraft
+    from kraftcore.plugins.spark.state import unknown_ends
 
     try:
         moment = None if at is None else datetime.fromisoformat(at)
@@ -394,6 +395,13 @@ def state(
         for kind in kinds:
             if kind not in found:
                 raise click.UsageError(f"{kind}: there is no such kind; known are {', '.join(found)}")
+        if offset is None and moment is None:
+            unknown = unknown_ends(start(), tables, cluster_id=cluster_id)
+            for name, (begin, known_end) in sorted(unknown.items()):
+                shown = "it never is" if known_end is None else "shown is how it was there"
+                click.echo(
+                    f"{name}: the state at the end is not known: no snapshot after offset {begin}; {shown}", err=True
+                )
         for kind in kinds or found:
             rows = found[kind].collect()
             if output == "json":

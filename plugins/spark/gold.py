@@ -26,6 +26,7 @@ GOLD: dict[str, Callable[[Canonical], Any]] = {
     "gold_leadership": gold_quorum.leadership,
     "gold_voter_sets": gold_quorum.voter_sets,
     "gold_logs": gold_audit.logs,
+    "gold_eras": gold_audit.eras,
     "gold_divergence": gold_audit.divergence,
     "gold_batch_stats": gold_audit.batch_stats,
     "gold_topic_history": gold_state.topics,
@@ -115,7 +116,7 @@ class Maker:
         source = ClusterRows(self.tables, making.clusters, making.share if shares > 1 else None)
         for cluster_id in making.clusters:
             try:
-                canonical = Canonical(cluster_id, source.of(cluster_id))
+                canonical = Canonical(cluster_id, source.of(cluster_id), self.tables.masking_key)
                 found = {name: GOLD[name](canonical) for name in making.names}
             except (StorageError, MemoryError):
                 raise

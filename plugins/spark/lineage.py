@@ -87,6 +87,16 @@ class Era:
         """The first offset that its logs have."""
         return self.spans[0][1] if self.spans else self.state_from
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether all of the state is known in it: it begins with a snapshot, or where the log does."""
+        return self.base is not None or self.state_from == 0
+
+    @property
+    def known_end(self) -> int:
+        """The exclusive offset up to which its logs reach."""
+        return self.spans[-1][2] if self.spans else self.state_from
+
 
 @dataclass
 class Lineage:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, reduce
@@ -26,6 +27,7 @@ from kraftcore.core.disk.files import OsFiles
 from kraftcore.errors import CorruptDataError, LocalError, LockedError, StorageError
 from kraftcore.plugins.spark.commits import Commit, Commits, Writing
 from kraftcore.plugins.spark.folders import UNFINISHED, HadoopFolder, LocalFolder, is_local
+from kraftcore.plugins.spark.masking import KEY_BYTES
 from kraftcore.plugins.spark.parquet import count_by_cluster, read_files, sql_of_share
 from kraftcore.plugins.spark.views import RECORD_TYPES, typed_schema, view_schema
 from kraftcore.storage.lock import lock_folders
@@ -42,10 +44,13 @@ TABLES_BY_VIEW = {view: name for name, view in BRONZE.items()} | {kind.view: nam
 """By view of the data source, the table that it fills."""
 _SCHEMAS = "_schemas"
 """Folder of the columns of gold's tables, as JSON, in tables of earlier formats."""
-FORMAT = 3
-_READABLE = (1, 2, FORMAT)
+FORMAT = 4
+_WITH_COMMITS = (3, FORMAT)
+"""Formats whose commits name the files that count; gold of format 3 has secrets in it, and lacks columns."""
+_READABLE = (1, 2, *_WITH_COMMITS)
 ABOUT = "kraftcore-tables.json"
 """What a run notes in its folder of tables."""
+_MASKING_KEY = f"{UNFINISHED}masking-key"
 _PARQUET = ".parquet"
 _ESCAPED = frozenset("\"#%'*/:=?\\{[]^\x7f") | frozenset(map(chr, range(32)))
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
@@ -126,9 +131,37 @@ class Tables:
         if not self.is_local:
             yield
             return
-        OsFiles().make_folder(self.path)
+        self._make()
         with lock_folders(OsFiles(), [self.path]):
             yield
+
+    def _make(self) -> None:
+        # For its owner only, for logs may hold passwords; whoever wants others to read opens it, and it stays so.
+        files, place = OsFiles(), Path(self.path)
+        files.make_folder(str(place.parent))
+        try:
+            place.mkdir(0o700)
+        except FileExistsError:
+            files.make_folder(self.path)  # which refuses what is no folder
+        except OSError as error:
+            raise StorageError(error.errno or 0, error.strerror or str(error), self.path) from None
+        else:
+            files.sync_folder(str(place.parent))
+
+    def masking_key(self) -> bytes:
+        """What secrets in gold are masked with: drawn when first asked for, and kept in the folder.
+
+        Raises:
+            CorruptDataError: the file is not what a run wrote.
+            StorageError: it cannot be read or written.
+        """
+        found = self.folder.read(_MASKING_KEY)
+        if found is None:
+            self.folder.create(_MASKING_KEY, secrets.token_bytes(KEY_BYTES))
+            found = self.folder.read(_MASKING_KEY)  # another process may have been first
+        if found is None or len(found) != KEY_BYTES:
+            raise CorruptDataError("not the key that a run drew", path=self.place(_MASKING_KEY))
+        return found
 
     @cached_property
     def commit(self) -> Commit | None:
@@ -138,7 +171,7 @@ class Tables:
             CorruptDataError: the file is not what a run wrote.
         """
         about = None if self.is_sparks_own else self.about()
-        return Commits(self.folder).last() if about is not None and about["format"] == FORMAT else None
+        return Commits(self.folder).last() if about is not None and about["format"] in _WITH_COMMITS else None
 
     def counted(self) -> Commit:
         """What counts, to a writer.
@@ -347,6 +380,20 @@ class Tables:
         """
         if self.about() is None:
             raise LocalError(f"{self.path} holds no tables: make some with 'kraftcore spark run'")
+
+    def check_gold(self) -> None:
+        """As ``check``; and fail if gold is that of an earlier version, which lacks what is asked of it.
+
+        Raises:
+            LocalError, CorruptDataError: as of ``check``; gold of an earlier version.
+        """
+        self.check()
+        about = self.about()
+        if about is not None and about["format"] != FORMAT:
+            raise LocalError(
+                f"{self.path}: gold of an earlier version (format {about['format']}): "
+                "'kraftcore spark run' makes it anew"
+            )
 
     def about(self) -> dict[str, Any] | None:
         """What the folder says about itself; None for a folder without tables.
