@@ -46,6 +46,11 @@ class DirectoryAssignments:
         """A replica is gone."""
         self._requests.forget(key)
 
+    @property
+    def can_be_told(self) -> bool:
+        """Whether the metadata can hold it."""
+        return self._requests.is_supported()
+
     def retry(self) -> None:
         """The metadata changed: it may hold by now what it could not before."""
         if self._requests.has_more:

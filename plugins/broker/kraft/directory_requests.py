@@ -51,6 +51,9 @@ class DirectoryRequests:
         broker_epoch: ours at the moment.
         complain: called with what a line is about, and the line.
         is_supported: whether the metadata can hold it: metadata.version 3.7-IV2 or later.
+
+    Attributes:
+        is_supported: as given.
     """
 
     def __init__(
@@ -63,7 +66,7 @@ class DirectoryRequests:
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._complain = complain
-        self._is_supported = is_supported
+        self.is_supported = is_supported
         self._wanted: dict[ReplicaKey, Uuid] = {}
 
     @property
@@ -89,7 +92,7 @@ class DirectoryRequests:
 
     def take(self) -> DirectoryRequest | None:
         """What is to be sent; None: nothing, or not yet."""
-        if not self._wanted or not self._is_supported():
+        if not self._wanted or not self.is_supported():
             return None
         told = dict(list(self._wanted.items())[:MAX_PER_REQUEST])
         return DirectoryRequest(self._message(told), told)

@@ -204,9 +204,11 @@ class Process:
         elif registered is not None and registered.epoch == self.broker_epoch:
             self.has_begun = True
             changes = self._catalogue.begin(image)
-            self.dirs.load(self._ports.now_ms())
+            now_ms = self._ports.now_ms()
+            assigned = {name: each.directory for name, each in (*changes.leads.items(), *changes.follows.items())}
+            self.dirs.load(now_ms, assigned)
             self._ports.loaded()
-            self.dirs.set_aside_strays(self._catalogue.held)
+            self.dirs.set_aside_strays(self._catalogue.held, now_ms)
         image.forget_marks()
         self.cache.show(image)
         if changes is not None:
