@@ -41,7 +41,7 @@ def flaps(log, first, count):
 def log():
     """A log with a few hundred records."""
     found = bad_day.Log()
-    bad_day._begin(found)
+    bad_day.begin(found)
     flaps(found, 0, 5)
     return found
 
