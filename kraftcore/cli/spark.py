@@ -183,6 +183,10 @@ Examples:
     "--option", "options", multiple=True, metavar="KEY=VALUE",
     help="Of the data source, as max_bytes_per_trigger=1000000000: less at a time; may be repeated.",
 )  # fmt: skip
+@click.option(
+    "--merge-files", type=click.IntRange(min=0), metavar="N",
+    help="Merge a table's small files once those of more than N steps have gathered, 32 if left out; 0: never.",
+)  # fmt: skip
 @_options
 def run(
     inputs: tuple[str, ...],
@@ -191,6 +195,7 @@ def run(
     errors: str,
     every_s: float | None,
     options: tuple[str, ...],
+    merge_files: int | None,
     master: str | None,
     memory: str,
     conf: tuple[str, ...],
@@ -204,16 +209,31 @@ def run(
 
     screen = Screen(quiet=quiet)
     paths, of_source = [*inputs, *more], _pairs("--option", options)
+    merging = {} if merge_files is None else {"merge_files": merge_files}
     with _spark(master, memory, conf) as start:
         session = start if start.is_here else start()
         if every_s is not None:
             with suppress(KeyboardInterrupt):
                 kraft.follow(
-                    session, paths, tables, every_s=every_s, errors=errors, options=of_source, report=screen.line
+                    session,
+                    paths,
+                    tables,
+                    every_s=every_s,
+                    errors=errors,
+                    options=of_source,
+                    report=screen.line,
+                    **merging,
                 )
             return
         result = kraft.run(
-            session, paths, tables, errors=errors, options=of_source, report=screen.line, progress=screen.progress
+            session,
+            paths,
+            tables,
+            errors=errors,
+            options=of_source,
+            report=screen.line,
+            progress=screen.progress,
+            **merging,
         )
     click.echo(
         f"{result.rows['bronze_records']} new records in {result.rows['bronze_batches']} batches, "

@@ -142,6 +142,11 @@ class LocalFolder:
                 for file in files
             ]
 
+    def sizes(self, name: str) -> dict[str, int]:
+        """By name, relative to ``name``, the bytes of all files below it."""
+        with _local_errors(self._path / name):
+            return {file: (self._path / name / file).stat().st_size for file in self.files(name)}
+
     def delete(self, name: str) -> None:
         """Remove a file, if it is there."""
         with _local_errors(self._path / name) as place:
@@ -303,17 +308,22 @@ class HadoopFolder:
 
     def files(self, name: str) -> list[str]:
         """The names, relative to ``name``, of all files below it."""
+        return list(self.sizes(name))
 
-        def files(place: Any) -> list[str]:
+    def sizes(self, name: str) -> dict[str, int]:
+        """By name, relative to ``name``, the bytes of all files below it."""
+
+        def sizes(place: Any) -> dict[str, int]:
             if not self._system.exists(place):
-                return []
+                return {}
             root = self._system.makeQualified(place).toString()
-            found, names = self._system.listFiles(place, True), []
-            while found.hasNext():
-                names.append(found.next().getPath().toString().removeprefix(root).lstrip("/"))
-            return names
+            listed, found = self._system.listFiles(place, True), {}
+            while listed.hasNext():
+                one = listed.next()
+                found[one.getPath().toString().removeprefix(root).lstrip("/")] = int(one.getLen())
+            return found
 
-        return self._try(name, files)
+        return self._try(name, sizes)
 
     def delete(self, name: str) -> None:
         """Remove a file, if it is there."""

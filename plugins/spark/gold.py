@@ -17,6 +17,7 @@ from kraftcore.plugins.spark import gold_audit, gold_partitions, gold_quorum, go
 from kraftcore.plugins.spark.canonical import Canonical
 from kraftcore.plugins.spark.cluster_rows import ClusterRows
 from kraftcore.plugins.spark.commits import Commit, Writing, gold_file
+from kraftcore.plugins.spark.merging import FILES_MAX, merge_small
 from kraftcore.plugins.spark.parquet import BUCKETS, to_bytes
 from kraftcore.plugins.spark.tables import Tables, columns_of, gold_folder
 from kraftcore.plugins.spark.work import is_done_here, spread
@@ -93,12 +94,13 @@ class Maker:
         return made
 
 
-def refresh_gold(tables: Tables, say: Callable[[str], None]) -> list[str]:
-    """Bring gold up to date with silver.
+def refresh_gold(tables: Tables, say: Callable[[str], None], merge_files: int = FILES_MAX) -> list[str]:
+    """Bring gold up to date with silver; what has become too many small files of bronze and silver is merged with it.
 
     Args:
         tables: all of them.
         say: called with a line for each table.
+        merge_files: small files of so many steps a table of bronze or silver may have; 0: any number.
 
     Returns:
         The clusters that had anything new, in order.
@@ -120,9 +122,12 @@ def refresh_gold(tables: Tables, say: Callable[[str], None]) -> list[str]:
             for name, (schema, files) in made.items():
                 schemas[name] = schema
                 counted[name] += files
-        columns = {name: columns_of(schema) for name, schema in schemas.items()}
-        files_now = {**before.files, **{name: tuple(found) for name, found in counted.items()}}
-        tables.end(writing, Commit(writing.number, before.progress, files_now, (), {**before.columns, **columns}))
+        columns = {**before.columns, **{name: columns_of(schema) for name, schema in schemas.items()}}
+        merged = merge_small(tables, writing, merge_files)
+        files_now = {**before.files, **{name: tuple(found) for name, found in counted.items()}, **merged.files}
+        tables.end(writing, Commit(writing.number, before.progress, files_now, (), columns, clusters=merged.clusters))
+        for name, found in merged.files.items():
+            say(f"{name}: {len(before.files[name])} files merged into {len(found)}")
         for name in schemas:
             say(f"{name}: made anew for {len(changed)} cluster{'s' * (len(changed) > 1)}")
     elif tables.about() is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from fleet import Fleet, without_places
+from fleet import Fleet, comparable
 from object_store import BUCKET, object_store
 from spark_parts import counted_rows
 
@@ -57,19 +57,7 @@ def no_spark():
 def expected(fleet, home):
     """The rows that a local run makes of the same directories."""
     kraft.run(no_spark, [fleet.folder], home)
-    return plain(counted_rows(home))
-
-
-def plain(tables):
-    """Rows by table and cluster; those about torn ends, which have grown meanwhile, aside."""
-    return {
-        name: {
-            cluster: without_places([row for row in rows if row["cluster_id"] == cluster])
-            for cluster in {row["cluster_id"] for row in rows}
-        }
-        for name, rows in tables.items()
-        if rows and name not in ("errors", "bronze_files")
-    }
+    return comparable(counted_rows(home))
 
 
 class Killed(BaseException):
@@ -113,7 +101,7 @@ def test_a_run_may_be_killed_at_any_step(session, store, uploaded, monkeypatch, 
     assert run("whole").clusters == tuple(sorted(fleet.names[1:]))
     total = steps.made
     assert total > 8
-    assert plain(store.rows(f"{tmp_path.name}/whole")) == wanted
+    assert comparable(store.rows(f"{tmp_path.name}/whole")) == wanted
     # Killed again and again: each run goes one step further than the one before.
     for last in range(total):
         steps.made, steps.last = 0, last
@@ -126,7 +114,7 @@ def test_a_run_may_be_killed_at_any_step(session, store, uploaded, monkeypatch, 
         store.rows(f"{tmp_path.name}/killed")  # whatever counts is there
     steps.last = None
     run("killed")
-    assert plain(store.rows(f"{tmp_path.name}/killed")) == wanted
+    assert comparable(store.rows(f"{tmp_path.name}/killed")) == wanted
     query = "SELECT count(*) AS rows FROM bronze_records"
     (row,) = kraft.query(session, f"s3a://{BUCKET}/{tmp_path.name}/killed", query).collect()
     assert row.rows == sum(sum(one.values()) for one in wanted["bronze_records"].values())
@@ -153,10 +141,10 @@ def test_of_two_writers_the_later_one_is_refused_and_nothing_of_it_counts(sessio
     wanted = expected(fleet, tmp_path / "local")
     with pytest.raises(LockedError, match="_commits/0: another run wrote these tables meanwhile"):
         list(late.all())
-    assert plain(store.rows(f"{tmp_path.name}/tables")) == wanted
+    assert comparable(store.rows(f"{tmp_path.name}/tables")) == wanted
     assert all("begun" not in name for name in store.names(f"{tmp_path.name}/tables"))
     assert kraft.run(session, [f"s3://{BUCKET}/{place}"], tables).clusters == ()
-    assert plain(store.rows(f"{tmp_path.name}/tables")) == wanted
+    assert comparable(store.rows(f"{tmp_path.name}/tables")) == wanted
 
 
 def test_a_commit_whose_answer_got_lost_is_ones_own(session, store, tmp_path, monkeypatch):

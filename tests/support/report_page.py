@@ -31,7 +31,7 @@ class Figure:
 
 @dataclass
 class Cluster:
-    sql: dict[str, str] = field(default_factory=dict)
+    questions: set[str] = field(default_factory=set)
     tables: list[Table] = field(default_factory=list)
     figures: list[Figure] = field(default_factory=list)
     shown: dict[str, int] = field(default_factory=dict)
@@ -69,6 +69,8 @@ class Page(HTMLParser):
             self._cluster = self.clusters.setdefault(found["data-cluster"], Cluster())
         if tag == "details" and found.get("class") == "fold" and "open" in found:
             self.unfolded.append(next(one["data-cluster"] for _, one in self._open if "data-cluster" in one))
+        if tag == "details" and found.get("class") == "sql":
+            self._cluster.questions.add(found["data-query"])
         if tag == "table":
             self._cluster.tables.append(Table(found["data-query"]))
         elif tag == "th":
@@ -98,8 +100,6 @@ class Page(HTMLParser):
             row[-1] = (row[-1][0], row[-1][1] + data)
         elif "data" in tags:
             self._figure(tags["data"], data)
-        elif "pre" in tags:
-            self._cluster.sql.setdefault(tags["details"]["data-query"], data)
         elif not {"style", "h1", "h2", "a"} & set(tags) and tags.get("p", {}).get("class") != "note made":
             self.free_text += data
             if "b" in tags:
@@ -116,7 +116,13 @@ class Page(HTMLParser):
             self._cluster.figures[-1].text += text
 
     def charts(self, cluster_id: str) -> list[dict[str, Any]]:
-        return [one for one in self.data["charts"] if one["cluster"] == cluster_id]
+        """Plots of a cluster, each with its rows."""
+        held = self.data["rows"].get(cluster_id, {})
+        return [
+            one | {"rows": [dict(zip(held[one["query"]]["columns"], row, strict=True))
+                            for row in held[one["query"]]["rows"]]}
+            for one in self.data["charts"] if one["cluster"] == cluster_id
+        ]  # fmt: skip
 
 
 def milliseconds(text: str) -> tuple[int, int]:
