@@ -197,9 +197,7 @@ class HadoopFolder:
     def read(self, name: str) -> bytes | None:
         """A file's content; None where there is none."""
 
-        def read(place: Any) -> bytes | None:
-            if not self._system.exists(place):
-                return None
+        def read(place: Any) -> bytes:
             stream = self._system.open(place)
             try:
                 return bytes(stream.readAllBytes())
@@ -211,7 +209,7 @@ class HadoopFolder:
         except StorageError:
             if self._try(name, lambda place: bool(self._system.exists(place))):
                 raise
-            return None  # it was removed meanwhile
+            return None
 
     def write(self, name: str, data: bytes) -> None:
         """Make or replace a file, whole or not at all."""
@@ -314,8 +312,6 @@ class HadoopFolder:
         """By name, relative to ``name``, the bytes of all files below it."""
 
         def sizes(place: Any) -> dict[str, int]:
-            if not self._system.exists(place):
-                return {}
             root = self._system.makeQualified(place).toString()
             listed, found = self._system.listFiles(place, True), {}
             while listed.hasNext():
@@ -323,7 +319,12 @@ class HadoopFolder:
                 found[one.getPath().toString().removeprefix(root).lstrip("/")] = int(one.getLen())
             return found
 
-        return self._try(name, sizes)
+        try:
+            return self._try(name, sizes)
+        except StorageError:
+            if self._try(name, lambda place: bool(self._system.exists(place))):
+                raise
+            return {}
 
     def delete(self, name: str) -> None:
         """Remove a file, if it is there."""

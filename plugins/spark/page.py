@@ -213,18 +213,20 @@ def table(answer: Answer, headings: Mapping[str, str], *, words: frozenset[str] 
         f'<th{kinds[name]} data-column="{name}">{escape(heading)}</th>' for name, heading in headings.items()
     )
     lines = "".join(
-        "<tr>"
-        + "".join(
-            f'<td{kinds[name]} data-value="{escape(_raw(row[name]))}">{escape(text_of(name, row[name]))}</td>'
-            for name in headings
-        )
-        + "</tr>"
+        "<tr>" + "".join(_cell(kinds[name], _raw(row[name]), text_of(name, row[name])) for name in headings) + "</tr>"
         for row in answer.rows
     )
     return (
         f'<div class="rows" tabindex="0"><table data-query="{answer.name}"><thead><tr>{head}</tr></thead>'
         f"<tbody>{lines}</tbody></table></div>"
     )
+
+
+def _cell(kind: str, raw: str, text: str) -> str:
+    # The value stands beside the text where the text does not say it.
+    same = raw == (text if "number" in kind else json.dumps(text))
+    value = "" if same else f' data-value="{escape(raw)}"'
+    return f"<td{kind}{value}>{escape(text)}</td>"
 
 
 def left_out(answer: Answer, what: str, which: str = "") -> str:

@@ -146,7 +146,7 @@ def test_a_run_that_merges_may_be_killed_at_any_step(tmp_path, monkeypatch):
             assert growing.counted().names() <= growing.on_disk()
         else:
             break
-    assert last > 20
+    assert last > 8
     last = 10**6
     growing.run(merge_files=MOST)
     assert growing.rows() == wanted

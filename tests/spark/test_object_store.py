@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from dataclasses import replace
+from urllib.parse import unquote
 
 import pytest
 from fleet import Fleet, comparable
 from object_store import BUCKET, object_store
+from project import ROOT
 from spark_parts import counted_rows
 
 from kraftcore.errors import LockedError
@@ -18,6 +22,7 @@ from kraftcore.plugins.spark.pipeline import Taking, check_input
 from kraftcore.plugins.spark.tables import Tables
 
 CLUSTERS = 3
+COMMIT_REQUESTS = 25
 
 
 @pytest.fixture(scope="module")
@@ -89,8 +94,8 @@ def test_a_run_may_be_killed_at_any_step(session, store, uploaded, monkeypatch, 
     fleet, place = uploaded
     inputs = f"s3://{BUCKET}/{place}"
 
-    def run(name):
-        return kraft.run(session, [inputs], f"s3a://{BUCKET}/{tmp_path.name}/{name}")
+    def run(name):  # the second one merges what both wrote
+        return kraft.run(session, [inputs], f"s3a://{BUCKET}/{tmp_path.name}/{name}", merge_files=1)
 
     for name in ("whole", "killed"):
         run(name)
@@ -122,6 +127,41 @@ def test_a_run_may_be_killed_at_any_step(session, store, uploaded, monkeypatch, 
     assert [len([one for one in name if "begun" in one]) for name in names] == [0, 0]
     place = f"{tmp_path.name}/killed"
     assert {one for one in names[1] if one.endswith(".parquet")} == named(store, place)
+
+
+def test_a_run_asks_the_store_for_little(session, store, uploaded, tmp_path):
+    fleet, place = uploaded
+    inputs, home = f"s3://{BUCKET}/{place}", f"{tmp_path.name}/tables"
+    tables = f"s3a://{BUCKET}/{home}"
+
+    def asked(work):
+        before = len(store.requests())
+        work()
+        found = [(method, unquote(path)) for method, path in store.requests()[before:]]
+        return [(method, path.partition(f"{home}/")[2]) for method, path in found if home in path]
+
+    def step():
+        target = Tables(session, tables)
+        before = target.counted()
+        writing = target.begin()
+        target.end(writing, replace(before, number=writing.number))
+
+    kraft.run(session, [inputs], tables)
+    before = {name for name in store.names(home) if name.endswith(".parquet")}
+    fleet.grow(fleet.names[:1])
+    store.upload(fleet.folder, place)
+    found = asked(lambda: kraft.run(session, [inputs], tables))
+    made = {name for name in store.names(home) if name.endswith(".parquet")} - before
+    puts = Counter(path for method, path in found if method == "PUT")
+    assert set(puts.values()) == {1}
+    assert {path for path in puts if path.endswith(".parquet")} == made
+    assert sorted(path[:9] for path in puts.keys() - made) == ["_commits/"] * 4  # of two steps, each with its mark
+    read = {path.partition("/")[0] for method, path in found if method == "GET" and path.endswith(".parquet")}
+    assert "bronze_batches" in read
+    assert not read & {"bronze_records", *gold.GOLD}
+    step()
+    assert len(asked(step)) <= COMMIT_REQUESTS
+    assert f"A commit is up to {COMMIT_REQUESTS} requests" in (ROOT / "docs" / "spark.md").read_text()
 
 
 def named(store, tables):

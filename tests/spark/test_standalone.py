@@ -75,7 +75,7 @@ def test_its_tables_are_those_of_one_machine(made: Path, session: SparkSession, 
 def test_a_killed_driver_executor_and_worker_lose_and_double_nothing(
     cluster: Standalone, store: ObjectStore, made: Path, tmp_path: Path
 ):
-    found = Disturbed(cluster, store, Fleet(tmp_path / "in", 3), "killed", 16384)
+    found = Disturbed(cluster, store, Fleet(tmp_path / "in", 3), "killed", 4096)
     assert not found.run([Kill(DRIVER, commits=2)])
     assert found.run([Kill(EXECUTOR, commits=1), Kill(WORKER, commits=2)])
     assert found.killed == {DRIVER: 1, EXECUTOR: 1, WORKER: 1}

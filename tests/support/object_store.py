@@ -69,7 +69,7 @@ class ObjectStore:
 
     def requests(self) -> list[tuple[str, str]]:
         """All that it was asked for so far: method, and path with query."""
-        return re.findall(r'"([A-Z]+) (/\S*) HTTP/1', self._log.read_text())
+        return re.findall(r"([A-Z]+) (/\S*) HTTP/1", self._log.read_text())
 
     def upload(self, folder: Path, name: str) -> None:
         """Put a folder's files there, in place of those of the same names."""

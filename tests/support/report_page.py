@@ -78,7 +78,8 @@ class Page(HTMLParser):
         elif tag == "tr":
             self._cluster.tables[-1].rows.append([])
         elif tag == "td":
-            self._cluster.tables[-1].rows[-1].append((json.loads(found["data-value"]), ""))
+            value = json.loads(found["data-value"]) if "data-value" in found else ""
+            self._cluster.tables[-1].rows[-1].append((value, ""))
         elif tag == "data" and "data-query" in found:
             self._cluster.figures.append(
                 Figure(found["data-query"], int(found["data-row"]), found["data-column"], json.loads(found["value"]))
@@ -97,7 +98,9 @@ class Page(HTMLParser):
                 self.data = json.loads(data)
         elif "td" in tags:
             row = self._cluster.tables[-1].rows[-1]
-            row[-1] = (row[-1][0], row[-1][1] + data)
+            text = row[-1][1] + data
+            same = json.loads(text) if tags["td"].get("class") == "number" else text
+            row[-1] = (row[-1][0] if "data-value" in tags["td"] else same, text)
         elif "data" in tags:
             self._figure(tags["data"], data)
         elif not {"style", "h1", "h2", "a"} & set(tags) and tags.get("p", {}).get("class") != "note made":

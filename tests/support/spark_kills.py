@@ -176,7 +176,7 @@ def disturbed_by_seed(cluster: Standalone, store: ObjectStore, folder: Path, see
     """
     random = Random(seed)
     fleet = Fleet(folder / "in", random.randint(3, 8))
-    found = Disturbed(cluster, store, fleet, f"seed-{seed}", random.choice((8192, 16384, 32768)))
+    found = Disturbed(cluster, store, fleet, f"seed-{seed}", random.choice((3072, 4096, 8192)))
     for stage in range(2):
         if stage:
             found.grow(random.sample(fleet.names, random.randint(1, len(fleet.names))))
