@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +27,7 @@ _STORES = frozenset({"s3", "s3a", "s3n", "gs", "oss", "cosn", "obs"})
 _IF_ABSENT = "fs.option.create.conditional.overwrite"
 _UNCHECKED = "fs.s3a.create.performance"  # no looks at what is there already
 _AT_ONCE = 16
+_CLASS = re.compile(r"(?:[a-z][\w$]*\.)+[A-Z][\w$]*(?:Exception|Error): ")
 _NO_LINKS = {errno.EPERM, errno.EACCES, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK}
 
 
@@ -192,7 +194,7 @@ class HadoopFolder:
         try:
             return action(self._place(name))
         except Py4JError as error:
-            raise StorageError(0, _reason(error), self.place(name)) from None
+            raise StorageError(0, _reason(error).removeprefix(f"{self.place(name)}: "), self.place(name)) from None
 
     def read(self, name: str) -> bytes | None:
         """A file's content; None where there is none."""
@@ -367,6 +369,6 @@ def _local_errors(place: Path) -> Iterator[Path]:
 
 
 def _reason(error: Py4JError) -> str:
-    # Java's words, without its stack.
+    # Java's words, without its stack and the names of its classes.
     java = error.java_exception.toString() if isinstance(error, Py4JJavaError) else str(error)
-    return str(java).partition("\n")[0]
+    return _CLASS.sub("", str(java).partition("\n")[0])

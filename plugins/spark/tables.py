@@ -305,7 +305,8 @@ class Tables:
         for name in self.names():
             if sql is not None and name not in sql.lower():
                 continue
-            self.read(name).createOrReplaceTempView(name)
+            # Of all rows, not of the files: nobody can insert into it, or overwrite them.
+            self.read(name).select("*").createOrReplaceTempView(name)
             registered.append(name)
         return registered
 

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from contextlib import contextmanager
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 from urllib.parse import unquote
 
 import pytest
 from fleet import Fleet, comparable
+from kafka_lab import HOST, free_port
 from object_store import BUCKET, object_store
 from project import ROOT
 from spark_parts import counted_rows
 
-from kraftcore.errors import LockedError
+from kraftcore.errors import LockedError, StorageError
 from kraftcore.plugins import spark as kraft
 from kraftcore.plugins.spark import gold
 from kraftcore.plugins.spark.commits import Commit, Commits
@@ -170,6 +174,52 @@ def named(store, tables):
     assert len(numbers) == 2
     kept = [json.loads(store.read(f"{tables}/_commits/{number}"))["files"] for number in numbers]
     return {f"{table}/{file}" for one in kept for table, files in one.items() for file in files}
+
+
+@contextmanager
+def refusing():
+    """The address of a store that allows nothing."""
+
+    class Refuse(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(403)
+            self.end_headers()
+
+        do_HEAD = do_PUT = do_GET
+
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer((HOST, 0), Refuse) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://{HOST}:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@contextmanager
+def absent():
+    """The address of a store that is not there."""
+    yield f"http://{HOST}:{free_port()}"
+
+
+@pytest.mark.parametrize(("place", "words"), [(refusing, "Status Code: 403"), (absent, "refused")])
+def test_a_store_that_cannot_be_read_is_told_in_one_line(session, store, place, words):
+    settings = session.sparkContext._jsc.hadoopConfiguration()
+    with place() as address:
+        # A file system of its own for each bucket; few tries, for they take minutes by default.
+        own = {"endpoint": address, "retry.limit": "1", "retry.interval": "10ms", "attempts.maximum": "1"}
+        for name, value in own.items():
+            settings.set(f"fs.s3a.bucket.{place.__name__}.{name}", value)
+        with pytest.raises(StorageError) as told:
+            kraft.query(session, f"s3a://{place.__name__}/tables", "SELECT 1")
+    assert told.value.filename == f"s3a://{place.__name__}/tables/kraftcore-tables.json"
+    assert words in told.value.strerror
+    assert "\n" not in told.value.strerror
+    assert "Exception: " not in told.value.strerror
 
 
 def test_of_two_writers_the_later_one_is_refused_and_nothing_of_it_counts(session, store, uploaded, tmp_path):

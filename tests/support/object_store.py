@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -98,7 +99,7 @@ class ObjectStore:
                 rows = pq.read_table(pa.BufferReader(self.read(f"{tables}/{table}/{name}"))).to_pylist()
                 key, _, value = name.partition("/")[0].partition("=")
                 if key == "cluster_id":
-                    rows = [row | {key: value} for row in rows]
+                    rows = [row | {key: unquote(value)} for row in rows]
                 found.setdefault(table, []).extend(rows)
         return found
 

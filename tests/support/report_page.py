@@ -99,8 +99,10 @@ class Page(HTMLParser):
         elif "td" in tags:
             row = self._cluster.tables[-1].rows[-1]
             text = row[-1][1] + data
-            same = json.loads(text) if tags["td"].get("class") == "number" else text
-            row[-1] = (row[-1][0] if "data-value" in tags["td"] else same, text)
+            value = row[-1][0]
+            if "data-value" not in tags["td"]:  # the text says it
+                value = json.loads(text) if tags["td"].get("class") == "number" else text
+            row[-1] = (value, text)
         elif "data" in tags:
             self._figure(tags["data"], data)
         elif not {"style", "h1", "h2", "a"} & set(tags) and tags.get("p", {}).get("class") != "note made":
