@@ -209,8 +209,10 @@ def run(
 
     screen = Screen(quiet=quiet)
     paths, of_source = [*inputs, *more], _pairs("--option", options)
-    merging = {} if merge_files is None else {"merge_files": merge_files}
     with _spark(master, memory, conf) as start:
+        from kraftcore.plugins.spark.merging import FILES_MAX
+
+        most = FILES_MAX if merge_files is None else merge_files
         session = start if start.is_here else start()
         if every_s is not None:
             with suppress(KeyboardInterrupt):
@@ -222,7 +224,7 @@ def run(
                     errors=errors,
                     options=of_source,
                     report=screen.line,
-                    **merging,
+                    merge_files=most,
                 )
             return
         result = kraft.run(
@@ -233,7 +235,7 @@ def run(
             options=of_source,
             report=screen.line,
             progress=screen.progress,
-            **merging,
+            merge_files=most,
         )
     click.echo(
         f"{result.rows['bronze_records']} new records in {result.rows['bronze_batches']} batches, "
