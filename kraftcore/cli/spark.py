@@ -22,6 +22,8 @@ import click
 from kraftcore.errors import LocalError
 
 _SQL_NULL = "null"
+_WAITED = "Exception thrown in awaitResult"
+"""What Spark says of a job that it waited for, in place of what went wrong there: that is the cause."""
 
 
 class Screen:
@@ -135,6 +137,8 @@ def _spark(master: str | None, memory: str, conf: tuple[str, ...]) -> Iterator[S
 def one_line(error: Exception) -> str:
     """What Spark complains of, without its stack and plan."""
     java = getattr(error, "java_exception", None)
+    while java is not None and _WAITED in str(java.toString()) and java.getCause() is not None:
+        java = java.getCause()
     text = str(error) if java is None else str(java.toString())
     lines = [line.strip() for line in text.split("\nJVM stacktrace")[0].splitlines()]
     said = next((line for line in lines if line), type(error).__name__)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 from fleet import Fleet, comparable
 from golden import GOLDEN
@@ -10,7 +13,8 @@ from spark_parts import batches_of, copy_as, counted_rows
 from kraftcore.errors import CorruptDataError, LocalError, StorageError
 from kraftcore.plugins import spark as kraft
 from kraftcore.plugins.spark import merging
-from kraftcore.plugins.spark.commits import Commits, step_of
+from kraftcore.plugins.spark import tables as opened
+from kraftcore.plugins.spark.commits import COMMITS
 from kraftcore.plugins.spark.folders import LocalFolder
 from kraftcore.plugins.spark.tables import BRONZE, SILVER, Tables
 
@@ -151,8 +155,8 @@ def test_a_run_that_merges_may_be_killed_at_any_step(tmp_path, monkeypatch):
     growing.run(merge_files=MOST)
     assert growing.rows() == wanted
     assert [len(files) for files in growing.files().values()] == [1] * len(growing.files())
-    kept = Commits(LocalFolder(str(growing.tables)))
-    assert growing.on_disk() == {name for commit in kept._kept() for name in commit.names()}
+    kept = [json.loads(file.read_text())["files"] for file in (growing.tables / COMMITS).iterdir()]
+    assert growing.on_disk() == {f"{table}/{file}" for one in kept for table in one for file in one[table]}
 
 
 def test_who_read_before_goes_on_beside_a_run_that_merges(tmp_path):
@@ -177,13 +181,13 @@ def test_gold_of_some_clusters_reads_only_files_that_may_hold_them(tmp_path, mon
     for name in fleet.names:  # a run a cluster
         kraft.run(no_spark, [fleet.folder / f"{fleet.names.index(name):03}"], tables)
     read = set()
-    original = Tables._here
+    original = opened.read_files
 
-    def here(target, files):
-        read.update(step_of(file.partition("/")[2]) for file in files)
-        return original(target, files)
+    def read_files(paths, *arguments, **options):
+        read.update(Path(path).parent.name for path in paths)
+        return original(paths, *arguments, **options)
 
-    monkeypatch.setattr(Tables, "_here", here)
+    monkeypatch.setattr(opened, "read_files", read_files)
     fleet.grow([first])
     kraft.run(no_spark, [fleet.folder], tables)
     assert len(read) == 2  # of the first run, and of this one
