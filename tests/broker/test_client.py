@@ -50,7 +50,7 @@ GOOD = bytes(build_batch([b"v"], timestamp_ms=1))
 BAD = {
     "nothing": (b"", ErrorCode.INVALID_RECORD),
     "null": (None, ErrorCode.INVALID_RECORD),
-    "half": (GOOD[:40], ErrorCode.CORRUPT_MESSAGE),
+    "half": (GOOD[:40], ErrorCode.INVALID_RECORD),
     "checksum": (GOOD[:-1] + b"x", ErrorCode.CORRUPT_MESSAGE),
     "two": (GOOD + GOOD, ErrorCode.INVALID_RECORD),
     "control": (with_crc(GOOD, flag(0x20)), ErrorCode.INVALID_RECORD),

@@ -564,7 +564,7 @@ def test_what_is_told_of_a_group():
     assert rig.shard.describe("none", 6).error_code == E.GROUP_ID_NOT_FOUND
     listed = rig.shard.list_groups()
     assert [(each.group_id, each.group_state, each.group_type) for each in listed] == [
-        ("g", "PreparingRebalance", "Classic")
+        ("g", "PreparingRebalance", "classic")
     ]
 
 

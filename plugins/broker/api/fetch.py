@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from kraftcore.core.batch import iter_batches
+from kraftcore.core.batch import Compression, iter_batches
 from kraftcore.core.uuid import ZERO_UUID
 from kraftcore.errors import KraftError
 from kraftcore.node.registry import RequestContext
@@ -20,10 +20,11 @@ from kraftcore.plugins.broker.api.errors import code_of
 from kraftcore.plugins.broker.api.fetch_sessions import AskedPartition, FetchContext, FetchSessions
 from kraftcore.plugins.broker.api.leaders import Leaders
 from kraftcore.plugins.broker.api.permits import Permits
+from kraftcore.plugins.broker.api.record_rules import RecordRules
 from kraftcore.plugins.broker.deadlines import Deadline, Deadlines
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
 from kraftcore.plugins.broker.partition import Partition, TopicPartition, View
-from kraftcore.plugins.broker.partition.state import refused
+from kraftcore.plugins.broker.partition.state import NO_EPOCH, refused
 from kraftcore.plugins.broker.replicas import Replicas
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.fetch import FetchRequest, FetchResponse
@@ -33,6 +34,8 @@ _REPLICA_STATE = 15
 _FROM_FOLLOWERS = 11  # consumers that say their rack may read from any replica
 _LEADER_SINCE = 16  # version from which refusals say who leads (KIP-951)
 _ASK_ELSEWHERE = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH}
+_STORAGE_ERROR_SINCE = 6  # older clients do not know KAFKA_STORAGE_ERROR
+_ZSTD_SINCE = 10  # version from which clients can read it (KIP-110)
 _READ_COMMITTED = 1
 ANSWER_BYTES = 4 * 1024**2
 """Most records in an answer, unless its first batch alone is longer: others are served while the client takes them."""
@@ -117,6 +120,7 @@ class Fetch:
         permits: consumers must be allowed to read a topic, brokers to act for the cluster.
         max_bytes: of records in an answer, whatever is asked (``fetch.max.bytes``).
         now_ms: the time.
+        rules_of: what a topic asks of its records.
         is_rack_aware: whether consumers are sent to a replica in their rack (``replica.selector.class``).
 
     Attributes:
@@ -134,8 +138,10 @@ class Fetch:
         max_bytes: int,
         now_ms: Callable[[], int],
         *,
+        rules_of: Callable[[str], RecordRules] = lambda topic: RecordRules(),
         is_rack_aware: bool = False,
     ) -> None:
+        self._rules_of = rules_of
         self._replicas = replicas
         self._cache = cache
         self._leaders = leaders
@@ -187,21 +193,22 @@ class Fetch:
         result = _Result([])
         left = min(waiting.request.max_bytes, self._max_bytes, ANSWER_BYTES)
         for asked in waiting.asked:
-            data = _Data(
-                partition_index=asked.fields.partition, high_watermark=-1, aborted_transactions=None, records=b""
-            )
+            data = _Data(partition_index=asked.fields.partition, high_watermark=-1, records=b"")
             result.data.append(data)
-            if asked.name is None:
-                data.error_code = ErrorCode.UNKNOWN_TOPIC_ID
+            refusal = self._refusal(waiting, asked)
+            if asked.name is None or refusal is not ErrorCode.NONE:
+                data.error_code = refusal
                 result.is_urgent = True
                 continue
+            data.aborted_transactions = None  # nobody looks for them yet: what was refused before has an empty list
             try:
                 size = self._read_partition(waiting, asked, asked.name, data, left, at_least_one=result.size == 0)
                 if data.diverging_epoch.end_offset >= 0 or data.preferred_read_replica >= 0:
                     result.is_urgent = True
             except KraftError as error:
-                data.error_code = code_of(self._replicas, asked.name, error)
+                data.error_code = self._code_of(waiting, asked.name, error)
                 data.high_watermark = data.last_stable_offset = data.log_start_offset = -1
+                data.aborted_transactions = None
                 result.is_urgent = True
             else:
                 left = max(left - size, 0)
@@ -219,15 +226,13 @@ class Fetch:
         at_least_one: bool,
     ) -> int:
         fields = asked.fields
-        if name in waiting.denied:
-            raise refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        partition = self._find(waiting, name)
+        partition = self._replicas.find(name) if waiting.is_replica else self._replicas.announced(name)
         topic_id = asked.topic_id
         log_id = self._replicas.topic_id(name)
         if topic_id != ZERO_UUID and log_id is not None and log_id != topic_id:
             raise refused(ErrorCode.INCONSISTENT_TOPIC_ID, f"{name} has topic id {log_id}")
         may_follow = not waiting.is_replica and waiting.context.version >= _FROM_FOLLOWERS
-        partition.check(fields.current_leader_epoch, needs_leader=not may_follow)
+        partition.check(max(fields.current_leader_epoch, NO_EPOCH), needs_leader=not may_follow)
         if waiting.is_replica:
             partition.check_replica(waiting.replica_id, has_epoch=fields.current_leader_epoch >= 0)
         elif waiting.view is View.COMMITTED:
@@ -268,8 +273,24 @@ class Fetch:
         data.preferred_read_replica = found
         return True
 
-    def _find(self, waiting: _HeldFetch, name: TopicPartition) -> Partition:
-        return self._replicas.find(name) if waiting.is_replica else self._replicas.announced(name)
+    def _refusal(self, waiting: _HeldFetch, asked: AskedPartition) -> ErrorCode:
+        """What a partition is refused for before anyone looks for its replica."""
+        name, version = asked.name, waiting.context.version
+        if name is None:
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        if name in waiting.denied:
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        if not self._cache.knows(*name):
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if version < _ZSTD_SINCE and self._rules_of(name.topic).codec is Compression.ZSTD:
+            return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+        return ErrorCode.NONE
+
+    def _code_of(self, waiting: _HeldFetch, name: TopicPartition, error: KraftError) -> ErrorCode:
+        code = code_of(self._replicas, name, error)
+        if code is ErrorCode.KAFKA_STORAGE_ERROR and waiting.context.version < _STORAGE_ERROR_SINCE:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return code
 
     def _note_progress(self, waiting: _HeldFetch, found: _Result) -> None:
         """What a follower asks for, it has everything below of: after it was read, as in Kafka."""
@@ -284,7 +305,7 @@ class Fetch:
                     waiting.replica_id, fields.fetch_offset, now_ms, waiting.broker_epoch, fields.log_start_offset
                 )
             except KraftError as error:
-                data.error_code = code_of(self._replicas, asked.name, error)
+                data.error_code = self._code_of(waiting, asked.name, error)
                 found.is_urgent = True
             else:
                 self._replicas.carry_out(asked.name, effects)
@@ -375,7 +396,7 @@ class Fetch:
             if tells_leader and data.error_code in _ASK_ELSEWHERE and asked.name is not None:
                 leader = self._leaders.of(asked.name, waiting.context.listener)
                 data.current_leader = _Data.LeaderIdAndEpoch(leader_id=leader.id, leader_epoch=leader.epoch)
-                if leader.address is not None:
+                if leader.address is not None and not waiting.is_replica:
                     nodes[leader.id] = FetchResponse.NodeEndpoint(
                         node_id=leader.id, host=leader.address.host, port=leader.address.port, rack=leader.rack
                     )

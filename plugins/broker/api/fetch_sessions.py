@@ -228,7 +228,7 @@ class FetchSessions:
 
     def _begin(self, pairs: list[tuple[AskedPartition, PartitionData]], version: int, is_of_follower: bool) -> int:
         now_ms = self._now_ms()
-        if not pairs or not self._make_room(is_of_follower, len(pairs), now_ms):
+        if not self._make_room(is_of_follower, len(pairs), now_ms):
             return NO_SESSION
         number = self._randrange(1, _ID_MAX)
         while number in self._sessions:

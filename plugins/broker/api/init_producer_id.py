@@ -40,7 +40,7 @@ class InitProducerId:
         return None
 
     def _error(self, request: InitProducerIdRequest, context: RequestContext) -> ErrorCode:
-        if request.transactional_id == "":
+        if request.transactional_id == "" or (request.producer_id == -1) != (request.producer_epoch == -1):
             return ErrorCode.INVALID_REQUEST
         if request.transactional_id is not None:
             return ErrorCode.UNSUPPORTED_VERSION  # there are no transactions; clients give up at this code

@@ -60,13 +60,15 @@ class ListOffsets:
             may_describe = self._permits.may(request, context, Operation.DESCRIBE, topic.name)
             for asked in topic.partitions:
                 name = TopicPartition(topic.name, asked.partition_index)
+                if counts[name] > 1 and any(each.partition_index == name.partition for each in told.partitions):
+                    continue  # it was answered for already
                 answer = _Answer(partition_index=asked.partition_index)
                 try:
                     if not may_describe:
                         raise refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-                    _check_timestamp(asked.timestamp, context.version)
                     if counts[name] > 1:
                         raise refused(ErrorCode.INVALID_REQUEST, f"{name} is in the request more than once")
+                    _check_timestamp(asked.timestamp, context.version)
                     partition = self._replicas.find(name)
                     partition.check(asked.current_leader_epoch, needs_leader=request.replica_id != _DEBUGGING)
                     _find(partition, asked.timestamp, answer, view)

@@ -50,6 +50,11 @@ class Metadata:
     def respond(self, request: MetadataRequest, context: RequestContext) -> MetadataResponse:
         """Brokers that have the listener the request came in on, and the topics asked for."""
         cache = self._cache
+        asked = request.topics or []
+        if context.version < _BY_ID and any(each.name is None or each.topic_id != ZERO_UUID for each in asked):
+            code = ErrorCode.INVALID_REQUEST
+            refusals = [_Topic(error_code=code, name=each.name or "", topic_id=each.topic_id) for each in asked]
+            return MetadataResponse(topics=refusals)
         response = MetadataResponse(
             cluster_id=self._cluster_id, controller_id=-1 if cache.controller_id is None else cache.controller_id
         )
@@ -103,8 +108,6 @@ class Metadata:
 
     def _asked(self, request: MetadataRequest, name: str | None, topic_id: Uuid, context: RequestContext) -> _Topic:
         if name is None or topic_id != ZERO_UUID:
-            if context.version < _BY_ID:
-                return _Topic(error_code=ErrorCode.INVALID_REQUEST, name=name or "", topic_id=topic_id)
             found = self._cache.names.get(topic_id)
             if found is None:
                 return _Topic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from kraftcore.core.batch import RecordBatch, validate_batches
-from kraftcore.errors import CorruptBatchError, KraftError
+from kraftcore.core.batch import Compression, RecordBatch, validate_batches
+from kraftcore.errors import CorruptBatchError, KraftError, RefusedError
 from kraftcore.metadata.internal_topics import INTERNAL_TOPICS
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.errors import code_of
 from kraftcore.plugins.broker.api.leaders import Leaders
 from kraftcore.plugins.broker.api.permits import Permits
-from kraftcore.plugins.broker.api.record_rules import RecordRules, RecordsRefusedError
+from kraftcore.plugins.broker.api.record_rules import ATTRIBUTES_LOW, CODEC_MASK, RecordRules, RecordsRefusedError
 from kraftcore.plugins.broker.deadlines import Deadline, Deadlines
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
 from kraftcore.plugins.broker.partition import TopicPartition
@@ -34,7 +34,19 @@ ACKS_ALL = -1
 _LEADER_SINCE = 10  # version from which refusals say who leads (KIP-951)
 _BY_ID = 13  # version from which topics are named by id (KIP-516)
 _ADMIN_CLIENT = "__admin_client"  # as which clients write internal topics, in Kafka as well
-_MAGIC_POSITION, _MAGIC = 16, 2
+_LENGTH_POSITION, _LOG_OVERHEAD, _MAGIC_POSITION = 8, 12, 16
+_MAGIC, _TRANSACTIONAL = 2, 0x10
+_LEAST_LENGTH = 14  # of a batch behind its length, by the oldest format
+_ZSTD_SINCE = 7  # version in which clients may write it (KIP-110)
+_WITHOUT_LOG_START = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.MESSAGE_TOO_LARGE,
+    ErrorCode.RECORD_LIST_TOO_LARGE,
+    ErrorCode.CORRUPT_MESSAGE,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+}
+"""What an append fails with and Kafka then tells no log start offset for (ReplicaManager.appendRecordsToLeader)."""
 _Topic = ProduceResponse.TopicProduceResponse
 _Answer = _Topic.PartitionProduceResponse
 
@@ -95,7 +107,7 @@ class _Part:
             return
         self._is_over = True
         if error is not ErrorCode.NONE:
-            _fail(self._answer, error)
+            self._answer.error_code = error  # where it was appended stays told, as in Kafka
         self._pending.done()
 
     def time_out(self) -> None:
@@ -142,6 +154,7 @@ class Produce:
         pending = _Pending(response, context)
         parts: list[_Part] = []
         has_failed = False
+        refusal = _refusal(request)
         for topic in request.topic_data:
             told = _Topic(name=topic.name, topic_id=topic.topic_id)
             response.responses.append(told)
@@ -150,6 +163,10 @@ class Produce:
             for data in topic.partition_data:
                 answer = _Answer(index=data.index, base_offset=-1)
                 told.partition_responses.append(answer)
+                if refusal is not ErrorCode.NONE:
+                    _fail(answer, refusal)
+                    has_failed = True
+                    continue
                 if topic_name is None:
                     _fail(answer, ErrorCode.UNKNOWN_TOPIC_ID)
                     has_failed = True
@@ -164,14 +181,21 @@ class Produce:
                     has_failed = True
                     continue
                 name = TopicPartition(topic_name, data.index)
+                records = None
                 try:
-                    self._append(name, data.records, request, answer, pending, parts)
+                    self._replicas.check_announced(name)
+                    batch = only_batch(data.records, context.version)
+                    if request.acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
+                        raise refused(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {request.acks}: it must be -1, 0 or 1")
+                    records = batch
+                    self._append(name, records, request, answer, pending, parts)
                 except KraftError as error:
                     _fail(answer, code_of(self._replicas, name, error))
                     answer.error_message = str(error)
+                    if records is not None and ErrorCode.of(answer.error_code) not in _WITHOUT_LOG_START:
+                        answer.log_start_offset = self._log_start(name)
                     if isinstance(error, RecordsRefusedError):
                         answer.error_message = error.message
-                        answer.log_start_offset = self._replicas.find(name).log.log_start_offset
                         answer.record_errors = [
                             _Answer.BatchIndexAndErrorMessage(batch_index=place, batch_index_error_message=text)
                             for place, text in error.records
@@ -189,6 +213,10 @@ class Produce:
         if not pending.is_over:
             pending.deadline = self._deadlines.after(max(request.timeout_ms, 0), lambda: _time_out(parts))
 
+    def _log_start(self, name: TopicPartition) -> int:
+        replica = self._replicas.all.get(name)
+        return -1 if replica is None else replica.partition.log.log_start_offset
+
     def _tell_leader(
         self, name: TopicPartition, answer: _Answer, response: ProduceResponse, context: RequestContext
     ) -> None:
@@ -204,21 +232,18 @@ class Produce:
     def _append(
         self,
         name: TopicPartition,
-        records: Records | None,
+        records: memoryview,
         request: ProduceRequest,
         answer: _Answer,
         pending: _Pending,
         parts: list[_Part],
     ) -> None:
-        self._replicas.check_announced(name)
-        if request.acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
-            raise refused(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {request.acks}: it must be -1, 0 or 1")
         partition = self._replicas.find(name)
         partition.check(-1)
         limits = BatchLimits(self._max_message_bytes(name.topic), partition.log.config.segment_bytes)
         check_batch(records, limits)
         waits, now_ms, rules = request.acks == ACKS_ALL, self._now_ms(), self._rules_of(name.topic)
-        received = bytearray(records or b"")
+        received = bytearray(records)
         batch = rules.prepare(received, now_ms)
         if batch is not received:
             check_size(len(batch), limits)
@@ -256,27 +281,68 @@ def check_size(size: int, limits: BatchLimits) -> None:
         )
 
 
-def check_batch(records: Records | None, limits: BatchLimits) -> None:
-    """See that a client's records are exactly one batch that may be appended.
+def only_batch(records: Records | None, version: int) -> memoryview:
+    """The one record batch of a partition of a request, without what is behind it and no batch.
+
+    Source: Kafka 4.3.1, ProduceRequest.validateRecords and ByteBufferLogInputStream.
+
+    Args:
+        records: as they came.
+        version: of the request.
+
+    Raises:
+        RefusedError: INVALID_RECORD, CORRUPT_MESSAGE or UNSUPPORTED_COMPRESSION_TYPE.
+    """
+    data = memoryview(records or b"")
+    size = _next_batch(data)
+    if size == 0:
+        raise refused(ErrorCode.INVALID_RECORD, "a partition without a record batch")
+    if data[_MAGIC_POSITION] != _MAGIC:
+        raise refused(ErrorCode.INVALID_RECORD, f"record batches of version {data[_MAGIC_POSITION]}: only 2 is taken")
+    if version < _ZSTD_SINCE and data[ATTRIBUTES_LOW] & CODEC_MASK == Compression.ZSTD:
+        raise refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd in version {version} of a Produce request")
+    if _next_batch(data[size:]):
+        raise refused(ErrorCode.INVALID_RECORD, "more than one record batch for a partition")
+    return data[:size]
+
+
+def _next_batch(data: memoryview) -> int:
+    """Size of the batch that begins here; 0 if it is not all there."""
+    if len(data) < _LOG_OVERHEAD:
+        return 0
+    size = int.from_bytes(data[_LENGTH_POSITION:_LOG_OVERHEAD], "big", signed=True)
+    if size < _LEAST_LENGTH:
+        raise refused(ErrorCode.CORRUPT_MESSAGE, f"a record batch of length {size}")
+    if len(data) <= _MAGIC_POSITION:
+        return 0
+    if data[_MAGIC_POSITION] > _MAGIC:
+        raise refused(ErrorCode.CORRUPT_MESSAGE, f"a record batch of version {data[_MAGIC_POSITION]}")
+    size += _LOG_OVERHEAD
+    return size if len(data) >= size else 0
+
+
+def check_batch(records: memoryview, limits: BatchLimits) -> None:
+    """See that a client's batch may be appended.
+
+    Args:
+        records: from `only_batch`.
+        limits: of its size.
 
     Raises:
         RefusedError: CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE or RECORD_LIST_TOO_LARGE.
     """
-    size = 0 if records is None else len(records)
-    if records is None or size == 0:
-        raise refused(ErrorCode.INVALID_RECORD, "a partition without a record batch")
-    check_size(size, limits)
-    if size > _MAGIC_POSITION and records[_MAGIC_POSITION] != _MAGIC:
-        raise refused(
-            ErrorCode.INVALID_RECORD, f"record batches of version {records[_MAGIC_POSITION]}: only 2 is taken"
-        )
-    try:
-        totals = validate_batches(records)
-    except CorruptBatchError as error:
-        raise refused(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
+    base_offset = int.from_bytes(records[:_LENGTH_POSITION], "big", signed=True)
+    if base_offset != 0:
+        raise refused(ErrorCode.INVALID_RECORD, f"a client's batch with base offset {base_offset}, not 0")
+    check_size(len(records), limits)
     batch = RecordBatch(records, verify=False)
-    if totals.batches != 1 or batch.count < 1 or batch.last_offset_delta != batch.count - 1:
-        raise refused(ErrorCode.INVALID_RECORD, "not exactly one batch of one or more records without gaps")
+    try:
+        validate_batches(records)
+    except CorruptBatchError as error:
+        code = ErrorCode.INVALID_RECORD if batch.is_valid else ErrorCode.CORRUPT_MESSAGE
+        raise refused(code, str(error)) from None
+    if batch.count < 1 or batch.last_offset_delta != batch.count - 1:
+        raise refused(ErrorCode.INVALID_RECORD, "not one or more records without gaps")
     if batch.is_control:
         raise refused(ErrorCode.INVALID_RECORD, "clients do not write control records")
     if batch.is_transactional:
@@ -285,6 +351,20 @@ def check_batch(records: Records | None, limits: BatchLimits) -> None:
         raise refused(
             ErrorCode.INVALID_RECORD, f"sequence {batch.base_sequence} in epoch {batch.producer_epoch} of a producer"
         )
+
+
+def _refusal(request: ProduceRequest) -> ErrorCode:
+    """What a whole request is refused for, by the first batches of its partitions (Kafka 4.3.1, KafkaApis)."""
+    try:
+        for topic in request.topic_data:
+            for each in topic.partition_data:
+                data = memoryview(each.records or b"")
+                is_current = _next_batch(data) > 0 and data[_MAGIC_POSITION] == _MAGIC
+                if is_current and data[ATTRIBUTES_LOW] & _TRANSACTIONAL and request.transactional_id is None:
+                    return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    except RefusedError as error:
+        return ErrorCode[error.error]
+    return ErrorCode.NONE
 
 
 def _fail(answer: _Answer, error: ErrorCode) -> None:

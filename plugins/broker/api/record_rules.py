@@ -17,8 +17,8 @@ NO_LIMIT = 2**63 - 1
 """Of times, ms."""
 _NO_TIMESTAMP = -1
 _MAX_TIMESTAMP = slice(35, 43)
-_ATTRIBUTES_LOW = 22
-_CODEC_MASK = 7
+ATTRIBUTES_LOW = 22
+CODEC_MASK = 7
 _APPEND_TIME = 8
 
 
@@ -68,13 +68,13 @@ class RecordRules:
         """
         if self.needs_keys:
             self._refuse(self._keyless(batch))
-        says_append_time = batch[_ATTRIBUTES_LOW] & _APPEND_TIME != 0
+        says_append_time = batch[ATTRIBUTES_LOW] & _APPEND_TIME != 0
         if not self.has_append_time:
             self._check_times(batch, now_ms)
         if says_append_time:
             self._refuse(self._of_no_client(batch))
             mark_create_time(batch)
-        if self.codec is not None and batch[_ATTRIBUTES_LOW] & _CODEC_MASK != self.codec:
+        if self.codec is not None and batch[ATTRIBUTES_LOW] & CODEC_MASK != self.codec:
             batch = recompress_batch(batch, self.codec, self.level)
         if self.has_append_time:
             stamp_batch(batch, 0, 0, now_ms)

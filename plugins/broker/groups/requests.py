@@ -223,8 +223,12 @@ class GroupRequests:
         def check() -> None:
             if context.version >= _PROTOCOL_SINCE and (request.protocol_type is None or request.protocol_name is None):
                 raise refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "a SyncGroup without protocol (KIP-559)")
+            _check_id(request.group_id)
 
-        self._hand_over(Shard.sync, request, context, lambda error: SyncGroupResponse(error_code=error), check=check)
+        def refuse(error: ErrorCode) -> SyncGroupResponse:
+            return SyncGroupResponse(error_code=error)
+
+        self._hand_over(Shard.sync, request, context, refuse, check=check, needs_id=False)
 
     def heartbeat(self, request: HeartbeatRequest, context: RequestContext) -> None:
         """Heartbeat."""
@@ -243,7 +247,7 @@ class GroupRequests:
     # --- offsets ------------------------------------------------------------------------------------------------------
 
     def commit_offsets(self, request: OffsetCommitRequest, context: RequestContext) -> None:
-        """OffsetCommit; of topics that exist."""
+        """OffsetCommit; of partitions that exist."""
         kept: list[Any] = []
         refused_topics: list[_CommitTopic] = []
         for topic in request.topics:
@@ -255,14 +259,25 @@ class GroupRequests:
                 error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             elif error is ErrorCode.NONE and topic.name not in self._cache.topics:
                 error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            if error is ErrorCode.NONE:
-                kept.append(topic)
-            else:
+            if error is not ErrorCode.NONE:
                 refused_topics += commit_error(OffsetCommitRequest(topics=[topic]), error).topics
+                continue
+            unknown = [each for each in topic.partitions if not self._cache.knows(topic.name, each.partition_index)]
+            if unknown:
+                one = OffsetCommitRequest(topics=[topic.replace(partitions=unknown)])
+                refused_topics += commit_error(one, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION).topics
+                topic.partitions = [each for each in topic.partitions if each not in unknown]
+            if topic.partitions:
+                kept.append(topic)
         request.topics = kept
 
         def answer(response: OffsetCommitResponse) -> None:
-            response.topics = [*refused_topics, *response.topics]
+            told = {(topic.name, topic.topic_id): topic for topic in refused_topics}
+            for topic in response.topics:
+                first = told.setdefault((topic.name, topic.topic_id), topic)
+                if first is not topic:
+                    first.partitions += topic.partitions
+            response.topics = list(told.values())
             context.answer(response)
 
         if not kept:
@@ -299,7 +314,7 @@ class GroupRequests:
             topics = []
             for each in group.topics:
                 name = self._cache.names.get(each.topic_id, "") if version >= _BY_ID else each.name
-                if not name:
+                if version >= _BY_ID and not name:
                     unknown.append(_refused_topic(each, ErrorCode.UNKNOWN_TOPIC_ID))
                 elif not self._permits.may(request, context, Operation.DESCRIBE, name):
                     unknown.append(_refused_topic(each, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
@@ -331,7 +346,7 @@ class GroupRequests:
         return self._permits.may(request, context, Operation.DESCRIBE, topic.name, is_logged=False)
 
     def delete_offsets(self, request: OffsetDeleteRequest, context: RequestContext) -> None:
-        """OffsetDelete; of topics that exist."""
+        """OffsetDelete; of partitions that exist."""
         kind = OffsetDeleteResponse.OffsetDeleteResponseTopic
         kept, out = [], []
         for topic in request.topics:
@@ -340,17 +355,24 @@ class GroupRequests:
             elif topic.name not in self._cache.topics:
                 out.append((topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
             else:
+                unknown = [each for each in topic.partitions if not self._cache.knows(topic.name, each.partition_index)]
+                if unknown:
+                    out.append((topic.replace(partitions=unknown), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+                topic.partitions = [each for each in topic.partitions if each not in unknown]
                 kept.append(topic)
         request.topics = kept
 
         def answer(response: OffsetDeleteResponse) -> None:
             if not response.error_code:
+                response.topics = [topic for topic in response.topics if topic.partitions]
                 for topic, code in out:
-                    told = kind(name=topic.name)
+                    told = next((each for each in response.topics if each.name == topic.name), None)
+                    if told is None:
+                        told = kind(name=topic.name)
+                        response.topics.append(told)
                     for each in topic.partitions:
                         part = told.OffsetDeleteResponsePartition(partition_index=each.partition_index, error_code=code)
                         told.partitions.append(part)
-                    response.topics.append(told)
             context.answer(response)
 
         def refuse(error: ErrorCode) -> OffsetDeleteResponse:
@@ -374,7 +396,6 @@ class GroupRequests:
             ticket = gathering.ticket(number)
             try:
                 self._check(request, context, Operation.DELETE, ResourceType.GROUP, group_id)
-                _check_id(group_id)
                 name, shard = self._coordinator.shard_of(group_id)
             except RefusedError as error:
                 ticket.answer(ErrorCode[error.error])
@@ -392,7 +413,7 @@ class GroupRequests:
                 told = DescribeGroupsResponse.DescribedGroup(group_id=group_id, error_code=ErrorCode[error.error])
             else:
                 told = shard.describe(group_id, context.version)
-                if request.include_authorized_operations:
+                if request.include_authorized_operations and told.error_code == ErrorCode.NONE:
                     told.authorized_operations = self._permits.operations(
                         request, context, ResourceType.GROUP, group_id
                     )

@@ -44,7 +44,7 @@ _NO_OFFSET = -1
 _DEFAULT_RETENTION = -1
 _ENTRIES_MAX = 2000  # tombstones in one batch
 _CLEANING = ("cleaning",)
-CLASSIC = "Classic"
+CLASSIC = "classic"
 """The type of all groups here, as ListGroups tells it."""
 
 _FetchGroup = OffsetFetchResponse.OffsetFetchResponseGroup
@@ -444,7 +444,7 @@ class Shard:
                     client_id=member.client_id,
                     client_host=member.client_host,
                     member_metadata=member.metadata(group.protocol_name) if is_stable else b"",
-                    member_assignment=member.assignment if is_stable else b"",
+                    member_assignment=member.assignment,
                 )
             )
         return answer

@@ -401,19 +401,26 @@ class Partition:
     def end_of_epoch(self, epoch: int) -> OffsetAndEpoch | None:
         """Where the largest epoch at or below ``epoch`` ends; None: it is above ours (KIP-101, KIP-279)."""
         last = self.log.last_epoch
-        if epoch < 0 or last is None or epoch > max(last, self.leader_epoch if self.leading else NO_EPOCH):
+        if epoch == NO_EPOCH or last is None or epoch > max(last, self.leader_epoch if self.leading else NO_EPOCH):
             return None
+        if epoch < NO_EPOCH:
+            return OffsetAndEpoch(self.log.log_start_offset, epoch)  # as of any epoch below the first
         return self.log.end_offset_for_epoch(epoch)
 
     def divergence(self, last_fetched_epoch: int, offset: int) -> OffsetAndEpoch | None:
         """Where to cut, for a follower whose log is not a prefix of ours; None if it is (KIP-595).
 
         Raises:
-            RefusedError: OFFSET_OUT_OF_RANGE: it has an epoch of which nothing is known here.
+            RefusedError: OFFSET_OUT_OF_RANGE: it has an epoch of which nothing is known here, or asks for what is no
+                longer there; then where to cut is told by nobody (Kafka 4.3.1, Partition.readRecords).
         """
         found = self.end_of_epoch(last_fetched_epoch)
         if found is None:
             raise refused(ErrorCode.OFFSET_OUT_OF_RANGE, f"{self.name} knows no leader epoch {last_fetched_epoch}")
+        if offset < self.log.log_start_offset:
+            raise refused(
+                ErrorCode.OFFSET_OUT_OF_RANGE, f"{self.name} begins at {self.log.log_start_offset}, not at {offset}"
+            )
         return found if found.epoch < last_fetched_epoch or found.offset < offset else None
 
     def find_timestamp(self, timestamp_ms: int, view: View) -> tuple[int, int] | None:
@@ -466,8 +473,8 @@ class Partition:
             own = log.end_offset_for_epoch(diverging.epoch)
             end = min(own.offset, diverging.offset) if own.epoch == diverging.epoch else own.offset
         end = log.truncate_to(max(min(end, log.log_end_offset), log.log_start_offset))
+        self.high_watermark = min(self.high_watermark, end)  # before anything reads the log, which may be damaged
         self.producers.truncated()
-        self.high_watermark = min(self.high_watermark, end)
         return Effects(has_moved=True)
 
     def restart_at(self, offset: int) -> Effects:
