@@ -245,6 +245,9 @@ def run(
         f"{result.rows['bronze_records']} new records in {result.rows['bronze_batches']} batches, "
         f"{result.rows['errors']} errors; clusters brought up to date: {', '.join(result.clusters) or 'none'}"
     )
+    if result.failed:
+        what = "; ".join(f"{name}: {reason}" for name, reason in sorted(result.failed.items()))
+        raise LocalError(f"of some clusters gold could not be made, and stays as it was: {what}")
 
 
 @spark.command(
@@ -407,6 +410,7 @@ def state(
     acls, delegation_tokens or producer_ids; all if left out.
     """
     from kraftcore.plugins import spark as kraft
+    from kraftcore.plugins.spark.state import unknown_ends
 
     try:
         moment = None if at is None else datetime.fromisoformat(at)
@@ -417,6 +421,13 @@ def state(
         for kind in kinds:
             if kind not in found:
                 raise click.UsageError(f"{kind}: there is no such kind; known are {', '.join(found)}")
+        if offset is None and moment is None:
+            unknown = unknown_ends(start(), tables, cluster_id=cluster_id)
+            for name, (begin, known_end) in sorted(unknown.items()):
+                shown = "it never is" if known_end is None else "shown is how it was there"
+                click.echo(
+                    f"{name}: the state at the end is not known: no snapshot after offset {begin}; {shown}", err=True
+                )
         for kind in kinds or found:
             rows = found[kind].collect()
             if output == "json":

@@ -158,7 +158,6 @@ class Core:
             self.permits,
             config.fetch_max_bytes,
             now_ms,
-            rules_of=self.record_rules,
             is_rack_aware=config.is_rack_aware,
         )
         self.groups = GroupCoordinator(

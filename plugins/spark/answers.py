@@ -11,6 +11,8 @@ from pyspark.sql import SparkSession
 
 INCIDENTS, ROWS, LANES, BARS = 50, 20, 20, 2000
 """Most incidents, rows of other tables, lanes of a plot and bars of a plot that are shown of one cluster."""
+SILENT_MS = 2000
+"""A quorum that writes nothing for so long, though it writes every half second, had no leader (KIP-595)."""
 _JOBS_AT_ONCE = 4
 _SPAN = """
   span AS (
@@ -39,9 +41,9 @@ _UNCLEAN = """
 _KIP_841 = """
   joined AS (
     SELECT cluster_id, topic, partition, from_offset, to_offset, from_time, duration_ms, isr, leader,
-      explode(array_union(if(previous_isr IS NULL, isr, isr_added),
+      explode(array_union(if(change = 'created', isr, coalesce(isr_added, array())),
         if(is_leader_change AND leader >= 0, array(leader), array()))) AS broker_id
-    FROM gold_partition_history WHERE {of}),
+    FROM gold_partition_history WHERE {of} AND change <> 'known from a snapshot'),
   ineligible AS (
     SELECT cluster_id, broker_id, topic, partition, joined.from_offset, joined.from_time, isr, leader, fenced,
       broker.from_offset AS broker_offset, least(joined.to_offset, broker.to_offset) AS to_offset,
@@ -66,6 +68,8 @@ _UNREAD = """
   unread AS (
     SELECT * FROM errors LEFT ANTI JOIN (
       SELECT file_id, position, 'torn' AS kind FROM bronze_batches WHERE is_valid) USING (file_id, position, kind)
+      LEFT ANTI JOIN bronze_files AS again ON again.file_id = errors.file_id
+        AND again.generation > errors.generation AND again.rewound_to <= errors.position
     WHERE {of})"""
 _WORST = """
   parts AS (
@@ -119,14 +123,17 @@ _INCIDENTS = f"""WITH {_TROUBLE.strip()}
     FROM gold_divergence WHERE {{of}} AND is_below_committed
     UNION ALL
     SELECT cluster_id, 2, 'bytes that cannot be read', concat(kind, ' in ', path), count(*), null, null,
-      min(offset), null FROM unread GROUP BY cluster_id, kind, path
+      min(offset), null FROM unread WHERE kind <> 'gone'
+    GROUP BY cluster_id, kind, path
     UNION ALL
     SELECT cluster_id, 3, 'unclean election', concat(min(concat(topic, '-', partition)),
       if(count(*) > 1, concat(' and ', count(*) - 1, ' more'), '')), count(*), from_time, max(duration_ms),
       min(from_offset), max(to_offset) FROM unclean GROUP BY cluster_id, from_time
     UNION ALL
-    SELECT cluster_id, 4, 'KIP-841 violation', concat('broker ', broker_id, ' in ', topic, '-', partition), 1L,
-      from_time, duration_ms, from_offset, to_offset FROM ineligible
+    SELECT cluster_id, 4, 'KIP-841 violation', concat('broker ', broker_id, ' in ',
+        min(concat(topic, '-', partition)), if(count(*) > 1, concat(' and ', count(*) - 1, ' more'), '')), count(*),
+      from_time, max(duration_ms), min(from_offset), if(count_if(to_offset IS NULL) > 0, null, max(to_offset))
+    FROM ineligible GROUP BY cluster_id, broker_id, from_time
     UNION ALL
     SELECT cluster_id, CASE state WHEN 'offline' THEN 5 WHEN 'under min ISR' THEN 7 ELSE 9 END,
       concat('partitions ', state), concat(min_by(concat(topic, '-', partition), -duration_ms),
@@ -138,25 +145,33 @@ _INCIDENTS = f"""WITH {_TROUBLE.strip()}
     FROM islands GROUP BY cluster_id, state, island
     UNION ALL
     SELECT cluster_id, 6, 'no leader of the quorum',
-      concat('node ', previous_leader_id, ' to ', leader_id, ', ', failed_elections, ' failed elections'),
+      concat('node ', previous_leader_id, if(leader_id = previous_leader_id, ' again', concat(' to ', leader_id)), ', ',
+        failed_elections, ' failed elections'),
       failed_elections, timestamp_millis(unix_millis(start_time) - silent_ms), silent_ms, epoch_start_offset - 1,
       epoch_start_offset FROM gold_leadership
-    WHERE {{of}} AND status <> 'truncated' AND (failed_elections > 0 OR reason = 'the previous leader fell silent')
+    WHERE {{of}} AND status <> 'truncated' AND (failed_elections > 0 OR reason = 'the previous leader fell silent'
+      OR silent_ms >= {SILENT_MS} AND reason <> 'the previous leader left the voter set')
     UNION ALL
     SELECT cluster_id, if(is_planned, 10, 8), if(is_planned, 'broker shut down as planned', 'broker fenced'),
       concat('broker ', broker_id), 1L, from_time, duration_ms, from_offset, to_offset FROM outages)
 {_top("found", "severity, duration_ms DESC, from_offset, subject", INCIDENTS)}"""
 
 _NOW = f"""WITH {_SPAN.strip()}
+  known AS (
+    SELECT cluster_id, max_by(is_complete, era) AS is_known, max(if(is_complete, end_offset, null)) AS known_end,
+      coalesce(max(if(is_complete, end_offset, null)), min(start_offset)) AS unknown_from
+    FROM gold_eras WHERE {{of}} GROUP BY cluster_id),
   parts AS (
     SELECT cluster_id, count(*) AS partitions, count_if(is_offline) AS offline,
       count_if(is_under_min_isr) AS under_min_isr, count_if(is_under_replicated) AS under_replicated,
       count_if(size(eligible_leader_replicas) > 0) AS with_elr
-    FROM gold_partition_history WHERE {{of}} AND to_offset IS NULL GROUP BY cluster_id),
+    FROM gold_partition_history JOIN known USING (cluster_id)
+    WHERE {{of}} AND if(is_known, to_offset IS NULL, to_offset = known_end) GROUP BY cluster_id),
   machines AS (
     SELECT cluster_id, count(*) AS brokers, count_if(fenced) AS fenced,
       count_if(in_controlled_shutdown AND NOT fenced) AS shutting_down
-    FROM gold_broker_history WHERE {{of}} AND to_offset IS NULL GROUP BY cluster_id),
+    FROM gold_broker_history JOIN known USING (cluster_id)
+    WHERE {{of}} AND if(is_known, to_offset IS NULL, to_offset = known_end) GROUP BY cluster_id),
   leaders AS (
     SELECT cluster_id, max_by(leader_id, epoch) AS leader_id, max(epoch) AS epoch
     FROM gold_leadership WHERE {{of}} AND status <> 'truncated' GROUP BY cluster_id),
@@ -164,12 +179,14 @@ _NOW = f"""WITH {_SPAN.strip()}
     SELECT cluster_id, max_by(voter_ids, offset) AS voter_ids
     FROM gold_voter_sets WHERE {{of}} AND status <> 'truncated' GROUP BY cluster_id),
   ends AS (SELECT cluster_id, max(end_offset) AS end_offset FROM gold_logs WHERE {{of}} GROUP BY cluster_id)
-SELECT cluster_id, first_time, last_time, span_ms, end_offset, leader_id, epoch, voter_ids,
+SELECT cluster_id, first_time, last_time, span_ms, end_offset, is_known, known_end, unknown_from, leader_id, epoch,
+  voter_ids,
   coalesce(brokers, 0) AS brokers, coalesce(fenced, 0) AS fenced, coalesce(shutting_down, 0) AS shutting_down,
   coalesce(partitions, 0) AS partitions,
   coalesce(offline, 0) AS offline, coalesce(under_min_isr, 0) AS under_min_isr,
   coalesce(under_replicated, 0) AS under_replicated, coalesce(with_elr, 0) AS with_elr
-FROM span LEFT JOIN ends USING (cluster_id) LEFT JOIN parts USING (cluster_id) LEFT JOIN machines USING (cluster_id)
+FROM span LEFT JOIN ends USING (cluster_id) LEFT JOIN known USING (cluster_id)
+  LEFT JOIN parts USING (cluster_id) LEFT JOIN machines USING (cluster_id)
   LEFT JOIN leaders USING (cluster_id) LEFT JOIN voters USING (cluster_id) ORDER BY cluster_id"""
 
 _TROUBLE_OVER_TIME = f"""WITH {_SPAN.strip()}{_TROUBLE}
@@ -294,7 +311,7 @@ SELECT * FROM flaps WHERE rank <= {ROWS} ORDER BY cluster_id, rank""",
     "divergence": _top(
         "gold_divergence WHERE {of}", "is_below_committed DESC, offset", ROWS,
         """cluster_id, offset, node_id_a, node_id_b, epoch_a, epoch_b, batches_differing, committed_end,
-    is_below_committed""",
+    is_overridden_end, is_below_committed""",
     ),
     "errors": f"""WITH {_UNREAD.strip()}
 {_top("unread", "path, position", ROWS, "cluster_id, path, position, size, offset, kind, reason")}""",

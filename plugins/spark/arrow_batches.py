@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kraftcore.core.columns import ColumnReader, Damage
+from kraftcore.core.columns import BufferPool, ColumnReader, Damage
 from kraftcore.core.columns.headers import batch_headers
 from kraftcore.core.columns.partitions import partition_order
 from kraftcore.core.columns.record_types import record_types, rows_of_types
+from kraftcore.core.columns.rows import take_rows
 from kraftcore.core.columns.typed import RecordColumns
 from kraftcore.core.wire.text import to_json_text
 from kraftcore.errors import CorruptDataError, RemoteProtocolError
@@ -37,11 +38,15 @@ from kraftcore.protocol.metadata import decode_metadata_record
 
 FAIL, DROP, KEEP = "fail", "drop", "keep"
 POLICIES = (FAIL, DROP, KEEP)
+GONE = "gone"
+"""The kind of what was removed before it was read."""
 LAYERS = "layers"
 """In place of a view: all of them in one pass."""
 ROWS_MAX = 1 << 16
 _HEADER_BYTES = 61
 _CHUNK_BYTES = 4 << 20
+_POOL = BufferPool()
+"""Of all readers: the next range, or the next task of this process, is decoded into the memory of the last."""
 _COLUMNS = ("offset", "timestamp", "partition_leader_epoch", "is_control", "key", "value", "position")
 _CODECS = ["none", "gzip", "snappy", "lz4", "zstd", None, None, None]
 
@@ -73,8 +78,9 @@ class Problem:
     """Something in a file that could not be read.
 
     Attributes:
-        kind: ``torn`` (the file ends inside a batch), ``batch`` (a damaged batch) or ``record`` (a record whose value
-            cannot be decoded, or is of a type or version that is not known).
+        kind: ``torn`` (the file ends inside a batch), ``batch`` (a damaged batch), ``record`` (a record whose value
+            cannot be decoded, or is of a type or version that is not known) or ``gone`` (the file was removed before
+            it was read).
         position: of the batch.
         size: bytes left out, 0 for a record.
         offset: of the record, or None.
@@ -202,7 +208,7 @@ class RangeReader:
             self._check(part, problems)
             for chunk in self._chunks(part, piece):
                 codes = _codes(chunk)
-                for code, rows in rows_of_types(codes.code):
+                for code, rows in rows_of_types(codes.code, _POOL):
                     kind = type_of_code(code)
                     if kind is not None:
                         columns = self._typed(part, chunk, codes, kind, rows)
@@ -224,10 +230,8 @@ class RangeReader:
                 bad: list[Problem] = []
                 for kind, rows, buckets, fields in self._decoded(chunk, codes, bad):
                     if self.filters.types is None or kind.name in self.filters.types:
-                        columns = {name: chunk[name].take(rows) for name in ("offset", "timestamp")}
-                        columns |= {"epoch": chunk["partition_leader_epoch"].take(rows)}
-                        columns |= {"version": codes.version.take(rows)}
-                        yield from self._named(part, kind.view, columns | _fields(kind, fields), buckets)
+                        columns = _in_log(chunk, codes, rows) | _fields(kind, fields)
+                        yield from self._named(part, kind.view, columns, buckets)
                 problems += self._bad_records(part, bad)
             yield from self._named(part, "errors", self._errors(part, problems))
 
@@ -237,6 +241,12 @@ class RangeReader:
         """
         for _, problems in self._whole_pieces(part):
             yield from self._named(part, "errors", self._errors(part, problems))
+
+    def read_gone(self, part: Range) -> Iterator[Rows]:
+        """As ``read_layers``, of a range whose file was removed before it was read: that it was, alone."""
+        reason = "the file was removed before these bytes were read"
+        problem = Problem(GONE, part.start, part.end - part.start, None, reason)
+        yield from self._named(part, "errors", self._errors(part, [problem]))
 
     def _whole_pieces(self, part: Range) -> Iterator[tuple[Piece, list[Problem]]]:
         with part.open() as source:
@@ -291,6 +301,7 @@ class RangeReader:
                 errors="raise" if self.policy == FAIL and self.view != "errors" else "skip",
                 timestamp_unit="us",
                 chunk_bytes=_CHUNK_BYTES,
+                pool=_POOL,
             )
             try:
                 for chunk in reader:
@@ -378,20 +389,15 @@ class RangeReader:
     def _typed(self, part: Range, chunk: Any, codes: Any, kind: RecordType, rows: Any) -> dict[str, Any]:
         if self.filters.types is not None and kind.name not in self.filters.types:
             return {"offset": pa.array([], pa.int64())}
-        whole = len(rows) == len(chunk)
-
-        def take(column: Any) -> Any:
-            return column if whole else column.take(rows)
-
         fields, failed = self._decoder(kind).decode(chunk["value"], rows)
-        columns = {"offset": take(chunk["offset"]), "timestamp": take(chunk["timestamp"])}
-        columns |= {"epoch": take(chunk["partition_leader_epoch"]), "version": take(codes.version)}
+        columns = _in_log(chunk, codes, None if len(rows) == len(chunk) else rows)
         if failed and self.policy == FAIL:
             at = failed[0]
-            why = _why(kind.is_control, None, take(chunk["value"])[at].as_py(), kind)
+            row = rows[at].as_py()
+            why = _why(kind.is_control, None, chunk["value"][row].as_py(), kind)
             raise CorruptDataError(
                 f"record {columns['offset'][at].as_py()}: {why}",
-                position=take(chunk["position"])[at].as_py(),
+                position=chunk["position"][row].as_py(),
                 path=part.file.path,
             )
         if failed and self.policy == KEEP:
@@ -403,7 +409,7 @@ class RangeReader:
         return columns | _fields(kind, fields)
 
     def _decoder(self, kind: RecordType) -> RecordColumns:
-        return self._decoders.get(kind.name) or self._decoders.setdefault(kind.name, kind.columns())
+        return self._decoders.get(kind.name) or self._decoders.setdefault(kind.name, kind.columns(_POOL))
 
     def _bad_records(self, part: Range, found: list[Problem]) -> list[Problem]:
         # Of records that cannot be decoded, those that count.
@@ -427,7 +433,7 @@ class RangeReader:
         # Each record type that a chunk has: the rows that can be decoded, their buckets if they are about partitions,
         # and their fields. All others become problems.
         others: list[int] = []
-        for code, rows in rows_of_types(codes.code):
+        for code, rows in rows_of_types(codes.code, _POOL):
             kind, buckets = type_of_code(code), None
             if kind is None:
                 others += rows.to_pylist()
@@ -551,7 +557,17 @@ def _both(mask: Any, other: Any) -> Any:
 
 
 def _codes(chunk: Any) -> Any:
-    return record_types(*(_whole(chunk[name]) for name in ("key", "value", "is_control")))
+    key, value, is_control = (_whole(chunk[name]) for name in ("key", "value", "is_control"))
+    return record_types(key, value, is_control, _POOL)
+
+
+def _in_log(chunk: Any, codes: Any, rows: Any) -> dict[str, Any]:
+    # Where rows of a chunk stand in the log; None: all.
+    columns = {"offset": chunk["offset"], "timestamp": chunk["timestamp"]}
+    columns |= {"epoch": chunk["partition_leader_epoch"], "version": codes.version}
+    if rows is None:
+        return columns
+    return dict(zip(columns, take_rows(list(columns.values()), rows, _POOL), strict=True))
 
 
 def _whole(array: Any) -> Any:

@@ -33,7 +33,7 @@ from kraftcore.plugins.spark.lineage import (
     is_uncut,
     read_lineage,
 )
-from kraftcore.plugins.spark.views import TIMESTAMP
+from kraftcore.plugins.spark.views import TIMESTAMP, TYPES_BY_VIEW
 
 EVENT = ["era", "at", "seq", "timestamp"]
 """Columns of a change of state: its era, the offset at which it takes effect, its place within that, and when."""
@@ -49,10 +49,12 @@ class Canonical:
     Args:
         cluster_id: whose.
         read: the cluster's rows of a table of bronze or silver; of tables about partitions perhaps a share.
+        masking_key: gives the key that secrets are masked with, see ``masking``.
     """
 
-    def __init__(self, cluster_id: str, read: Read) -> None:
+    def __init__(self, cluster_id: str, read: Read, masking_key: Callable[[], bytes]) -> None:
         self.cluster_id = cluster_id
+        self.masking_key = masking_key
         self._read = read
         self._kept: dict[str, Any] = {}
 
@@ -111,7 +113,7 @@ class Canonical:
         mask = np.ones(len(applied), bool)
         for era in self.lineage.eras:
             mask &= (eras != era.number) | (offsets >= era.state_from)
-        for begin, end in self._aborted:
+        for begin, end in () if TYPES_BY_VIEW[kind].is_control else self._aborted:  # the quorum's records are of none
             mask &= (offsets < begin) | (offsets > end)
         applied = where(applied, mask)
         offsets = integers(applied["offset"])

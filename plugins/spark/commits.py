@@ -25,7 +25,7 @@ _RUNS = 16
 _TRIES = 5
 _LEFT = re.compile(r"(?:begun-|_(?:begun-)?)(\d+)-[0-9a-f]{12}(?:-[0-9a-f]{12})?", re.ASCII)
 """A mark, or a small file that is being written: the number of its commit."""
-_MADE_FOR = re.compile(r"(?:batch=(\d+)/|.*/(\d+)-[0-9a-f]{12}-\d+\.parquet$)", re.ASCII)
+_MADE_FOR = re.compile(r"(?:batch=(\d+)/|.*/(\d+)-[0-9a-f]{12}-\d+(?:-[0-9a-f]{8})?\.parquet$)", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -255,5 +255,5 @@ def step_of(file: str) -> str:
 
 
 def gold_file(writing: Writing, share: int) -> str:
-    """Name of a file that one step makes of a cluster's rows in a table of gold."""
-    return f"{writing.number}-{writing.run}-{share}.parquet"
+    """A new name for a file that one step makes of a cluster's rows in a table of gold."""
+    return f"{writing.number}-{writing.run}-{share}-{uuid.uuid4().hex[:8]}.parquet"

@@ -91,7 +91,7 @@ def declare_gold(session: Any) -> None:
     tables = Tables(session, _setting(session, "tables"), is_sparks_own=True)
     clusters = sorted(row[0] for row in tables.read("bronze_files").select("cluster_id").distinct().collect())
     source = ClusterRows(tables, clusters or [""])
-    canonicals = [Canonical(cluster_id, source.of(cluster_id)) for cluster_id in clusters or [""]]
+    canonicals = [Canonical(one, source.of(one), tables.masking_key) for one in clusters or [""]]
     for name, make in GOLD.items():
         rows = pa.concat_tables([make(canonical) for canonical in canonicals])
         made = session.createDataFrame(rows, from_arrow_schema(rows.schema))

@@ -1,4 +1,4 @@
-"""Tables of formats 1 and 2, which had no list of the files that count: how far their runs came, and what they left."""
+"""Tables of earlier formats: 1 and 2, which had no list of the files that count, and 3, whose gold is made anew."""
 
 from __future__ import annotations
 
@@ -23,6 +23,9 @@ def take_over(tables: Tables) -> None:
     about = tables.about()
     if about is None or about["format"] == FORMAT:
         return
+    if about["format"] == 3:
+        _make_gold_anew(tables)
+        return
     batch, progress = _of_format_1(tables) if about["format"] == 1 else _of_format_2(tables)
     files = {name: tuple(whole_files(tables.folder.files(name))) for name in tables.names()}
     for name in (*BRONZE, *SILVER):  # of a run that was killed there may be more
@@ -37,6 +40,16 @@ def take_over(tables: Tables) -> None:
     commits.add(writing, commit)
     tables.write_about()
     commits.end(writing)
+    tables.forget()
+
+
+def _make_gold_anew(tables: Tables) -> None:
+    commits, last = Commits(tables.folder), tables.counted()
+    if last.number >= 0:
+        writing = commits.begin(last.number + 1, last.runs)
+        commits.add(writing, replace(last, number=writing.number, stale=tuple(tables.clusters())))
+        commits.end(writing)
+    tables.write_about()
     tables.forget()
 
 

@@ -6,7 +6,7 @@ import errno
 import os
 import re
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -96,21 +96,33 @@ class LocalFolder:
             finally:
                 begun.unlink(missing_ok=True)
 
-    def sync(self, names: Sequence[str]) -> None:
-        """Let files outlast a power cut, with the folders that they are in; but for those that are gone."""
-        folders = {folder for name in names for folder in Path(name).parents}
+    def sync(self, sizes: Mapping[str, int | None]) -> list[str]:
+        """Let files outlast a power cut, with the folders that they are in.
+
+        Args:
+            sizes: of each file, the bytes that it should have; None: not known.
+
+        Returns:
+            The files that are not there, or of another size, in order.
+        """
+        folders = {folder for name in sizes for folder in Path(name).parents}
+        lost: list[str] = []
 
         def sync(name: str) -> None:
+            lost.append(name)
             with _unless_gone(), OsFiles().open(str(self._path / name), read_only=True) as file:
                 file.sync()
+                if sizes[name] in (None, file.size()):
+                    lost.remove(name)
 
         def sync_folder(folder: Path) -> None:
             with _unless_gone():
                 OsFiles().sync_folder(str(self._path / folder))
 
         with ThreadPoolExecutor(_AT_ONCE) as pool:  # a disk takes many at a time
-            list(pool.map(sync, names))
+            list(pool.map(sync, sizes))
             list(pool.map(sync_folder, folders))
+        return sorted(lost)
 
     def put(self, files: Mapping[str, bytes]) -> None:
         """Make files of new names, which nobody looks at before they are whole and, by ``sync``, safe."""
@@ -255,8 +267,9 @@ class HadoopFolder:
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             list(pool.map(make, files))
 
-    def sync(self, names: Sequence[str]) -> None:
-        """Nothing: what was closed there is as safe as that file system makes it."""
+    def sync(self, sizes: Mapping[str, int | None]) -> list[str]:
+        """Nothing: what was closed there, by this process, is as safe as that file system makes it."""
+        return []
 
     def fetch(self, names: Iterable[str], target: str) -> None:
         """Copy files into a folder of this machine, under the same names; many at a time."""

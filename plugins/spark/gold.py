@@ -10,22 +10,24 @@ table is made in shares, a number of partitions each; that is what bounds memory
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from kraftcore.errors import StorageError
 from kraftcore.plugins.spark import gold_audit, gold_partitions, gold_quorum, gold_state
 from kraftcore.plugins.spark.canonical import Canonical
 from kraftcore.plugins.spark.cluster_rows import ClusterRows
 from kraftcore.plugins.spark.commits import Commit, Writing, gold_file
 from kraftcore.plugins.spark.merging import FILES_MAX, merge_small
 from kraftcore.plugins.spark.parquet import BUCKETS, to_bytes
-from kraftcore.plugins.spark.tables import Tables, columns_of, gold_folder
+from kraftcore.plugins.spark.tables import Tables, columns_of, gold_folder, tells_cluster
 from kraftcore.plugins.spark.work import is_done_here, spread
 
 GOLD: dict[str, Callable[[Canonical], Any]] = {
     "gold_leadership": gold_quorum.leadership,
     "gold_voter_sets": gold_quorum.voter_sets,
     "gold_logs": gold_audit.logs,
+    "gold_eras": gold_audit.eras,
     "gold_divergence": gold_audit.divergence,
     "gold_batch_stats": gold_audit.batch_stats,
     "gold_topic_history": gold_state.topics,
@@ -63,6 +65,34 @@ class Making:
     share: tuple[int, int] = (0, 1)
 
 
+@dataclass
+class Made:
+    """What one task made.
+
+    Attributes:
+        columns: by table, as Arrow's.
+        files: by table, the names of the files relative to it, with their bytes.
+        failed: by cluster that nothing could be made of, why.
+    """
+
+    columns: dict[str, Any] = field(default_factory=dict)
+    files: dict[str, dict[str, int]] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Refreshed:
+    """What became of gold.
+
+    Attributes:
+        clusters: that had anything new, and whose tables were made anew, in order.
+        failed: by cluster whose tables could not be made and stay as they were, why.
+    """
+
+    clusters: tuple[str, ...] = ()
+    failed: dict[str, str] = field(default_factory=dict)
+
+
 @dataclass(frozen=True)
 class Maker:
     """The work of a task: calling it with a ``Making`` does it.
@@ -75,57 +105,80 @@ class Maker:
     tables: Tables
     writing: Writing
 
-    def __call__(self, making: Making) -> dict[str, tuple[Any, list[str]]]:
-        """Make tables, write their files; by table its columns and files."""
+    def __call__(self, making: Making) -> Made:
+        """Make tables, write their files. What goes wrong with one cluster costs no other its tables.
+
+        Raises:
+            StorageError: a file cannot be read or written.
+        """
         number, shares = making.share
-        made: dict[str, tuple[Any, list[str]]] = {}
+        made = Made(files={name: {} for name in making.names})
         content: dict[str, bytes] = {}
         source = ClusterRows(self.tables, making.clusters, making.share if shares > 1 else None)
         for cluster_id in making.clusters:
-            canonical = Canonical(cluster_id, source.of(cluster_id))
-            for name in making.names:
-                rows = GOLD[name](canonical)
-                files = made.setdefault(name, (rows.schema, []))[1]
+            try:
+                canonical = Canonical(cluster_id, source.of(cluster_id), self.tables.masking_key)
+                found = {name: GOLD[name](canonical) for name in making.names}
+            except (StorageError, MemoryError):
+                raise
+            except Exception as error:  # whatever a log may hold that nobody thought of
+                made.failed[cluster_id] = f"{type(error).__name__}: {error}"
+                continue
+            folder = gold_folder(cluster_id)
+            for name, rows in found.items():
+                made.columns[name] = rows.schema
                 if len(rows):
-                    file = f"{gold_folder(cluster_id)}/{gold_file(self.writing, number)}"
-                    content[f"{name}/{file}"] = to_bytes(rows.drop_columns(["cluster_id"]))
-                    files.append(file)
+                    file = f"{folder}/{gold_file(self.writing, number)}"
+                    told = rows.drop_columns(["cluster_id"]) if tells_cluster(folder) else rows
+                    data = content[f"{name}/{file}"] = to_bytes(told)
+                    made.files[name][file] = len(data)
         self.tables.folder.put(content)
         return made
 
 
-def refresh_gold(tables: Tables, say: Callable[[str], None], merge_files: int = FILES_MAX) -> list[str]:
+def refresh_gold(tables: Tables, say: Callable[[str], None], merge_files: int = FILES_MAX) -> Refreshed:
     """Bring gold up to date with silver; what has become too many small files of bronze and silver is merged with it.
 
     Args:
         tables: all of them.
-        say: called with a line for each table.
+        say: called with a line for each table, and for each cluster whose tables could not be made.
         merge_files: small files of so many steps a table of bronze or silver may have; 0: any number.
-
-    Returns:
-        The clusters that had anything new, in order.
     """
     before = tables.counted()
-    changed = list(before.stale)
+    changed, failed = list(before.stale), dict[str, str]()
     if changed:
         writing = tables.begin()
         records = tables.records_by_cluster(changed)
         here = is_done_here(tables, _RECORD_BYTES * sum(records.values()))
         makings = makings_of(changed, records, tuple(GOLD), many=not here)
         schemas: dict[str, Any] = {}
+        sizes: dict[str, int] = {}
+        work = Maker(tables if here or not tables.is_local else tables.for_workers(), writing)
+        by_workers = not here and tables.is_local
+        for made in spread(tables, work, makings, here=not by_workers):
+            schemas |= made.columns
+            failed |= made.failed
+            sizes |= {f"{name}/{file}": size for name, files in made.files.items() for file, size in files.items()}
+        changed = [one for one in changed if one not in failed]
+        for cluster_id, reason in sorted(failed.items()):
+            say(f"{cluster_id}: its tables of gold stay as they were, for they cannot be made: {reason}")
+        if not changed:
+            tables.give_up(writing)
+            return Refreshed(failed=failed)
         replaced = tuple(f"{gold_folder(one)}/" for one in changed)
         counted = {
             name: [file for file in before.files.get(name, ()) if not file.startswith(replaced)] for name in GOLD
         }
-        work = Maker(tables if here or not tables.is_local else tables.for_workers(), writing)
-        for made in spread(tables, work, makings, here=here or not tables.is_local):
-            for name, (schema, files) in made.items():
-                schemas[name] = schema
-                counted[name] += files
+        for file in sizes:  # of a cluster that is made in shares some may have failed
+            table, _, name = file.partition("/")
+            if name.startswith(replaced):
+                counted[table].append(name)
         columns = {**before.columns, **{name: columns_of(schema) for name, schema in schemas.items()}}
         merged = merge_small(tables, writing, merge_files)
         files_now = {**before.files, **{name: tuple(found) for name, found in counted.items()}, **merged.files}
-        tables.end(writing, Commit(writing.number, before.progress, files_now, (), columns, clusters=merged.clusters))
+        stale = tuple(sorted(failed))
+        commit = Commit(writing.number, before.progress, files_now, stale, columns, clusters=merged.clusters)
+        tables.end(writing, commit, sizes, by_workers=by_workers or bool(failed))
         for name, found in merged.files.items():
             say(f"{name}: {len(before.files[name])} files merged into {len(found)}")
         for name in schemas:
@@ -133,7 +186,7 @@ def refresh_gold(tables: Tables, say: Callable[[str], None], merge_files: int = 
     elif tables.about() is None:
         tables.write_about()
     tables.remove_leftovers()
-    return changed
+    return Refreshed(tuple(changed), failed)
 
 
 def makings_of(

@@ -26,6 +26,11 @@ _DIVERGENCE = pa.schema([
     ("epoch_b", pa.int32()), ("crc_a", pa.int64()), ("crc_b", pa.int64()), ("last_offset_a", pa.int64()),
     ("last_offset_b", pa.int64()), ("is_valid_a", pa.bool_()), ("is_valid_b", pa.bool_()),
     ("batches_differing", pa.int64()), ("committed_end", pa.int64()), ("is_below_committed", pa.bool_()),
+    ("is_overridden_end", pa.bool_()),
+])  # fmt: skip
+_ERAS = pa.schema([
+    ("cluster_id", pa.string()), ("era", pa.int32()), ("start_offset", pa.int64()), ("end_offset", pa.int64()),
+    ("snapshot_end_offset", pa.int64()), ("is_complete", pa.bool_()), ("is_last", pa.bool_()),
 ])  # fmt: skip
 _BATCH = ["log_id", "node_id", "base_offset", "last_offset", "epoch", "crc", "size", "is_valid"]
 _MINUTE_US = 60_000_000
@@ -60,11 +65,33 @@ def logs(canonical: Canonical) -> Any:
     return pa.Table.from_pylist(result, schema=_LOGS)
 
 
+def eras(canonical: Canonical) -> Any:
+    """One row a stretch of the cluster's log without a hole, or a snapshot alone: a hole ends one and begins the next.
+
+    ``snapshot_end_offset`` is that of the snapshot it begins with. Without one, and not from offset 0 on, it is not
+    complete: of the state only what its own records say is known.
+    """
+    rows = [
+        {
+            "cluster_id": canonical.cluster_id,
+            "era": era.number,
+            "start_offset": era.start,
+            "end_offset": era.known_end,
+            "snapshot_end_offset": None if era.base is None else era.base.end_offset,
+            "is_complete": era.is_complete,
+            "is_last": era.end is None,
+        }
+        for era in canonical.lineage.eras
+    ]
+    return pa.Table.from_pylist(rows, schema=_ERAS)
+
+
 def divergence(canonical: Canonical) -> Any:
     """One row a pair of logs that have different bytes at an offset: the first such offset, and both sides.
 
-    What one log lacks is no difference. A difference at or above ``committed_end`` is an end that was never committed;
-    below it, data was damaged or lost.
+    What one log lacks is no difference. A difference at or above ``committed_end`` is an end that was never committed.
+    So is one below it where one side has nothing but earlier epochs (``is_overridden_end``): Raft cuts it off when that
+    node comes back. Otherwise ``is_below_committed``: data was damaged or lost.
     """
     at: dict[int, list[Row]] = defaultdict(list)
     for row in _suspects(canonical.alive("bronze_batches", "base_offset")).to_pylist():
@@ -78,9 +105,11 @@ def divergence(canonical: Canonical) -> Any:
                 first.setdefault(pair, (one, other))
                 count[pair] += 1
     end = canonical.committed
+    last_epochs = {log.log_id: log.last_epoch for log in canonical.lineage.logs}
     rows = []
     for pair, (one, other) in first.items():
         offset = _first_record(canonical, one, other)
+        is_overridden = _is_overridden_end(one, other, last_epochs)
         rows.append(
             {f"{name}_{side}": row[name] for side, row in (("a", one), ("b", other)) for name in _BATCH}
             | {
@@ -89,10 +118,19 @@ def divergence(canonical: Canonical) -> Any:
                 "base_offset": one["base_offset"],
                 "batches_differing": count[pair],
                 "committed_end": end,
-                "is_below_committed": offset < (end or 0),
+                "is_below_committed": offset < (end or 0) and not is_overridden,
+                "is_overridden_end": is_overridden,
             }
         )
     return pa.Table.from_pylist(rows, schema=_DIVERGENCE)
+
+
+def _is_overridden_end(one: Row, other: Row, last_epochs: dict[int, int]) -> bool:
+    # Whole batches of two epochs, and the log with the lower one ends below the other epoch.
+    lower, higher = sorted((one, other), key=lambda row: int(row["epoch"]))
+    if not (one["is_valid"] and other["is_valid"] and lower["epoch"] < higher["epoch"]):
+        return False
+    return last_epochs[lower["log_id"]] < int(higher["epoch"])
 
 
 def _content(row: Row) -> tuple[Any, ...]:
@@ -131,8 +169,7 @@ def batch_stats(canonical: Canonical) -> Any:
     bases, lasts = integers(rows["base_offset"]), integers(rows["last_offset"])
     first, last = integers(rows["base_timestamp"]), integers(rows["max_timestamp"])
     order = ordered(bases)
-    begins = np.zeros(len(order), bool)
-    begins[:1] = True
+    begins = starts(integers(rows["era"])[order])  # across a hole there is no pause
     previous = before(begins)
     pause = np.zeros(len(order), np.int64)
     pause[order] = first[order] // 1000 - last[order][np.maximum(previous, 0)] // 1000

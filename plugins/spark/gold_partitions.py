@@ -39,14 +39,15 @@ NO_LEADER, NO_LEADER_CHANGE, NO_RECOVERY_CHANGE = -1, -2, -1
 _MIN_ISR = "min.insync.replicas"
 _INT_MAX = (1 << 31) - 1
 # What brought a state about; in the column as a word.
-CREATED, CHANGED, REMOVED, CLEARED, CONFIGURED = range(5)
-_WORDS = pa.array(["created", "changed", "removed", "elr cleared", "configured"])
+CREATED, CHANGED, REMOVED, CLEARED, CONFIGURED, KNOWN = range(6)
+_WORDS = pa.array(["created", "changed", "removed", "elr cleared", "configured", "known from a snapshot"])
 
 
 def partitions(canonical: Canonical) -> Any:
     """One row a state of a partition, with what it meant: offline, under-replicated, under min ISR, and how long.
 
-    ``change`` names what brought the state about; ``min_isr`` is in force: the topic's, else the cluster's, else 1.
+    ``change`` names what brought the state about; ``known from a snapshot``: something before it did. ``min_isr`` is in
+    force: the topic's, else the cluster's, else 1, and no more than there are replicas (Kafka's effective minimum).
     """
     events = stacked([_records(canonical), _changes(canonical)])
     keys = events.select(["era", *_KEY]).take(
@@ -54,7 +55,8 @@ def partitions(canonical: Canonical) -> Any:
     )
     topics = canonical.state("topic").select(["era", "at", "topic_id", "name"])
     events = stacked([
-        events, _ends(canonical, keys), _elr_cleared(canonical, keys, topics), *_min_isr(canonical, keys, topics)
+        events, _ends(canonical, keys), _elr_cleared(canonical, keys, topics),
+        *_min_isr(canonical, keys, topics),
     ])  # fmt: skip
     return _States(canonical, events, topics).rows()
 
@@ -67,7 +69,9 @@ def _event(rows: Any, change: int, *names: str) -> Any:
 def _records(canonical: Canonical) -> Any:
     # Whole states. Lists that an old version does not have are empty.
     rows = canonical.state("partition")
-    found = _event(rows, CREATED, *_KEY, "directories", "leader", "leader_recovery_state", *_EPOCHS)
+    found = rows.select([*EVENT, *_KEY, "directories", "leader", "leader_recovery_state", *_EPOCHS])
+    change = np.where(equals(rows["source"], "snapshot"), KNOWN, CREATED)
+    found = found.append_column("change", pa.array(change, pa.int8()))
     for name in _LISTS:
         found = found.append_column(
             name, pc.coalesce(one_chunk(rows[name]), pa.scalar([], rows.schema.field(name).type))
@@ -122,6 +126,7 @@ def _min_isr(canonical: Canonical, keys: Any, topics: Any) -> tuple[Any, Any]:
     numbers = pa.array([_number(value) for value in values["value"].to_pylist()], pa.int32())
     values = values.append_column("number", numbers)
     of_topic = where(values, equals(values["resource_type"], RESOURCE_TOPIC))
+    of_topic = stacked([of_topic, _removals(canonical, topics)])
     lefts, rights = pairs(of_topic, topics, ("era", "era"), ("resource_name", "name"))
     of_topic = of_topic.take(pa.array(lefts)).append_column("topic_id", take(topics["topic_id"], rights))
     topic = _of_partitions(
@@ -133,6 +138,15 @@ def _min_isr(canonical: Canonical, keys: Any, topics: Any) -> tuple[Any, Any]:
         topic.rename_columns({"number": "topic_min_isr"}),
         cluster.rename_columns({"number": "cluster_min_isr"}),
     )
+
+
+def _removals(canonical: Canonical, topics: Any) -> Any:
+    # A topic's configs go with it: a later topic of its name begins without.
+    rows = canonical.state("remove_topic").select([*EVENT, "topic_id"])
+    lefts, rights = pairs(rows, topics, ("era", "era"), ("topic_id", "topic_id"))
+    found = rows.select(EVENT).take(pa.array(lefts))
+    found = found.append_column("resource_name", take(topics["name"], rights))
+    return found.append_column("number", constant(0, len(found), pa.int32()))
 
 
 def _number(value: str | None) -> int:
@@ -155,14 +169,17 @@ class _States:
         self._things = [key[self._order] for key in things]
         self._change = integers(events["change"])[self._order]
         self._of_thing = starts(*self._things)
-        created = (self._change == CREATED).astype(np.int64)
+        created = np.isin(self._change, (CREATED, KNOWN)).astype(np.int64)
         self._life = starts(*self._things, running_sum(created, self._of_thing))
+        removed = running_sum((self._change == REMOVED).astype(np.int64), self._of_thing)
+        self._is_over = removed > (self._change == REMOVED)
 
     def rows(self) -> Any:
         canonical, order = self._canonical, self._order
         leader = self._last("leader", self._life)
         leaders = integers(self._events["leader"])
-        known = (leader >= 0) | np.isin(self._change, (CREATED, CHANGED, REMOVED))  # else: not created yet
+        known = (leader >= 0) | np.isin(self._change, (CREATED, KNOWN, CHANGED, REMOVED))  # else: not created yet
+        known &= ~self._is_over  # a setting of all topics, or of a later topic of the same name
         spots = np.flatnonzero(known)
         lasting = canonical.lasting(
             self._events, order[spots], starts(*(key[spots] for key in self._things)),
@@ -179,7 +196,8 @@ class _States:
         for name in _EPOCHS:
             added = pa.array(running_sum(raised[name].astype(np.int64), self._life)[kept])
             found[name] = pc.add(self._take(name, self._last(name, self._life)[kept]).cast(pa.int64()), added)
-        found["min_isr"] = self._min_isr(kept)
+        replicas = pc.list_value_length(found["replicas"])
+        found["min_isr"] = pc.min_element_wise(self._min_isr(kept), replicas)
         found["previous_leader"] = pick(leaders, self._before(leader, previous)[kept]).cast(pa.int32())
         isr = self._last("isr", self._life)
         found["previous_isr"] = self._take("isr", self._before(isr, previous)[kept])

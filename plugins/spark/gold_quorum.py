@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from itertools import pairwise
 from typing import Any
 
@@ -35,19 +36,39 @@ def leadership(canonical: Canonical) -> Any:
     """One row an epoch that a leader's first record is known of, truncated ones included.
 
     ``reason`` is told from what is in the log: who led before, who may vote, and how long nothing was written.
-    ``failed_elections`` counts the epochs since the one before that no leader came out of.
+    ``failed_elections`` counts the epochs since the one before that no leader is known to have come out of. Behind a
+    hole in the log nothing is known of the epoch before, which ends with what the log has of it.
     """
-    batches = canonical.log("bronze_batches", "base_offset").group_by("epoch")
-    found = batches.aggregate([("max_timestamp", "max"), ("count", "sum"), ("count", "count")]).to_pylist()
-    written = {row["epoch"]: row for row in found}
+    batches = canonical.log("bronze_batches", "base_offset")
+    found = batches.group_by("epoch").aggregate([
+        ("max_timestamp", "max"), ("count", "sum"), ("count", "count"), ("era", "max"),
+    ])  # fmt: skip
+    written = {row["epoch"]: row for row in found.to_pylist()}
+    firsts = batches.group_by("era").aggregate([("epoch", "min")])
+    first_epochs = dict(zip(firsts["era"].to_pylist(), firsts["epoch_min"].to_pylist(), strict=True))
+    changes = _with_truncated(canonical, "leader_change")
+    won = sorted({row["epoch"] for row in changes})
+    ends = {era.number: era.end for era in canonical.lineage.eras}
     rows: list[Row] = []
-    for group in _by_life(_with_truncated(canonical, "leader_change"), "epoch", "offset"):
-        for before, row, after in zip([None, *group], group, [*group[1:], None], strict=False):
-            rows.append(_epoch(canonical, before, row, after, written))
+    for alive, group in zip((True, False), _by_life(changes, "epoch", "offset"), strict=True):
+        is_next = [
+            row["era"] == one["era"] or first_epochs[row["era"]] == one["epoch"]  # a hole hides no other epoch
+            for one, row in pairwise(group)
+        ]
+        for number, row in enumerate(group):
+            follows = number > 0 and is_next[number - 1]
+            made = _epoch(canonical, group[number - 1] if follows else None, row, written, won)
+            if number > 0 and not follows:
+                made["reason"] = "not known: the log has a hole"
+            if alive and number < len(is_next) and is_next[number]:
+                made |= {"epoch_end_offset": group[number + 1]["offset"], "end_time": group[number + 1]["timestamp"]}
+            elif alive and (end := ends[written[row["epoch"]]["era_max"]]) is not None:
+                made |= {"epoch_end_offset": end, "end_time": made["last_write_time"]}
+            rows.append(made)
     return pa.Table.from_pylist(rows, schema=_LEADERSHIP)
 
 
-def _epoch(canonical: Canonical, before: Row | None, row: Row, after: Row | None, written: dict[int, Row]) -> Row:
+def _epoch(canonical: Canonical, before: Row | None, row: Row, written: dict[int, Row], won: list[int]) -> Row:
     last = written.get(row["epoch"], {})
     previous_write = None if before is None else written.get(before["epoch"], {}).get("max_timestamp_max")
     silent_ms = None if previous_write is None else _ms(row["timestamp"]) - _ms(previous_write)
@@ -70,9 +91,9 @@ def _epoch(canonical: Canonical, before: Row | None, row: Row, after: Row | None
         "epoch": row["epoch"],
         "leader_id": row["leader_id"],
         "epoch_start_offset": row["offset"],
-        "epoch_end_offset": after["offset"] if alive and after else None,
+        "epoch_end_offset": None,
         "start_time": row["timestamp"],
-        "end_time": after["timestamp"] if alive and after else None,
+        "end_time": None,
         "last_write_time": last.get("max_timestamp_max"),
         "records": last.get("count_sum"),
         "batches": last.get("count_count"),
@@ -80,10 +101,15 @@ def _epoch(canonical: Canonical, before: Row | None, row: Row, after: Row | None
         "granting_voters": _ids(row["granting_voters"]),
         "previous_leader_id": None if before is None else before["leader_id"],
         "silent_ms": silent_ms,
-        "failed_elections": None if before is None else row["epoch"] - before["epoch"] - 1,
+        "failed_elections": None if before is None else _without_winner(before["epoch"], row["epoch"], won),
         "reason": reason,
         "status": canonical.status(row["era"], row["offset"]),
     }
+
+
+def _without_winner(before: int, epoch: int, won: list[int]) -> int:
+    # Of the epochs between two.
+    return epoch - before - 1 - (bisect_left(won, epoch) - bisect_right(won, before))
 
 
 def voter_sets(canonical: Canonical) -> Any:

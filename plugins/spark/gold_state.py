@@ -26,6 +26,7 @@ from kraftcore.plugins.spark.frames import (
     take,
     where,
 )
+from kraftcore.plugins.spark.masking import is_secret, masked
 
 UNFENCE, FENCE = -1, 1
 RESOURCE_TOPIC, RESOURCE_BROKER = 2, 4
@@ -115,11 +116,20 @@ def controllers(canonical: Canonical) -> Any:
 
 
 def configs(canonical: Canonical) -> Any:
-    """One row a value of a config; a deleted topic's configs end with it."""
+    """One row a value of a config; a deleted topic's configs end with it. Secrets are masked."""
     rows = _only(canonical.state("config"), "resource_type", "resource_name", "name", "value")
+    rows = rows.set_column(rows.schema.get_field_index("value"), "value", _without_secrets(canonical, rows))
     rows = stacked([rows, _ended_with_topics(canonical, rows)])
     keys = ["resource_type", "resource_name", "name"]
     return canonical.history(rows, keys, ["value"], gone=_is_null(rows, "value"))
+
+
+def _without_secrets(canonical: Canonical, configs: Any) -> Any:
+    pairs = zip(configs["name"].to_pylist(), configs["value"].to_pylist(), strict=True)
+    values = [
+        masked(value, canonical.masking_key) if value and is_secret(name, value) else value for name, value in pairs
+    ]
+    return pa.array(values, pa.string())
 
 
 def _ended_with_topics(canonical: Canonical, configs: Any) -> Any:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from io import BytesIO
 
+from kraftcore.core.disk.files import OsFiles
+from kraftcore.errors import StorageError
 from kraftcore.plugins.spark.arrow_batches import LAYERS, Range, RangeReader, Rows
 from kraftcore.plugins.spark.filters import Filters
 from kraftcore.plugins.spark.folders import LocalFolder
 from kraftcore.plugins.spark.parquet import TableFile
-from kraftcore.plugins.spark.ranges import Progress, new_ranges, pack, read_each
+from kraftcore.plugins.spark.ranges import Progress, is_about, new_ranges, pack
 from kraftcore.plugins.spark.stores import LogFile
 from kraftcore.plugins.spark.tables import TABLES_BY_VIEW
 
@@ -37,12 +40,14 @@ class Added:
     Attributes:
         rows: how many, by table.
         clusters: whose they are.
-        files: names in the folder of tables; and their content, where the task could not write there.
+        files: by name in the folder of tables, how many bytes it wrote there; or them, where it could not write there.
+        gone: ranges whose file was not there.
     """
 
     rows: dict[str, int] = field(default_factory=dict)
     clusters: set[str] = field(default_factory=set)
-    files: dict[str, bytes | None] = field(default_factory=dict)
+    files: dict[str, bytes | int] = field(default_factory=dict)
+    gone: list[Range] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -75,20 +80,26 @@ class Intake:
         writer = _Files(self, share.number)
         for ranges, read in ((share.ranges, reader.read_layers), (share.torn, reader.read_torn)):
             for one in ranges:
-                for rows in read_each(one, read):
-                    writer.add(TABLES_BY_VIEW[rows.view], rows)
-                    added.clusters.add(one.file.identity.cluster_id)
+                try:
+                    for rows in read(one):
+                        writer.add(TABLES_BY_VIEW[rows.view], rows)
+                        added.clusters.add(one.file.identity.cluster_id)
+                except StorageError as error:
+                    if not is_about(error, one):
+                        raise
+                    added.gone.append(one)
         added.rows = {name: file.rows for name, file in writer.open.items()}
         added.files = writer.close()
         return added
 
 
 class _Files:
-    # The files of one task, a table each.
+    # The files of one task, a table each. An attempt that is repeated elsewhere, or by another worker at the same time,
+    # writes files of other names.
 
     def __init__(self, work: Intake, number: int) -> None:
         self._work = work
-        self._number = number
+        self._mark = f"{number:05}-{work.run}-{uuid.uuid4().hex[:8]}"
         self._memory: dict[str, BytesIO] = {}
         self.open: dict[str, TableFile] = {}
 
@@ -103,15 +114,19 @@ class _Files:
             self.open[table] = TableFile(target, rows.batch.schema)
         self.open[table].add(rows.batch, rows.buckets)
 
-    def close(self) -> dict[str, bytes | None]:
-        found: dict[str, bytes | None] = {}
+    def close(self) -> dict[str, bytes | int]:
+        found: dict[str, bytes | int] = {}
         for table, file in self.open.items():
+            name = self._name(table)
             file.close()
-            found[self._name(table)] = self._memory[table].getvalue() if table in self._memory else None
+            if self._work.place is None:
+                found[name] = self._memory[table].getvalue()
+            else:
+                found[name] = OsFiles().stat(LocalFolder(self._work.place).place(name)).size
         return found
 
     def _name(self, table: str) -> str:
-        return batch_file(table, self._work.batch, f"{self._number:05}-{self._work.run}")
+        return batch_file(table, self._work.batch, self._mark)
 
 
 def batch_file(table: str, batch: int, mark: str) -> str:

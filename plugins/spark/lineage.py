@@ -87,6 +87,16 @@ class Era:
         """The first offset that its logs have."""
         return self.spans[0][1] if self.spans else self.state_from
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether all of the state is known in it: it begins with a snapshot, or where the log does."""
+        return self.base is not None or self.state_from == 0
+
+    @property
+    def known_end(self) -> int:
+        """The exclusive offset up to which its logs reach."""
+        return self.spans[-1][2] if self.spans else self.state_from
+
 
 @dataclass
 class Lineage:
@@ -161,7 +171,8 @@ def read_lineage(cluster_id: str, batches: Any, files: Any) -> Lineage:
 
 
 def _dead(files: Any, logs: Any) -> list[tuple[int, int, int]]:
-    # A file was cut off behind a batch that is still there, or right at its start. Snapshots count from 0.
+    # A file was cut off behind a batch that is still there, though perhaps some that cannot be read lie between, or
+    # right at its start. Snapshots count from 0.
     cut = where(files, integers(files["generation"]) > 0)
     cuts = {
         (row["file_id"], row["generation"], row["rewound_to"], row["base_offset"] if row["source"] == "log" else 0)
@@ -169,13 +180,14 @@ def _dead(files: Any, logs: Any) -> list[tuple[int, int, int]]:
     }
     file_ids, generations = integers(logs["file_id"]), integers(logs["generation"])
     behind, lasts = integers(logs["position"]) + integers(logs["size"]), integers(logs["last_offset"])
-    found: dict[tuple[int, int, int], tuple[int, int] | None] = {}
+    found: dict[tuple[int, int, int], tuple[int, int, int] | None] = {}
     for file_id, generation, rewound_to, file_start in cuts:
-        rows = (file_ids == file_id) & (generations < generation) & (behind == rewound_to)
-        last = max(zip(generations[rows].tolist(), lasts[rows].tolist(), strict=True), default=None)
+        rows = (file_ids == file_id) & (generations < generation) & (behind <= rewound_to)
+        columns = (behind[rows].tolist(), generations[rows].tolist(), lasts[rows].tolist())
+        last = max(zip(*columns, strict=True), default=None)
         key = file_id, generation, file_start
         found[key] = max((one for one in (found.get(key), last) if one is not None), default=None)
-    return [(key[0], key[1], key[2] if last is None else last[1] + 1) for key, last in found.items()]
+    return [(key[0], key[1], key[2] if last is None else last[2] + 1) for key, last in found.items()]
 
 
 def is_alive(rows: Any, dead: list[tuple[int, int, int]], offset: str) -> Any:

@@ -36,9 +36,10 @@ _ASKED = {
     "timestamp",
     "base_timestamp",
     "epoch",
-    "topic_id",
 }
 """Columns whose least and largest values are noted, so that readers can pass over row groups."""
+_STEP_ROWS = 1 << 13
+"""So many values of a column are encoded at a time."""
 
 
 def is_bucketed(schema: Any) -> bool:
@@ -108,6 +109,7 @@ class TableFile:
             column_encoding=dict.fromkeys(differences, "DELTA_BINARY_PACKED") or None,
             use_dictionary=sorted(leaves.keys() - _LONG - plain - set(differences)) or False,
             write_statistics=[name for name in schema.names if name in _ASKED] or False,
+            write_batch_size=_STEP_ROWS,
             store_schema=False,
         )
 

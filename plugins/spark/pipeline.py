@@ -7,6 +7,7 @@ by the next one, which makes the batch again. So nothing is lost or doubled.
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 import threading
@@ -17,8 +18,8 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from kraftcore.errors import LocalError
-from kraftcore.plugins.spark.arrow_batches import DROP, file_rows
+from kraftcore.errors import LocalError, StorageError
+from kraftcore.plugins.spark.arrow_batches import DROP, LAYERS, Range, RangeReader, file_rows
 from kraftcore.plugins.spark.commits import Commit, Writing
 from kraftcore.plugins.spark.earlier import take_over
 from kraftcore.plugins.spark.gold import refresh_gold
@@ -32,9 +33,10 @@ from kraftcore.plugins.spark.ranges import (
     limit_bytes,
     progress_from_json,
     progress_to_json,
+    without,
 )
 from kraftcore.plugins.spark.source import Settings
-from kraftcore.plugins.spark.stores import LogFile
+from kraftcore.plugins.spark.stores import LogFile, is_there
 from kraftcore.plugins.spark.tables import BRONZE, SILVER, Starter, Tables
 from kraftcore.plugins.spark.work import is_done_here, spread
 
@@ -50,11 +52,13 @@ class RunResult:
         batches: micro-batches by bronze table.
         rows: rows read by bronze table.
         clusters: clusters whose gold tables were made anew.
+        failed: by cluster whose gold tables could not be made, why. They stay as they were; the next run tries again.
     """
 
     batches: dict[str, int] = field(default_factory=dict)
     rows: dict[str, int] = field(default_factory=dict)
     clusters: tuple[str, ...] = ()
+    failed: dict[str, str] = field(default_factory=dict)
 
 
 def run(
@@ -101,8 +105,8 @@ def run(
                 batches[name] += name in added
         for name in BRONZE:
             say(f"{name}: {rows[name]} new rows")
-        clusters = refresh_gold(target, say, merge_files)
-    return RunResult(batches, rows, tuple(clusters))
+        gold = refresh_gold(target, say, merge_files)
+    return RunResult(batches, rows, gold.clusters, gold.failed)
 
 
 def follow(
@@ -202,10 +206,12 @@ class Taking:
                 after = limit_bytes(
                     self._before, target, files, self._settings.trigger_bytes, self._settings.range_bytes
                 )
-            yield self._take(after, files)
-            self._before = after
+            rows, gone = self._take(after, files)
+            self._before, target = without(after, gone), without(target, gone)
+            yield rows
 
-    def _take(self, after: Progress, files: Sequence[LogFile]) -> dict[str, int]:
+    def _take(self, after: Progress, files: Sequence[LogFile]) -> tuple[dict[str, int], set[str]]:
+        # Rows by table, and paths of files that were removed before they were read.
         tables = self._tables
         writing = tables.begin()
         shares = shares_between(self._before, after, files, self._settings.range_bytes)
@@ -220,23 +226,33 @@ class Taking:
         clusters: set[str] = set()
         before = tables.counted()
         counted = {name: list(before.files.get(name, ())) for name in (*BRONZE, *SILVER)}
-        parts = spread(tables, work, shares, here=here)
-        for part in (self._list_files(after, files, writing), *parts):
+        sizes: dict[str, int] = {}
+        gone: list[Range] = []
+
+        def add(part: Added) -> None:
             for name, count in part.rows.items():
                 rows[name] = rows.get(name, 0) + count
-            clusters |= part.clusters
-            tables.folder.put({name: data for name, data in part.files.items() if data is not None})
-            for name in part.files:
+            clusters.update(part.clusters)
+            gone.extend(part.gone)
+            tables.folder.put({name: data for name, data in part.files.items() if isinstance(data, bytes)})
+            for name, data in part.files.items():
                 table, _, file = name.partition("/")
                 counted[table].append(file)
+                sizes[name] = len(data) if isinstance(data, bytes) else data
+
+        add(self._list_files(after, files, writing))
+        for part in spread(tables, work, shares, here=here):
+            add(part)
+        add(self._list_gone(gone, writing))
         stale = sorted({*before.stale, *clusters})
         named = {name: tuple(found) for name, found in counted.items() if found}
-        progress = progress_to_json(after)
+        paths = {one.file.path for one in gone}
+        progress = progress_to_json(without(after, paths))
         held = {**before.clusters, f"batch={writing.number}": tuple(sorted(clusters))}
         files_now = {**before.files, **named}
         commit = Commit(writing.number, progress, files_now, tuple(stale), before.columns, clusters=held)
-        tables.end(writing, commit)
-        return rows
+        tables.end(writing, commit, sizes, by_workers=not here and tables.is_local)
+        return rows, paths
 
     def _list_files(self, after: Progress, files: Sequence[LogFile], writing: Writing) -> Added:
         # The rows of bronze_files: files that have anything but another torn end.
@@ -247,6 +263,24 @@ class Taking:
         name = "bronze_files"
         clusters = {file.identity.cluster_id for file in changed}
         return Added({name: len(changed)}, clusters, {batch_file(name, writing.number, writing.run): to_bytes(parts)})
+
+    def _list_gone(self, gone: Sequence[Range], writing: Writing) -> Added:
+        # Rows of errors: files that nobody sees any more. One that this process sees was not seen by a worker.
+        for path in sorted({one.file.path for one in gone}):
+            if is_there(path):
+                raise StorageError(
+                    errno.ENOENT,
+                    "a task found no such file, and here it is: workers must see the input under the same paths as "
+                    "this process",
+                    path,
+                )
+        reader = RangeReader(LAYERS, self._settings.filters, self._policy)
+        parts = [rows.batch for one in gone for rows in reader.read_gone(one)]
+        if not parts:
+            return Added()
+        clusters = {one.file.identity.cluster_id for one in gone}
+        name = batch_file("errors", writing.number, f"gone-{writing.run}")
+        return Added({"errors": len(parts)}, clusters, {name: to_bytes(parts)})
 
 
 def _news(progress: Progress, file: LogFile) -> tuple[object, ...]:

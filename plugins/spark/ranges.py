@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import errno
 import json
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise, takewhile
-from typing import Any, TypeVar
+from typing import Any
 
 from kraftcore.errors import StorageError
 from kraftcore.plugins.spark.arrow_batches import Range, pieces
 from kraftcore.plugins.spark.filters import Filters
-from kraftcore.plugins.spark.stores import LOG, LogFile, Source, index_entries
+from kraftcore.plugins.spark.stores import LOG, LogFile, Source, has_folder, index_entries
 
-T = TypeVar("T")
 RANGE_BYTES = 16 << 20
 MARKS_MAX = 64
 _WINDOW_BYTES = 1 << 20
@@ -25,39 +24,66 @@ _MAGIC = 2
 
 def file_ranges(file: LogFile, start: int, end: int, range_bytes: int, generation: int = 0) -> list[Range]:
     """Cut ``[start, end)`` of a file at batch boundaries into ranges of about ``range_bytes``."""
-    cuts = [start]
+    cuts: list[int] = []
     if end - start > range_bytes:
-        positions = boundaries(file, start, end)
-        # What is left over should not be much smaller than the others.
-        last = bisect_left(positions, end - range_bytes // 4)
-        at = bisect_left(positions, start + range_bytes)
-        while at < last:
-            cuts.append(positions[at])
-            at = bisect_left(positions, cuts[-1] + range_bytes)
-    cuts.append(end)
-    return [Range(file, low, high, generation) for low, high in pairwise(cuts) if low < high]
+        entries = {position: offset for offset, position in index_entries(file) if start < position < end}
+        cuts = _cuts(list(entries), start, end, range_bytes)
+        if not entries or None in _last_offsets(file, [(entries[cut], cut) for cut in cuts]):
+            cuts = _cuts(boundaries(file, start, end), start, end, range_bytes)
+    return [Range(file, low, high, generation) for low, high in pairwise([start, *cuts, end]) if low < high]
+
+
+def _cuts(positions: list[int], start: int, end: int, range_bytes: int) -> list[int]:
+    # What is left over should not be much smaller than the others.
+    cuts: list[int] = []
+    last = bisect_left(positions, end - range_bytes // 4)
+    at = bisect_left(positions, start + range_bytes)
+    while at < last:
+        cuts.append(positions[at])
+        at = bisect_left(positions, cuts[-1] + range_bytes)
+    return cuts
 
 
 def boundaries(file: LogFile, start: int, end: int) -> list[int]:
-    """Where batches start between two bytes: from the index, or, where there is none, from the headers."""
-    entries = index_entries(file)
-    if entries:
-        return [position for _, position in entries if start < position < end]
+    """Where batches start between two bytes, some MiB apart, from the headers of all batches."""
     with Source(file.path) as source:
         return [piece.end for piece in pieces(source, start, end, verify=False)]
 
 
+def _last_offsets(file: LogFile, entries: Sequence[tuple[int, int]]) -> list[int | None]:
+    # For entries of an index, (offset, position), the last offset of the batch there; None: no such batch begins there,
+    # for the index is of another file, or damaged.
+    if not entries:
+        return []
+    with Source(file.path) as source:
+        return [_last_offset(source, file.base_offset, *entry) for entry in entries]
+
+
+def _last_offset(source: Source, first: int, offset: int, position: int) -> int | None:
+    header = source.read(position, _HEADER_BYTES)
+    if len(header) < _HEADER_BYTES or header[16] != _MAGIC:
+        return None
+    mark = _mark(position, header)
+    is_whole = _HEADER_BYTES <= mark.size <= source.size - position
+    if not is_whole or not first <= mark.base_offset <= offset:
+        return None
+    return mark.base_offset + int.from_bytes(header[23:27], "big")
+
+
 def narrow(file: LogFile, filters: Filters) -> tuple[int, int]:
     """The bytes of a segment that may hold wanted offsets, by its index."""
-    start, end = 0, file.size
     if file.source != LOG or filters.offset.is_open:
-        return start, end
-    for last_offset, position in index_entries(file):
-        if last_offset <= filters.offset.low:
-            start = position
-        if last_offset > filters.offset.high:
-            end = min(end, position + 1)
-            break
+        return 0, file.size
+    start, end = 0, file.size
+    entries = index_entries(file)
+    offsets = [offset for offset, _ in entries]
+    before = bisect_right(offsets, filters.offset.low)
+    behind = bisect_right(offsets, filters.offset.high)
+    if before and _last_offsets(file, entries[before - 1 : before])[0] is not None:
+        start = entries[before - 1][1]
+    for last_offset in _last_offsets(file, entries[behind : behind + 1]):
+        if last_offset is not None and last_offset >= filters.offset.high:
+            end = entries[behind][1] + 1
     return start, end
 
 
@@ -128,15 +154,40 @@ def _mark(position: int, header: bytes) -> Mark:
 
 
 @dataclass(frozen=True)
+class Stop:
+    """Where batches could not be told apart any more, though the file went on.
+
+    Attributes:
+        position: behind the last whole batch.
+        header: the bytes there, a batch header's length or fewer, as hex digits.
+        torn: the file's size, if it ended inside the batch that begins there; else 0.
+    """
+
+    position: int
+    header: str
+    torn: int
+
+    def is_told_by(self, source: Source) -> bool:
+        """Whether there is still no more to be told apart."""
+        return self == _stop(source, self.position, is_torn=self.torn > 0)
+
+
+def _stop(source: Source, position: int, *, is_torn: bool) -> Stop:
+    header = source.read(position, min(_HEADER_BYTES, max(source.size - position, 0)))
+    return Stop(position, header.hex(), source.size if is_torn else 0)
+
+
+@dataclass(frozen=True)
 class Reached:
     """How far a stream has come in one file.
 
     Attributes:
-        position: everything before it was read.
+        position: everything before it was read, or could not be read.
         generation: how often it had to go back, because the end it had read was cut off.
         rewound: where this generation started.
         torn: file size at which a torn end was reported, or 0.
         marks: the last batches, oldest first.
+        stop: where what could not be read begins, if ``position`` is behind it: it is read again once it changes.
     """
 
     position: int = 0
@@ -144,6 +195,7 @@ class Reached:
     rewound: int = 0
     torn: int = 0
     marks: tuple[Mark, ...] = ()
+    stop: Stop | None = None
 
 
 Progress = dict[str, Reached]
@@ -154,6 +206,7 @@ def progress_to_json(progress: Progress) -> str:
     state = {
         path: [one.position, one.generation, one.rewound, one.torn]
         + [[mark.position, mark.size, mark.base_offset, mark.epoch, mark.crc] for mark in one.marks]
+        + ([asdict(one.stop)] if one.stop else [])
         for path, one in sorted(progress.items())
     }
     return json.dumps(state, separators=(",", ":"))
@@ -162,10 +215,12 @@ def progress_to_json(progress: Progress) -> str:
 def progress_from_json(text: str) -> Progress:
     """Read what ``progress_to_json`` wrote."""
     state: dict[str, list[Any]] = json.loads(text)
-    return {
-        path: replace(Reached(*values[:4]), marks=tuple(Mark(*mark) for mark in values[4:]))
-        for path, values in state.items()
-    }
+    found: Progress = {}
+    for path, (position, generation, rewound, torn, *others) in state.items():
+        marks = tuple(Mark(*one) for one in others if isinstance(one, list))
+        stop = next((Stop(**one) for one in others if isinstance(one, dict)), None)
+        found[path] = Reached(position, generation, rewound, torn, marks, stop)
+    return found
 
 
 class Tracker:
@@ -203,7 +258,7 @@ class Tracker:
         if file.source != LOG:
             if file.size == before.position:
                 return before
-            again = before.generation + 1 if before.position else 0
+            again = before.generation + 1 if before.position else before.generation
             return Reached(file.size, again)
         if file.size == 0 and before.position == 0:
             return before
@@ -218,6 +273,11 @@ class Tracker:
     @staticmethod
     def _after_truncation(source: Source, before: Reached) -> Reached:
         kept = _still_there(source, before.marks)
+        if kept == before.marks and before.stop is not None and source.size >= before.stop.position:
+            if source.size >= before.position and before.stop.is_told_by(source):
+                return before
+            position = before.stop.position
+            return Reached(position, before.generation + 1, position, 0, kept)
         if source.size >= before.position and kept == before.marks:
             return before
         kept = tuple(mark for mark in kept if mark.position + mark.size <= source.size)
@@ -236,23 +296,28 @@ class Tracker:
             ]
             position = piece.end
             damaged = bool(piece.damage) and not piece.is_torn
-        torn = reached.torn
+        torn, stop = reached.torn, reached.stop
         if damaged:
+            stop = stop or _stop(source, position, is_torn=False)
             position = source.size
         elif position < source.size and self._report_torn:
             torn = source.size
-        return replace(reached, position=position, torn=torn, marks=tuple(marks[-MARKS_MAX:]))
+        return replace(reached, position=position, torn=torn, marks=tuple(marks[-MARKS_MAX:]), stop=stop)
 
     @staticmethod
     def _sealed(file: LogFile, source: Source, reached: Reached) -> Reached:
         # A full segment: only its last batch is looked for, behind its last index entry.
-        entries = index_entries(file)
-        start = max(reached.position, entries[-1][1] if entries else 0)
-        mark: Mark | None = None
+        start = reached.position
+        for offset, position in index_entries(file)[-1:]:
+            if position > start and _last_offset(source, file.base_offset, offset, position) is not None:
+                start = position
+        marks, stop = reached.marks, reached.stop
         for piece in pieces(source, start, source.size, verify=False):
             if piece.headers.num_rows:
-                mark = _mark_of(piece.headers, piece.headers.num_rows - 1)
-        return replace(reached, position=source.size, marks=reached.marks if mark is None else (mark,))
+                marks = (_mark_of(piece.headers, piece.headers.num_rows - 1),)
+            if piece.end < source.size and piece.damage:
+                stop = stop or _stop(source, piece.end, is_torn=piece.is_torn)
+        return replace(reached, position=source.size, marks=marks, stop=stop)
 
 
 def _mark_of(headers: Any, row: int) -> Mark:
@@ -293,10 +358,12 @@ def new_ranges(start: Progress, end: Progress, files: Iterable[LogFile], range_b
 
 
 def limit_bytes(start: Progress, end: Progress, files: Iterable[LogFile], bytes_max: int, range_bytes: int) -> Progress:
-    """A state between two, about ``bytes_max`` behind ``start`` and at least one range."""
-    result = dict(start)
+    """A state between two, about ``bytes_max`` behind ``start`` and at least one range; all that is not to be read."""
+    ranges = new_ranges(start, end, files, min(range_bytes, bytes_max))
+    paths = {one.file.path for one in ranges}
+    result = start | {path: reached for path, reached in end.items() if path not in paths}
     left = bytes_max
-    for one in new_ranges(start, end, files, min(range_bytes, bytes_max)):
+    for one in ranges:
         size = one.end - one.start
         if left < size and left != bytes_max:
             break
@@ -318,15 +385,25 @@ def _mark_at(path: str, position: int) -> tuple[Mark, ...]:
 
 
 def read_ranges(ranges: Iterable[Range], reader: Any) -> Iterator[Any]:
-    """All rows of some ranges; a file that vanished meanwhile has none, for its records are below a snapshot."""
+    """All rows of some ranges; a file that vanished meanwhile has none, for its records are below a snapshot.
+
+    Raises:
+        CorruptDataError: as the reader's ``read``.
+        StorageError: a file cannot be read; or its folder is not there either, as where nothing is mounted.
+    """
     for one in ranges:
-        yield from read_each(one, reader.read)
+        try:
+            yield from reader.read(one)
+        except StorageError as error:
+            if not is_about(error, one) or not has_folder(one.file.path):
+                raise
 
 
-def read_each(part: Range, read: Callable[[Range], Iterator[T]]) -> Iterator[T]:
-    """What ``read`` makes of a range; nothing if the file vanished meanwhile."""
-    try:
-        yield from read(part)
-    except StorageError as error:
-        if error.errno != errno.ENOENT:
-            raise
+def is_about(error: StorageError, part: Range) -> bool:
+    """Whether it says that the range's file is not there."""
+    return error.errno == errno.ENOENT and error.filename == part.file.path
+
+
+def without(progress: Progress, gone: Iterable[str]) -> Progress:
+    """The progress but for files that were removed before they were read: if they come back, they are read whole."""
+    return progress | {path: Reached(generation=progress[path].generation + 1) for path in gone}

@@ -70,7 +70,7 @@ _LOGS = {
 _DIVERGENCE = {
     "offset": "first offset", "node_id_a": "node", "epoch_a": "its epoch", "node_id_b": "other node",
     "epoch_b": "its epoch", "batches_differing": "batches", "committed_end": "committed to",
-    "is_below_committed": "below what is committed",
+    "is_overridden_end": "one is an end that was overridden", "is_below_committed": "below what is committed",
 }  # fmt: skip
 _ERRORS = {
     "path": "file", "position": "byte", "size": "bytes", "offset": "offset", "kind": "kind", "reason": "reason",
@@ -131,6 +131,7 @@ def write_report(
         LocalError: the folder holds no tables, or a file cannot be written.
     """
     source = Tables(session, tables)
+    source.check_gold()
     source.register(" ".join(QUESTIONS.values()))
     found = ask(session)
     ids = [row[0] for row in source.read("bronze_files").select("cluster_id").distinct().collect()]
@@ -204,8 +205,11 @@ def _in_short(cluster: Cluster) -> str:
     text = (
         f"{figure(rows, 'total', bad=True)} incidents, worst: {figure(rows, 'what')}" if rows.rows else "no incidents"
     )
+    is_known = not now.rows or now.rows[0]["is_known"]
+    if not is_known:
+        text += f"; the state from offset {figure(now, 'unknown_from')} on is not known"
     for column, what in _STILL.items():
-        if now.rows and now.rows[0][column]:
+        if is_known and now.rows and now.rows[0][column]:
             text += f"; {figure(now, column, bad=True)} {what} at the end"
     return text
 
@@ -237,11 +241,8 @@ def _summary(cluster: Cluster) -> str:
         voters = f", voters {figure(now, 'voter_ids')}" if row["voter_ids"] is not None else ""
         text = (
             f"<p>The log reaches from {figure(now, 'first_time')} to {figure(now, 'last_time')} "
-            f"({figure(now, 'span_ms')}), offset {figure(now, 'end_offset')}. At its end {leader}{voters}. Of "
-            f"{figure(now, 'brokers')} brokers {figure(now, 'fenced', bad=True)} are fenced and "
-            f"{figure(now, 'shutting_down')} in controlled shutdown. Of {figure(now, 'partitions')} partitions "
-            f"{figure(now, 'offline', bad=True)} are offline, {figure(now, 'under_min_isr', bad=True)} under min ISR, "
-            f"{figure(now, 'under_replicated', bad=True)} under-replicated; {figure(now, 'with_elr')} have an ELR.</p>"
+            f"({figure(now, 'span_ms')}), offset {figure(now, 'end_offset')}. At its end {leader}{voters}. "
+            f"{_state_at_end(now)}</p>"
         )
     rows = cluster.rows(
         "incidents", _INCIDENTS, ("incidents", "The worst"), "Nothing went wrong in what was read.", ("what", "subject")
@@ -250,6 +251,24 @@ def _summary(cluster: Cluster) -> str:
     return (
         f"<h3>What went wrong, worst first</h3>{rows}{note if cluster.answers['incidents'].rows else ''}"
         f"<h3>How it ended</h3>{text}{sql(now)}"
+    )
+
+
+def _state_at_end(now: Answer) -> str:
+    row, text = now.rows[0], ""
+    if not row["is_known"]:
+        text = (
+            '<strong class="bad">The state at the end is not known: the log lacks what came before, and there is no '
+            f"snapshot after offset {figure(now, 'unknown_from')}.</strong> "
+        )
+        if row["known_end"] is None:
+            return text
+        text += f"It was last known before offset {figure(now, 'known_end')}. There: "
+    return (
+        f"{text}{figure(now, 'brokers')} brokers, {figure(now, 'fenced', bad=True)} fenced and "
+        f"{figure(now, 'shutting_down')} in controlled shutdown; {figure(now, 'partitions')} partitions, "
+        f"{figure(now, 'offline', bad=True)} offline, {figure(now, 'under_min_isr', bad=True)} under min ISR, "
+        f"{figure(now, 'under_replicated', bad=True)} under-replicated, {figure(now, 'with_elr')} with an ELR."
     )
 
 

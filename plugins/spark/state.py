@@ -42,6 +42,9 @@ def state_as_of(
 ) -> dict[str, DataFrame]:
     """What was in force right after the record at ``offset``, or at ``time``; or now, if neither is given.
 
+    Where the state at the end is not known (see ``unknown_ends``), "now" is when it was known last; of leaders and
+    voters it is the end in any case.
+
     Leaders' clocks may differ, so a time stands for the last change in the log that is not younger.
 
     Args:
@@ -63,20 +66,64 @@ def state_as_of(
     if offset is not None and offset < 0:
         raise LocalError(f"offset {offset} is negative")
     target = Tables(session, tables)
-    target.check()
+    target.check_gold()
     histories = {name: _history(target, table, cluster_id) for name, table in HISTORIES.items()}
     for name, (table, *columns) in _QUORUM.items():
         rows = _history(target, table, cluster_id).where("status <> 'truncated'")
         renamed = dict(zip(columns, ("from_offset", "to_offset", "from_time"), strict=True))
         histories[name] = rows.withColumnsRenamed(renamed)
     if offset is None and time is None:
-        return {name: rows.where("to_offset is null") for name, rows in histories.items()}
+        ends = F.broadcast(_known_ends(target, cluster_id))
+        return {
+            name: rows.where("to_offset is null") if name in _QUORUM else _last_known(rows, ends)
+            for name, rows in histories.items()
+        }
     if time is not None:
         limits = F.broadcast(_offsets_at(histories, time if time.tzinfo else time.replace(tzinfo=UTC)))
         histories = {name: rows.join(limits, "cluster_id") for name, rows in histories.items()}
     limit = F.col("limit") if time is not None else F.lit(offset)
     in_force = (F.col("from_offset") <= limit) & (F.col("to_offset").isNull() | (F.col("to_offset") > limit))
     return {name: rows.where(in_force).drop("limit") for name, rows in histories.items()}
+
+
+def unknown_ends(
+    session: SparkSession, tables: str | Path, *, cluster_id: str | None = None
+) -> dict[str, tuple[int, int | None]]:
+    """Of the clusters whose state at the end is not known: their log has a hole, and behind it there is no snapshot.
+
+    Args:
+        session, tables, cluster_id: as of ``state_as_of``.
+
+    Returns:
+        By cluster the offset after which there is no snapshot, and the exclusive offset up to which the state is known;
+        None: it never is.
+
+    Raises:
+        LocalError: no tables.
+    """
+    target = Tables(session, tables)
+    target.check_gold()
+    rows = _known_ends(target, cluster_id).where("not is_known").collect()
+    return {row["cluster_id"]: (row["unknown_from"], row["known_end"]) for row in rows}
+
+
+def _known_ends(target: Tables, cluster_id: str | None) -> DataFrame:
+    # By cluster, whether the state at the end is known, and the end of the last stretch in which it is.
+    known_end = F.expr("max(if(is_complete, end_offset, null))")
+    return (
+        _history(target, "gold_eras", cluster_id)
+        .groupBy("cluster_id")
+        .agg(
+            F.max_by("is_complete", "era").alias("is_known"),
+            known_end.alias("known_end"),
+            F.coalesce(known_end, F.min("start_offset")).alias("unknown_from"),
+        )
+    )
+
+
+def _last_known(rows: DataFrame, ends: DataFrame) -> DataFrame:
+    known = rows.join(ends, "cluster_id").where("if(is_known, to_offset is null, to_offset = known_end)")
+    return known.select(*rows.columns)
 
 
 def _history(target: Tables, table: str, cluster_id: str | None) -> DataFrame:

@@ -200,6 +200,34 @@ def read_small(path: str) -> bytes | None:
         raise
 
 
+def is_there(path: str) -> bool:
+    """Whether a file is there.
+
+    Raises:
+        StorageError: it is there and cannot be opened.
+    """
+    try:
+        Source(path).close()
+    except StorageError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR):
+            return False
+        raise
+    return True
+
+
+def has_folder(path: str) -> bool:
+    """Whether the folder of a file is there, though perhaps without the file.
+
+    Raises:
+        StorageError: that cannot be told.
+    """
+    system, inside = locate(_parent(path))
+    try:
+        return bool(system.get_file_info(inside).type != fs.FileType.NotFound)
+    except OSError as error:
+        raise _storage_error(error, path) from None
+
+
 def _join(folder: str, name: str) -> str:
     return posixpath.join(folder, name) if _SCHEME.match(folder) else os.path.join(folder, name)
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import json
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+import secrets
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, reduce
+from hashlib import blake2b
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
+from types import MappingProxyType
 from typing import Any, TypeGuard, cast
 from weakref import finalize
 
@@ -20,9 +24,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import LongType, StructField, StructType
 
 from kraftcore.core.disk.files import OsFiles
-from kraftcore.errors import CorruptDataError, LocalError, LockedError
+from kraftcore.errors import CorruptDataError, LocalError, LockedError, StorageError
 from kraftcore.plugins.spark.commits import Commit, Commits, Writing
 from kraftcore.plugins.spark.folders import UNFINISHED, HadoopFolder, LocalFolder, is_local
+from kraftcore.plugins.spark.masking import KEY_BYTES
 from kraftcore.plugins.spark.parquet import count_by_cluster, read_files, sql_of_share
 from kraftcore.plugins.spark.views import RECORD_TYPES, typed_schema, view_schema
 from kraftcore.storage.lock import lock_folders
@@ -39,13 +44,20 @@ TABLES_BY_VIEW = {view: name for name, view in BRONZE.items()} | {kind.view: nam
 """By view of the data source, the table that it fills."""
 _SCHEMAS = "_schemas"
 """Folder of the columns of gold's tables, as JSON, in tables of earlier formats."""
-FORMAT = 3
-_READABLE = (1, 2, FORMAT)
+FORMAT = 4
+_WITH_COMMITS = (3, FORMAT)
+"""Formats whose commits name the files that count; gold of format 3 has secrets in it, and lacks columns."""
+_READABLE = (1, 2, *_WITH_COMMITS)
 ABOUT = "kraftcore-tables.json"
 """What a run notes in its folder of tables."""
+_MASKING_KEY = f"{UNFINISHED}masking-key"
 _PARQUET = ".parquet"
-_ESCAPED = frozenset("\"#%'*/:=?\\{[]^\x7f") | frozenset(map(chr, range(1, 32)))
+_ESCAPED = frozenset("\"#%'*/:=?\\{[]^\x7f") | frozenset(map(chr, range(32)))
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+_TELLING = "cluster_id="
+_ESCAPED_BYTES = 200
+"""File systems take names of 255 bytes."""
+_UNKNOWN: Mapping[str, int] = MappingProxyType({})
 Starter = Callable[[], SparkSession]
 
 
@@ -119,9 +131,37 @@ class Tables:
         if not self.is_local:
             yield
             return
-        OsFiles().make_folder(self.path)
+        self._make()
         with lock_folders(OsFiles(), [self.path]):
             yield
+
+    def _make(self) -> None:
+        # For its owner only, for logs may hold passwords; whoever wants others to read opens it, and it stays so.
+        files, place = OsFiles(), Path(self.path)
+        files.make_folder(str(place.parent))
+        try:
+            place.mkdir(0o700)
+        except FileExistsError:
+            files.make_folder(self.path)  # which refuses what is no folder
+        except OSError as error:
+            raise StorageError(error.errno or 0, error.strerror or str(error), self.path) from None
+        else:
+            files.sync_folder(str(place.parent))
+
+    def masking_key(self) -> bytes:
+        """What secrets in gold are masked with: drawn when first asked for, and kept in the folder.
+
+        Raises:
+            CorruptDataError: the file is not what a run wrote.
+            StorageError: it cannot be read or written.
+        """
+        found = self.folder.read(_MASKING_KEY)
+        if found is None:
+            self.folder.create(_MASKING_KEY, secrets.token_bytes(KEY_BYTES))
+            found = self.folder.read(_MASKING_KEY)  # another process may have been first
+        if found is None or len(found) != KEY_BYTES:
+            raise CorruptDataError("not the key that a run drew", path=self.place(_MASKING_KEY))
+        return found
 
     @cached_property
     def commit(self) -> Commit | None:
@@ -131,7 +171,7 @@ class Tables:
             CorruptDataError: the file is not what a run wrote.
         """
         about = None if self.is_sparks_own else self.about()
-        return Commits(self.folder).last() if about is not None and about["format"] == FORMAT else None
+        return Commits(self.folder).last() if about is not None and about["format"] in _WITH_COMMITS else None
 
     def counted(self) -> Commit:
         """What counts, to a writer.
@@ -166,14 +206,32 @@ class Tables:
             self.write_about()
         return Commits(self.folder).begin(before.number + 1, before.runs)
 
-    def end(self, writing: Writing, commit: Commit) -> None:
+    def end(
+        self, writing: Writing, commit: Commit, sizes: Mapping[str, int] = _UNKNOWN, *, by_workers: bool = False
+    ) -> None:
         """Let a step count, and remove what no commit that is kept names.
+
+        Args:
+            writing: the step.
+            commit: what counts from now on.
+            sizes: bytes of the files that it wrote, as far as they are known.
+            by_workers: whether others wrote them: an attempt that was given up may have left more, which
+                ``remove_leftovers`` removes.
 
         Raises:
             LockedError: another run has written these tables meanwhile.
+            StorageError: a file that the step wrote is not there, or not whole.
         """
         commits = Commits(self.folder)
-        self.folder.sync(sorted(name for name in commit.names() if writing.run in name.rpartition("/")[2]))
+        written = sorted(name for name in commit.names() if writing.run in name.rpartition("/")[2])
+        lost = self.folder.sync({name: sizes.get(name) for name in written})
+        if lost and commits.last().number < writing.number:  # else another writer removed them, and this one is refused
+            raise StorageError(
+                errno.ENOENT,
+                "this file was written and is not here, or not whole: workers must see the folder of tables under the "
+                "same path as this process",
+                self.place(lost[0]),
+            )
         try:
             self.__dict__["commit"] = commits.add(writing, commit)
         except LockedError:
@@ -181,7 +239,12 @@ class Tables:
             commits.end(writing)
             raise
         self._delete(commits.outdated())
-        commits.end(writing)
+        if not by_workers:
+            commits.end(writing)
+
+    def give_up(self, writing: Writing) -> None:
+        """End a step that made nothing."""
+        Commits(self.folder).end(writing)
 
     def _delete(self, names: Iterable[str]) -> None:
         for name in names:
@@ -260,12 +323,18 @@ class Tables:
             if not self.folder.has(name):
                 return self.session.createDataFrame([], schema)
             return self.session.read.schema(schema).parquet(self.place(name))
-        paths = [self.place(file) for file in self._counted(name)]
-        if not paths:
-            return self.session.createDataFrame([], schema)
+        files = self._counted(name)
+        is_gold = name not in BRONZE and name not in SILVER
+        columns = [file for file in files if is_gold and not tells_cluster(file.partition("/")[2])]
+        folders = sorted({*files} - {*columns})
         # Names of clusters are escaped in paths: what looks like a pattern is none.
-        reader = self.session.read.schema(schema).options(basePath=self.place(name), __globPaths__="false")
-        return reader.parquet(*paths)
+        options = ({"basePath": self.place(name), "__globPaths__": "false"}, {"__globPaths__": "false"})
+        found = [
+            self.session.read.schema(schema).options(**how).parquet(*map(self.place, some))
+            for how, some in zip(options, (folders, columns), strict=True)
+            if some
+        ]
+        return union(found) if found else self.session.createDataFrame([], schema)
 
     def read_columns(self, name: str) -> str:
         """The columns of a table of gold, as Spark's JSON.
@@ -320,6 +389,20 @@ class Tables:
         if self.about() is None:
             raise LocalError(f"{self.path} holds no tables: make some with 'kraftcore spark run'")
 
+    def check_gold(self) -> None:
+        """As ``check``; and fail if gold is that of an earlier version, which lacks what is asked of it.
+
+        Raises:
+            LocalError, CorruptDataError: as of ``check``; gold of an earlier version.
+        """
+        self.check()
+        about = self.about()
+        if about is not None and about["format"] != FORMAT:
+            raise LocalError(
+                f"{self.path}: gold of an earlier version (format {about['format']}): "
+                "'kraftcore spark run' makes it anew"
+            )
+
     def about(self) -> dict[str, Any] | None:
         """What the folder says about itself; None for a folder without tables.
 
@@ -354,9 +437,19 @@ def columns_of(schema: Any) -> str:
 
 
 def gold_folder(cluster_id: str) -> str:
-    """The folder of a cluster's rows within a table of gold, named as Spark does."""
+    """The folder of a cluster's rows within a table of gold, named as Spark does; but see ``tells_cluster``."""
     escaped = "".join(f"%{ord(one):02X}" if one in _ESCAPED else one for one in cluster_id)
-    return f"cluster_id={escaped or _NO_VALUE}"
+    if escaped == _NO_VALUE or len(escaped.encode()) > _ESCAPED_BYTES:
+        return f"cluster-{blake2b(cluster_id.encode(), digest_size=16).hexdigest()}"
+    return f"{_TELLING}{escaped or _NO_VALUE}"
+
+
+def tells_cluster(name: str) -> bool:
+    """Whether a folder of gold, or a file in it, tells the cluster by its name; files in others have it as a column.
+
+    Names that file systems refuse for their length, or that Spark takes for none, cannot.
+    """
+    return name.startswith(_TELLING)
 
 
 def whole_files(files: Iterable[str]) -> list[str]:

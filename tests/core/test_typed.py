@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 import zlib
 
 import pyarrow as pa
@@ -14,10 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kraftcore.core.batch import iter_batches
-from kraftcore.core.columns import ColumnReader
+from kraftcore.core.columns import BufferPool, ColumnReader
 from kraftcore.core.columns.headers import batch_headers
 from kraftcore.core.columns.partitions import partition_order
 from kraftcore.core.columns.record_types import BAD_FRAME, CONTROL_BASE, record_types, rows_of_types
+from kraftcore.core.columns.rows import take_rows
 from kraftcore.core.columns.typed import RecordColumns
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import LocalError, RemoteProtocolError
@@ -187,14 +189,15 @@ def test_columns_that_records_leave_out_catch_up():
 STARVED = """
 import resource
 import pyarrow as pa
+from kraftcore.core.columns.rows import take_rows
 from kraftcore.core.columns.typed import RecordColumns
 from kraftcore.core.uuid import Uuid
 from kraftcore.protocol.metadata import encode_metadata_record
 from kraftcore.protocol.records.partition_record import PartitionRecord
 
 decoder = RecordColumns(PartitionRecord)
-values = pa.array([encode_metadata_record(PartitionRecord(directories=[Uuid(bytes(16))] * 1_500_000), 1)])
-rows, failed = decoder.decode(values)
+values = pa.array([encode_metadata_record(PartitionRecord(directories=[Uuid(bytes(16))] * 1_500_000), 1)] * 4)
+rows, failed = decoder.decode(values[:1])
 print(rows.num_rows, failed)
 del rows
 pa.default_memory_pool().release_unused()
@@ -224,6 +227,100 @@ def test_rows_of_types_are_each_types_in_order():
     for bad in (pa.array([1], pa.int32()), pa.array([1, None])):
         with pytest.raises(LocalError, match="not int64 without nulls"):
             rows_of_types(bad)
+
+
+@given(st.data())
+def test_columns_out_of_used_memory_hold_the_same(data):
+    code = data.draw(st.sampled_from(sorted(GOLDEN_VALUES)))
+    pool = BufferPool()
+    kind = CONTROL_BODIES[code - CONTROL_BASE] if code >= CONTROL_BASE else record_class(code)
+    pooled = RecordColumns(kind, framed=code < CONTROL_BASE, pool=pool)
+    for _ in range(3):
+        chosen = data.draw(st.lists(st.sampled_from(GOLDEN_VALUES[code]), max_size=5))
+        values = pa.array([value for _, value in chosen] * data.draw(st.sampled_from([1, 1000])), pa.binary())
+        found, _ = pooled.decode(values)
+        found.validate(full=True)
+        assert found.equals(decoder(code).decode(values)[0])
+        del found
+        scribble(pool)
+
+
+def scribble(pool):
+    # What the pool has is written over: a column that leaned on what was there before would show it.
+    borrowed = [take_rows([pa.array([-1], pa.int64())], pa.array([0] * size, pa.uint64()), pool)
+                for size in (10_000, 20_000, 40_000) for _ in range(4)]  # fmt: skip
+    del borrowed
+
+
+def test_a_pool_keeps_no_more_than_its_limit_and_lends_it_again():
+    pool = BufferPool(1 << 20)
+    many = pa.array([0] * 50_000, pa.uint64())
+    numbers = pa.array(range(7), pa.int64())
+    (first,) = take_rows([numbers], many, pool)
+    address = first.buffers()[1].address
+    assert pool.kept == 0
+    del first
+    assert 400_000 <= pool.kept <= 1 << 20
+    (again,) = take_rows([numbers], many, pool)
+    assert again.buffers()[1].address == address
+    assert pool.kept == 0
+    held = [again, *take_rows([numbers] * 5, many, pool)]
+    del again, held
+    assert 400_000 <= pool.kept <= 1 << 20
+    (small,) = take_rows([numbers], many[:10], pool)
+    kept = pool.kept
+    del small
+    assert pool.kept == kept
+    (alive,) = take_rows([numbers], many, pool)
+    del pool
+    assert alive.to_pylist() == [0] * 50_000  # the pool lives as long as what it lent
+    with pytest.raises(LocalError, match="negative"):
+        BufferPool(-1)
+
+
+def test_rows_are_taken_of_columns_of_numbers():
+    columns = [
+        pa.array(range(20), pa.int64())[3:],
+        pa.array(range(17), pa.int32()),
+        pa.array(range(17), pa.timestamp("us")),
+    ]
+    rows = pa.array([0, 16, 5, 5, 0], pa.uint64())[1:]
+    found = take_rows(columns, rows)
+    assert [one.to_pylist() for one in found] == [column.take(rows).to_pylist() for column in columns]
+    assert [one.type for one in found] == [column.type for column in columns]
+    assert [len(one) for one in take_rows(columns, rows[:0])] == [0, 0, 0]
+
+
+@pytest.mark.parametrize(("columns", "rows"), [
+    ([pa.array([1, 2])], pa.array([2], pa.uint64())), ([pa.array([1, 2]), pa.array([1])], pa.array([1], pa.uint64())),
+    ([pa.array([1, 2])], pa.array([0])), ([pa.array([1, 2])], pa.array([0, None], pa.uint64())),
+    ([pa.array([1, None])], pa.array([0], pa.uint64())), ([pa.array(["text"])], pa.array([0], pa.uint64())),
+    ([pa.array([True])], pa.array([0], pa.uint64())), ([pa.array([1], pa.int16())], pa.array([0], pa.uint64())),
+])  # fmt: skip
+def test_rows_that_cannot_be_taken_are_refused(columns, rows):
+    with pytest.raises(LocalError):
+        take_rows(columns, rows)
+
+
+def test_two_threads_do_not_decode_with_one_decoder():
+    values = pa.array([GOLDEN_VALUES[int(MetadataRecordType.TOPIC_RECORD)][0][1]] * 200_000, pa.binary())
+    shared = decoder(int(MetadataRecordType.TOPIC_RECORD))
+    wanted, _ = decoder(int(MetadataRecordType.TOPIC_RECORD)).decode(values)
+    results = []
+
+    def decode():
+        for _ in range(5):
+            try:
+                results.append(shared.decode(values)[0].equals(wanted))
+            except LocalError as error:
+                results.append("another thread" in str(error))
+
+    threads = [threading.Thread(target=decode) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == [True] * 15
 
 
 @pytest.mark.parametrize("kind", [MetadataRecordType.PARTITION_RECORD, MetadataRecordType.PARTITION_CHANGE_RECORD])

@@ -18,9 +18,13 @@ from kraftcore.errors import CorruptDataError, LockedError, StorageError
 from kraftcore.plugins import spark as kraft
 from kraftcore.plugins.spark import folders
 from kraftcore.plugins.spark.commits import COMMITS, Commit, Commits, gold_file
+from kraftcore.plugins.spark.filters import Filters
 from kraftcore.plugins.spark.folders import HadoopFolder, LocalFolder
 from kraftcore.plugins.spark.gold import refresh_gold
-from kraftcore.plugins.spark.intake import batch_file
+from kraftcore.plugins.spark.intake import Intake, batch_file, shares_between
+from kraftcore.plugins.spark.pipeline import input_options
+from kraftcore.plugins.spark.ranges import Tracker
+from kraftcore.plugins.spark.source import Settings
 from kraftcore.plugins.spark.tables import Tables
 
 SEGMENT = "__cluster_metadata-0/00000000000000000000.log"
@@ -129,6 +133,46 @@ def test_a_step_that_others_went_on_from_counts(made, monkeypatch, after):
     assert len(in_commits(path)) == 2
 
 
+@pytest.mark.parametrize("change", [lambda file: file.unlink(), lambda file: file.write_bytes(b"add")])
+def test_a_step_whose_files_are_not_whole_does_not_count(made, change):
+    path, writer = made
+    writing = writer.begin()
+    file = batch_file("bronze_records", writing.number, f"00000-{writing.run}")
+    writer.folder.put({file: b"added"})
+    change(path / file)
+    commit = Commit(writing.number, "{}", {"bronze_records": (file.partition("/")[2],)})
+    with pytest.raises(StorageError, match="not here, or not whole"):
+        writer.end(writing, commit, {file: 5})
+    assert Tables(None, path).counted().number == 0
+    writer.folder.put({file: b"added"})
+    writer.end(writing, commit, {file: 5})
+    assert Tables(None, path).counted().number == 1
+
+
+def test_an_attempt_at_a_task_writes_files_of_its_own(made):
+    path, writer = made
+    node = GOLDEN / "static" / "c3"
+    files = Settings(input_options([node], "drop", None)).files()
+    (share,) = shares_between({}, Tracker().advance({}, files), files, 1 << 30)
+    before, writing = on_disk(path), writer.begin()
+    work = Intake(str(path), writing.number, writing.run, Filters(), "drop")
+    given_up, counts = work(share).files, work(share).files
+    assert len(counts) == len(given_up) > 3
+    assert not given_up.keys() & counts.keys()
+    assert on_disk(path) == before | given_up.keys() | counts.keys()
+    assert [(path / name).stat().st_size for name in counts] == list(counts.values())
+    left = f"gold_logs/cluster_id=one/{gold_file(writing, 0)}"
+    writer.folder.put({left: b"given up"})
+    named = {name.partition("/")[0]: (name.partition("/")[2],) for name in counts}
+    named["bronze_records"] = (*writer.counted().files["bronze_records"], *named["bronze_records"])
+    commit = Commit(writing.number, "{}", {**writer.counted().files, **named})
+    writer.end(writing, commit, counts, by_workers=True)
+    assert given_up.keys() <= on_disk(path)
+    writer.remove_leftovers()
+    assert on_disk(path) == before | counts.keys()
+    assert in_commits(path) == ["0", "1"]
+
+
 def test_what_a_commit_replaces_stays_until_the_next_one(made):
     path, reader = made
     writer = Tables(None, path)
@@ -232,7 +276,7 @@ class Synced:
 
         class File:
             def __init__(self, file):
-                self.file, self.write_at = file, file.write_at
+                self.file, self.write_at, self.size = file, file.write_at, file.size
 
             def sync(self):
                 self.file.sync()

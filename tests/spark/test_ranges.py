@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 from golden import GOLDEN
 from spark_parts import batches_of
 
 from kraftcore.plugins.spark import ranges
+from kraftcore.plugins.spark.direct import read_typed
+from kraftcore.plugins.spark.filters import Filters
 from kraftcore.plugins.spark.intake import shares_between
-from kraftcore.plugins.spark.ranges import MARKS_MAX, Tracker, new_ranges
+from kraftcore.plugins.spark.ranges import MARKS_MAX, Tracker, file_ranges, limit_bytes, narrow, new_ranges
 from kraftcore.plugins.spark.stores import Inventory
 
 SEGMENT = GOLDEN / "static" / "c1" / "__cluster_metadata-0" / "00000000000000000000.log"
@@ -98,3 +102,65 @@ def test_tasks_side_by_side_get_shares_of_one_size(path, monkeypatch):
         found = sizes(range_bytes, at_once)
         assert len(found) == wanted, (range_bytes, at_once)
         assert max(found) <= size / wanted + largest, found
+
+
+def with_index(path, entries):
+    """The log with an index of some (offset, position)."""
+    path.write_bytes(DATA)
+    path.with_suffix(".index").write_bytes(b"".join(struct.pack(">ii", *entry) for entry in entries))
+    (file,) = Inventory().files([str(path)])
+    return file
+
+
+TRUE = [(spot.last_offset, spot.position) for spot in SPOTS[1:]]
+STALE = {
+    "inside a batch": [(offset, position + 7) for offset, position in TRUE],
+    "offsets too small": [(offset // 3, position) for offset, position in TRUE],
+    "of a segment further on": [(offset - SPOTS[-1].last_offset - 1, position) for offset, position in TRUE],
+}
+
+
+def test_ranges_are_cut_and_narrowed_by_an_index(path, monkeypatch):
+    file = with_index(path, TRUE)
+    monkeypatch.setattr(ranges, "boundaries", None)
+    found = file_ranges(file, 0, len(DATA), 4096)
+    assert {one.start for one in found[1:]} <= {position for _, position in TRUE}
+    assert max(one.end - one.start for one in found) < 4096 * 5 // 4 + max(spot.size for spot in SPOTS)
+    low, high = SPOTS[20], SPOTS[40]
+    wanted = Filters.from_options({"offset_from": str(low.base_offset), "offset_to": str(high.base_offset)})
+    assert narrow(file, wanted) == (low.position, high.position + 1)
+
+
+@pytest.mark.parametrize("entries", STALE.values(), ids=STALE)
+def test_an_index_of_another_file_cuts_no_batch(path, entries):
+    file = with_index(path, entries)
+    assert [(one.start, one.end) for one in file_ranges(file, 0, len(DATA), 4096)] == [(0, len(DATA))]
+    low, high = SPOTS[20].base_offset, SPOTS[40].base_offset
+    found = read_typed([path], offset_from=str(low), offset_to=str(high))
+    stale = {offset for kind, batch in found if not kind.is_control for offset in batch["offset"].to_pylist()}
+    path.with_suffix(".index").unlink()
+    found = read_typed([path], offset_from=str(low), offset_to=str(high))
+    assert stale == {offset for kind, batch in found if not kind.is_control for offset in batch["offset"].to_pylist()}
+    assert stale
+
+
+def test_the_last_batch_of_a_full_segment_is_found_behind_a_stale_index(path):
+    with_index(path, [(TRUE[5][0], TRUE[5][1] + 7)])
+    path.with_name(f"{SPOTS[-1].last_offset + 1:020}.log").touch()
+    after = Tracker().advance({}, Inventory().files([str(path.parent)]))
+    (mark,) = after[str(path)].marks
+    assert (mark.position, after[str(path)].stop) == (SPOTS[-1].position, None)
+
+
+def test_a_bound_by_bytes_takes_over_files_that_only_shrank(path):
+    _, before = look(path, DATA, {})
+    path.write_bytes(DATA[: SPOTS[-5].position])
+    other = path.with_name(f"{SPOTS[-1].last_offset + 1:020}.log")
+    other.write_bytes(DATA)
+    files = Inventory().files([str(path.parent)])
+    target = Tracker().advance(before, files)
+    steps = [before]
+    while steps[-1] != target:
+        steps.append(limit_bytes(steps[-1], target, files, 1, 1 << 20))
+        assert len(steps) < 4
+    assert steps[1][str(path)].rewound == SPOTS[-5].position

@@ -15,9 +15,13 @@ from golden import GOLDEN
 from kraftcore.errors import LocalError
 from kraftcore.plugins import spark as kraft
 from kraftcore.plugins.spark import gold, parquet, work
+from kraftcore.plugins.spark.arrow_batches import KEEP, LAYERS, RangeReader
+from kraftcore.plugins.spark.filters import Filters
 from kraftcore.plugins.spark.frames import except_lists
 from kraftcore.plugins.spark.gold import SHARED, Making, makings_of
 from kraftcore.plugins.spark.parquet import BUCKETS, bucket_of, in_share, read_files, to_bytes
+from kraftcore.plugins.spark.ranges import split_into_ranges
+from kraftcore.plugins.spark.stores import Inventory
 from kraftcore.plugins.spark.tables import Tables, arrow_schema
 
 IDS = pa.list_(pa.field("element", pa.int32()))
@@ -52,6 +56,23 @@ def test_shares_and_their_files_make_the_same_rows(tmp_path, monkeypatch):
     for name in ("gold_partition_history", "gold_config_history", "silver_partition_change", "gold_logs"):
         assert rows(tmp_path / "shared" / name) == rows(tmp_path / "whole" / name), name
     assert len(list((tmp_path / "shared/gold_partition_history").rglob("*.parquet"))) > 3
+
+
+def test_columns_that_are_never_null_are_stored_so():
+    files = Inventory().files([str(GOLDEN)])
+    reader = RangeReader(LAYERS, Filters(), KEEP)
+    required: dict[str, set[str]] = {}
+    for part in split_into_ranges(files, Filters()):
+        for stored in reader.read_layers(part):
+            stored.batch.validate(full=True)
+            for field, column in zip(stored.batch.schema, stored.batch.columns, strict=True):
+                assert field.nullable or column.null_count == 0, (stored.view, field.name)
+            required[stored.view] = {field.name for field in stored.batch.schema if not field.nullable}
+    always = {"cluster_id", "node_id", "directory_id", "source", "log_id", "file_id", "generation"}
+    place = {"offset", "timestamp", "epoch", "version"}
+    fields = {"partition_id", "topic_id", "leader", "leader_recovery_state"}
+    assert required["partition_change"] == always | place | fields
+    assert required["records"] == always | place | {"is_control", "position"}
 
 
 def test_each_partition_is_in_one_share(tmp_path, monkeypatch):

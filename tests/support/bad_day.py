@@ -15,7 +15,15 @@ from pathlib import Path
 
 from kraftcore.core.batch import Record, build_batch, build_records_batch
 from kraftcore.core.uuid import Uuid
-from kraftcore.protocol.control import KeyAndValue, kraft_version, kraft_voters, leader_change, voter
+from kraftcore.protocol.control import (
+    KeyAndValue,
+    kraft_version,
+    kraft_voters,
+    leader_change,
+    snapshot_footer,
+    snapshot_header,
+    voter,
+)
 from kraftcore.protocol.metadata import encode_metadata_record
 from kraftcore.protocol.records.broker_registration_change_record import BrokerRegistrationChangeRecord
 from kraftcore.protocol.records.config_record import ConfigRecord
@@ -107,9 +115,8 @@ def _change(topic: str, partition: int, **fields: object) -> PartitionChangeReco
     return PartitionChangeRecord(topic_id=TOPICS[topic], partition_id=partition, **fields)
 
 
-def _partition(
-    topic_id: Uuid, number: int, replicas: Iterable[int], isr: Iterable[int] | None = None
-) -> MetadataRecord:
+def partition(topic_id: Uuid, number: int, replicas: Iterable[int], isr: Iterable[int] | None = None) -> MetadataRecord:
+    """A new partition, led by its first replica; all are in the ISR unless it is named."""
     ids = list(replicas)
     return PartitionRecord(
         topic_id=topic_id, partition_id=number, replicas=ids, isr=ids if isr is None else list(isr), leader=ids[0],
@@ -121,7 +128,8 @@ def _clicks(leader: int) -> list[MetadataRecord]:
     return [_change("clicks", number, leader=leader) for number in range(CLICKS)]
 
 
-def _begin(log: Log) -> None:
+def begin(log: Log) -> None:
+    """Three voters, three brokers, four topics."""
     log.control("13:58:00.000", leader_change(1, [1, 2, 3], [1, 2, 3]))
     log.write("13:58:00.010", FeatureLevelRecord(name="metadata.version", feature_level=29))
     log.control("13:58:00.500", kraft_version(1), kraft_voters([voter(one) for one in (1, 2, 3)]))
@@ -133,10 +141,10 @@ def _begin(log: Log) -> None:
     log.write(
         "13:58:20.000", *(TopicRecord(name=name, topic_id=topic_id) for name, topic_id in TOPICS.items()),
         ConfigRecord(resource_type=2, resource_name="clicks", name="min.insync.replicas", value="1"),
-        *(_partition(TOPICS["orders"], number, BROKERS[number:] + BROKERS[:number]) for number in range(3)),
-        *(_partition(TOPICS["clicks"], number, [101]) for number in range(CLICKS)),
-        _partition(TOPICS["payments"], 0, [102, 103]),
-        *(_partition(TOPICS["audit"], number, [103, 102]) for number in range(2)),
+        *(partition(TOPICS["orders"], number, BROKERS[number:] + BROKERS[:number]) for number in range(3)),
+        *(partition(TOPICS["clicks"], number, [101]) for number in range(CLICKS)),
+        partition(TOPICS["payments"], 0, [102, 103]),
+        *(partition(TOPICS["audit"], number, [103, 102]) for number in range(2)),
     )  # fmt: skip
     log.write("13:59:00.000", _change("payments", 0, isr=[102]))  # 103 fell behind
 
@@ -191,7 +199,7 @@ def _changes(log: Log) -> None:
     log.write("14:04:10.000", RemoveTopicRecord(topic_id=TOPICS["audit"]))
     log.write(
         "14:04:20.000", TopicRecord(name="audit", topic_id=AUDIT_AGAIN),
-        *(_partition(AUDIT_AGAIN, number, [103, 102]) for number in range(2)),
+        *(partition(AUDIT_AGAIN, number, [103, 102]) for number in range(2)),
         ConfigRecord(resource_type=2, resource_name="audit", name="retention.ms", value="86400000"),
     )  # fmt: skip
     log.control("14:04:40.000", kraft_voters([voter(one) for one in (1, 2, 3, 4)]))
@@ -212,17 +220,34 @@ def _a_controlled_shutdown(log: Log) -> None:
     log.tick(moment("14:08:00.001"))
 
 
+def write_node(folder: Path, node_id: int, data: bytes, *, cluster_id: str = CLUSTER_ID, base_offset: int = 0) -> Path:
+    """Write one segment of a controller below a folder, which is made; returns the segment's path."""
+    node = folder / f"c{node_id}"
+    (node / "__cluster_metadata-0").mkdir(parents=True, exist_ok=True)
+    (node / "meta.properties").write_text(f"version=1\nnode.id={node_id}\ncluster.id={cluster_id}\n")
+    segment = node / "__cluster_metadata-0" / f"{base_offset:020}.log"
+    segment.write_bytes(data)
+    return segment
+
+
+def write_snapshot(folder: Path, node_id: int, end_offset: int, *records: MetadataRecord, epoch: int = 1) -> None:
+    """Write a snapshot beside a controller's segments: the state before an offset."""
+    snapshot = Log()
+    snapshot.control("13:59:00.000", snapshot_header(moment("13:59:00.000")))
+    snapshot.write("13:59:00.000", *records)
+    snapshot.control("13:59:00.000", snapshot_footer())
+    place = folder / f"c{node_id}" / "__cluster_metadata-0" / f"{end_offset:020}-{epoch:010}.checkpoint"
+    place.write_bytes(snapshot.data)
+
+
 def write(folder: Path) -> Path:
     """Write the directories of the three controllers below a folder, which is made; returns it."""
     log = Log()
-    for part in (_begin, _broker_101_dies, _the_leader_falls_silent, _an_unclean_election, _a_broker_flaps, _changes,
+    for part in (begin, _broker_101_dies, _the_leader_falls_silent, _an_unclean_election, _a_broker_flaps, _changes,
                  _a_controlled_shutdown):  # fmt: skip
         part(log)
     for node_id in (1, 2, 4):
-        node = folder / f"c{node_id}"
-        (node / "__cluster_metadata-0").mkdir(parents=True)
-        (node / "meta.properties").write_text(f"version=1\nnode.id={node_id}\ncluster.id={CLUSTER_ID}\n")
-        (node / "__cluster_metadata-0" / f"{0:020}.log").write_bytes(log.data)
+        write_node(folder, node_id, bytes(log.data))
     return folder
 
 

@@ -5,17 +5,40 @@ from libc.stdlib cimport realloc
 
 cdef enum:
     SLACK = 64                 # bytes behind each buffer's contents
+    BLOCKS_MAX = 64            # that a pool keeps
+    CHUNK_COLUMNS = 11         # buffers of a chunk's columns without its headers
 
 
 cdef struct Column:
     uint8_t *data
     int64_t used
     int64_t capacity
+    int64_t before             # bytes it held when it was handed over the last time
+
+
+cdef struct Block:
+    uint8_t *data
+    int64_t capacity
+
+
+cdef class BufferPool:
+    cdef readonly int64_t limit
+    cdef readonly int64_t kept
+    cdef int count
+    cdef Block[BLOCKS_MAX] blocks  # the longest here first
+    cdef int64_t[CHUNK_COLUMNS] chunk  # bytes of the last chunk's columns: the next ColumnReader's will be as large
+
+    # Memory for `bytes` and the slack, if there is a block of about that size; else the column stays as it is: empty.
+    cdef void lend(self, Column *column, int64_t bytes) noexcept
+    cdef void give_back(self, uint8_t *data, int64_t capacity) noexcept
+    cdef void remove(self, int at) noexcept
 
 
 cdef class ColumnBuffer:
     cdef uint8_t *data
     cdef int64_t size
+    cdef int64_t capacity
+    cdef BufferPool pool       # gets the memory in the end; None: the allocator does
 
 
 cdef class ColumnChunk:
@@ -32,7 +55,7 @@ cdef class ColumnChunk:
 
 
 # Takes over malloc'ed `data`; a large rest behind `size` is given back.
-cdef ColumnBuffer make_buffer(uint8_t *data, int64_t size, int64_t capacity)
+cdef ColumnBuffer make_buffer(uint8_t *data, int64_t size, int64_t capacity, BufferPool pool)
 cdef object import_pyarrow()
 # Of a pyarrow buffer; NULL without one.
 cdef const uint8_t *address(object buffer) except? NULL
@@ -60,9 +83,19 @@ cdef inline bint grow(Column *column, int64_t bytes) noexcept nogil:
     return True
 
 
-cdef inline ColumnBuffer hand_over(Column *column, int64_t size):
+cdef inline bint begin(Column *column, int64_t bytes, BufferPool pool) noexcept:
+    # An empty column with room for `bytes`, out of the pool (None: of none) if that has any. It held nothing.
+    column.data = NULL
+    column.used = column.capacity = 0
+    if pool is not None:
+        pool.lend(column, bytes)
+    return grow(column, bytes)
+
+
+cdef inline ColumnBuffer hand_over(Column *column, int64_t size, BufferPool pool):
     # The column's memory becomes a Python object.
-    cdef ColumnBuffer buffer = make_buffer(column.data, size, column.capacity)
+    cdef ColumnBuffer buffer = make_buffer(column.data, size, column.capacity, pool)
     column.data = NULL
     column.capacity = column.used = 0
+    column.before = size
     return buffer

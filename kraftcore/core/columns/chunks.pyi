@@ -2,9 +2,18 @@ import sys
 from collections.abc import Iterable
 from typing import Any, NoReturn, final
 
-__all__ = ["COLUMNS", "ColumnBuffer", "ColumnChunk", "arrow_schema"]
+__all__ = ["COLUMNS", "BufferPool", "ColumnBuffer", "ColumnChunk", "arrow_schema"]
 
 COLUMNS: tuple[str, ...]
+
+@final
+class BufferPool:
+    def __new__(cls, limit: int = ...) -> BufferPool: ...
+    @property
+    def limit(self) -> int: ...
+    @property
+    def kept(self) -> int: ...
+    def __reduce__(self) -> NoReturn: ...
 
 @final
 class ColumnBuffer:

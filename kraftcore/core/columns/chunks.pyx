@@ -7,20 +7,89 @@ cimport cython
 from cpython.buffer cimport PyBuffer_FillInfo
 from libc.stdint cimport int64_t, uint8_t
 from libc.stdlib cimport free, realloc
+from libc.string cimport memmove
 
 from kraftcore.errors import LocalError, MissingDependencyError
 
-__all__ = ["COLUMNS", "ColumnBuffer", "ColumnChunk", "arrow_schema"]
+__all__ = ["COLUMNS", "BufferPool", "ColumnBuffer", "ColumnChunk", "arrow_schema"]
 
 COLUMNS = ("offset", "timestamp", "key", "value", "headers", "partition_leader_epoch", "is_control", "position")
 
 
+cdef enum:
+    POOLED_MIN = 1 << 16       # bytes; the allocator has smaller blocks at hand
+
+
 @cython.final
+cdef class BufferPool:
+    """Memory of columns that nobody holds any more, for the next columns: the system hands out fresh memory page by
+    page, which takes about as long as filling it.
+
+    Args:
+        limit: the most bytes to keep, of blocks of 64 KiB and more. What does not fit drives out what has been here
+            longest.
+
+    Attributes:
+        limit: see above.
+        kept: bytes that it keeps now.
+    """
+
+    def __cinit__(self, int64_t limit=32 << 20):
+        if limit < 0:
+            raise LocalError(f"limit {limit} is negative")
+        self.limit = limit
+
+    def __dealloc__(self):
+        cdef int i
+        for i in range(self.count):
+            free(self.blocks[i].data)
+
+    def __reduce__(self):
+        raise TypeError("a BufferPool cannot be pickled: it is memory of this process")
+
+    cdef void lend(self, Column *column, int64_t bytes) noexcept:
+        cdef int i, best = -1
+        cdef int64_t most
+        bytes += SLACK
+        most = bytes + bytes // 4 + POOLED_MIN
+        for i in range(self.count):
+            if bytes <= self.blocks[i].capacity <= most and (
+                best < 0 or self.blocks[i].capacity < self.blocks[best].capacity
+            ):
+                best = i
+        if best >= 0:
+            column.data = self.blocks[best].data
+            column.capacity = self.blocks[best].capacity
+            self.remove(best)
+
+    cdef void give_back(self, uint8_t *data, int64_t capacity) noexcept:
+        if capacity < POOLED_MIN or capacity > self.limit:
+            free(data)
+            return
+        while self.count == BLOCKS_MAX or self.kept + capacity > self.limit:
+            free(self.blocks[0].data)
+            self.remove(0)
+        self.blocks[self.count].data = data
+        self.blocks[self.count].capacity = capacity
+        self.count += 1
+        self.kept += capacity
+
+    cdef void remove(self, int at) noexcept:
+        self.kept -= self.blocks[at].capacity
+        self.count -= 1
+        memmove(&self.blocks[at], &self.blocks[at + 1], (self.count - at) * sizeof(Block))
+
+
+@cython.final
+@cython.no_gc
 cdef class ColumnBuffer:
     """Memory of one column, read-only through the buffer protocol. Arrow arrays keep it alive."""
 
     def __dealloc__(self):
-        free(self.data)
+        if self.pool is None or self.data == NULL:
+            free(self.data)
+        else:
+            self.pool.give_back(self.data, self.capacity)
 
     def __reduce__(self):
         raise TypeError("decoded columns cannot be pickled: send what to_arrow() returns")
@@ -35,15 +104,18 @@ cdef class ColumnBuffer:
 cdef uint8_t NOTHING[8]
 
 
-cdef ColumnBuffer make_buffer(uint8_t *data, int64_t size, int64_t capacity):
+cdef ColumnBuffer make_buffer(uint8_t *data, int64_t size, int64_t capacity, BufferPool pool):
     cdef ColumnBuffer buffer = ColumnBuffer.__new__(ColumnBuffer)
     cdef uint8_t *smaller
     buffer.data = data
     buffer.size = size
+    buffer.capacity = capacity
+    buffer.pool = pool
     if capacity - size > (1 << 16) and capacity - size > size // 4:
         smaller = <uint8_t *>realloc(data, size + SLACK)
         if smaller != NULL:
             buffer.data = smaller
+            buffer.capacity = size + SLACK
     return buffer
 
 

@@ -95,7 +95,7 @@ def batch_headers(
             position += header.size
         arrays = [
             pa.Array.from_buffers(
-                _TYPES[width](), rows, [None, pa.py_buffer(hand_over(&columns[number], rows * <int>width))], 0
+                _TYPES[width](), rows, [None, pa.py_buffer(hand_over(&columns[number], rows * <int>width, None))], 0
             )
             for number, (_, width) in enumerate(NAMES)
         ]

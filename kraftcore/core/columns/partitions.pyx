@@ -139,6 +139,6 @@ def partition_order(values, rows, int buckets, int64_t step):
             marks[place] = found[i]
     free(unsorted.data)
     return (
-        pa.Array.from_buffers(pa.uint64(), count, [None, pa.py_buffer(hand_over(&order, 8 * count))], 0),
-        pa.Array.from_buffers(pa.uint8(), count, [None, pa.py_buffer(hand_over(&sorted_marks, count))], 0),
+        pa.Array.from_buffers(pa.uint64(), count, [None, pa.py_buffer(hand_over(&order, 8 * count, None))], 0),
+        pa.Array.from_buffers(pa.uint8(), count, [None, pa.py_buffer(hand_over(&sorted_marks, count, None))], 0),
     )

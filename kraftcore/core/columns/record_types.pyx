@@ -6,7 +6,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free
 from libc.string cimport memset
 
-from kraftcore.core.columns.chunks cimport Column, address, grow, hand_over, import_pyarrow
+from kraftcore.core.columns.chunks cimport BufferPool, Column, address, begin, grow, hand_over, import_pyarrow
 
 from kraftcore.errors import LocalError
 
@@ -28,12 +28,13 @@ Attributes:
 """
 
 
-def record_types(key, value, is_control):
+def record_types(key, value, is_control, BufferPool pool=None):
     """The type and version of each record.
 
     Args:
         key, value: ``pyarrow.BinaryArray``.
         is_control: ``pyarrow.BooleanArray``; all three without an offset, as ``ColumnChunk.to_arrow`` makes them.
+        pool: memory for the columns.
 
     Returns:
         ``RecordTypes``.
@@ -58,9 +59,9 @@ def record_types(key, value, is_control):
         raise LocalError("key, value and is_control must be whole arrays of one length")
     if count == 0:
         return RecordTypes(pa.array([], pa.int64()), pa.array([], pa.int32()))
-    memset(&code_column, 0, sizeof(Column))
-    memset(&version_column, 0, sizeof(Column))
-    if not grow(&code_column, 8 * count) or not grow(&version_column, 4 * count):
+    if not begin(&code_column, 8 * count, pool):
+        raise MemoryError
+    if not begin(&version_column, 4 * count, pool):
         free(code_column.data)
         raise MemoryError
     key_ends = <const int32_t *>address(key.buffers()[1])
@@ -77,16 +78,17 @@ def record_types(key, value, is_control):
                 values + value_ends[i], value_ends[i + 1] - value_ends[i], &versions[i],
             )
     return RecordTypes(
-        pa.Array.from_buffers(pa.int64(), count, [None, pa.py_buffer(hand_over(&code_column, 8 * count))], 0),
-        pa.Array.from_buffers(pa.int32(), count, [None, pa.py_buffer(hand_over(&version_column, 4 * count))], 0),
+        pa.Array.from_buffers(pa.int64(), count, [None, pa.py_buffer(hand_over(&code_column, 8 * count, pool))], 0),
+        pa.Array.from_buffers(pa.int32(), count, [None, pa.py_buffer(hand_over(&version_column, 4 * count, pool))], 0),
     )
 
 
-def rows_of_types(codes):
+def rows_of_types(codes, BufferPool pool=None):
     """Which rows each type has.
 
     Args:
         codes: ``pyarrow.Int64Array`` without nulls, as ``RecordTypes.code``.
+        pool: memory for the row numbers.
 
     Returns:
         A list of (code, ``pyarrow.UInt64Array`` of ascending row numbers), in the order in which the codes come first.
@@ -116,7 +118,7 @@ def rows_of_types(codes):
     memset(&row_column, 0, sizeof(Column))
     values = <const int64_t *>address(codes.buffers()[1]) + <int64_t>codes.offset
     try:
-        if not grow(&group_column, 4 * count) or not grow(&row_column, 8 * count):
+        if not begin(&group_column, 4 * count, pool) or not begin(&row_column, 8 * count, pool):
             raise MemoryError
         of_row, to = <int32_t *>group_column.data, <uint64_t *>row_column.data
         for i in range(count):
@@ -146,12 +148,15 @@ def rows_of_types(codes):
             to[ends[of_row[i]]] = i
             ends[of_row[i]] += 1
         rows = pa.Array.from_buffers(
-            pa.uint64(), count, [None, pa.py_buffer(hand_over(&row_column, 8 * count))], 0
+            pa.uint64(), count, [None, pa.py_buffer(hand_over(&row_column, 8 * count, pool))], 0
         )
         return [
             (code, rows[(ends[group - 1] if group else 0):ends[group]]) for group, code in enumerate(found)
         ]
     finally:
-        free(group_column.data)
+        if pool is not None and group_column.data != NULL:
+            pool.give_back(group_column.data, group_column.capacity)
+        else:
+            free(group_column.data)
         free(end_column.data)
         free(row_column.data)

@@ -3,7 +3,7 @@ from typing import Any, NamedTuple, NoReturn, final
 
 from typing_extensions import Buffer
 
-from kraftcore.core.columns.chunks import ColumnChunk
+from kraftcore.core.columns.chunks import BufferPool, ColumnChunk
 
 __all__ = ["CHUNK_BYTES_MAX", "ColumnReader", "Damage", "DecodedColumns", "decode_columns"]
 
@@ -31,6 +31,7 @@ class ColumnReader:
         timestamp_unit: str = "ms",
         chunk_bytes: int = ...,
         max_decompressed_bytes: int = ...,
+        pool: BufferPool | None = None,
     ) -> None: ...
     @property
     def damage(self) -> list[Damage]: ...

@@ -15,7 +15,7 @@ from libc.string cimport memset
 
 from kraftcore.core.batch.check cimport acquire, corrupt_batch, decompress_records
 from kraftcore.core.columns.chunks cimport (
-    ColumnChunk, grow, hand_over, import_pyarrow, timestamp_scale, wanted_columns,
+    CHUNK_COLUMNS, BufferPool, Column, ColumnChunk, grow, hand_over, import_pyarrow, timestamp_scale, wanted_columns,
 )
 from kraftcore.core.columns.fill cimport (
     COMPRESSED, DONE, FAULT, FULL, NO_MEMORY, WANT_CONTROL, WANT_EPOCH, WANT_HEADERS, WANT_KEY, WANT_OFFSET,
@@ -48,6 +48,7 @@ cdef class ColumnReader:
     Args:
         chunk_bytes: the most bytes of uncompressed records in one chunk, unless one batch alone has more. A few
             MiB keep memory small and caches warm.
+        pool: memory for the columns; None: the system's.
 
     Attributes:
         damage: list of ``Damage``, filled while iterating.
@@ -58,6 +59,7 @@ cdef class ColumnReader:
     cdef bytes types
     cdef Py_ssize_t source
     cdef object owner
+    cdef BufferPool pool
     cdef int64_t max_bytes
     cdef str errors
     cdef tuple columns
@@ -76,7 +78,7 @@ cdef class ColumnReader:
     def __init__(
         self, data, *, columns=None, int64_t position=0, end=None, int64_t base_position=0, offsets=None,
         types=None, bint verify=True, str errors="raise", str timestamp_unit="ms", int64_t chunk_bytes=1 << 20,
-        int64_t max_decompressed_bytes=DEFAULT_MAX_DECOMPRESSED_BYTES,
+        int64_t max_decompressed_bytes=DEFAULT_MAX_DECOMPRESSED_BYTES, BufferPool pool=None,
     ):
         cdef Job *job = &self.job
         if self.damage is not None:
@@ -103,6 +105,7 @@ cdef class ColumnReader:
         self.max_bytes = min(max_decompressed_bytes, <int64_t>CHUNK_BYTES_MAX)
         self.errors = errors
         self.timestamp_unit = timestamp_unit
+        self.pool = pool
         self.sources = list(data) if isinstance(data, (list, tuple)) else [data]
         if len(self.sources) != 1 and (position or end is not None):
             raise LocalError("position and end go with a single buffer")
@@ -152,6 +155,8 @@ cdef class ColumnReader:
         if self.error is not None:
             error, self.error = self.error, None
             raise error
+        if self.pool is not None and job.sink.capacity == 0:
+            self.borrow()
         while True:
             with nogil:
                 state = run(job)
@@ -217,6 +222,16 @@ cdef class ColumnReader:
             self.source = len(self.sources)
         return 0
 
+    cdef int borrow(self) except -1:
+        # What the pool has for columns like those of the last chunk, of this reader or of the one before it.
+        cdef (Column *)[CHUNK_COLUMNS] columns
+        cdef int i
+        list_columns(&self.job.sink, columns)
+        for i in range(CHUNK_COLUMNS):
+            if self.pool.chunk[i] and columns[i].data == NULL:
+                self.pool.lend(columns[i], self.pool.chunk[i] + self.pool.chunk[i] // 16)
+        return 0
+
     cdef ColumnChunk finish_chunk(self):
         cdef Sink *sink = &self.job.sink
         cdef ColumnChunk chunk = ColumnChunk.__new__(ColumnChunk)
@@ -224,6 +239,9 @@ cdef class ColumnReader:
         cdef int64_t bits = (rows + 7) // 8
         cdef dict buffers = {}
         cdef int want = self.job.want
+        cdef BufferPool pool = self.pool
+        cdef (Column *)[CHUNK_COLUMNS] columns
+        cdef int i
         chunk.count = rows
         chunk.columns = self.columns
         chunk.timestamp_unit = self.timestamp_unit
@@ -233,18 +251,18 @@ cdef class ColumnReader:
         chunk.header_nulls = sink.header_nulls
         chunk.buffers = buffers
         if want & WANT_OFFSET:
-            buffers["offset"] = (hand_over(&sink.offset, 8 * rows),)
+            buffers["offset"] = (hand_over(&sink.offset, 8 * rows, pool),)
         if want & WANT_TIMESTAMP:
-            buffers["timestamp"] = (hand_over(&sink.timestamp, 8 * rows),)
+            buffers["timestamp"] = (hand_over(&sink.timestamp, 8 * rows, pool),)
         if want & WANT_KEY:
             buffers["key"] = (
-                hand_over(&sink.key_valid, bits) if sink.key_nulls else None,
-                hand_over(&sink.key_offsets, 4 * (rows + 1)), hand_over(&sink.key, sink.key.used),
+                hand_over(&sink.key_valid, bits, pool) if sink.key_nulls else None,
+                hand_over(&sink.key_offsets, 4 * (rows + 1), pool), hand_over(&sink.key, sink.key.used, pool),
             )
         if want & WANT_VALUE:
             buffers["value"] = (
-                hand_over(&sink.value_valid, bits) if sink.value_nulls else None,
-                hand_over(&sink.value_offsets, 4 * (rows + 1)), hand_over(&sink.value, sink.value.used),
+                hand_over(&sink.value_valid, bits, pool) if sink.value_nulls else None,
+                hand_over(&sink.value_offsets, 4 * (rows + 1), pool), hand_over(&sink.value, sink.value.used, pool),
             )
         if want & WANT_HEADERS:
             if sink.headers == 0:
@@ -253,19 +271,32 @@ cdef class ColumnReader:
             memset(sink.name_offsets.data, 0, 4)
             memset(sink.content_offsets.data, 0, 4)
             buffers["headers"] = (
-                hand_over(&sink.header_offsets, 4 * (rows + 1)),
-                hand_over(&sink.name_offsets, 4 * (sink.headers + 1)), hand_over(&sink.name, sink.name.used),
-                hand_over(&sink.content_valid, (sink.headers + 7) // 8) if sink.header_nulls else None,
-                hand_over(&sink.content_offsets, 4 * (sink.headers + 1)), hand_over(&sink.content, sink.content.used),
+                hand_over(&sink.header_offsets, 4 * (rows + 1), pool),
+                hand_over(&sink.name_offsets, 4 * (sink.headers + 1), pool),
+                hand_over(&sink.name, sink.name.used, pool),
+                hand_over(&sink.content_valid, (sink.headers + 7) // 8, pool) if sink.header_nulls else None,
+                hand_over(&sink.content_offsets, 4 * (sink.headers + 1), pool),
+                hand_over(&sink.content, sink.content.used, pool),
             )
         if want & WANT_EPOCH:
-            buffers["partition_leader_epoch"] = (hand_over(&sink.epoch, 4 * rows),)
+            buffers["partition_leader_epoch"] = (hand_over(&sink.epoch, 4 * rows, pool),)
         if want & WANT_CONTROL:
-            buffers["is_control"] = (hand_over(&sink.control, bits),)
+            buffers["is_control"] = (hand_over(&sink.control, bits, pool),)
         if want & WANT_POSITION:
-            buffers["position"] = (hand_over(&sink.position, 8 * rows),)
+            buffers["position"] = (hand_over(&sink.position, 8 * rows, pool),)
+        if pool is not None:
+            list_columns(sink, columns)
+            for i in range(CHUNK_COLUMNS):
+                pool.chunk[i] = columns[i].before
         free_sink(sink)
         return chunk
+
+
+cdef void list_columns(Sink *sink, Column **to) noexcept:
+    # The columns of a chunk that a pool knows, in its order.
+    to[0], to[1], to[2], to[3] = &sink.offset, &sink.timestamp, &sink.epoch, &sink.control
+    to[4], to[5], to[6], to[7] = &sink.position, &sink.key_offsets, &sink.key_valid, &sink.key
+    to[8], to[9], to[10] = &sink.value_offsets, &sink.value_valid, &sink.value
 
 
 @cython.final

@@ -3,7 +3,7 @@
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
-from kraftcore.core.columns.chunks cimport Column, grow
+from kraftcore.core.columns.chunks cimport BufferPool, Column, grow
 from kraftcore.core.wire.plan cimport Arena
 from kraftcore.core.wire.struct cimport BOOL
 
@@ -38,8 +38,9 @@ cdef class TreeArena(Arena):
 
 # The nodes of a message class's fields.
 cdef int plant(TreeArena arena, Node *node, object cls) except -1
-# Empty columns, ready for the first value.
-cdef int start(Node *node) except -1
+# Empty columns, ready for the first value, with about the room that `rows` rows take, judged by the `before` rows that
+# they held the last time.
+cdef int start(Node *node, BufferPool pool, int64_t rows, int64_t before) except -1
 cdef void drop(Node *node) noexcept
 # A uuid as Kafka writes it: base64url without padding, UUID_TEXT characters.
 cdef void uuid_text(uint8_t *to, const uint8_t *p) noexcept nogil
@@ -53,7 +54,7 @@ cdef bint settle(Node *node) noexcept nogil
 cdef void cut(Node *node, int64_t length) noexcept nogil
 cdef object arrow_type(object pa, object field, bint item)
 # The Arrow array over a node's memory, which it takes over. It must be settled.
-cdef object harvest(object pa, Node *node, object kind)
+cdef object harvest(object pa, Node *node, object kind, BufferPool pool)
 
 
 cdef inline bint set_bit(Column *column, int64_t i, bint value) noexcept nogil:

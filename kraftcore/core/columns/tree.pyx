@@ -2,11 +2,12 @@
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free
 from libc.string cimport memcpy, memset
 
-from kraftcore.core.columns.chunks cimport Column, grow, hand_over
+from kraftcore.core.bytes cimport load_int64
+from kraftcore.core.columns.chunks cimport BufferPool, Column, begin, grow, hand_over
 from kraftcore.core.wire.struct cimport (
     BOOL, BYTES, FLOAT64, INT16, INT32, INT64, INT8, RECORDS, STRING, STRUCT, UINT16, UINT32, UUID, Field, layout_of,
 )
@@ -29,14 +30,25 @@ fill_pairs()
 
 
 cdef void uuid_text(uint8_t *to, const uint8_t *p) noexcept nogil:
-    cdef uint32_t three
-    cdef int i
-    for i in range(5):
-        three = (<uint32_t>p[3 * i] << 16) | (<uint32_t>p[3 * i + 1] << 8) | p[3 * i + 2]
-        memcpy(to + 4 * i, PAIRS + 2 * (three >> 12), 2)
-        memcpy(to + 4 * i + 2, PAIRS + 2 * (three & 4095), 2)
-    to[20] = BASE64[p[15] >> 2]
-    to[21] = BASE64[(p[15] & 3) << 4]
+    cdef uint64_t high = <uint64_t>load_int64(p)
+    cdef uint64_t low = <uint64_t>load_int64(p + 8)
+    put_pair(to, high >> 52)
+    put_pair(to + 2, high >> 40)
+    put_pair(to + 4, high >> 28)
+    put_pair(to + 6, high >> 16)
+    put_pair(to + 8, high >> 4)
+    put_pair(to + 10, high << 8 | low >> 56)
+    put_pair(to + 12, low >> 44)
+    put_pair(to + 14, low >> 32)
+    put_pair(to + 16, low >> 20)
+    put_pair(to + 18, low >> 8)
+    to[20] = BASE64[(low & 0xFF) >> 2]
+    to[21] = BASE64[(low & 3) << 4]
+
+
+cdef inline void put_pair(uint8_t *to, uint64_t bits) noexcept nogil:
+    # The two characters of the last twelve bits.
+    memcpy(to, PAIRS + 2 * (bits & 4095), 2)
 
 
 cdef bint put_uuid(Node *node, const uint8_t *p) noexcept nogil:
@@ -214,23 +226,33 @@ cdef int plant_field(TreeArena arena, Node *node, Field field) except -1:
     return 0
 
 
-cdef int start(Node *node) except -1:
+cdef int start(Node *node, BufferPool pool, int64_t rows, int64_t before) except -1:
     cdef Py_ssize_t i
     node.length = 0
     node.has_nulls = False
-    memset(&node.valid, 0, sizeof(Column))
-    memset(&node.ends, 0, sizeof(Column))
-    memset(&node.data, 0, sizeof(Column))
+    start_column(&node.valid, pool, rows, before)
+    start_column(&node.ends, pool, rows, before)
+    start_column(&node.data, pool, rows, before)
     if node.is_array or node.kind in (STRING, BYTES, RECORDS, UUID):
         if not grow(&node.ends, 4):
             raise MemoryError
         memset(node.ends.data, 0, 4)
     if node.is_array:
-        start(node.item)
+        start(node.item, pool, rows, before)
     elif node.kind == STRUCT:
         for i in range(node.field_count):
-            start(&node.fields[i])
+            start(&node.fields[i], pool, rows, before)
     return 0
+
+
+cdef void start_column(Column *column, BufferPool pool, int64_t rows, int64_t before) noexcept:
+    # As large as the last time, less for fewer rows, and a sixteenth. Without memory for that it begins empty.
+    cdef int64_t bytes = column.before
+    if rows < before:
+        bytes = <int64_t>(<double>bytes * rows / before)
+    if bytes == 0 or not begin(column, bytes + bytes // 16 + 8, pool):
+        column.data = NULL
+        column.used = column.capacity = 0
 
 
 cdef void drop(Node *node) noexcept:
@@ -245,8 +267,8 @@ cdef void drop(Node *node) noexcept:
         drop(&node.fields[i])
 
 
-cdef object wrap(object pa, Column *column, int64_t size):
-    return pa.py_buffer(hand_over(column, size))
+cdef object wrap(object pa, Column *column, int64_t size, BufferPool pool):
+    return pa.py_buffer(hand_over(column, size, pool))
 
 
 cdef object arrow_type(object pa, object field, bint item):
@@ -261,20 +283,20 @@ cdef object arrow_type(object pa, object field, bint item):
     }[field.kind]()
 
 
-cdef object harvest(object pa, Node *node, object kind):
+cdef object harvest(object pa, Node *node, object kind, BufferPool pool):
     cdef int64_t length = node.length
     cdef Py_ssize_t i
-    cdef list buffers = [wrap(pa, &node.valid, (length + 7) // 8) if node.has_nulls else None]
+    cdef list buffers = [wrap(pa, &node.valid, (length + 7) // 8, pool) if node.has_nulls else None]
     cdef list children = []
     cdef int64_t used
     if node.is_array:
-        buffers.append(wrap(pa, &node.ends, 4 * (length + 1)))
-        children = [harvest(pa, node.item, kind.value_type)]
+        buffers.append(wrap(pa, &node.ends, 4 * (length + 1), pool))
+        children = [harvest(pa, node.item, kind.value_type, pool)]
     elif node.kind == STRUCT:
-        children = [harvest(pa, &node.fields[i], kind[i].type) for i in range(node.field_count)]
+        children = [harvest(pa, &node.fields[i], kind[i].type, pool) for i in range(node.field_count)]
     elif node.kind in (STRING, BYTES, RECORDS, UUID):
         used = last_end(node)
-        buffers += [wrap(pa, &node.ends, 4 * (length + 1)), wrap(pa, &node.data, used)]
+        buffers += [wrap(pa, &node.ends, 4 * (length + 1), pool), wrap(pa, &node.data, used, pool)]
     else:
-        buffers.append(wrap(pa, &node.data, (length + 7) // 8 if node.kind == BOOL else length * node.width))
+        buffers.append(wrap(pa, &node.data, (length + 7) // 8 if node.kind == BOOL else length * node.width, pool))
     return pa.Array.from_buffers(kind, length, buffers, -1 if node.has_nulls else 0, 0, children)

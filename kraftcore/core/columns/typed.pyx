@@ -10,10 +10,11 @@ end. So what records leave out costs nothing, and they leave out most.
 
 cimport cython
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport free
 from libc.string cimport memcpy, memset
 
 from kraftcore.core.bytes cimport load_int16, load_int32, load_int64, load_uint32, read_uvarint32
-from kraftcore.core.columns.chunks cimport address, import_pyarrow
+from kraftcore.core.columns.chunks cimport BufferPool, Column, address, grow, import_pyarrow
 from kraftcore.core.columns.tree cimport (
     Node, TreeArena, arrow_type, catch_up, cut, drop, harvest, plant,
     put_float, put_null, put_text, put_uuid, put_valid,
@@ -51,24 +52,31 @@ cdef struct Cursor:
     bint no_room               # a column could not grow: no fault of the record
 
 
-cdef inline bint fits(Cursor *c, bint done) noexcept:
+cdef inline bint fits(Cursor *c, bint done) noexcept nogil:
     # Whether a column took a value.
     if not done:
         c.no_room = True
     return done
 
 
-cdef bint take_struct(Node *node, const Walk *walk, Cursor *c) noexcept:
+cdef bint take_struct(Node *node, const Walk *walk, Cursor *c) noexcept nogil:
     cdef const StructPlan *plan = walk.plan
     cdef const FieldPlan *field
+    cdef Node *column
     cdef Py_ssize_t i
     cdef int at
     for i in range(plan.field_count):
         field = &plan.fields[i]
         at = walk.fields[i]
-        if not fits(c, catch_up(&node.fields[at], node.length)):
+        column = &node.fields[at]
+        if not fits(c, catch_up(column, node.length)):
             return False
-        if not take_value(&node.fields[at], field, walk.inner[at], field.nullable, c):
+        if field.kind == INT32 and not field.is_array and c.end - c.p >= 4:  # the commonest, without a call
+            if not fits(c, put_int32(column, load_int32(c.p)) and put_valid(column)):
+                return False
+            c.p += 4
+            column.length += 1
+        elif not take_value(column, field, walk.inner[at], field.nullable, c):
             return False
     if plan.flexible:
         if c.p >= c.end:
@@ -80,12 +88,13 @@ cdef bint take_struct(Node *node, const Walk *walk, Cursor *c) noexcept:
     return True
 
 
-cdef bint take_tagged(Node *node, const Walk *walk, Cursor *c) noexcept:
+cdef bint take_tagged(Node *node, const Walk *walk, Cursor *c) noexcept nogil:
     cdef uint32_t count, tag, size
     cdef int64_t last = -1
     cdef const uint8_t *end = c.end
     cdef const uint8_t *p = read_uvarint32(c.p, end, &count)
-    cdef Py_ssize_t i
+    cdef const FieldPlan *field = walk.plan.tagged
+    cdef const FieldPlan *behind = field + walk.plan.tagged_count
     cdef int at
     if p == NULL:
         return False
@@ -97,23 +106,23 @@ cdef bint take_tagged(Node *node, const Walk *walk, Cursor *c) noexcept:
         if p == NULL or tag <= last or size > end - p:
             return False
         last = tag
-        for i in range(walk.plan.tagged_count):
-            if walk.plan.tagged[i].tag == tag:
-                at = walk.tagged[i]
-                c.p = p
-                c.end = p + size
-                if not fits(c, catch_up(&node.fields[at], node.length)) or not take_value(
-                    &node.fields[at], &walk.plan.tagged[i], walk.inner[at], walk.plan.tagged[i].nullable, c
-                ) or c.p != c.end:
-                    return False
-                c.end = end
-                break
+        while field < behind and field.tag < tag:
+            field += 1
+        if field < behind and field.tag == tag:
+            at = walk.tagged[field - walk.plan.tagged]
+            c.p = p
+            c.end = p + size
+            if not fits(c, catch_up(&node.fields[at], node.length)) or not take_value(
+                &node.fields[at], field, walk.inner[at], field.nullable, c
+            ) or c.p != c.end:
+                return False
+            c.end = end
         p += size
     c.p = p
     return True
 
 
-cdef inline Py_ssize_t take_length(const FieldPlan *field, int width, bint nullable, Cursor *c) noexcept:
+cdef inline Py_ssize_t take_length(const FieldPlan *field, int width, bint nullable, Cursor *c) noexcept nogil:
     # A length or count; -1 for null, -2 for damage.
     cdef uint32_t raw
     cdef Py_ssize_t length
@@ -132,7 +141,7 @@ cdef inline Py_ssize_t take_length(const FieldPlan *field, int width, bint nulla
     return length
 
 
-cdef bint take_value(Node *node, const FieldPlan *field, const Walk *inner, bint nullable, Cursor *c) noexcept:
+cdef bint take_value(Node *node, const FieldPlan *field, const Walk *inner, bint nullable, Cursor *c) noexcept nogil:
     # One more value of a field.
     cdef Py_ssize_t length, _i
     cdef Node *item
@@ -140,12 +149,21 @@ cdef bint take_value(Node *node, const FieldPlan *field, const Walk *inner, bint
         length = take_length(field, 4, nullable, c)
         if length == -1:
             return fits(c, put_null(node))
-        if length < 0 or length > (c.end - c.p) // field.unit:
+        if length < 0:
             return False
         item = node.item
-        for _i in range(length):
-            if not take_item(item, field, inner, False, c):
+        if field.kind == INT32:
+            if length > (c.end - c.p) >> 2:
                 return False
+            if not fits(c, put_numbers(item, c.p, length)):
+                return False
+            c.p += 4 * length
+        elif length > (c.end - c.p) // field.unit:
+            return False
+        else:
+            for _i in range(length):
+                if not take_item(item, field, inner, False, c):
+                    return False
         if not fits(c, set_end(node, item.length) and put_valid(node)):
             return False
         node.length += 1
@@ -153,7 +171,7 @@ cdef bint take_value(Node *node, const FieldPlan *field, const Walk *inner, bint
     return take_item(node, field, inner, nullable, c)
 
 
-cdef bint take_item(Node *node, const FieldPlan *field, const Walk *inner, bint nullable, Cursor *c) noexcept:
+cdef bint take_item(Node *node, const FieldPlan *field, const Walk *inner, bint nullable, Cursor *c) noexcept nogil:
     cdef const uint8_t *p = c.p
     cdef Py_ssize_t left = c.end - p
     cdef Py_ssize_t length
@@ -189,7 +207,7 @@ cdef bint take_item(Node *node, const FieldPlan *field, const Walk *inner, bint 
     elif kind == INT32:
         if left < 4:
             return False
-        done = put_word(node, load_int32(p))
+        done = put_int32(node, load_int32(p))
         c.p = p + 4
     elif kind == INT64 or kind == FLOAT64:
         if left < 8:
@@ -222,12 +240,36 @@ cdef bint take_item(Node *node, const FieldPlan *field, const Walk *inner, bint 
     return True
 
 
-cdef inline bint is_text(const uint8_t *p, Py_ssize_t size) noexcept:
+cdef inline bint put_numbers(Node *node, const uint8_t *p, Py_ssize_t count) noexcept nogil:
+    # int32 items of a list, which are never null. `p` has them.
+    cdef int32_t *to
+    cdef Py_ssize_t i
+    if not grow(&node.data, 4 * (node.length + count)):
+        return False
+    to = <int32_t *>node.data.data + node.length
+    for i in range(count):
+        to[i] = load_int32(p + 4 * i)
+    node.length += count
+    return True
+
+
+cdef inline bint put_int32(Node *node, int32_t value) noexcept nogil:
+    if not grow(&node.data, 4 * (node.length + 1)):
+        return False
+    (<int32_t *>node.data.data)[node.length] = value
+    return True
+
+
+cdef inline bint is_text(const uint8_t *p, Py_ssize_t size) noexcept nogil:
     cdef Py_ssize_t i
     cdef uint8_t high = 0
     for i in range(size):
         high |= p[i]
-    return high < 0x80 or is_utf8(p, size)
+    return high < 0x80 or is_wide_text(p, size)
+
+
+cdef bint is_wide_text(const uint8_t *p, Py_ssize_t size) noexcept with gil:
+    return is_utf8(p, size)
 
 
 cdef Walk *route(Arena arena, const StructPlan *plan, object cls) except NULL:
@@ -250,6 +292,11 @@ cdef Walk *route(Arena arena, const StructPlan *plan, object cls) except NULL:
     return walk
 
 
+cdef bint may_be_null(Field field) noexcept:
+    # In some version, or where a version does not have it.
+    return field.nullable is not None or (field.default is None and not field.builds)
+
+
 cdef int join(Arena arena, Walk *walk, const FieldPlan *field, Field of, int at) except -1:
     if field.element != NULL:
         walk.inner[at] = route(arena, field.element, of.struct_class)
@@ -262,12 +309,13 @@ cdef class RecordColumns:
     """Decodes record values of one class, all its versions, to Arrow columns named as the class's fields.
 
     Uuids become their text, unsigned integers the next wider signed type, nested structs and lists their Arrow
-    counterparts.
+    counterparts. Columns that never hold a null say so.
 
     Args:
         message_class: a metadata record's class, or the class of a control record's value.
         framed: values start with frame version, type and version (metadata records); else with their version as int16
             that is also their first field (control records).
+        pool: memory for the columns; None: the system's.
 
     Raises:
         MissingDependencyError: pyarrow is not installed.
@@ -276,6 +324,9 @@ cdef class RecordColumns:
     cdef readonly object message_class
     cdef readonly object schema
     cdef bint framed
+    cdef bint busy
+    cdef BufferPool pool
+    cdef int64_t before        # rows of the last decode
     cdef TreeArena arena
     cdef Node root
     cdef dict walks
@@ -289,22 +340,23 @@ cdef class RecordColumns:
     def __dealloc__(self):
         drop(&self.root)
 
-    def __init__(self, message_class, *, bint framed=True):
+    def __init__(self, message_class, *, bint framed=True, BufferPool pool=None):
         if self.arena is not None:
             raise LocalError("a RecordColumns cannot be made twice")
         self.pa = import_pyarrow()
         self.message_class = message_class
         self.framed = framed
+        self.pool = pool
         self.arena = TreeArena.__new__(TreeArena)
         self.walks = {}
         plant(self.arena, &self.root, message_class)
         fields = layout_of(message_class).fields
         self.types = [arrow_type(self.pa, field, False) for field in fields]
-        self.schema = self.pa.schema(
-            [self.pa.field(field.name, kind) for field, kind in zip(fields, self.types, strict=True)]
-        )
+        self.schema = self.pa.schema([
+            self.pa.field(field.name, kind, may_be_null(field)) for field, kind in zip(fields, self.types, strict=True)
+        ])
 
-    cdef Walk *walk_of(self, uint32_t version) except? NULL:
+    cdef Walk *walk_of(self, uint32_t version) except? NULL with gil:
         # NULL: the class has no such version.
         cdef Codec codec
         known = self.walks.get(version)
@@ -317,7 +369,10 @@ cdef class RecordColumns:
             self.walks[version] = known
         return <Walk *><size_t>known
 
-    cdef bint take(self, const uint8_t *p, const uint8_t *end) except -1:
+    cdef int refuse(self) except -1 with gil:
+        raise MemoryError(f"no room for the columns of {self.message_class.__name__} records")
+
+    cdef bint take(self, const uint8_t *p, const uint8_t *end) except -1 nogil:
         cdef Cursor c
         cdef uint32_t frame, kind, version
         cdef Walk *walk
@@ -346,7 +401,7 @@ cdef class RecordColumns:
         c.no_room = False
         if not take_struct(&self.root, walk, &c) or c.p != end:
             if c.no_room:
-                raise MemoryError(f"no room for the columns of {self.message_class.__name__} records")
+                self.refuse()
             cut(&self.root, length)
             return False
         self.root.length += 1
@@ -364,15 +419,34 @@ cdef class RecordColumns:
             the values that were to be decoded, of those that could not: damaged, null, or of an unknown version.
 
         Raises:
-            LocalError: arrays of other types, or a position outside ``values``.
+            LocalError: arrays of other types, a position outside ``values``, or another thread is decoding with this.
             MemoryError: no memory for the columns, or one passes the 2 GiB that Arrow's lists and texts may have.
         """
+        cdef int64_t i
+        if self.busy:
+            raise LocalError("another thread is using this RecordColumns")
+        self.busy = True
+        try:
+            failed = self.fill(values, rows)
+            columns = [
+                harvest(self.pa, &self.root.fields[i], self.types[i], self.pool) for i in range(self.root.field_count)
+            ]
+            batch = self.pa.RecordBatch.from_arrays(columns, schema=self.schema) if columns else (
+                self.pa.RecordBatch.from_struct_array(self.pa.array([{}] * self.root.length, self.pa.struct([])))
+            )
+            self.before = self.root.length
+        finally:
+            self.busy = False
+        return batch, failed
+
+    cdef list fill(self, object values, object rows):
+        # Decodes into the tree; the positions of those that could not be.
         cdef const int32_t *ends = NULL
         cdef const uint8_t *base = NULL
         cdef const uint8_t *valid = NULL
         cdef const uint64_t *places = NULL
-        cdef int64_t first = values.offset, size = len(values), count = size, i, at
-        cdef list failed = []
+        cdef int64_t first = values.offset, size = len(values), count = size, i, at, failures = 0
+        cdef Column bad
         if values.type != self.pa.binary():
             raise LocalError(f"values are {values.type}, not binary")
         if rows is not None:
@@ -380,32 +454,32 @@ cdef class RecordColumns:
                 raise LocalError(f"rows are {rows.type}, not uint64 without nulls")
             count = len(rows)
         buffers = values.buffers()
-        drop(&self.root)
-        start(&self.root)
         if size:
             valid, ends, base = address(buffers[0]), <const int32_t *>address(buffers[1]), address(buffers[2])
         if rows is not None and count:
             row_buffer = rows.buffers()[1]
             places = <const uint64_t *>address(row_buffer) + <int64_t>rows.offset
-        for i in range(count):
-            at = i
-            if places != NULL:
+            for i in range(count):
                 if places[i] >= <uint64_t>size:
                     raise LocalError(f"row {places[i]} is not in the {size} values")
-                at = <int64_t>places[i]
-                if i + AHEAD < count and places[i + AHEAD] < <uint64_t>size:
-                    __builtin_prefetch(base + ends[<int64_t>places[i + AHEAD] + first])
-            at += first
-            if (valid != NULL and not (valid[at >> 3] >> (at & 7)) & 1) or (
-                not self.take(base + ends[at], base + ends[at + 1])
-            ):
-                failed.append(i)
-        if not settle(&self.root):
-            raise MemoryError
-        batch = self.pa.RecordBatch.from_arrays(
-            [harvest(self.pa, &self.root.fields[i], self.types[i]) for i in range(self.root.field_count)],
-            schema=self.schema,
-        ) if self.root.field_count else self.pa.RecordBatch.from_struct_array(
-            self.pa.array([{}] * self.root.length, self.pa.struct([]))
-        )
-        return batch, failed
+        drop(&self.root)
+        start(&self.root, self.pool, count, self.before)
+        memset(&bad, 0, sizeof(Column))
+        try:
+            with nogil:
+                for i in range(count):
+                    at = first + (i if places == NULL else <int64_t>places[i])
+                    if places != NULL and i + AHEAD < count:
+                        __builtin_prefetch(base + ends[first + <int64_t>places[i + AHEAD]])
+                    if (valid != NULL and not (valid[at >> 3] >> (at & 7)) & 1) or (
+                        not self.take(base + ends[at], base + ends[at + 1])
+                    ):
+                        if not grow(&bad, 8 * (failures + 1)):
+                            self.refuse()
+                        (<int64_t *>bad.data)[failures] = i
+                        failures += 1
+                if not settle(&self.root):
+                    self.refuse()
+            return [(<int64_t *>bad.data)[i] for i in range(failures)]
+        finally:
+            free(bad.data)

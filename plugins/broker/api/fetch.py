@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from kraftcore.core.batch import Compression, iter_batches
+from kraftcore.core.batch import iter_batches
 from kraftcore.core.uuid import ZERO_UUID
 from kraftcore.errors import KraftError
 from kraftcore.node.registry import RequestContext
@@ -20,7 +20,6 @@ from kraftcore.plugins.broker.api.errors import code_of
 from kraftcore.plugins.broker.api.fetch_sessions import AskedPartition, FetchContext, FetchSessions
 from kraftcore.plugins.broker.api.leaders import Leaders
 from kraftcore.plugins.broker.api.permits import Permits
-from kraftcore.plugins.broker.api.record_rules import RecordRules
 from kraftcore.plugins.broker.deadlines import Deadline, Deadlines
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
 from kraftcore.plugins.broker.partition import Partition, TopicPartition, View
@@ -35,7 +34,6 @@ _FROM_FOLLOWERS = 11  # consumers that say their rack may read from any replica
 _LEADER_SINCE = 16  # version from which refusals say who leads (KIP-951)
 _ASK_ELSEWHERE = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH}
 _STORAGE_ERROR_SINCE = 6  # older clients do not know KAFKA_STORAGE_ERROR
-_ZSTD_SINCE = 10  # version from which clients can read it (KIP-110)
 _READ_COMMITTED = 1
 ANSWER_BYTES = 4 * 1024**2
 """Most records in an answer, unless its first batch alone is longer: others are served while the client takes them."""
@@ -120,7 +118,6 @@ class Fetch:
         permits: consumers must be allowed to read a topic, brokers to act for the cluster.
         max_bytes: of records in an answer, whatever is asked (``fetch.max.bytes``).
         now_ms: the time.
-        rules_of: what a topic asks of its records.
         is_rack_aware: whether consumers are sent to a replica in their rack (``replica.selector.class``).
 
     Attributes:
@@ -138,10 +135,8 @@ class Fetch:
         max_bytes: int,
         now_ms: Callable[[], int],
         *,
-        rules_of: Callable[[str], RecordRules] = lambda topic: RecordRules(),
         is_rack_aware: bool = False,
     ) -> None:
-        self._rules_of = rules_of
         self._replicas = replicas
         self._cache = cache
         self._leaders = leaders
@@ -275,15 +270,13 @@ class Fetch:
 
     def _refusal(self, waiting: _HeldFetch, asked: AskedPartition) -> ErrorCode:
         """What a partition is refused for before anyone looks for its replica."""
-        name, version = asked.name, waiting.context.version
+        name = asked.name
         if name is None:
             return ErrorCode.UNKNOWN_TOPIC_ID
         if name in waiting.denied:
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
         if not self._cache.knows(*name):
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if version < _ZSTD_SINCE and self._rules_of(name.topic).codec is Compression.ZSTD:
-            return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
         return ErrorCode.NONE
 
     def _code_of(self, waiting: _HeldFetch, name: TopicPartition, error: KraftError) -> ErrorCode:

@@ -27,8 +27,7 @@ TOPICS: dict[str, tuple[int, dict[str, str]]] = {
     "append": (1, {"message.timestamp.type": "LogAppendTime"}),
     "compact": (1, {"cleanup.policy": "compact"}),
     "small": (1, {"segment.bytes": "1048576", "max.message.bytes": "5000"}),
-    "zipped": (1, {"compression.type": "lz4", "message.timestamp.after.max.ms": "3600000"}),
-    "zstd": (1, {"compression.type": "zstd"}),
+    "unzipped": (1, {"compression.type": "uncompressed", "message.timestamp.after.max.ms": "3600000"}),
 }
 SETTINGS = {
     "offsets.topic.replication.factor": 1,

@@ -378,7 +378,7 @@ def make_join(params: Params, side: Side) -> Any:
     return JoinGroupRequest(
         group_id=params["group"],
         session_timeout_ms=params["session"],
-        rebalance_timeout_ms=400,
+        rebalance_timeout_ms=1500,  # how long those who know each other wait for who does not come
         member_id=_member(params, side),
         group_instance_id=params["static"] if params["version"] >= 5 else None,
         protocol_type=params["type"],
