@@ -6,6 +6,8 @@ usage.
 
 from __future__ import annotations
 
+import atexit
+import gc
 import importlib
 import os
 import sys
@@ -147,6 +149,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit status: 0, 1 for an error, 2 for wrong usage, 130 when interrupted, 141 when the reader of the output
         went away.
     """
+    # What is left when the process ends goes with it, without being looked through.
+    atexit.unregister(gc.freeze)
+    atexit.register(gc.freeze)
     try:
         status = cli.main(args=arguments, prog_name="kraftcore", standalone_mode=False)
     except click.exceptions.Exit as stop:

@@ -92,6 +92,17 @@ def start(ctx: click.Context, file: str, overrides: tuple[str, ...], output: str
     (docs/broker.md); its log directories need not be formatted.
     """
     gc.set_threshold(*COLLECTOR_THRESHOLDS)
+    gc.disable()  # until all is imported: none of it is garbage
+    try:
+        error = _run(file, overrides, as_json=output == "json")
+    finally:
+        gc.enable()
+    if error is not None:
+        raise KafkaFailure(error)
+    ctx.exit(0)
+
+
+def _run(file: str, overrides: tuple[str, ...], *, as_json: bool) -> str | None:
     from kraftcore.config.properties import load_properties, read_flag
     from kraftcore.plugins.broker.config import BrokerConfig, has_broker_role, is_broker
 
@@ -105,17 +116,11 @@ def start(ctx: click.Context, file: str, overrides: tuple[str, ...], output: str
     if is_broker(all_of_it):
         from kraftcore.cli.broker_run import run_broker
 
-        error = run_broker(BrokerConfig.from_properties(file, properties), as_json=output == "json")
-        if error is not None:
-            raise KafkaFailure(error)
-        ctx.exit(0)
+        return run_broker(BrokerConfig.from_properties(file, properties), as_json=as_json)
     from kraftcore.cli.server_run import run_server
     from kraftcore.config import NodeConfig
 
     config = NodeConfig.from_properties(file, properties=properties, with_broker=True)
     broker = BrokerConfig.from_properties(file, properties) if has_broker_role(all_of_it) else None
     offers_log = _OFFERS_LOG in all_of_it and read_flag(all_of_it, _OFFERS_LOG)
-    error = run_server(config, all_of_it.all, offers_log=offers_log, as_json=output == "json", broker=broker)
-    if error is not None:
-        raise KafkaFailure(error)
-    ctx.exit(0)
+    return run_server(config, all_of_it.all, offers_log=offers_log, as_json=as_json, broker=broker)

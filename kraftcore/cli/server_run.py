@@ -117,6 +117,7 @@ def run_server(
             reporter.event("ignored", properties=ignored)
         if broker is not None:
             plugins.append(_make_broker(config, broker, properties, reporter))
+        begin_collecting()
         trio.run(_Server(config, plugins, reporter).run)
     except KraftError as found:
         error = str(found)
@@ -125,6 +126,12 @@ def run_server(
         audit.removeHandler(denials)
     reporter.event("stopped", error=error)
     return error
+
+
+def begin_collecting() -> None:
+    """Look for garbage from now on, but not among what was imported."""
+    gc.freeze()
+    gc.enable()
 
 
 def _make_broker(

@@ -1,14 +1,13 @@
 """``kraftcore storage``: Kafka's kafka-storage. Text output, files and exit statuses are those of Kafka 4.3.1.
 
-Differences, all deliberate: ``--output json``; ``repair``; where Kafka's tool ends in a stack trace, a line; no
-Differences, all deliberate: ``recover-quorum``; ``--output json``; where Kafka's tool ends in a stack trace, a line; no
-``@file`` arguments.
+Differences, all deliberate: ``repair``; ``recover-quorum``; ``--output json``; where Kafka's tool ends in a stack
+trace, a line; no ``@file`` arguments.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import click
 
@@ -21,13 +20,11 @@ from kraftcore.core.disk.files import OsFiles
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import CorruptDataError, LocalError
 from kraftcore.protocol.features import FEATURES, LATEST_PRODUCTION, METADATA_VERSION, MetadataVersion, dependencies
-from kraftcore.protocol.json_form import to_json_dict
 from kraftcore.protocol.metadata import MetadataRecordType
 from kraftcore.protocol.records.feature_level_record import FeatureLevelRecord
 from kraftcore.protocol.records.user_scram_credential_record import UserScramCredentialRecord
 from kraftcore.storage.format import FormatPlan, InitialVoter, format_directory, parse_initial_voters, plan_format
 from kraftcore.storage.meta_properties import META_PROPERTIES, MetaProperties, load_folders, read_meta_properties
-from kraftcore.storage.scram import parse_scram
 
 _MINIMUM = min(MetadataVersion).text
 
@@ -301,10 +298,18 @@ def format_command(
         listener=server.listener,
         release=release,
         features=levels,
-        scram=[parse_scram(text) for text in scram],
+        scram=_scram(scram),
         unstable=server.unstable_features,
     )
     _format(server, plan, ignore_formatted, as_json=output == "json")
+
+
+def _scram(texts: Sequence[str]) -> list[UserScramCredentialRecord]:
+    if not texts:
+        return []
+    from kraftcore.storage.scram import parse_scram
+
+    return [parse_scram(text) for text in texts]
 
 
 def _check_exclusive(standalone: bool, none: bool, voters: str | None) -> None:
@@ -417,6 +422,8 @@ def _record_text(record: FeatureLevelRecord | UserScramCredentialRecord) -> str:
 
 
 def _record_object(record: FeatureLevelRecord | UserScramCredentialRecord) -> dict[str, object]:
+    from kraftcore.protocol.json_form import to_json_dict
+
     kind = MetadataRecordType.FEATURE_LEVEL_RECORD
     if isinstance(record, UserScramCredentialRecord):
         kind = MetadataRecordType.USER_SCRAM_CREDENTIAL_RECORD

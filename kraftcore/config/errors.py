@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 from kraftcore.errors import LocalError
@@ -26,5 +25,7 @@ class ConfigError(LocalError):
 
 def suggestion(name: str, known: Iterable[str]) -> str:
     """A question to put behind an unknown name: the known one that looks most like it, or nothing."""
+    import difflib
+
     close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.75)
     return f"; did you mean {close[0]}?" if close else ""

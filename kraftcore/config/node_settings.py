@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from kraftcore.config.errors import ConfigError, suggestion
+from kraftcore.config.identity import NODE_ID
 from kraftcore.config.login import SaslLogin
 from kraftcore.config.security import SaslConfig
 from kraftcore.config.settings import (
     INT64_MAX,
     Converted,
-    Number,
     Setting,
     Several,
     TopicId,
@@ -46,7 +46,7 @@ class NodeSettings:
     ``LogConfig``, ``CleaningConfig``, ``Limits``) is the same there.
     """
 
-    node_id: int = field(metadata=declare(Number("node.id", "The node's id.")))
+    node_id: int = field(metadata=declare(NODE_ID))
     directory: str = field(
         metadata=declare(Setting("metadata.log.dir", "Holds the log. In a file else the first of ``log.dirs``.", True))
     )

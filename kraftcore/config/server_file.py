@@ -10,9 +10,8 @@ from dataclasses import dataclass
 
 from kraftcore.config.addresses import ALL_INTERFACES, parse_endpoint, parse_voters
 from kraftcore.config.errors import ConfigError
-from kraftcore.config.node_settings import SETTINGS
+from kraftcore.config.identity import NODE_ID, check_listener_names, read_roles
 from kraftcore.config.properties import Properties, load_properties, read_flag
-from kraftcore.config.sources import check_listener_names, read_roles
 from kraftcore.raft.quorum import Endpoint
 
 DEFAULT_LOG_DIR = "/tmp/kafka-logs"  # noqa: S108  # Kafka's
@@ -55,7 +54,7 @@ def load_server_file(path: str) -> ServerFile:
     for key in ("node.id", "process.roles", "controller.listener.names"):
         if not properties.get(key):
             raise properties.error(f"{key} is missing", key)
-    node_id: int = SETTINGS["node_id"].read(properties)
+    node_id: int = NODE_ID.read(properties)
     roles = read_roles(properties)
     voters = _static_voters(properties)
     _check_voters(properties, node_id, roles, voters)

@@ -7,11 +7,12 @@ to name; everything else that is unknown is an error.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeVar
 
 from kraftcore.config.addresses import parse_endpoint
 from kraftcore.config.errors import ConfigError, suggestion
+from kraftcore.config.identity import check_listener_names, read_roles
 from kraftcore.config.kafka_properties import IGNORED_PREFIXES, KAFKA_PROPERTIES
 from kraftcore.config.login import SaslLogin, read_broker_login, read_node_login
 from kraftcore.config.node_settings import SETTINGS, known_settings, label
@@ -33,8 +34,6 @@ from kraftcore.config.tls import CLIENT_AUTH, TlsConfig
 from kraftcore.errors import LocalError
 from kraftcore.raft.quorum import Endpoint
 from kraftcore.security.principals import RULES_KEY, PrincipalMapper
-
-ROLES = ("broker", "controller")
 
 _Config = TypeVar("_Config")
 
@@ -336,30 +335,6 @@ def read_broker_security(properties: Properties, listener: str) -> tuple[TlsConf
     protocol = _protocols(properties, [listener])[listener]
     tls = _tls_config(properties, listener.lower(), protocol) if protocol.endswith("SSL") else None
     return tls, read_broker_login(properties, listener) if protocol.startswith("SASL_") else None
-
-
-def read_roles(properties: Properties) -> tuple[str, ...]:
-    """``process.roles``, each once; none if it is missing. ``ConfigError`` for anything but a role."""
-    roles = tuple(dict.fromkeys(properties.list("process.roles")))
-    for role in roles:
-        if role not in ROLES:
-            close = suggestion(role, ROLES)
-            raise properties.error(
-                f"process.roles has {role!r}: it may have broker and controller{close}", "process.roles"
-            )
-    return roles
-
-
-def check_listener_names(properties: Properties, names: Iterable[str], bound: Collection[str]) -> None:
-    """``ConfigError`` if ``controller.listener.names`` has one that ``listeners`` has not."""
-    missing = [name for name in names if name not in bound]
-    if missing:
-        raise properties.error(
-            f"controller.listener.names has {', '.join(missing)}, but listeners has only "
-            f"{', '.join(bound) or 'none'}{suggestion(missing[0], bound)}",
-            "controller.listener.names",
-            "listeners",
-        )
 
 
 def _listener_and_name(key: str) -> tuple[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
+from pkgutil import get_data
 
 from kraftcore.configdef.checks import Check, Words, read_check
 from kraftcore.configdef.types import ConfigType, Value, parse
@@ -73,20 +73,31 @@ class ConfigKey:
 
 
 class ConfigDef(Mapping[str, ConfigKey]):
-    """The keys of one scope, in the order in which Kafka defines and therefore checks them."""
+    """The keys of one scope, in the order in which Kafka defines and therefore checks them.
 
-    def __init__(self, keys: Iterator[ConfigKey]) -> None:
-        self._keys = {key.name: key for key in keys}
-        self._order = {name: place for place, name in enumerate(self._keys)}
+    Args:
+        rows: of the table, by the keys' names; read when first asked for.
+    """
+
+    def __init__(self, rows: Mapping[str, str]) -> None:
+        self._rows = rows
+        self._keys: dict[str, ConfigKey] = {}
+        self._order = {name: place for place, name in enumerate(rows)}
 
     def __getitem__(self, name: str) -> ConfigKey:
-        return self._keys[name]
+        key = self._keys.get(name)
+        if key is None:
+            key = self._keys[name] = _read(self._rows[name])
+        return key
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._rows
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._keys)
+        return iter(self._rows)
 
     def __len__(self) -> int:
-        return len(self._keys)
+        return len(self._rows)
 
     def read(self, texts: Mapping[str, str]) -> dict[str, Value]:
         """Read and check values of keys that are all known; of several bad ones the first defined is named.
@@ -94,11 +105,11 @@ class ConfigDef(Mapping[str, ConfigKey]):
         Raises:
             ConfigValueError: one is refused.
         """
-        return {name: self._keys[name].read(texts[name]) for name in sorted(texts, key=self._order.__getitem__)}
+        return {name: self[name].read(texts[name]) for name in sorted(texts, key=self._order.__getitem__)}
 
     def is_list(self, name: str) -> bool:
         """Whether APPEND and SUBTRACT make sense; not for unknown keys."""
-        return name in self._keys and self._keys[name].type is ConfigType.LIST
+        return name in self and self[name].type is ConfigType.LIST
 
 
 @cache
@@ -111,25 +122,29 @@ def definitions(scope: str) -> ConfigDef:
     Raises:
         KeyError: no such scope.
     """
-    return ConfigDef(iter(_tables()[scope]))
+    return ConfigDef(_tables()[scope])
 
 
 @cache
-def _tables() -> dict[str, list[ConfigKey]]:
-    tables: dict[str, list[ConfigKey]] = {}
-    for line in (files("kraftcore.configdef") / "keys.tsv").read_text(encoding="utf-8").splitlines():
-        row = dict(zip(COLUMNS, line.split("\t"), strict=True))
-        key = ConfigKey(
-            name=row["name"],
-            type=ConfigType[row["type"]],
-            default=row["default"].removeprefix("=") if row["default"].startswith("=") else None,
-            is_internal=row["visibility"] == "internal",
-            check=read_check(row["check"]),
-            update_mode=row["update_mode"].removeprefix("-"),
-            synonyms=tuple(_synonyms(row["synonyms"])),
-        )
-        tables.setdefault(row["scope"], []).append(key)
+def _tables() -> dict[str, dict[str, str]]:
+    tables: dict[str, dict[str, str]] = {}
+    for line in (get_data("kraftcore.configdef", "keys.tsv") or b"").decode().splitlines():
+        scope, name, _ = line.split("\t", 2)
+        tables.setdefault(scope, {})[name] = line
     return tables
+
+
+def _read(line: str) -> ConfigKey:
+    row = dict(zip(COLUMNS, line.split("\t"), strict=True))
+    return ConfigKey(
+        name=row["name"],
+        type=ConfigType[row["type"]],
+        default=row["default"].removeprefix("=") if row["default"].startswith("=") else None,
+        is_internal=row["visibility"] == "internal",
+        check=read_check(row["check"]),
+        update_mode=row["update_mode"].removeprefix("-"),
+        synonyms=tuple(_synonyms(row["synonyms"])),
+    )
 
 
 def _synonyms(text: str) -> Iterator[Synonym]:

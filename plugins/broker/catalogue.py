@@ -64,6 +64,7 @@ class Catalogue:
     def __init__(self, broker_id: int) -> None:
         self.held: dict[TopicPartition, Uuid] = {}
         self._broker_id = broker_id
+        self._names: dict[Uuid, str] = {}  # of all topics: a snapshot does not say which are gone
 
     def begin(self, image: Image) -> LocalChanges:
         """Take a whole image: everything in it is told, and what was held and is not in it any more is deleted."""
@@ -75,6 +76,9 @@ class Catalogue:
             self._assign(changes, name, key.topic_id, row)
         changes.deletes = {name: topic_id for name, topic_id in self.held.items() if held.get(name) != topic_id}
         self.held = held
+        names = {topic_id: image.topics[topic_id].name for topic_id in image.topics}
+        changes.gone = frozenset(name for topic_id, name in self._names.items() if topic_id not in names)
+        self._names = names
         changes.topic_configs = {topic: image.configs.of(TOPIC, topic) for topic in {name.topic for name in held}}
         return changes
 
@@ -88,6 +92,11 @@ class Catalogue:
         changes = LocalChanges(brokers=bool(delta.brokers))
         gone = {topic_id: change.before.name for topic_id, change in delta.topics.items() if change.before is not None}
         changes.gone = frozenset(gone.values())
+        for topic_id, change in delta.topics.items():
+            if change.after is None:
+                self._names.pop(topic_id, None)
+            else:
+                self._names[topic_id] = change.after.name
         news: list[tuple[TopicPartition, Uuid, PartitionRow]] = []
         for key, (before, after) in delta.partitions.items():
             if after is not None and self._broker_id in after.replicas:

@@ -8,10 +8,11 @@ from typing import Any
 
 from kraftcore.config.addresses import ALL_INTERFACES, WILDCARDS, parse_endpoint
 from kraftcore.config.errors import ConfigError
+from kraftcore.config.identity import read_roles
 from kraftcore.config.kafka_properties import IGNORED_PREFIXES, KAFKA_PROPERTIES
 from kraftcore.config.login import BROKER_MECHANISM_KEY, SaslLogin
 from kraftcore.config.properties import Properties, load_properties, read_flag, read_integer
-from kraftcore.config.sources import read_broker_security, read_roles
+from kraftcore.config.sources import read_broker_security
 from kraftcore.config.tls import TlsConfig
 from kraftcore.configdef.topics import TopicDefaults
 from kraftcore.configdef.types import ConfigValueError

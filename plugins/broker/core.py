@@ -32,11 +32,12 @@ from kraftcore.plugins.broker.background import Background
 from kraftcore.plugins.broker.config import BrokerConfig
 from kraftcore.plugins.broker.controller_channel import ControllerChannel
 from kraftcore.plugins.broker.deadlines import Deadlines
-from kraftcore.plugins.broker.disk_work import raise_log_start
+from kraftcore.plugins.broker.disk_work import run_in_threads
 from kraftcore.plugins.broker.fetchers import Fetchers
 from kraftcore.plugins.broker.following import FetchSettings
 from kraftcore.plugins.broker.groups.coordinator import GroupCoordinator
 from kraftcore.plugins.broker.isr_changes import IsrChanges
+from kraftcore.plugins.broker.log_changes import raise_log_start
 from kraftcore.plugins.broker.logdirs import LogDirs
 from kraftcore.plugins.broker.logdirs.directory import Directory, HostedLog
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
@@ -285,14 +286,15 @@ class Core:
                 if start is None:
                     continue
                 try:
-                    await raise_log_start(replica.partition, start, self.now_ms())
+                    await run_in_threads(raise_log_start(replica.partition, start, self.now_ms()))
                 except (StorageError, LocalError) as error:
                     self.replicas.failed(name, error)
 
     async def _expire_producers(self) -> None:
-        now_ms = self.now_ms()
-        for hosted in self.dirs.logs:
-            hosted.producers.expire(now_ms)
+        async with self.disk:  # a thread that cuts a log changes its producers
+            now_ms = self.now_ms()
+            for hosted in self.dirs.logs:
+                hosted.producers.expire(now_ms)
 
     async def _check_lag(self) -> None:
         now_ms = self.now_ms()
@@ -323,6 +325,8 @@ def log_config(config: BrokerConfig) -> LogConfig:
         topic_id=None,
         producer_snapshots=False,
         allow_gaps=True,
+        names_wait=True,
+        all_control=False,
     )
 
 

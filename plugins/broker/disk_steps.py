@@ -24,9 +24,13 @@ def run_here(steps: DiskSteps[_T]) -> _T:
         except StopIteration as end:
             found: _T = end.value
             return found
-        error = None
-        try:
-            if work is not None:
-                work()
-        except KraftError as raised:
-            error = raised
+        error = None if work is None else failure_of(work)
+
+
+def failure_of(work: Callable[[], object]) -> KraftError | None:
+    """Do the work of a step here: what made it fail, or None."""
+    try:
+        work()
+    except KraftError as error:
+        return error
+    return None

@@ -8,7 +8,6 @@ import trio
 
 from kraftcore.errors import KraftError
 from kraftcore.plugins.broker.disk_steps import DiskSteps
-from kraftcore.plugins.broker.partition import Partition
 
 _AT_ONCE = 20  # pauses between two looks at what else is to be done
 _T = TypeVar("_T")
@@ -33,15 +32,3 @@ async def run_in_threads(steps: DiskSteps[_T]) -> _T:
             pauses += 1
             if pauses % _AT_ONCE == 0:
                 await trio.lowlevel.checkpoint()
-
-
-async def raise_log_start(partition: Partition, start: int, now_ms: int) -> None:
-    """As ``Partition.delete_below``, with the sync that it needs in a thread.
-
-    Raises:
-        StorageError: the disk failed.
-        LocalError: the log takes no changes any more.
-    """
-    if min(start, partition.high_watermark) > partition.log.flushed_offset:
-        await trio.to_thread.run_sync(partition.log.flush)
-    partition.delete_below(start, now_ms)

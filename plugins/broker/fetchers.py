@@ -9,10 +9,9 @@ from typing import Any
 
 import trio
 
-from kraftcore.core.log import Log
 from kraftcore.errors import KraftError
 from kraftcore.node.outbox import CONSENSUS, FORWARDS, Outbox
-from kraftcore.plugins.broker.following import Ask, Asked, FetchSettings, Flush, Following, RoundEnd, Source, Steps
+from kraftcore.plugins.broker.following import Ask, Asked, FetchSettings, Following, RoundEnd, Source, Steps
 from kraftcore.plugins.broker.leader_session import LeaderSession
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
 from kraftcore.plugins.broker.partition import TopicPartition
@@ -220,8 +219,10 @@ class _Rounds:
             if self._steps is None:
                 return self._wait_ms
             async with disk:
-                error = await _flush(self._wanted.log) if isinstance(self._wanted, Flush) else None
-                self._resume(None, error)
+                self._resume(None)
+                while self._error is None and self._steps is not None and callable(self._wanted):
+                    self._needs_task = trio.Event()
+                    self._resume(None, await _do(self._wanted))
 
     def close(self) -> None:
         """Answers that are still to come are dropped."""
@@ -257,10 +258,10 @@ class _Rounds:
             self._needs_task.set()
 
 
-async def _flush(log: Log) -> KraftError | None:
-    """What made it fail, or None."""
+async def _do(work: Callable[[], object]) -> KraftError | None:
+    """Have a thread do it: what made it fail, or None."""
     try:
-        await trio.to_thread.run_sync(log.flush)
+        await trio.to_thread.run_sync(work)
     except KraftError as error:
         return error
     return None

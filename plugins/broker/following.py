@@ -5,8 +5,9 @@ last batch, so that the leader tells where logs diverge (KIP-595). What an answe
 still follows in the epoch it was asked in, and its log ends where it did. Source: Kafka 3.9.1, AbstractFetcherThread.
 
 A round is a generator. It yields what it needs: `Ask`, and is sent the answer; `EXCLUSIVE`, and is resumed while no log
-is flushed, which lasts until it yields again; `Flush`, and is resumed then, or the error is raised there. Whoever runs
-it (``fetchers``, the simulator) does no more than that.
+is flushed or cut by others; after that functions, which threads may run, and is resumed when one has returned, or the
+error is raised there (``disk_steps``): the exclusion lasts until it yields something else. Whoever runs it
+(``fetchers``, the simulator) does no more than that.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias, TypeVar
 
-from kraftcore.core.log import Log
 from kraftcore.core.log.epochs import OffsetAndEpoch
 from kraftcore.core.uuid import ZERO_UUID
 from kraftcore.errors import CorruptDataError, KraftError, StorageError
 from kraftcore.plugins.broker.leader_session import LeaderSession, Question, Wanted
+from kraftcore.plugins.broker.log_changes import cut, raise_log_start
 from kraftcore.plugins.broker.partition import Effects, Partition, TopicPartition
 from kraftcore.plugins.broker.replicas import Replicas
 from kraftcore.protocol.error_codes import ErrorCode
@@ -83,17 +84,6 @@ class Ask:
     request: Request
     min_version: int = 0
     max_version: int = _VERSION_MAX
-
-
-@dataclass(frozen=True, slots=True)
-class Flush:
-    """A log that had better be synced before part of it is removed, while others are served.
-
-    Attributes:
-        log: of the partition.
-    """
-
-    log: Log
 
 
 EXCLUSIVE: Final = object()
@@ -347,9 +337,13 @@ class Following:
                 yield from self._change(asked, lambda: asked.partition.truncate(diverging))
                 return True
             partition, now_ms = asked.partition, self._now_ms()
-            effects = partition.replicate(
-                b"" if data.records is None else memoryview(data.records), data.high_watermark, now_ms
-            )
+            records = b"" if data.records is None else memoryview(data.records)
+            base = partition.begins_within(records)
+            if base is not None:
+                yield from self._change(asked, lambda: partition.restart_at(base))
+                if partition.log.log_end_offset != base or not partition.check_following(asked.leader_epoch):
+                    return True
+            effects = partition.replicate(records, data.high_watermark, now_ms)
             self._replicas.carry_out(asked.name, effects)
             if data.log_start_offset > partition.log.log_start_offset:
                 yield from self._raise_log_start(asked, data.log_start_offset)
@@ -361,17 +355,18 @@ class Following:
             return False
         return True
 
-    def _change(self, asked: Asked, change: Callable[[], Effects]) -> Steps[None]:
+    def _change(self, asked: Asked, action: Callable[[], Effects]) -> Steps[None]:
         """Remove part of a log while no flush is under way, if it still follows in the epoch it was asked in."""
         yield EXCLUSIVE
-        if asked.still_matters:
-            self._replicas.carry_out(asked.name, change())
+        replica = self._replicas.all.get(asked.name)
+        if replica is not None and asked.still_matters:
+            effects = yield from cut(asked.partition, replica.hosted, action)
+            self._replicas.carry_out(asked.name, effects)
 
     def _raise_log_start(self, asked: Asked, log_start: int) -> Steps[None]:
-        yield Flush(asked.partition.log)
         yield EXCLUSIVE
         if asked.partition.check_following(asked.leader_epoch):
-            asked.partition.delete_below(log_start, self._now_ms())
+            yield from raise_log_start(asked.partition, log_start, self._now_ms())
 
     def _find_place(self, asked: Asked) -> Steps[bool]:
         """Our log's end is not in the leader's log: cut what is beyond its end, or start anew where it begins."""

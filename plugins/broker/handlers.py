@@ -34,7 +34,6 @@ from kraftcore.plugins.broker.groups.handlers import group_handlers
 from kraftcore.plugins.broker.producers.ids import ProducerIds
 from kraftcore.plugins.controller.access import ACCESS
 from kraftcore.plugins.controller.envelope import FORWARDABLE
-from kraftcore.plugins.controller.registry import APIS
 from kraftcore.protocol.messages.delete_records import DeleteRecordsRequest
 from kraftcore.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest
 from kraftcore.protocol.messages.describe_cluster import DescribeClusterRequest
@@ -112,7 +111,7 @@ def _kraft_handlers(core: Core, image: Callable[[], Image], forwarding: Forwardi
     )
     for kind in QUESTIONS:
         asked = broker_handler(kind, None, questions.respond)
-        yield replace(asked, access=ACCESS.get(kind), refuse=APIS[kind].refuse)
+        yield replace(asked, access=ACCESS.get(kind), refuse=questions.refuse)
     for kind, handler, access in (
         (DescribeUserScramCredentialsRequest, DescribeUserScramCredentials(image), DESCRIBE_CLUSTER),
         (DescribeClientQuotasRequest, DescribeClientQuotas(image), Access("DESCRIBE_CONFIGS")),

@@ -27,7 +27,7 @@ def carry_out(
 ) -> DiskSteps[None]:
     """Delete, lead, follow, in this order: a pause after each partition, where others may be served.
 
-    Logs that are deleted are closed by a thread. No other flush or removal may be under way in a log. What a disk
+    Logs are made, closed and set aside by threads. No other flush or removal may be under way in a log. What a disk
     refuses is the partition's failure, or its directory's (``Replicas.failed``); the other partitions go on.
 
     Args:
@@ -49,13 +49,13 @@ def carry_out(
     for assignments in (changes.leads, changes.follows):
         for name, assignment in assignments.items():
             try:
-                replicas.set_aside_earlier(name, assignment.topic_id)
+                yield from replicas.set_aside_earlier(name, assignment.topic_id)
                 if not replicas.is_broken(name):
-                    _set_namesake_aside(dirs, name, assignment.topic_id)
+                    yield from _set_namesake_aside(dirs, name, assignment.topic_id)
             except StorageError as error:
                 replicas.failed(name, error)
             if is_legal(name) and not replicas.is_broken(name):
-                _assign(name, assignment, replicas, dirs, now_ms)
+                yield from _assign(name, assignment, replicas, dirs, now_ms)
             else:
                 _logger.error("%s is offline here: its log cannot be used", name)
             assigned(name, assignment)
@@ -64,12 +64,12 @@ def carry_out(
 
 def _assign(
     name: TopicPartition, assignment: Assignment, replicas: Replicas, dirs: LogDirs, now_ms: Callable[[], int]
-) -> None:
+) -> DiskSteps[None]:
     """Lead or follow; where a new log cannot be made it is tried in the next directory, as in Kafka."""
     while True:
         usable = len(dirs.usable)
         try:
-            replicas.assign(name, assignment, now_ms())
+            yield from replicas.assign(name, assignment, now_ms)
         except (StorageError, CorruptDataError) as error:
             _logger.error("%s cannot be served: %s", name, error)
             replicas.failed(name, error)
@@ -79,8 +79,8 @@ def _assign(
             return
 
 
-def _set_namesake_aside(dirs: LogDirs, name: TopicPartition, topic_id: Uuid | None) -> None:
+def _set_namesake_aside(dirs: LogDirs, name: TopicPartition, topic_id: Uuid | None) -> DiskSteps[None]:
     """Nothing of an earlier topic of that name is shown (KIP-516)."""
     hosted = dirs.find(name)
     if hosted is not None and hosted.topic_id != topic_id:
-        dirs.set_aside(hosted.directory, name)
+        yield from dirs.set_aside(hosted.directory, name)

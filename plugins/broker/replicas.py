@@ -121,13 +121,13 @@ class Replicas:
         """Whether its log is there and cannot be used."""
         return self._dirs.is_broken(name)
 
-    def set_aside_earlier(self, name: TopicPartition, topic_id: Uuid | None) -> None:
+    def set_aside_earlier(self, name: TopicPartition, topic_id: Uuid | None) -> DiskSteps[None]:
         """Set a log aside that is damaged and belongs to another topic of this name than the one with this id."""
         directory = self._dirs.directory_of_broken(name)
         if directory is not None and directory.failure is None:
             found = directory.broken_topic_id(name)
             if found is not None and found != topic_id:
-                self._dirs.set_aside(directory, name)
+                yield from self._dirs.set_aside(directory, name)
 
     def directory_id(self, name: TopicPartition) -> Uuid | None:
         """In which log directory a partition's log is, for the controller (KIP-858).
@@ -145,26 +145,30 @@ class Replicas:
 
     # --- changing -----------------------------------------------------------------------------------------------------
 
-    def assign(self, name: TopicPartition, assignment: Assignment, now_ms: int) -> None:
+    def assign(self, name: TopicPartition, assignment: Assignment, now_ms: Callable[[], int]) -> DiskSteps[None]:
         """The controller says what becomes of a partition that we have a replica of: lead it, or follow its leader.
 
-        No flush or removal may be under way in a log. May take long: a log may be made. An assignment of an older
-        partition epoch than the known one is passed over.
+        No flush or removal may be under way in a log. It yields what a thread may do: a log may have to be made. An
+        assignment of an older partition epoch than the known one is passed over.
 
         Raises:
             CorruptDataError, StorageError: its log cannot be used; see ``failed``.
         """
-        partition = self.add(name, assignment.topic_id, now_ms, assignment.directory).partition
+        partition = (yield from self.add(name, assignment.topic_id, now_ms, assignment.directory)).partition
         if assignment.partition_epoch < partition.partition_epoch:
             _logger.warning("%s is at partition epoch %d already", name, partition.partition_epoch)
         elif assignment.leader == self._broker_id:
-            self.carry_out(name, partition.become_leader(assignment, now_ms))
+            self.carry_out(name, partition.become_leader(assignment, now_ms()))
         else:
             self.carry_out(name, partition.become_follower(assignment))
 
     def add(
-        self, name: TopicPartition, topic_id: Uuid | None, now_ms: int, directory: Uuid = UNASSIGNED_DIRECTORY
-    ) -> Replica:
+        self,
+        name: TopicPartition,
+        topic_id: Uuid | None,
+        now_ms: Callable[[], int],
+        directory: Uuid = UNASSIGNED_DIRECTORY,
+    ) -> DiskSteps[Replica]:
         """A partition of which we have a replica from now on; its log is made if there is none.
 
         Args:
@@ -178,7 +182,9 @@ class Replicas:
         """
         found = self.all.get(name)
         if found is None:
-            hosted = self._dirs.find(name) or self._dirs.create(name, topic_id, now_ms, directory)
+            hosted = self._dirs.find(name)
+            if hosted is None:
+                hosted = yield from self._dirs.create(name, topic_id, now_ms(), directory)
             is_eligible = self._cache.is_eligible
             partition = Partition(
                 name,
@@ -191,7 +197,7 @@ class Replicas:
             )
             found = self.all[name] = Replica(hosted, partition)
         found.has_id = topic_id is not None
-        self.assign_topic_id(found, topic_id)
+        yield from self.assign_topic_id(found, topic_id)
         return found
 
     def configure(self, name: TopicPartition) -> None:
@@ -201,11 +207,11 @@ class Replicas:
             replica.partition.settings = self._settings_of(name.topic)
             replica.hosted.directory.reconfigure(replica.hosted)
 
-    def assign_topic_id(self, replica: Replica, topic_id: Uuid | None) -> None:
+    def assign_topic_id(self, replica: Replica, topic_id: Uuid | None) -> DiskSteps[None]:
         """Give a partition the id that it lacks."""
         hosted = replica.hosted
         if topic_id is not None and hosted.topic_id is None:
-            hosted.directory.assign_topic_id(hosted, topic_id)
+            yield from hosted.directory.assign_topic_id(hosted, topic_id)
 
     def delete(self, name: TopicPartition, now_ms: Callable[[], int]) -> DiskSteps[None]:
         """Delete a partition, whether it was assigned or is on disk alone; fine if there is none.

@@ -14,6 +14,7 @@ from kraftcore.core.batch import build_batch, iter_batches
 from kraftcore.core.crc32c import crc32c
 from kraftcore.core.uuid import Uuid
 from kraftcore.plugins.broker import BrokerConfig, open_broker
+from kraftcore.plugins.broker.disk_steps import run_here
 from kraftcore.plugins.broker.metadata_cache import LiveBroker
 from kraftcore.plugins.broker.partition import Assignment, TopicPartition
 from kraftcore.ports.transport import Address
@@ -189,7 +190,8 @@ def test_kafka_python_produces_and_consumes(tmp_path, compression):
         async with open_broker(config) as broker:
             name, port = TopicPartition("t", 0), broker.endpoints[0].port
             assignment = Assignment(1, 0, 0, (1,), (1,))
-            broker.replicas.add(name, Uuid.random(), 0).partition.become_leader(assignment, 0)
+            replica = run_here(broker.replicas.add(name, Uuid.random(), lambda: 0))
+            replica.partition.become_leader(assignment, 0)
             state = UpdateMetadataPartitionState(partition_index=0, leader=1, leader_epoch=0, isr=[1], replicas=[1])
             broker.cache.topics["t"] = {0: state}
             broker.cache.brokers = {1: LiveBroker(1, None, {"PLAINTEXT": Address("127.0.0.1", port)})}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from errno import ENOSPC
 from random import Random
 
 import pytest
@@ -99,16 +100,17 @@ def test_records_and_replicas_are_deleted_by_threads(tmp_path, threaded):
     trio.run(main)
 
 
-@pytest.mark.parametrize("way", ["records", "replica"])
+@pytest.mark.parametrize("way", ["records", "segments", "replica"])
 def test_a_disk_that_fails_meanwhile_takes_its_directory_offline(tmp_path, way, caplog):
     async def main():
         async with open_rig(tmp_path) as rig:
             rig.disks[1] = disk = SimulatedDisk(Random(1))
-            await rig.start(1, **dict.fromkeys(PERIODS, 10**9))
+            await rig.start(1, segment_bytes=1024, **dict.fromkeys(PERIODS, 10**9))
             await rig.assign(1, 0, [1])
-            assert (await rig.produce(1, b"v")).error_code == 0
-            if way == "records":
-                disk.inject("sync", times=-1, path="t-0")
+            for _ in range(20):
+                assert (await rig.produce(1, b"v")).error_code == 0
+            if way != "replica":
+                disk.inject("sync" if way == "records" else "rename", times=-1, code=ENOSPC, path="t-0")
                 assert (await delete_records(rig)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
             else:
                 disk.inject("rename", times=-1, path="t-0")

@@ -17,6 +17,7 @@ from kraftcore.plugins.broker.api.leaders import Leaders
 from kraftcore.plugins.broker.api.permits import Permits
 from kraftcore.plugins.broker.api.produce import Produce
 from kraftcore.plugins.broker.deadlines import Deadlines
+from kraftcore.plugins.broker.disk_steps import run_here
 from kraftcore.plugins.broker.partition import Assignment, TopicPartition
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.fetch import FetchRequest
@@ -35,7 +36,7 @@ def config(*directories):
 
 def lead(broker, name):
     broker.cache.topics[name.topic] = {0: UpdateMetadataPartitionState(partition_index=0, leader=1)}
-    replica = broker.replicas.add(name, None, 0)
+    replica = run_here(broker.replicas.add(name, None, lambda: 0))
     replica.partition.become_leader(Assignment(1, 0, 0, (1,), (1,)), 0)
     return replica
 

@@ -12,12 +12,14 @@ from kraftcore.core.batch import build_batch
 from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.log.config import LogConfig
 from kraftcore.core.uuid import Uuid
+from kraftcore.errors import RefusedError, StorageError
 from kraftcore.plugins.broker.deadlines import Deadlines
+from kraftcore.plugins.broker.disk_steps import run_here
 from kraftcore.plugins.broker.fetchers import Fetchers
 from kraftcore.plugins.broker.following import EXCLUSIVE, Ask, FetchSettings, Following, RoundEnd, Source
 from kraftcore.plugins.broker.logdirs import LogDirs
 from kraftcore.plugins.broker.metadata_cache import RequestCache
-from kraftcore.plugins.broker.partition import Assignment, TopicPartition
+from kraftcore.plugins.broker.partition import Assignment, TopicPartition, View
 from kraftcore.plugins.broker.partition.partition import PartitionSettings
 from kraftcore.plugins.broker.replicas import Replicas
 from kraftcore.ports.transport import Address
@@ -37,12 +39,13 @@ class Rig:
     def __init__(self):
         rng = random.Random(1)
         config = LogConfig(topic_id=None, producer_snapshots=False)
-        dirs = LogDirs(SimulatedDisk(rng), ["/d"], US, config, 0, 0, rng.randbytes)
+        self.disk = SimulatedDisk(rng)
+        dirs = LogDirs(self.disk, ["/d"], US, config, 0, 0, rng.randbytes)
         self.replicas = Replicas(US, dirs, RequestCache(), lambda topic: PartitionSettings())
         self.complaints = []
         complain = lambda kind, text: self.complaints.append(text)  # noqa: E731
         self.following = Following(US, lambda: 7, self.replicas, FetchSettings(), complain, lambda: 0)
-        self.partition = self.replicas.add(T, TOPIC_ID, 0).partition
+        self.partition = run_here(self.replicas.add(T, TOPIC_ID, lambda: 0)).partition
         self.partition.become_leader(self.assignment(US, 2), 0)
         self.partition.append(build_batch([b"a", b"b"], timestamp_ms=1), 0)
         self.partition.append(build_batch([b"c", b"d"], timestamp_ms=1), 0)
@@ -81,8 +84,11 @@ DIVERGING = answer(high_watermark=0, diverging_epoch=_Data.EpochEndOffset(epoch=
 
 
 def ended(steps, value):
+    """How a round ends that is sent this, when all it wants is done."""
     with pytest.raises(StopIteration) as end:
-        steps.send(value)
+        wanted = steps.send(value)
+        while wanted is EXCLUSIVE or callable(wanted):
+            wanted = steps.send(None if wanted is EXCLUSIVE else wanted() and None)
     return end.value.value
 
 
@@ -143,6 +149,78 @@ def test_a_cut_is_forgotten_when_we_lead_meanwhile():
     rig.partition.become_leader(rig.assignment(US, 4), 0)
     assert ended(steps, None) == RoundEnd()
     assert rig.end == 4
+
+
+def test_nobody_reads_or_appends_while_a_thread_cuts_the_log_and_what_is_durable_is_forgotten_first():
+    rig = Rig()
+    hosted = rig.replicas.all[T].hosted
+    hosted.log.flush()
+    hosted.directory.write_recovery_points()
+    checkpoint = lambda: rig.disk.read_file("/d/recovery-point-offset-checkpoint").split(b"\n")[2:-1]  # noqa: E731
+    assert checkpoint() == [b"t 0 4"]
+    late, steps = rig.begin(), rig.begin()
+    assert steps.send(DIVERGING) is EXCLUSIVE
+    work = steps.send(None)
+    for use in (
+        lambda: rig.partition.read(0, 100, View.CONSUMER, at_least_one=True),
+        lambda: rig.partition.find_timestamp(0, View.CONSUMER),
+        lambda: rig.partition.check(-1, needs_leader=False),
+    ):
+        with pytest.raises(RefusedError, match="is being removed"):
+            use()
+    assert ended(late, answer(high_watermark=5, records=records(4, 3))) == RoundEnd()
+    assert rig.end == 4
+    hosted.directory.write_recovery_points()
+    work()
+    hosted.directory.write_recovery_points()
+    assert checkpoint() == [b"t 0 0"]
+    assert ended(steps, None) == RoundEnd()
+    assert rig.end == 2
+    hosted.directory.write_recovery_points()
+    assert checkpoint() == [b"t 0 2"]
+    assert rig.partition.read(0, 100, View.REPLICA, at_least_one=True)
+
+
+def test_a_log_that_cannot_be_cut_takes_its_directory_offline():
+    rig = Rig()
+    steps = rig.begin()
+    assert steps.send(DIVERGING) is EXCLUSIVE
+    work = steps.send(None)
+    rig.disk.inject("sync", times=-1)
+    with pytest.raises(StorageError) as failed:
+        work()
+    with pytest.raises(StopIteration):
+        steps.throw(failed.value)
+    assert rig.replicas.is_broken(T)
+    assert not rig.partition.is_changing
+
+
+@pytest.mark.parametrize("has_records", [False, True])
+def test_a_log_that_starts_inside_the_leaders_batch_begins_with_that_batch(has_records):
+    """Records were deleted up to there: the leader sends the whole batch, and a follower that refused it would wait for
+    ever."""
+    rig = Rig()
+    if not has_records:
+        steps = rig.begin()
+        wanted = steps.send(answer(error_code=1, high_watermark=-1))
+        kind = ListOffsetsResponse.ListOffsetsTopicResponse
+        for offset in (12, 11):
+            told = kind.ListOffsetsPartitionResponse(partition_index=0, offset=offset, leader_epoch=3)
+            wanted = steps.send(ListOffsetsResponse(topics=[kind(name="t", partitions=[told])]))
+        assert wanted is EXCLUSIVE
+        assert ended(steps, None) == RoundEnd()
+        assert (rig.partition.log.log_start_offset, rig.end) == (11, 11)
+    batch = build_batch([b"a", b"b", b"c"], timestamp_ms=1, base_offset=10 if not has_records else 3, leader_epoch=3)
+    found = answer(high_watermark=13, log_start_offset=11, records=bytes(batch))
+    assert ended(rig.begin(), found).pausing == ((T,) if has_records else ())
+    log = rig.partition.log
+    if has_records:  # what is there is not given up
+        assert (log.log_start_offset, rig.end) == (0, 4)
+        return
+    assert (log.log_start_offset, rig.end, rig.partition.high_watermark) == (11, 13, 13)
+    assert log.read(11, 1000) == bytes(batch)
+    rig.partition.check_invariants()
+    log.check_invariants()
 
 
 def test_the_place_in_a_leaders_log_is_not_taken_in_another_epoch():
@@ -313,8 +391,9 @@ def test_a_log_is_cut_only_while_nobody_flushes():
                 await trio.testing.wait_all_tasks_blocked()
                 assert (rig.end, leader.asked) == (4, [])
             with trio.fail_after(60):
-                while rig.end != 2:
+                while not leader.asked:
                     await trio.lowlevel.checkpoint()
+            assert rig.end == 2
             assert leader.asked[0][0].topics[0].partitions[0].fetch_offset == 2
             nursery.cancel_scope.cancel()
 
@@ -329,7 +408,7 @@ def test_a_partition_that_comes_while_the_leader_holds_a_request_is_asked_for_be
             fetchers = fetching(rig, leader, nursery)
             await trio.testing.wait_all_tasks_blocked()
             held = leader.asked.pop()
-            partition = rig.replicas.add(other, TOPIC_ID, 0).partition
+            partition = run_here(rig.replicas.add(other, TOPIC_ID, lambda: 0)).partition
             partition.become_follower(rig.assignment(LEADER, 3))
             fetchers.refresh()
             for offset in (0, 1):

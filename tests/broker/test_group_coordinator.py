@@ -16,6 +16,7 @@ from kafka import TopicPartition as Assigned
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import RefusedError
 from kraftcore.plugins.broker import BrokerConfig, open_broker
+from kraftcore.plugins.broker.disk_steps import run_here
 from kraftcore.plugins.broker.groups import coordinator
 from kraftcore.plugins.broker.groups.loading import Loader
 from kraftcore.plugins.broker.groups.settings import GroupSettings
@@ -440,7 +441,7 @@ def served(tmp_path):
                     topic_id, broker.cache.topics[topic] = Uuid.random(), {}
                     for number in range(4):
                         assignment = Assignment(1, 0, 0, (1,), (1,), topic_id)
-                        broker.replicas.assign(TopicPartition(topic, number), assignment, 0)
+                        run_here(broker.replicas.assign(TopicPartition(topic, number), assignment, lambda: 0))
                         broker.cache.topics[topic][number] = UpdateMetadataPartitionState(
                             partition_index=number, leader=1, leader_epoch=0, isr=[1], replicas=[1]
                         )

@@ -8,6 +8,7 @@ from kraftcore.core.batch import build_batch
 from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.log.config import LogConfig
 from kraftcore.core.uuid import Uuid
+from kraftcore.plugins.broker.disk_steps import run_here
 from kraftcore.plugins.broker.isr_requests import IsrRequests
 from kraftcore.plugins.broker.logdirs import LogDirs
 from kraftcore.plugins.broker.metadata_cache import LiveBroker, RequestCache
@@ -35,7 +36,7 @@ class Rig:
         self.replicas = Replicas(US, dirs, cache, lambda topic: PartitionSettings())
         self.requests = IsrRequests(US, lambda: 70, self.replicas, lambda kind, text: None, lambda: 0)
         self.replicas.on_proposal = lambda name, proposal: self.requests.propose(name, proposal)
-        self.partition = self.replicas.add(T, TOPIC_ID, 0).partition
+        self.partition = run_here(self.replicas.add(T, TOPIC_ID, lambda: 0)).partition
         self.partition.become_leader(Assignment(US, 3, 3, (US, FOLLOWER), (US,)), 0)
         self.partition.append(build_batch([b"a", b"b"], timestamp_ms=1), 0)
 

@@ -27,12 +27,13 @@ def test_a_directory_that_fails_while_an_earlier_topics_log_is_set_aside_is_offl
     config = LogConfig(topic_id=None, producer_snapshots=False)
     dirs = LogDirs(SimulatedDisk(rng), ["/d", "/e"], 1, config, 0, 0, rng.randbytes)
     replicas = Replicas(1, dirs, RequestCache(), lambda topic: PartitionSettings())
-    replicas.add(T, Uuid(b"1" * 16), 0)
+    run_here(replicas.add(T, Uuid(b"1" * 16), lambda: 0))
     failed, assigned = [], []
     replicas.on_directory_failure = failed.append
 
     def broken(self, name, randbytes):
         self.logs[name].log.close()
+        yield None
         raise StorageError(errno.EIO, "the disk fails", f"{self.path}/{name}")
 
     monkeypatch.setattr(Directory, "set_aside", broken)

@@ -34,6 +34,10 @@ def open_dirs(disk, *paths, node_id=1, now_ms=0, delay_ms=100):
     return LogDirs(disk, paths or ("/d1",), node_id, config, delay_ms, now_ms, Random(1).randbytes)
 
 
+def create(dirs, name, topic_id=None):
+    return run_here(dirs.create(name, topic_id, 0))
+
+
 @given(st.dictionaries(NAMES, st.integers(0, 2**63 - 1), max_size=5))
 def test_checkpoints_come_back(offsets):
     assert decode_offsets(encode_offsets(offsets)) == offsets
@@ -69,7 +73,7 @@ def test_other_folders_are_no_partitions(folder):
 def test_a_deleted_partition_stays_for_its_delay_even_over_a_restart():
     disk = SimulatedDisk(Random(1))
     dirs = open_dirs(disk)
-    hosted = dirs.create(T, Uuid.random(), 0)
+    hosted = create(dirs, T, Uuid.random())
     hosted.log.append_as_leader(build_batch([b"v"], timestamp_ms=1), 0, 0)
     run_here(dirs.delete(hosted, lambda: 1000))
     assert dirs.find(T) is None
@@ -87,7 +91,7 @@ def test_what_was_stored_is_found_again():
     disk = SimulatedDisk(Random(1))
     dirs = open_dirs(disk, "/d1", "/d2")
     topic_id = Uuid.random()
-    first, second = dirs.create(T, topic_id, 0), dirs.create(TopicPartition("t", 1), None, 0)
+    first, second = create(dirs, T, topic_id), create(dirs, TopicPartition("t", 1))
     assert {first.directory.path, second.directory.path} == {"/d1", "/d2"}
     for number in range(4):
         first.log.append_as_leader(build_batch([b"v"], timestamp_ms=number), 0, 0)
@@ -108,7 +112,7 @@ def test_what_was_stored_is_found_again():
 def test_damaged_checkpoints_count_as_empty():
     disk = SimulatedDisk(Random(1))
     dirs = open_dirs(disk)
-    dirs.create(T, None, 0).high_watermark = 0
+    create(dirs, T).high_watermark = 0
     dirs.close()
     for name in ("replication-offset-checkpoint", "log-start-offset-checkpoint"):
         disk.replace_file(f"/d1/{name}", b"rubbish")
@@ -139,7 +143,7 @@ def test_directories_of_two_clusters_do_not_go_together():
 def test_a_partition_in_two_directories_is_refused():
     disk = SimulatedDisk(Random(1))
     dirs = open_dirs(disk, "/d1", "/d2")
-    dirs.create(T, None, 0)
+    create(dirs, T)
     dirs.close()
     disk.make_folder("/d2/t-0")
     with pytest.raises(LocalError, match="is in /d1 and in /d2"):
@@ -165,7 +169,7 @@ def test_a_compacted_log_is_opened_as_it_is(later):
         build_batch([value], timestamp_ms=1, base_offset=at, leader_epoch=0) for value, at in ((b"v", 0), (b"w", 3))
     ]
     with contextlib.closing(LogDirs(disk, ("/d1",), 1, config, 100, 0, Random(1).randbytes)) as dirs:
-        dirs.create(T, None, 0)
+        create(dirs, T)
     disk.replace_file(log, b"".join(batches))
     if later:
         disk.replace_file(
@@ -180,3 +184,59 @@ def test_a_compacted_log_is_opened_as_it_is(later):
         if later:
             assert next(iter_batches(found.log.read(4, 1000))).base_offset == 9
     assert disk.read_file(log) == b"".join(batches)
+
+
+def numbered_batch(offset):
+    return bytes(build_batch([b"v"], timestamp_ms=1, base_offset=offset, leader_epoch=0))
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_gap_in_what_was_stored_as_durable_outlives_two_kills(is_known):
+    """Kafka's cleaner left it behind what our own listing knows of; above Kafka's recovery point it is taken for a tail
+    that a power cut took."""
+    disk = SimulatedDisk(Random(1))
+    config = BrokerConfig(node_id=1, listeners=(Endpoint("L", "h", 1),), directories=("/d1",))
+
+    def run():
+        return LogDirs(disk, ("/d1",), 1, log_config(config), 100, 0, Random(1).randbytes)
+
+    log = create(run(), T).log
+    for offset in range(2):
+        log.append_as_follower(numbered_batch(offset), 0)
+    log.flush()
+    disk = disk.crash("kept")
+    # Kafka's turn, which is killed, too: it appended to the segment, and cleaned what followed.
+    with disk.open(f"/d1/t-0/{0:020d}.log") as file:
+        file.write_at(file.size(), numbered_batch(2) + numbered_batch(3))
+    for suffix, data in (("log", numbered_batch(8) + numbered_batch(9)), ("index", b""), ("timeindex", b"")):
+        disk.replace_file(f"/d1/t-0/{6:020d}.{suffix}", data)
+    disk.replace_file("/d1/recovery-point-offset-checkpoint", encode_offsets({T: 9 if is_known else 3}))
+    for expected in (10, 11, 12):
+        log = run().find(T).log
+        if not is_known:
+            assert log.log_end_offset == 4
+            return
+        assert log.log_end_offset == expected
+        assert [batch.base_offset for batch in iter_batches(log.read(3, 1000))] == [3]
+        assert next(iter_batches(log.read(4, 1000))).base_offset == 8
+        log.append_as_follower(numbered_batch(expected), 0)
+        disk = disk.crash("kept")
+
+
+def test_what_was_stored_as_durable_of_a_partition_goes_with_it():
+    disk = SimulatedDisk(Random(1))
+    dirs = open_dirs(disk)
+    hosted = create(dirs, T)
+    hosted.log.append_as_leader(build_batch([b"v"], timestamp_ms=1), 0, 0)
+    hosted.log.flush()
+    read = lambda: decode_offsets(disk.read_file("/d1/recovery-point-offset-checkpoint"))  # noqa: E731
+    dirs.directories[0].write_recovery_points()
+    assert read() == {T: 1}
+    run_here(dirs.delete(hosted, lambda: 0))
+    assert read() == {}
+    disk.replace_file("/d1/recovery-point-offset-checkpoint", encode_offsets({T: 1}))
+    dirs.close(is_clean=False)
+    dirs = open_dirs(disk)
+    create(dirs, T)
+    assert read() == {}
+    dirs.close()

@@ -32,6 +32,8 @@ ERRORS = st.sampled_from(
 
 
 class Waiter:
+    is_over = False
+
     def __init__(self, end):
         self.required = end
         self.ends = []

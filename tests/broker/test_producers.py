@@ -98,6 +98,8 @@ def test_a_repeated_batch_waits_for_its_own_commit(partition):
     ended = []
 
     class Waiter:
+        is_over = False
+
         def __init__(self, number):
             self.number = number
 
@@ -265,3 +267,25 @@ def test_a_follower_that_becomes_the_leader_knows_the_producers(tmp_path):
             assert answer.error_code == ErrorCode.INVALID_PRODUCER_EPOCH
 
     trio.run(main)
+
+
+def test_produces_whose_time_is_over_do_not_pile_up(partition):
+    class Waiter:
+        def __init__(self, *, is_over):
+            self.is_over = is_over
+            self.ended = []
+
+        def end(self, error):
+            self.ended.append(error)
+
+    partition.become_leader(Assignment(1, 1, 1, (1, 2), (1, 2)), NOW)
+    first, last = Waiter(is_over=False), Waiter(is_over=False)
+    for sequence, waiter in enumerate([first, last]):
+        partition.append(numbered(sequence), NOW, waiter=waiter)
+    for _ in range(5000):
+        for sequence in (1, 0):
+            partition.append(numbered(sequence), NOW, waiter=Waiter(is_over=True))
+    assert len(partition.leading.waiting) < 3000
+    assert [offset for offset, _ in partition.leading.waiting] == sorted(o for o, _ in partition.leading.waiting)
+    assert [waiter for waiter, _ in partition.fetched(2, 1, NOW).ended if waiter in (first, last)] == [first]
+    assert [waiter for waiter, _ in partition.fetched(2, 2, NOW).ended if waiter in (first, last)] == [last]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -14,7 +15,9 @@ from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.log import Log
 from kraftcore.core.log.config import LogConfig
 from kraftcore.core.log.epochs import OffsetAndEpoch
-from kraftcore.errors import CorruptDataError
+from kraftcore.errors import CorruptDataError, StorageError
+from kraftcore.plugins.broker.disk_steps import run_here
+from kraftcore.plugins.broker.log_changes import raise_log_start
 from kraftcore.plugins.broker.partition import Assignment, Partition, TopicPartition, View
 from kraftcore.plugins.broker.partition.partition import PartitionSettings
 from kraftcore.plugins.broker.producers import AbortedTransaction, ProducerStates
@@ -105,7 +108,7 @@ def test_a_marker_for_who_wrote_nothing_here_changes_nothing_and_one_of_a_later_
 def test_deleted_records_do_not_hold_back(disk):
     partition = open_partition(disk)
     partition.replicate(data(0, producer=7) + data(1) + data(2), 3, NOW)
-    partition.delete_below(2, NOW)
+    run_here(raise_log_start(partition, 2, NOW))
     assert partition.last_stable_offset == 2
 
 
@@ -165,10 +168,47 @@ def test_a_marker_of_who_wrote_nothing_is_looked_for_once(disk, caplog):
         assert disk.read_file(FIRST_FILE) == b""
 
 
+def test_markers_of_commits_are_read_once_and_one_of_each_segment_is_kept(disk, monkeypatch):
+    monkeypatch.setitem(globals(), "CONFIG", replace(CONFIG, all_control=False))
+    partition = open_partition(disk)
+    for _ in range(12):
+        at = partition.log.log_end_offset
+        partition.replicate(data(at, producer=7) + marker(at + 1, 7, commits=True), at + 2, NOW)
+    partition.log.close()
+    partition.producers.snapshot(durable=True)
+    for name in [name for name in disk.list_folder(FOLDER) if name.endswith(".txnindex")]:
+        disk.unlink(f"{FOLDER}/{name}")  # as Kafka leaves it
+    first = f"{FOLDER}/{0:020d}.log"
+    disk.inject("read", times=-1, path=first)
+    with pytest.raises(StorageError):
+        open_partition(disk)
+    disk.clear_faults()
+    open_partition(disk).log.close()
+    disk.inject("read", times=-1, path=first)
+    partition = open_partition(disk)
+    disk.clear_faults()
+    segments = partition.log.segment_list()
+    assert len(segments) > 2
+    assert all(len(each.control_offsets) == 1 for each in segments)
+    partition.log.check_invariants()
+
+
+def test_what_is_committed_at_the_start_is_not_waited_for(disk):
+    partition = open_partition(disk)
+    fill(partition)
+    end = partition.log.log_end_offset
+    disk = disk.crash("kept")
+    for high_watermark, stable in ((0, 3), (end, 5)):
+        producers = ProducerStates(Log.open(disk, FOLDER, CONFIG, now_ms=NOW))
+        producers.load(NOW, high_watermark)
+        assert producers.last_stable_offset(5) == stable
+        assert producers.last_stable_offset(end) == end
+
+
 def test_files_go_with_their_segments(disk):
     partition = open_partition(disk)
     fill(partition)
-    partition.delete_below(partition.log.log_end_offset - 1, NOW)
+    run_here(raise_log_start(partition, partition.log.log_end_offset - 1, NOW))
     bases = {f"{segment.base_offset:020d}" for segment in partition.log.segment_list()}
     left = [name for name in disk.list_folder(FOLDER) if name.endswith(".txnindex")]
     assert {name.split(".")[0] for name in left} <= bases

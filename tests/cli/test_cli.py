@@ -86,6 +86,32 @@ def test_help_imports_no_command_and_nothing_compiled() -> None:
     assert done.stdout.splitlines()[-1] == "['kraftcore.cli', 'kraftcore.errors']"
 
 
+def test_a_process_that_ends_is_not_looked_through_for_garbage() -> None:
+    code = (
+        "import atexit, gc; from kraftcore.cli import main; print(gc.get_freeze_count());"
+        "atexit.register(lambda: print(gc.get_freeze_count() > 1000)); main(['--help']); main(['--help'])"
+    )
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[0] == "0"
+    assert done.stdout.splitlines()[-1] == "True"
+
+
+def test_formatting_imports_what_it_needs() -> None:
+    code = (
+        "import sys; from kraftcore.cli import main; main(['storage', 'format', '--help']); "
+        "print(*(name for name in sys.modules if name.startswith(('kraftcore.', 'trio', 'hashlib'))))"
+    )
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.splitlines()[-1].split())
+    unwanted = (
+        *("trio", "hashlib", "kraftcore.config.node", "kraftcore.config.login", "kraftcore.core.log.log"),
+        *("kraftcore.node", "kraftcore.raft.replica", "kraftcore.security", "kraftcore.storage.scram"),
+    )
+    assert "kraftcore.storage.format" in loaded
+    assert not loaded & set(unwanted)
+    assert len(loaded) < 80
+
+
 @pytest.mark.parametrize(
     ("redirection", "text"),
     [(">/dev/full", "the output cannot be written: No space left on device"), (">&-", "the output is closed")],

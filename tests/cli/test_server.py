@@ -140,11 +140,12 @@ def test_a_server_says_what_happens_and_stops_when_told(alone: Path, start: Call
 
 
 def test_the_collector_leaves_what_the_node_is_made_of_alone(alone: Path) -> None:
-    tell = (
-        'import atexit, gc; atexit.register(lambda: print("collector", gc.get_threshold()[0], gc.get_freeze_count()));'
+    program = (
+        "import gc, sys; from kraftcore.cli import main; main(sys.argv[1:]);"
+        'print("collector", gc.get_threshold()[0], gc.get_freeze_count())'
     )
     process = subprocess.Popen(
-        [sys.executable, "-P", "-c", tell + CODE, "server", "start", str(alone)], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-P", "-c", program, "server", "start", str(alone)], stdout=subprocess.PIPE, text=True
     )
     try:
         assert process.stdout is not None
@@ -339,10 +340,12 @@ def test_text_is_one_line_an_event(alone: Path) -> None:
 
 NEVER_NEEDED = [
     "asyncio",
+    "cramjam",
     "email",
     "http",
     "importlib.metadata",
     "pyarrow",
+    "zipfile",
     "kraftcore.simulation",
     "kraftcore.testing",
 ]
@@ -351,7 +354,12 @@ ONLY_BROKERS = [
     "kraftcore.plugins.broker.groups.coordinator",
     "kraftcore.plugins.broker.kraft",
 ]
-ONLY_CONTROLLERS = ["kraftcore.plugins.controller.life", "kraftcore.plugins.controller.plugin"]
+ONLY_CONTROLLERS = [
+    "kraftcore.plugins.controller.life",
+    "kraftcore.plugins.controller.plugin",
+    "kraftcore.plugins.controller.registry",
+    "kraftcore.plugins.controller.topics",
+]
 ONLY_REQUESTS = ["kraftcore.plugins.broker.broker", "kraftcore.plugins.broker.control"]
 
 
@@ -377,11 +385,18 @@ def test_a_server_imports_what_its_roles_need(tmp_path, roles, needed, foreign):
         f"log.dirs={tmp_path / 'not-formatted'}",
     ]
     file.write_text("\n".join(lines))
-    program = "import sys; from kraftcore.cli import main; main(sys.argv[1:]); print('loaded', *sys.modules)"
+    # Counted: looks for garbage while what a node needs is imported.
+    program = (
+        "import gc, sys; from kraftcore.cli import main; looks = [];"
+        "begun = lambda: 'kraftcore.config.properties' in sys.modules and 'kraftcore.storage.lock' not in sys.modules;"
+        "gc.callbacks.append(lambda phase, facts: looks.append(phase) if begun() else None);"
+        "main(sys.argv[1:]); print('looks', len(looks), gc.isenabled()); print('loaded', *sys.modules)"
+    )
     command = [sys.executable, "-P", "-c", program, "server", "start", str(file)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     (loaded,) = (line.split() for line in done.stdout.splitlines() if line.startswith("loaded "))
     assert "format it first" in done.stderr  # it came as far as opening its directory
     assert set(needed) <= set(loaded)
+    assert "looks 0 True" in done.stdout
     unwanted = {*NEVER_NEEDED, *ONLY_REQUESTS, *foreign}
     assert sorted(unwanted & set(loaded)) == []

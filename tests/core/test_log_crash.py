@@ -14,9 +14,11 @@ from log_model import FOLDER, TINY, Model, Work, contents
 from kraftcore.core.batch import build_batch, iter_batches
 from kraftcore.core.disk.simulated import CRASH_MODES, SimulatedDisk
 from kraftcore.core.log import Log
+from kraftcore.core.log.config import LogConfig
 
 SEEDS = int(os.environ.get("KRAFTCORE_CRASH_SEEDS", "3"))
 STEPS = 45
+CONFIGS = {"at once": TINY, "names wait": replace(TINY, allow_gaps=True, names_wait=True)}
 
 
 class Moment(NamedTuple):
@@ -27,9 +29,9 @@ class Moment(NamedTuple):
     next_step: str
 
 
-def record(seed: int) -> tuple[list[tuple[Any, ...]], list[Moment]]:
+def record(seed: int, config: LogConfig = TINY) -> tuple[list[tuple[Any, ...]], list[Moment]]:
     disk = SimulatedDisk(Random(seed), record=True)
-    work = Work(seed, disk, replace(TINY, preallocate_bytes=4096 * (seed % 2)))
+    work = Work(seed, disk, replace(config, preallocate_bytes=4096 * (seed % 2)))
     moments = [Moment(0, Model(), "open")]
     for _ in range(STEPS):
         name = work.draw()
@@ -69,7 +71,7 @@ def check_survivor(log: Log, before: Moment, after: Moment) -> None:
         assert log.last_epoch == max(epoch for epoch, _ in known if log.epoch_at(end - 1) == epoch)
 
 
-def go_on(disk: SimulatedDisk, log: Log) -> None:
+def go_on(disk: SimulatedDisk, log: Log, config: LogConfig = TINY) -> None:
     """The log takes appends, keeps them, and the next start after a clean stop trusts it."""
     end = log.log_end_offset
     epoch = log.last_epoch or 0
@@ -77,23 +79,24 @@ def go_on(disk: SimulatedDisk, log: Log) -> None:
     log.flush()
     log.check_invariants()
     log.close()
-    again = Log.open(disk, FOLDER, TINY, now_ms=0)
+    again = Log.open(disk, FOLDER, config, now_ms=0)
     assert again.recovery_actions == []
     assert again.log_end_offset == end + 2
     again.check_invariants()
 
 
+@pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
 @pytest.mark.parametrize("mode", CRASH_MODES)
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_every_prefix_of_a_trace_reopens(seed: int, mode: str) -> None:
-    trace, moments = record(seed)
+def test_every_prefix_of_a_trace_reopens(seed: int, mode: str, config: LogConfig) -> None:
+    trace, moments = record(seed, config)
     rng = Random(seed)
     for before, after in pairwise(moments):
         for count in range(before.trace, after.trace + 1):
             disk = SimulatedDisk.replay(trace, rng, count=count).crash(mode)  # type: ignore[arg-type]
-            log = Log.open(disk, FOLDER, TINY, now_ms=0)
+            log = Log.open(disk, FOLDER, config, now_ms=0)
             check_survivor(log, before, after)
-            go_on(disk, log)
+            go_on(disk, log, config)
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))

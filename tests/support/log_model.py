@@ -196,8 +196,14 @@ class Work:
         offset = self.rng.randint(self.model.start, self.log.flushed_offset)
         if self.rng.random() < 0.8 and self.model.batches:
             offset = max((batch.base for batch in self.model.batches if batch.base <= offset), default=offset)
-        self.log.delete_below(offset, self.now)
+        remove = self.log.begin_delete_below(offset, self.now)
         self.model.delete_below(offset)
+        if self.config.names_wait:
+            # A thread removes files, and others append meanwhile.
+            for _ in range(self.rng.randrange(3)):
+                self.append_as_leader()
+        if remove is not None:
+            remove()
 
     def begin_epoch(self) -> None:
         epoch = self.model.epoch + 1

@@ -46,15 +46,13 @@ class Compression(IntEnum):
     ZSTD = 4
 
 
-try:
-    import cramjam
-except ImportError:  # pragma: no cover - exercised in a subprocess
-    cramjam = None  # type: ignore[assignment]
-
-
 def _library(codec: Compression) -> ModuleType:
-    if cramjam is None:
-        raise MissingDependencyError(f"{codec.name.lower()} batches need cramjam: pip install 'kraftcore[compression]'")
+    # Loaded for the first batch that needs it: it takes as long as twenty modules.
+    try:
+        import cramjam
+    except ImportError:
+        text = f"{codec.name.lower()} batches need cramjam: pip install 'kraftcore[compression]'"
+        raise MissingDependencyError(text) from None
     return cramjam
 
 

@@ -36,6 +36,11 @@ class LogConfig:
         allow_gaps: offsets may be missing between batches and within them, as compaction leaves them, and batches may
             be empty. False: what follows a gap is cut off, as what follows damage is: who appends one after the other
             leaves none.
+        names_wait: the names of segments and the leader epochs become durable with the next ``flush``, and not before
+            the append that needs them: no append, roll or new epoch waits for a sync. A power cut may then leave a
+            later segment without the one before it; it is cut like any torn tail. Needs ``allow_gaps``.
+        all_control: ``Log.control_offsets`` knows every control batch. False: only the first one of each segment, for a
+            log with a transaction's end in every other batch.
 
     Raises:
         LocalError: a value out of range.
@@ -52,6 +57,8 @@ class LogConfig:
     preallocate_bytes: int = 0
     producer_snapshots: bool = True
     allow_gaps: bool = False
+    names_wait: bool = False
+    all_control: bool = True
 
     def __post_init__(self) -> None:
         for name, low, high in (
@@ -67,6 +74,8 @@ class LogConfig:
             value = getattr(self, name)
             if not low <= value <= high:
                 raise LocalError(f"{name} is {value}: it must be between {low} and {high}")
+        if self.names_wait and not self.allow_gaps:
+            raise LocalError("names_wait needs allow_gaps: a power cut may leave a gap behind what was flushed")
         if self.topic_id is not None and not isinstance(self.topic_id, Uuid):
             raise LocalError(f"topic_id is {self.topic_id!r}: it must be a kraftcore.core.uuid.Uuid")
 
@@ -79,4 +88,6 @@ class LogConfig:
             preallocate_bytes=self.preallocate_bytes,
             producer_snapshots=self.producer_snapshots,
             allow_gaps=self.allow_gaps,
+            names_wait=self.names_wait,
+            all_control=self.all_control,
         )

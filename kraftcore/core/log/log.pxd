@@ -24,6 +24,8 @@ cdef class Log:
     cdef int32_t epoch                      # the newest; -1 when there is none
     cdef int64_t segment_bytes, segment_ms, max_batch_bytes, now_ms
     cdef bint allow_gaps
+    cdef bint names_wait
+    cdef bint epochs_pending                # the checkpoint of the leader epochs is older than they are
 
     cdef int ready(self) except -1
     cdef int settled(self) except -1

@@ -16,11 +16,11 @@ begins and before anything that must not outlive them; a truncation is durable w
 contiguous, unless ``LogConfig.allow_gaps`` says that a cleaner may have been at work.
 """
 
+from functools import partial
+
 cimport cython
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
-from cpython.bytes cimport (
-    PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE,
-)
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.memoryview cimport PyMemoryView_FromObject
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
@@ -33,11 +33,12 @@ from kraftcore.core.log.segments cimport Segments
 from kraftcore.core.log.tail cimport Tail
 
 from kraftcore.core.log.append_info import AppendInfo
-from kraftcore.core.log.epochs import CHECKPOINT_NAME, OffsetAndEpoch
+from kraftcore.core.log.epochs import CHECKPOINT_NAME, OffsetAndEpoch, show_epochs
 from kraftcore.core.log.config import LogConfig
 from kraftcore.core.log.recovery import recover_log
+from kraftcore.core.log.invariants import check_log
 from kraftcore.core.log.refusals import refuse_batch, refuse_from_leader, refuse_read
-from kraftcore.errors import ClosedError, CorruptBatchError, InvariantError, LocalError, StorageError
+from kraftcore.errors import ClosedError, CorruptBatchError, LocalError, StorageError
 
 cdef enum:
     TAIL_CHUNK = 16384           # received batches enter the tail in pieces of about this size: short walks
@@ -70,7 +71,7 @@ cdef class Log:
     @staticmethod
     def open(
         Files files not None, str folder not None, config=None, *, int64_t now_ms, bint repair=False,
-        bint was_clean=False,
+        bint was_clean=False, int64_t recovery_point=0,
     ):
         """Open the log in a folder, or make one. The caller holds the lock on the directory.
 
@@ -85,6 +86,7 @@ cdef class Log:
             repair: cut the log where durable records are damaged, instead of failing.
             was_clean: whoever used the folder last, Kafka maybe, stopped in order: all that is there is durable, gaps
                 included (``LogConfig.allow_gaps``).
+            recovery_point: whoever used the folder last stored that all below this was durable, gaps included.
         Raises:
             DamagedLogError: durable records are gone or damaged.
             CorruptDataError: ``partition.metadata`` is damaged.
@@ -93,10 +95,12 @@ cdef class Log:
         """
         cdef Log log = Log.__new__(Log)
         config = LogConfig() if config is None else config
-        found = recover_log(files, folder, config, now_ms, repair=repair, was_clean=was_clean)
+        found = recover_log(
+            files, folder, config, now_ms, repair=repair, was_clean=was_clean, recovery_point=recovery_point
+        )
         log.files, log.folder, log.config = files, folder, config
         log.segments = Segments(files, folder, config, found)
-        log.allow_gaps = config.allow_gaps
+        log.allow_gaps, log.names_wait = config.allow_gaps, config.names_wait
         log.configure(config)
         log.now_ms = now_ms
         log.epochs = found.epochs
@@ -146,8 +150,7 @@ cdef class Log:
             raise
 
     def _removing(self, action, *arguments):
-        # A flush that began now would take the old end for flushed.
-        self.segments.flushing = True
+        self.segments.flushing = True  # a flush that began now would take the old end for flushed
         try:
             return self._guarded(action, *arguments)
         finally:
@@ -159,18 +162,25 @@ cdef class Log:
 
     cdef int start_epoch(self, int32_t epoch, int64_t offset) except -1:
         if self.epochs.assign(epoch, offset):
-            self._write_epochs()
+            self.epochs_pending = self.names_wait
+            if self.names_wait:
+                self._guarded(show_epochs, self.files, self.folder, self.epochs)
+            else:
+                self._write_epochs()
             self.epoch = epoch
         return 0
 
     def _write_epochs(self):
-        self._guarded(self.files.replace_file, f"{self.folder}/{CHECKPOINT_NAME}", self.epochs.encode())
+        self._guarded(self._replace_epochs)
+
+    def _replace_epochs(self):
+        self.epochs_pending = False  # an append may begin another one meanwhile
+        self.files.replace_file(f"{self.folder}/{CHECKPOINT_NAME}", self.epochs.encode())
 
     cdef bint has_room(self, int64_t size, const BatchHeader *header) except -1:
         # For so many bytes, of which this is the last batch.
-        return self.segments.active.has_room(
-            size, header.last_offset, header.max_timestamp, self.now_ms, self.segment_bytes, self.segment_ms
-        )
+        return self.segments.active.has_room(size, header.last_offset, header.max_timestamp, self.now_ms,
+                                             self.segment_bytes, self.segment_ms)
 
     cdef int roll_active(self, int64_t base_offset) except -1:
         if self.segments.active.size or base_offset > self.log_end_offset:
@@ -302,17 +312,9 @@ cdef class Log:
 
     cdef int refuse_received(self, int64_t position, const BatchHeader *header, int64_t expected,
                              int32_t epoch) except -1:
-        if header.base_offset < expected or header.last_offset == OFFSET_MAX or (
-            header.base_offset != expected and not self.allow_gaps
-        ):
-            reason = f"the batch starts at offset {header.base_offset}, the log continues at {expected}"
-        elif header.leader_epoch < epoch or header.leader_epoch < 0:
-            reason = f"leader epoch {header.leader_epoch} after epoch {epoch}"
-        elif header.size > self.segment_bytes:
-            reason = f"{header.size} bytes are more than segment_bytes {self.segment_bytes} allow: raise it"
-        else:
-            reason = f"{header.count} records, but last offset delta {header.last_offset_delta}"
-        refuse_from_leader(self.folder, position, reason)
+        offsets = (header.base_offset, header.last_offset, header.last_offset_delta)
+        refuse_from_leader(self.folder, position, offsets, header.count, header.leader_epoch, header.size,
+                           (expected, epoch, self.segment_bytes), allow_gaps=self.allow_gaps)
 
     def _append_verified(self, bytes owner, int64_t size):
         # Runs of batches that share a segment, an epoch and a piece of the tail; one write each.
@@ -397,7 +399,6 @@ cdef class Log:
 
     def bytes_in_memory(self, int64_t offset, int64_t up_to):
         """How many bytes ``read`` would give from ``offset`` on: of whole batches below ``up_to``, with room for all.
-
         Nothing is read. None when not all of them are in memory: then ``read`` tells.
         """
         cdef int64_t start, end
@@ -481,7 +482,6 @@ cdef class Log:
 
     def write_out(self):
         """Have the system begin to write what was appended, if that is much: waits for nothing, makes nothing durable.
-
         A ``flush`` a moment later has less to wait for. Only a hint, and only on Linux; what fails, that flush tells.
         """
         if not self.closed and self.failure is None:
@@ -500,10 +500,11 @@ cdef class Log:
         cdef Segment active
         self.settled()
         active = segments.active
-        if target == self.flushed_offset and not segments.unsynced:
+        if target == self.flushed_offset and not (segments.unsynced or segments.names_pending or self.epochs_pending):
             return self.flushed_offset
         segments.flushing = True
         try:
+            segments.sync_names()
             segments.sync_sealed()
             if self.failure is not None:
                 self.ready()  # an append failed meanwhile: the segment is frozen, what it holds was not synced
@@ -511,6 +512,8 @@ cdef class Log:
                 active.sync()  # a roll is under way in the other thread, which has not listed it as unsynced yet
             else:
                 active.flush()
+            if self.epochs_pending:
+                self._replace_epochs()
             self.flushed_offset = target
             segments.list_synced(target)
         except BaseException as error:
@@ -524,9 +527,7 @@ cdef class Log:
     # ---- truncate and delete
 
     def truncate_to(self, int64_t offset):
-        """Remove everything at and above ``offset``; durable when it returns.
-
-        The caller keeps it above the high watermark.
+        """Remove everything at and above ``offset``, which the caller keeps above the high watermark; durably.
 
         A batch that holds ``offset`` goes as a whole: the log then ends where it began. Within a gap the log ends at
         ``offset`` until it is opened again: then where its last batch ends.
@@ -556,17 +557,18 @@ cdef class Log:
             self.epoch = -1 if self.epochs.latest is None else self.epochs.latest
         return self.log_end_offset
 
-    def truncate_fully_to(self, int64_t offset):
-        """Remove everything and start anew at ``offset``, after a snapshot up to there was installed.
+    def truncate_fully_to(self, int64_t offset, *, bint below_start=False):
+        """Remove everything and start anew at ``offset``, as after a snapshot up to there; durable when it returns.
 
-        Durable when it returns.
-
+        Args:
+            offset: where it starts.
+            below_start: a log that holds nothing may start below its start: the batch that comes next begins there.
         Raises:
             LocalError: below the log's start, or a flush is running; ClosedError when the log refuses changes.
             StorageError: the disk failed; the log refuses changes from now on.
         """
         self.settled()
-        if offset < self.log_start_offset:
+        if offset < self.log_start_offset and not (below_start and self.log_end_offset == self.log_start_offset):
             raise LocalError(f"{self.folder}: cannot start at {offset}, below the log's start {self.log_start_offset}")
         self._removing(self.segments.start_at, offset, self.now_ms)
         self.log_start_offset = self.log_end_offset = self.flushed_offset = offset
@@ -577,7 +579,6 @@ cdef class Log:
 
     def delete_below(self, int64_t offset, int64_t now_ms):
         """Raise the log's start, and remove the segments that lie wholly below it: after a snapshot up to there exists.
-
         Files are renamed to ``.deleted`` now and unlinked by ``delete_expired`` later. After a restart the log starts
         at its first segment again, as in Kafka.
 
@@ -585,17 +586,33 @@ cdef class Log:
             LocalError: above what is flushed, or a flush is running; ClosedError when the log refuses changes.
             StorageError: the disk failed; the log refuses changes from now on.
         """
+        remove = self.begin_delete_below(offset, now_ms)
+        return 0 if remove is None else remove()
+
+    def begin_delete_below(self, int64_t offset, int64_t now_ms):
+        """The first half of ``delete_below``: whoever reads sees the new start at once, no file is gone yet.
+
+        Returns: What does the other half, to be called once, by any thread: reads may go on meanwhile, and appends
+            where ``LogConfig.names_wait``; flushes and removals are refused until then. It returns and raises as
+            ``delete_below``. None: the log starts there already. Raises: As ``delete_below``.
+        """
         self.settled()
         self.now_ms = now_ms
         if offset > self.flushed_offset:
             raise LocalError(f"{self.folder}: cannot delete below {offset}: only {self.flushed_offset} is flushed")
         if offset <= self.log_start_offset:
-            return 0
-        count = self._removing(self.segments.drop_below, offset, self.flushed_offset, now_ms)
+            return None
+        taken = self._guarded(self.segments.take_below, offset, self.flushed_offset, now_ms)
         self.log_start_offset = offset
-        if self.epochs.truncate_start(offset):
+        self.epochs_pending |= self.epochs.truncate_start(offset)
+        self.segments.flushing = True
+        return partial(self._finish_delete, taken, self.flushed_offset, now_ms)
+
+    def _finish_delete(self, taken, durable_offset, now_ms):
+        self._removing(self.segments.remove, taken, durable_offset, now_ms)
+        if self.epochs_pending:
             self._write_epochs()
-        return count
+        return len(taken)
 
     def delete_expired(self, int64_t now_ms):
         """Unlink the ``.deleted`` files whose delay is over.
@@ -660,40 +677,24 @@ cdef class Log:
         return list(self.segments.all)
 
     def control_offsets(self):
-        """Where the control batches are: leader changes, voter sets and the like. Reads nothing from disk.
+        """Where the control batches are: leader changes, voter sets and the like. Reads nothing from disk. Of each
+        segment the first alone, where ``LogConfig.all_control`` is False.
 
         Returns: The base offset of each control batch that begins at or above ``log_start_offset``, ascending. Raises:
             ClosedError: the log is closed.
         """
-        cdef int64_t offset, end = self.flushed_offset if self.sync_failed else self.log_end_offset
-        cdef Segment segment
-        cdef list result = []
+        cdef int64_t end = self.flushed_offset if self.sync_failed else self.log_end_offset
         if self.closed:
             self.ready()
-        for segment in self.segments.all:
-            for offset in segment.control_offsets:
-                if self.log_start_offset <= offset < end:
-                    result.append(offset)
-        return result
+        offsets = [offset for segment in self.segments.all for offset in segment.control_offsets]
+        return [offset for offset in offsets if self.log_start_offset <= offset < end]
 
     def check_invariants(self):
-        """Verify what must always hold, reading every file. For tests.
-
-        Raises:
-            InvariantError: something does not hold.
-        """
+        """Verify what must always hold, reading every file; raises InvariantError. For tests."""
         if self.closed:
             self.ready()
-        expected, problems = self.segments.check(self.failure is None)
-        if expected > self.log_end_offset or (expected < self.log_end_offset and not self.allow_gaps):
-            problems.append(f"the segments end at {expected}, the log at {self.log_end_offset}")
-        if not self.segments.bases[0] <= self.log_start_offset <= self.log_end_offset:
-            problems.append(f"log start {self.log_start_offset}")
-        if not self.flushed_offset <= self.log_end_offset:
-            problems.append(f"flushed up to {self.flushed_offset}, beyond the end")
-        if self.tail.next_offset != self.log_end_offset or self.tail.used_bytes > max(self.tail.bytes_max, 0):
-            problems.append(f"the tail ends at {self.tail.next_offset} with {self.tail.used_bytes} bytes")
-        if self.epoch != (-1 if self.epochs.latest is None else self.epochs.latest):
-            problems.append(f"epoch {self.epoch}, checkpoint {self.epochs.latest}")
-        if problems:
-            raise InvariantError(f"{self.folder}: " + "; ".join(problems))
+        end, problems = self.segments.check(self.failure is None)
+        tail = (self.tail.next_offset, self.tail.used_bytes, max(self.tail.bytes_max, 0))
+        epochs = (self.epoch, -1 if self.epochs.latest is None else self.epochs.latest)
+        offsets = (self.segments.bases[0], self.log_start_offset, self.flushed_offset, self.log_end_offset)
+        check_log(self.folder, problems, end, offsets, tail, epochs, allow_gaps=self.allow_gaps)

@@ -14,8 +14,9 @@ Order, and why a crash at any point is harmless:
 4. Everything is synced, the leader epochs are brought in line with the batches, and a new listing is written.
 
 Where gaps are allowed (``LogConfig.allow_gaps``), a segment may begin behind the end of the one before it: Kafka's
-cleaner has been there. Our own segments begin where the log ended, so behind what is known to be durable such a gap is
-a tail that a crash took, if nobody else used the folder since the listing: it is then cut like any torn tail. What
+cleaner has been there. Our own segments begin where the log ended, so behind what is known to be durable (by the
+listing, or by the recovery point that a broker had stored) such a gap is a tail that a crash took, if nobody else used
+the folder since the listing: it is then cut like any torn tail. What
 Kafka's cleaner was about to put in place of other segments (``.swap``) is put there.
 """
 
@@ -28,7 +29,7 @@ from typing import NamedTuple
 
 from kraftcore.core.disk.files import Files
 from kraftcore.core.log.config import LogConfig
-from kraftcore.core.log.epochs import CHECKPOINT_NAME, LeaderEpochs
+from kraftcore.core.log.epochs import CHECKPOINT_NAME, UNSYNCED_NAME, LeaderEpochs
 from kraftcore.core.log.listing import LISTING_NAME, Listing, SegmentEntry
 from kraftcore.core.log.segment import Segment
 from kraftcore.core.uuid import Uuid
@@ -66,7 +67,14 @@ class RecoveredLog(NamedTuple):
 
 
 def recover_log(
-    files: Files, folder: str, config: LogConfig, now_ms: int, *, repair: bool, was_clean: bool = False
+    files: Files,
+    folder: str,
+    config: LogConfig,
+    now_ms: int,
+    *,
+    repair: bool,
+    was_clean: bool = False,
+    recovery_point: int = 0,
 ) -> RecoveredLog:
     """Open a folder; see the module's text.
 
@@ -76,12 +84,19 @@ def recover_log(
         StorageError: the disk failed.
         LocalError: the folder belongs to another topic.
     """
-    return _Recovery(files, folder, config, now_ms, repair, was_clean).run()
+    return _Recovery(files, folder, config, now_ms, repair, was_clean, recovery_point).run()
 
 
 class _Recovery:
     def __init__(
-        self, files: Files, folder: str, config: LogConfig, now_ms: int, repair: bool, was_clean: bool
+        self,
+        files: Files,
+        folder: str,
+        config: LogConfig,
+        now_ms: int,
+        repair: bool,
+        was_clean: bool,
+        recovery_point: int,
     ) -> None:
         self.files = files
         self.folder = folder
@@ -89,6 +104,7 @@ class _Recovery:
         self.now_ms = now_ms
         self.repair = repair
         self.was_clean = was_clean
+        self.recovery_point = recovery_point
         self.actions: list[str] = []
         self.segments: list[Segment] = []
         self.read_again: dict[int, list[tuple[int, int]]] = {}  # base offset -> epochs that begin there
@@ -186,7 +202,7 @@ class _Recovery:
             raise
 
     def remove_leftovers(self) -> list[str]:
-        own = {name + ".tmp" for name in (LISTING_NAME, CHECKPOINT_NAME, METADATA_NAME)}
+        own = {name + ".tmp" for name in (LISTING_NAME, CHECKPOINT_NAME, METADATA_NAME)} | {UNSYNCED_NAME}
         names = []
         for name in self.files.list_folder(self.folder):
             if name in own or (name.endswith(DELETED_SUFFIX) and not name.endswith(".checkpoint" + DELETED_SUFFIX)):
@@ -245,7 +261,7 @@ class _Recovery:
         """Whether a cleaner may have left what lies between a segment's end and the next one, and no crash of ours."""
         if not self.config.allow_gaps or next_base < end:
             return False
-        if stored is None or self.was_clean or end < stored.durable_offset:
+        if stored is None or self.was_clean or end < max(stored.durable_offset, self.recovery_point):
             return True
         # Somebody else wrote here since the listing.
         return not all(self.matches(base, entry) for base, entry in stored.segments.items())

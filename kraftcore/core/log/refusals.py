@@ -6,6 +6,8 @@ from typing import Never
 
 from kraftcore.errors import ClosedError, CorruptBatchError, LocalError
 
+_OFFSET_MAX = 2**63 - 1
+
 
 def refuse_batch(folder: str, size: int, leader_epoch: int, log_epoch: int, limits: tuple[int, int] | None) -> Never:
     """A batch that its leader may not append.
@@ -32,12 +34,42 @@ def refuse_batch(folder: str, size: int, leader_epoch: int, log_epoch: int, limi
     raise LocalError(f"{folder}: {size} bytes that are not exactly one batch of one or more records")
 
 
-def refuse_from_leader(folder: str, position: int, reason: str) -> Never:
+def refuse_from_leader(
+    folder: str,
+    position: int,
+    offsets: tuple[int, int, int],
+    count: int,
+    leader_epoch: int,
+    size: int,
+    wanted: tuple[int, int, int],
+    *,
+    allow_gaps: bool,
+) -> Never:
     """A batch from a leader that is not taken.
+
+    Args:
+        folder: of the log.
+        position: of the batch in what the leader sent.
+        offsets: of its first and last record, and the distance that it says.
+        count: of its records, as it says.
+        leader_epoch: its.
+        size: its bytes.
+        wanted: the offset that comes next, the newest epoch before it, the most bytes of a segment.
+        allow_gaps: see ``LogConfig``.
 
     Raises:
         CorruptBatchError: always.
     """
+    first, last, delta = offsets
+    expected, epoch, segment_bytes = wanted
+    if first < expected or last == _OFFSET_MAX or (first != expected and not allow_gaps):
+        reason = f"the batch starts at offset {first}, the log continues at {expected}"
+    elif leader_epoch < epoch or leader_epoch < 0:
+        reason = f"leader epoch {leader_epoch} after epoch {epoch}"
+    elif size > segment_bytes:
+        reason = f"{size} bytes are more than segment_bytes {segment_bytes} allow: raise it"
+    else:
+        reason = f"{count} records, but last offset delta {delta}"
     raise CorruptBatchError(f"{folder}: received batch refused: {reason}", position=position)
 
 

@@ -26,7 +26,8 @@ cdef class Segment:
     cdef readonly int64_t size
     cdef readonly int64_t max_timestamp, max_timestamp_offset
     cdef readonly int32_t last_epoch        # of the last batch; -1 when empty
-    cdef readonly list control_offsets      # base offsets of its control batches, ascending
+    cdef readonly list control_offsets      # base offsets of its control batches, ascending; or of the first alone
+    cdef bint all_control
     cdef readonly bint sealed               # no more appends: trimmed, last time entry written
     cdef readonly bint synced               # sealed, and durable with its indexes
     cdef readonly bint gone                 # deleted or truncated away

@@ -48,7 +48,8 @@ cdef class Segment:
         max_timestamp: largest of its batches, ms; -1 when it has none.
         max_timestamp_offset: last offset of the first batch that had it.
         last_epoch: leader epoch of its last batch; -1 when it is empty.
-        control_offsets: base offsets of its control batches, ascending.
+        control_offsets: base offsets of its control batches, ascending; the first alone where ``LogConfig.all_control``
+            is False.
         sealed: no more appends.
         synced: sealed, and durable with its indexes.
         gone: deleted or truncated away.
@@ -67,6 +68,7 @@ cdef class Segment:
         self.interval_bytes = config.index_interval_bytes
         self.ahead_bytes = config.preallocate_bytes
         self.allow_gaps = config.allow_gaps
+        self.all_control = config.all_control
         self.offsets = Index(self.path + ".index", OFFSET_ENTRY, base_offset, config.index_bytes_max)
         self.times = Index(self.path + ".timeindex", TIME_ENTRY, base_offset, config.index_bytes_max)
 
@@ -87,7 +89,7 @@ cdef class Segment:
         self.next_offset = entry.next_offset
         self.max_timestamp, self.max_timestamp_offset = entry.max_timestamp, entry.max_timestamp_offset
         self.last_epoch = entry.last_epoch
-        self.control_offsets = list(entry.control_offsets)
+        self.control_offsets = list(entry.control_offsets if self.all_control else entry.control_offsets[:1])
         self.offsets.entries = self.offsets.written = entry.index_size // OFFSET_ENTRY
         self.times.entries = self.times.written = entry.time_index_size // TIME_ENTRY
         self.sealed = self.synced = True
@@ -234,7 +236,7 @@ cdef class Segment:
             self.since_entry = 0
         if self.size == 0:
             self.first_timestamp = header.max_timestamp
-        if header.attributes & CONTROL:
+        if header.attributes & CONTROL and (self.all_control or not self.control_offsets):
             self.control_offsets.append(header.base_offset)
         self.size += header.size
         self.since_entry += header.size

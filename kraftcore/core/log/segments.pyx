@@ -2,7 +2,8 @@
 
 The rules of durability, in one place:
 
-* A segment's name is durable before anything is appended to the next one, so what survives has no gap.
+* A segment's name is durable before anything is appended to the next one, so what survives has no gap; or, where
+  ``LogConfig.names_wait`` says so, before anything in it counts as flushed.
 * The listing forgets a segment before its bytes change, and drops the segments below a new start before their files go.
 * Truncation removes newest first, one segment at a time, and syncs before it returns.
 * A sealed segment is synced, indexes and times included, before it is listed.
@@ -99,8 +100,11 @@ cdef class Segments:
         if self.config.producer_snapshots:
             self._write_producer_snapshot(next_offset, False)
         new.create()
-        # A segment's name must never outlive that of the one before it, so names become durable one by one.
-        self.files.sync_folder(self.folder)
+        if self.config.names_wait:
+            self.names_pending = True
+        else:
+            # A segment's name must never outlive that of the one before it, so names become durable one by one.
+            self.files.sync_folder(self.folder)
         new.attach()
         self.unsynced.append(old)
         self.keep_reader(old)
@@ -128,6 +132,12 @@ cdef class Segments:
         self.listing = listing
 
     # ---- durability
+
+    def sync_names(self):
+        """Make the names of all segments durable that are there by now."""
+        if self.names_pending:
+            self.names_pending = False  # before the sync: a roll meanwhile may come too late for it
+            self.files.sync_folder(self.folder)
 
     def sync_sealed(self):
         """Sync what was sealed before the call.
@@ -194,26 +204,37 @@ cdef class Segments:
         self.all, self.bases, self.active = [new], [offset], new
         self.listed = 0
 
-    def drop_below(self, int64_t offset, int64_t durable_offset, int64_t now_ms):
-        """Remove the segments that lie wholly below ``offset``.
+    def take_below(self, int64_t offset, int64_t durable_offset, int64_t now_ms):
+        """Count the segments that lie wholly below ``offset`` no more; ``remove`` removes their files.
 
         Returns:
-            How many went.
+            The segments, oldest first.
         """
         self.begin_writing(durable_offset)
         if offset >= self.active.next_offset and self.active.size:
             self.roll(offset, now_ms)
-            self.sync_sealed()
         kept = bisect_right(self.bases, offset) - 1
-        if kept:
-            # The listing goes first: whichever of the renames survive a crash, the next start completes them.
-            self._write_listing(self.all[kept : len(self.all) - 1], self.bases[kept], durable_offset)
-            for segment in self.all[:kept]:
-                self._retire(segment, now_ms)
-            del self.all[:kept], self.bases[:kept]
-            self.files.sync_folder(self.folder)
-            self.listed = len(self.listing.segments)
-        return kept
+        taken = self.all[:kept]
+        del self.all[:kept], self.bases[:kept]
+        for segment in taken:
+            self._forget(segment)
+        return taken
+
+    def remove(self, list taken, int64_t durable_offset, int64_t now_ms):
+        """Remove the files of segments that ``take_below`` took; others may append and read meanwhile."""
+        cdef Segment segment
+        if not taken:
+            return
+        self.sync_names()
+        for segment in taken:
+            if segment.sealed:
+                segment.sync()  # it ended with the call
+        # The listing goes first: whichever of the renames survive a crash, the next start completes them.
+        self._write_listing(self.all[: len(self.all) - 1], None, durable_offset)
+        for segment in taken:
+            self._retire(segment, now_ms)
+        self.files.sync_folder(self.folder)
+        self.listed = len(self.listing.segments)
 
     def _drop_newest(self, int64_t kept, int64_t now_ms):
         # One by one, newest first, each durable: whatever a crash leaves has no gap.
@@ -300,7 +321,7 @@ cdef class Segments:
                 if offset <= last or segment.find(offset, &header) != position or header.last_offset != offset:
                     problems.append(f"segment {segment.base_offset}: index entry {offset} -> {position}")
                 last = offset
-            if segment.control_offsets != segment.find_control():
+            if segment.control_offsets != segment.find_control()[: None if self.config.all_control else 1]:
                 problems.append(f"segment {segment.base_offset}: control batches {segment.control_offsets}")
             last_time = (-1, -1)
             for entry in segment.time_index_entries():

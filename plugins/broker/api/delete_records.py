@@ -15,7 +15,8 @@ from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.errors import code_of
 from kraftcore.plugins.broker.api.permits import Permits
 from kraftcore.plugins.broker.background import Background
-from kraftcore.plugins.broker.disk_work import raise_log_start
+from kraftcore.plugins.broker.disk_work import run_in_threads
+from kraftcore.plugins.broker.log_changes import raise_log_start
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.broker.partition.state import refused
@@ -26,6 +27,8 @@ from kraftcore.security.acl import Operation
 
 HIGH_WATERMARK = -1
 """As an offset: all that is committed."""
+WAITING_MAX = 50
+"""Requests at a time that wait for replicas; another is told REQUEST_TIMED_OUT if it would have to."""
 _AGAIN_S = 0.02
 _Topic = DeleteRecordsResponse.DeleteRecordsTopicResult
 _Answer = _Topic.DeleteRecordsPartitionResult
@@ -61,6 +64,7 @@ class DeleteRecords:
         self._background = background
         self._disk = disk
         self._now_ms = now_ms
+        self._waiting = 0
 
     def respond(self, request: DeleteRecordsRequest, context: RequestContext) -> None:
         """Each partition's answer: the least that a replica which is alive has, when all begin where they should."""
@@ -82,11 +86,16 @@ class DeleteRecords:
                     waiting.append((name, await self._delete(name, asked.offset), answer))
                 except KraftError as error:
                     answer.error_code = code_of(self._replicas, name, error)
-        with trio.move_on_after(max(request.timeout_ms, 0) / 1000):
-            while left := [each for each in waiting if not self._is_done(*each)]:
-                waiting = left
-                await trio.sleep(_AGAIN_S)
-            return response
+        timeout_ms = max(request.timeout_ms, 0) if self._waiting < WAITING_MAX else 0
+        self._waiting += 1
+        try:
+            with trio.move_on_after(timeout_ms / 1000):
+                while left := [each for each in waiting if not self._is_done(*each)]:
+                    waiting = left
+                    await trio.sleep(_AGAIN_S)
+                return response
+        finally:
+            self._waiting -= 1
         for _, _, answer in waiting:
             answer.error_code, answer.low_watermark = ErrorCode.REQUEST_TIMED_OUT, -1
         return response
@@ -103,7 +112,7 @@ class DeleteRecords:
             start = partition.high_watermark if offset == HIGH_WATERMARK else offset
             if not 0 <= start <= partition.high_watermark:
                 raise refused(ErrorCode.OFFSET_OUT_OF_RANGE, f"{name} is committed up to {partition.high_watermark}")
-            await raise_log_start(partition, start, self._now_ms())
+            await run_in_threads(raise_log_start(partition, start, self._now_ms()))
         return start
 
     def _is_done(self, name: TopicPartition, start: int, answer: _Answer) -> bool:

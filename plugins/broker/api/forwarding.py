@@ -19,7 +19,6 @@ from kraftcore.errors import RemoteProtocolError
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.background import Background
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
-from kraftcore.plugins.controller.registry import APIS
 from kraftcore.protocol.data.default_principal_data import DefaultPrincipalData
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.failure import Failure
@@ -113,6 +112,8 @@ def _is_known(cache: MetadataCache, request: Any, response: Any) -> bool:
 
 
 def _refusal(request: Request, version: int, error: ErrorCode) -> Response | None:
+    from kraftcore.plugins.controller.registry import APIS  # all that a controller decides: not for a start
+
     api = APIS.get(type(request))
     return None if api is None else api.refuse(request, version, error, error.message)
 

@@ -14,9 +14,9 @@ from kraftcore.metadata import Image
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.permits import Permits
 from kraftcore.plugins.controller.caller import caller_of
-from kraftcore.plugins.controller.decision import Context, ControllerSettings, Refusal
-from kraftcore.plugins.controller.registry import APIS
+from kraftcore.plugins.controller.decision import Api, Context, ControllerSettings, Refusal
 from kraftcore.plugins.controller.soft_state import SoftState
+from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.describe_acls import DescribeAclsRequest
 from kraftcore.protocol.messages.describe_configs import DescribeConfigsRequest
 from kraftcore.protocol.schema import Request, Response
@@ -57,11 +57,21 @@ class ImageQuestions:
             caller=caller_of(context),
             wall_ms=now_ms,
         )
-        api = APIS[type(request)]
+        api = _api(request)
         try:
             return api.decide(asked, request, context.version).answer
         except Refusal as refused:
             return api.refuse(request, context.version, refused.code, refused.text)
+
+    def refuse(self, request: Any, version: int, error: ErrorCode, text: str | None) -> Response:
+        """The answer that says one error of all that was asked."""
+        return _api(request).refuse(request, version, error, text)
+
+
+def _api(request: Request) -> Api:
+    from kraftcore.plugins.controller.registry import APIS  # all that a controller decides: not for a start
+
+    return APIS[type(request)]
 
 
 def settings_of(cluster_id: str, node_id: int, static_configs: Mapping[str, str]) -> ControllerSettings:

@@ -93,19 +93,19 @@ class _Pending:
 class _Part:
     """One partition of it that waits to be committed."""
 
-    __slots__ = ("_answer", "_is_over", "_pending")
+    __slots__ = ("_answer", "_pending", "is_over")
 
     def __init__(self, pending: _Pending, answer: _Answer) -> None:
         self._pending = pending
         self._answer = answer
-        self._is_over = False
+        self.is_over = False
         pending.wait()
 
     def end(self, error: ErrorCode) -> None:
         """See ``Waiter``; what comes after the first end goes nowhere."""
-        if self._is_over:
+        if self.is_over:
             return
-        self._is_over = True
+        self.is_over = True
         if error is not ErrorCode.NONE:
             self._answer.error_code = error  # where it was appended stays told, as in Kafka
         self._pending.done()

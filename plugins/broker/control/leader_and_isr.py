@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator
 from kraftcore.core.uuid import ZERO_UUID, Uuid
 from kraftcore.errors import CorruptDataError, StorageError
 from kraftcore.plugins.broker.control.authority import Authority
+from kraftcore.plugins.broker.disk_steps import DiskSteps
 from kraftcore.plugins.broker.logdirs.names import is_legal
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
 from kraftcore.plugins.broker.partition import Assignment, TopicPartition
@@ -67,13 +68,16 @@ class LeaderAndIsr:
         self._now_ms = now_ms
         self._on_change = on_change
 
-    def handle(self, request: LeaderAndIsrRequest, version: int) -> LeaderAndIsrResponse:
-        """Obey it. May take long: logs are made."""
+    def handle(self, request: LeaderAndIsrRequest, version: int) -> DiskSteps[LeaderAndIsrResponse]:
+        """Obey it. No other flush or removal may be under way in a log. Logs may have to be made."""
         error = self._authority.check(request.controller_epoch, request.broker_epoch)
         response = LeaderAndIsrResponse(error_code=error)
         topics: dict[Uuid, LeaderAndIsrResponse.LeaderAndIsrTopicError] = {}
         for name, topic_id, state in _states(request, version):
-            found = self._apply(name, topic_id, state, request) if error is ErrorCode.NONE else error
+            found = error
+            if error is ErrorCode.NONE:
+                found = yield from self._apply(name, topic_id, state, request)
+                yield None
             told = LeaderAndIsrPartitionError(partition_index=name.partition, error_code=found)
             if version < _BY_ID:
                 told.topic_name = name.topic
@@ -88,7 +92,7 @@ class LeaderAndIsr:
 
     def _apply(
         self, name: TopicPartition, told_id: Uuid, state: LeaderAndIsrPartitionState, request: LeaderAndIsrRequest
-    ) -> ErrorCode:
+    ) -> DiskSteps[ErrorCode]:
         replicas = self._replicas
         if not is_legal(name):
             return ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -105,22 +109,26 @@ class LeaderAndIsr:
             if state.leader_epoch > epoch or (request.is_kraft_controller and state.leader_epoch == epoch):
                 if self._broker_id not in state.replicas:
                     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                self._assign(name, topic_id, state)
+                yield from self._assign(name, topic_id, state)
                 return ErrorCode.NONE
             if state.leader_epoch == epoch and known is not None and (topic_id is None) != (log_id is None):
-                return self._change_id(known, topic_id, state)
+                return (yield from self._change_id(known, topic_id, state))
         except (StorageError, CorruptDataError) as error:
             return replicas.failed(name, error)
         return ErrorCode.STALE_CONTROLLER_EPOCH
 
-    def _change_id(self, known: Replica, topic_id: Uuid | None, state: LeaderAndIsrPartitionState) -> ErrorCode:
+    def _change_id(
+        self, known: Replica, topic_id: Uuid | None, state: LeaderAndIsrPartitionState
+    ) -> DiskSteps[ErrorCode]:
         if topic_id is None and state.leader == self._broker_id:
             return ErrorCode.STALE_CONTROLLER_EPOCH
         known.has_id = topic_id is not None
-        self._replicas.assign_topic_id(known, topic_id)
+        yield from self._replicas.assign_topic_id(known, topic_id)
         return ErrorCode.NONE
 
-    def _assign(self, name: TopicPartition, topic_id: Uuid | None, state: LeaderAndIsrPartitionState) -> None:
+    def _assign(
+        self, name: TopicPartition, topic_id: Uuid | None, state: LeaderAndIsrPartitionState
+    ) -> DiskSteps[None]:
         assignment = Assignment(
             state.leader,
             state.leader_epoch,
@@ -131,10 +139,10 @@ class LeaderAndIsr:
             is_recovering=state.leader_recovery_state != 0,
         )
         if state.leader == self._broker_id or self._cache.is_alive(state.leader):
-            self._replicas.assign(name, assignment, self._now_ms())
+            yield from self._replicas.assign(name, assignment, self._now_ms)
         else:
             # As Kafka: the log is there, so that its high watermark is stored; the role waits for another assignment.
-            self._replicas.add(name, topic_id, self._now_ms())
+            yield from self._replicas.add(name, topic_id, self._now_ms)
             _logger.error("%s cannot follow broker %d: it is not alive", name, state.leader)
 
 

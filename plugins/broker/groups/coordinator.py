@@ -25,12 +25,13 @@ from kraftcore.core.log import Log
 from kraftcore.errors import CorruptDataError, KraftError, RefusedError, StorageError
 from kraftcore.metadata.internal_topics import GROUPS_TOPIC
 from kraftcore.plugins.broker.api.errors import code_of
-from kraftcore.plugins.broker.disk_work import raise_log_start
+from kraftcore.plugins.broker.disk_work import run_in_threads
 from kraftcore.plugins.broker.groups.effects import Effects, Entry, Write
 from kraftcore.plugins.broker.groups.loading import Loader
 from kraftcore.plugins.broker.groups.settings import GroupSettings
 from kraftcore.plugins.broker.groups.shard import Shard
 from kraftcore.plugins.broker.groups.topic import GroupsTopic, partition_of
+from kraftcore.plugins.broker.log_changes import raise_log_start
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
 from kraftcore.plugins.broker.partition import Partition, TopicPartition
 from kraftcore.plugins.broker.partition.state import refused
@@ -72,6 +73,7 @@ class _CommittedWrite:
     """Tells a shard when one of its writes is committed."""
 
     __slots__ = ("_committed", "_write")
+    is_over = False
 
     def __init__(self, write: Write, committed: Callable[[Write], None]) -> None:
         self._write = write
@@ -288,7 +290,7 @@ class GroupCoordinator:
             return
         async with self._disk:
             if self._is_current(led):
-                await raise_log_start(found, end, self._now_ms())
+                await run_in_threads(raise_log_start(found, end, self._now_ms()))
                 _logger.info("%s: %d bytes became %d", led.name, size, log.size_in_bytes)
 
     # --- effects ------------------------------------------------------------------------------------------------------

@@ -82,13 +82,13 @@ class Publisher:
     def _configure(self, image: Image, changes: LocalChanges) -> list[TopicPartition]:
         """Take over what is set for topics; returns the partitions for which it may be something else now."""
         table, held = self._core.topics, self._catalogue.held
+        for topic in changes.gone:
+            table.forget(topic)
         if changes.broker_configs:
             table.show_brokers(image)
             for topic in {name.topic for name in held}:
                 table.show(topic, image)
             return list(held)
-        for topic in changes.gone:
-            table.forget(topic)
         found = []
         for topic in changes.topic_configs:
             table.show(topic, image)

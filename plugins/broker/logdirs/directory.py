@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
+from threading import Lock
 
 from kraftcore.core.disk.files import Files
 from kraftcore.core.log import Log
@@ -56,6 +57,7 @@ class HostedLog:
         high_watermark: as last known; stored by checkpoints.
         producers: those of the log that number their batches.
         flushed_ms: when it was last seen to hold nothing that was not synced.
+        is_cut: its end is being removed.
     """
 
     name: TopicPartition
@@ -65,6 +67,7 @@ class HostedLog:
     high_watermark: int
     producers: ProducerStates
     flushed_ms: int = 0
+    is_cut: bool = False
 
 
 class Directory:
@@ -108,6 +111,8 @@ class Directory:
         self._expiring: list[tuple[int, str]] = []
         self._written: dict[str, bytes] = {}
         self._is_loaded = False
+        self._recovery_points: dict[TopicPartition, int] = {}  # as they are stored
+        self._recovery_points_lock = Lock()  # held by the thread that stores them
 
     def _path(self, *names: str) -> str:
         return os.path.join(self.path, *names)
@@ -133,6 +138,7 @@ class Directory:
                 whole directory fails then. What was not opened is noted in ``broken``.
         """
         high_watermarks, log_starts = self._read(HIGH_WATERMARKS), self._read(LOG_STARTS)
+        self._recovery_points = self._read(RECOVERY_POINTS)
         was_clean = self._files.exists(self._path(CLEAN_SHUTDOWN))
         if was_clean:
             self._files.unlink(self._path(CLEAN_SHUTDOWN))
@@ -149,7 +155,7 @@ class Directory:
         for position, name in enumerate(names):
             try:
                 high_watermark, log_start = high_watermarks.get(name, 0), log_starts.get(name, 0)
-                self._open(name, now_ms, high_watermark, log_start, was_clean=was_clean)
+                self.logs[name] = self._open(name, now_ms, high_watermark, log_start, was_clean=was_clean)
             except StorageError as error:
                 self.broken.update(dict.fromkeys(names[position:], error))
                 raise
@@ -185,7 +191,14 @@ class Directory:
     ) -> HostedLog:
         folder = self._path(str(name))
         topic_id = self._read_topic_id(folder)
-        log = Log.open(self._files, folder, self._config_of(name.topic), now_ms=now_ms, was_clean=was_clean)
+        log = Log.open(
+            self._files,
+            folder,
+            self._config_of(name.topic),
+            now_ms=now_ms,
+            was_clean=was_clean,
+            recovery_point=self._recovery_points.get(name, 0),
+        )
         for action in log.recovery_actions:
             _logger.warning("%s: %s", name, action)
         if log.log_start_offset < log_start <= log.log_end_offset:
@@ -193,12 +206,11 @@ class Directory:
             log.delete_below(log_start, now_ms)
         producers = ProducerStates(log, self._files, self._producer_expiration_ms)
         try:
-            producers.load(now_ms)
+            producers.load(now_ms, high_watermark)
         except BaseException:
             log.close()
             raise
-        hosted = self.logs[name] = HostedLog(name, self, log, topic_id, high_watermark, producers, now_ms)
-        return hosted
+        return HostedLog(name, self, log, topic_id, high_watermark, producers, now_ms)
 
     def _read_topic_id(self, folder: str) -> Uuid | None:
         path = os.path.join(folder, METADATA_NAME)
@@ -235,25 +247,32 @@ class Directory:
 
     # --- partitions ---------------------------------------------------------------------------------------------------
 
-    def create(self, name: TopicPartition, topic_id: Uuid | None, now_ms: int) -> HostedLog:
+    def create(self, name: TopicPartition, topic_id: Uuid | None, now_ms: int) -> DiskSteps[HostedLog]:
         """Make the folder of a partition, with an empty log; its topic's id is written before the first record can be.
 
         Raises:
             CorruptDataError: a log is there, and damaged; it is noted in ``broken``.
             StorageError: the disk failed.
         """
-        self._files.make_folder(self._path(str(name)))
-        if topic_id is not None:
-            self._write_topic_id(name, topic_id)
+        made: list[HostedLog] = []
         try:
-            return self._open(name, now_ms, 0, 0)
+            yield lambda: made.append(self._make(name, topic_id, now_ms))
         except CorruptDataError as error:
             self._note_broken(name, error)
             raise
+        hosted = self.logs[name] = made[0]
+        return hosted
 
-    def assign_topic_id(self, hosted: HostedLog, topic_id: Uuid) -> None:
+    def _make(self, name: TopicPartition, topic_id: Uuid | None, now_ms: int) -> HostedLog:
+        self._files.make_folder(self._path(str(name)))
+        if topic_id is not None:
+            self._write_topic_id(name, topic_id)
+        self._set_recovery_point(name, 0)  # of an earlier partition of this name
+        return self._open(name, now_ms, 0, 0)
+
+    def assign_topic_id(self, hosted: HostedLog, topic_id: Uuid) -> DiskSteps[None]:
         """Write the id of a topic that had none."""
-        self._write_topic_id(hosted.name, topic_id)
+        yield partial(self._write_topic_id, hosted.name, topic_id)
         hosted.topic_id = topic_id
 
     def _write_topic_id(self, name: TopicPartition, topic_id: Uuid) -> None:
@@ -278,9 +297,12 @@ class Directory:
         except KraftError as error:
             _logger.warning("%s, which is deleted, could not be closed in order: %s", hosted.name, error)
         self._move(hosted.name, target)
+        self._set_recovery_point(hosted.name, 0)
 
-    def set_aside(self, name: TopicPartition, randbytes: Callable[[int], bytes]) -> str:
-        """Close a log, if it is open, and rename its folder, durably; it stays for whoever wants it (KIP-858).
+    def set_aside(self, name: TopicPartition, randbytes: Callable[[int], bytes]) -> DiskSteps[str]:
+        """Close a log, if it is open, and rename its folder, durably, which it yields as work.
+
+        It stays for whoever wants it (KIP-858).
 
         Returns:
             The folder's new name.
@@ -288,17 +310,20 @@ class Directory:
         Raises:
             StorageError: the disk failed.
         """
-        hosted = self.logs.get(name)
+        target = stray_name(name, randbytes)
+        yield partial(self._put_aside, self.logs.get(name), name, self._path(target))
+        self.logs.pop(name, None)
+        self.broken.pop(name, None)
+        return target
+
+    def _put_aside(self, hosted: HostedLog | None, name: TopicPartition, target: str) -> None:
         if hosted is not None:
             try:
                 hosted.log.close()
             except KraftError as error:
                 _logger.warning("%s, which is set aside, could not be closed in order: %s", name, error)
-        target = stray_name(name, randbytes)
-        self._move(name, self._path(target))
-        self.logs.pop(name, None)
-        self.broken.pop(name, None)
-        return target
+        self._move(name, target)
+        self._set_recovery_point(name, 0)
 
     def _move(self, name: TopicPartition, target: str) -> None:
         self._files.rename(self._path(str(name)), target)
@@ -336,8 +361,29 @@ class Directory:
         self._write(HIGH_WATERMARKS, {name: hosted.high_watermark for name, hosted in list(self.logs.items())})
 
     def write_recovery_points(self) -> None:
-        """Store up to where logs are durable."""
-        self._write(RECOVERY_POINTS, {name: hosted.log.flushed_offset for name, hosted in list(self.logs.items())})
+        """Store up to where logs are durable; of one that is being cut, where it begins."""
+        with self._recovery_points_lock:
+            self._store_recovery_points({name: _recovery_point(hosted) for name, hosted in list(self.logs.items())})
+
+    def _store_recovery_points(self, offsets: dict[TopicPartition, int]) -> None:
+        self._write(RECOVERY_POINTS, offsets)
+        self._recovery_points = offsets
+
+    def _set_recovery_point(self, name: TopicPartition, offset: int) -> None:
+        """Lower what is stored for a partition before its log changes below that, as Kafka does; 0: there is none."""
+        with self._recovery_points_lock:
+            stored = self._recovery_points
+            if stored.get(name, 0) > offset:
+                self._store_recovery_points({**stored, name: offset} if offset else _without(stored, name))
+
+    def begin_cut(self, hosted: HostedLog) -> None:
+        """The end of a log is about to be removed: what is stored of it as durable may be written anew.
+
+        Raises:
+            StorageError: the disk failed.
+        """
+        hosted.is_cut = True
+        self._set_recovery_point(hosted.name, hosted.log.log_start_offset)
 
     def write_log_starts(self) -> None:
         """Store where logs start that do not start at their first segment."""
@@ -422,6 +468,14 @@ def _decode_clean(data: bytes) -> int:
     except (ValueError, KeyError, TypeError):
         return _NO_EPOCH
     return epoch if isinstance(epoch, int) and not isinstance(epoch, bool) else _NO_EPOCH
+
+
+def _recovery_point(hosted: HostedLog) -> int:
+    return hosted.log.log_start_offset if hosted.is_cut else hosted.log.flushed_offset
+
+
+def _without(offsets: dict[TopicPartition, int], name: TopicPartition) -> dict[TopicPartition, int]:
+    return {each: offset for each, offset in offsets.items() if each != name}
 
 
 def _is_raised(log: Log) -> bool:

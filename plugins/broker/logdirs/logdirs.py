@@ -11,7 +11,7 @@ from kraftcore.core.disk.files import Files
 from kraftcore.core.log.config import LogConfig
 from kraftcore.core.uuid import UNASSIGNED_DIRECTORY, Uuid
 from kraftcore.errors import CorruptDataError, LocalError, StorageError
-from kraftcore.plugins.broker.disk_steps import DiskSteps
+from kraftcore.plugins.broker.disk_steps import DiskSteps, run_here
 from kraftcore.plugins.broker.logdirs.directory import Directory, HostedLog
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.broker.producers.states import EXPIRATION_MS
@@ -158,7 +158,7 @@ class LogDirs:
 
     def create(
         self, name: TopicPartition, topic_id: Uuid | None, now_ms: int, directory_id: Uuid = UNASSIGNED_DIRECTORY
-    ) -> HostedLog:
+    ) -> DiskSteps[HostedLog]:
         """Make a partition's log, in the directory with this id, or in the one with the fewest if there is none.
 
         Raises:
@@ -170,10 +170,10 @@ class LogDirs:
             raise StorageError(5, "all log directories failed", self.directories[0].path)
         wanted = [each for each in usable if each.id is not None and each.id == directory_id]
         if wanted:
-            return wanted[0].create(name, topic_id, now_ms)
+            return (yield from wanted[0].create(name, topic_id, now_ms))
         if not directory_id.is_reserved and len(usable) < len(self.directories):
             raise StorageError(5, f"{name} is in log directory {directory_id}, which is not online", usable[0].path)
-        return min(usable, key=lambda each: len(each.logs)).create(name, topic_id, now_ms)
+        return (yield from min(usable, key=lambda each: len(each.logs)).create(name, topic_id, now_ms))
 
     def delete(self, hosted: HostedLog, now_ms: Callable[[], int]) -> DiskSteps[None]:
         """See ``Directory.delete``."""
@@ -195,6 +195,8 @@ class LogDirs:
     def set_aside_strays(self, held: Mapping[TopicPartition, Uuid]) -> None:
         """Rename the folders of partitions that are not ours, or of a topic that had their name before (KIP-858).
 
+        At a start, by the thread that loads the logs.
+
         Args:
             held: topic id of each partition of which this broker has a replica.
         """
@@ -203,19 +205,19 @@ class LogDirs:
             strays += [name for name in directory.broken if name not in held]
             for name in strays:
                 try:
-                    self.set_aside(directory, name)
+                    run_here(self.set_aside(directory, name))
                 except StorageError as error:
                     _logger.critical("log directory %s failed: %s", directory.path, error)
                     directory.failure = error
                     break
 
-    def set_aside(self, directory: Directory, name: TopicPartition) -> None:
+    def set_aside(self, directory: Directory, name: TopicPartition) -> DiskSteps[None]:
         """See ``Directory.set_aside``.
 
         Raises:
             StorageError: the disk failed; the directory is to be used no more.
         """
-        told = directory.set_aside(name, self._randbytes)
+        told = yield from directory.set_aside(name, self._randbytes)
         _logger.warning("%s is none of this broker's partitions: its folder is %s now", name, told)
 
     def close(self, *, is_clean: bool = True, broker_epoch: int = -1) -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable
+from operator import itemgetter
 
 from kraftcore.plugins.broker.partition.isr import Isr
 from kraftcore.plugins.broker.partition.state import Assignment, Waiter
 
 UNKNOWN_OFFSET = -1
 UNKNOWN_EPOCH = -1
+_WAITING = 1000  # produces that wait are looked through when there are so many more than were left last time
+_offset = itemgetter(0)
 
 
 class Progress:
@@ -65,10 +69,10 @@ class Leading:
         isr: who is in sync.
         followers: progress by broker id; of the assigned replicas but ourselves.
         epoch_start_offset: as given.
-        waiting: produces: (offset that must be committed, who waits), by offset.
+        waiting: produces: (offset that must be committed, who waits), by offset; also some that are over.
     """
 
-    __slots__ = ("epoch_start_offset", "followers", "isr", "waiting")
+    __slots__ = ("_most_waiting", "epoch_start_offset", "followers", "isr", "waiting")
 
     def __init__(
         self, broker_id: int, assignment: Assignment, epoch_start_offset: int, now_ms: int, before: Leading | None
@@ -81,14 +85,18 @@ class Leading:
         for each, progress in self.followers.items():
             progress.begin_epoch(now_ms, epoch_start_offset, is_in_sync=each in assignment.isr)
         self.waiting: deque[tuple[int, Waiter]] = deque() if before is None else before.waiting
+        self._most_waiting = 2 * len(self.waiting) + _WAITING
 
     def wait(self, offset: int, waiter: Waiter) -> None:
         """Have somebody wait until everything below ``offset`` is committed."""
+        if len(self.waiting) >= self._most_waiting:  # produces time out, and are sent again
+            self.waiting = deque(each for each in self.waiting if not each[1].is_over)
+            self._most_waiting = 2 * len(self.waiting) + _WAITING
         waiting = self.waiting
-        place = len(waiting)
-        while place and waiting[place - 1][0] > offset:  # a batch is repeated behind later ones
-            place -= 1
-        waiting.insert(place, (offset, waiter))
+        if waiting and waiting[-1][0] > offset:  # a batch is repeated behind later ones
+            waiting.insert(bisect_right(waiting, offset, key=_offset), (offset, waiter))
+        else:
+            waiting.append((offset, waiter))
 
     def reassign(self, broker_id: int, assignment: Assignment, *, is_newer: bool) -> None:
         """The same leadership with other replicas, or another ISR.

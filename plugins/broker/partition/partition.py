@@ -7,9 +7,11 @@ nothing.
     controller ──> become_leader / become_follower / isr_answered
     clients ─────> append, read, end_of_epoch, find_timestamp
     followers ───> read, fetched            leader ──> replicate, truncate, restart_at
-    time ────────> check_lag, expired, delete_below
+    time ────────> check_lag, expired, begin_delete_below
 
-The high watermark is exclusive, never falls but by truncation of a follower, and is kept from role to role.
+While a thread removes part of its log (``is_changing``) nobody reads or writes it: what is asked of it is refused as by
+one who does not lead. The high watermark is exclusive, never falls but by truncation of a follower, and is kept from
+role to role.
 """
 
 from __future__ import annotations
@@ -74,6 +76,7 @@ class Partition:
         is_following: whether it replicates from ``leader_id``.
         producers: those that number their batches.
         settings: may be replaced at any time.
+        is_changing: a thread is removing part of the log.
     """
 
     def __init__(
@@ -95,6 +98,7 @@ class Partition:
         self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
         self.leading: Leading | None = None
         self.is_following = False
+        self.is_changing = False
         self._broker_id = broker_id
         self.settings = settings
         self.is_eligible = is_eligible
@@ -166,6 +170,11 @@ class Partition:
                 raise refused(ErrorCode.UNKNOWN_LEADER_EPOCH, f"{self.name} is at leader epoch {self.leader_epoch}")
         if needs_leader and self.leading is None:
             raise refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.name} is not led here")
+        self._check_settled()
+
+    def _check_settled(self) -> None:
+        if self.is_changing:
+            raise refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"part of the log of {self.name} is being removed")
 
     def _lead(self) -> Leading:
         if self.leading is None:
@@ -383,6 +392,7 @@ class Partition:
             RefusedError: OFFSET_OUT_OF_RANGE.
             CorruptDataError, StorageError: see ``Log.read``.
         """
+        self._check_settled()
         log = self.log
         if not log.log_start_offset <= offset <= log.log_end_offset:
             raise refused(
@@ -425,6 +435,7 @@ class Partition:
 
     def find_timestamp(self, timestamp_ms: int, view: View) -> tuple[int, int] | None:
         """(offset, timestamp) of the first record at or after a time that may be read, or None."""
+        self._check_settled()
         base = self.log.offset_for_timestamp(timestamp_ms)
         end = self.readable_end(view)
         while base is not None and base < end:
@@ -442,7 +453,19 @@ class Partition:
 
     def check_following(self, leader_epoch: int) -> bool:
         """Whether what was asked of the leader in this epoch still matters."""
-        return self.is_following and leader_epoch == self.leader_epoch
+        return self.is_following and leader_epoch == self.leader_epoch and not self.is_changing
+
+    def begins_within(self, records: bytes | memoryview) -> int | None:
+        """Where the leader's first batch begins, if our log is empty and starts inside of that batch; else None.
+
+        A leader whose records were deleted up to the middle of a batch sends all of it. Source: Kafka 4.3.1,
+        Partition.appendRecordsToFollowerOrFutureReplica.
+        """
+        end = self.log.log_end_offset
+        if not len(records) or end > self.log.log_start_offset:
+            return None
+        first = next(iter_batches(records, verify=False, allow_partial=True), None)
+        return first.base_offset if first is not None and first.base_offset < end < first.next_offset else None
 
     def replicate(self, records: bytes | memoryview, high_watermark: int, now_ms: int) -> Effects:
         """Append what the leader sent, byte for byte, and follow its high watermark.
@@ -478,8 +501,8 @@ class Partition:
         return Effects(has_moved=True)
 
     def restart_at(self, offset: int) -> Effects:
-        """The leader's log begins behind ours: start anew where it begins."""
-        self.log.truncate_fully_to(offset)
+        """Start anew where the leader's log begins, which is behind ours, or its first batch (``begins_within``)."""
+        self.log.truncate_fully_to(offset, below_start=True)
         self.producers.restarted()
         self.high_watermark = offset
         return Effects(has_moved=True)
@@ -487,16 +510,19 @@ class Partition:
     # --- time and space -----------------------------------------------------------------------------------------------
 
     def expired(self, now_ms: int, retention: Retention) -> int | None:
-        """Where the log shall start by now, or None; ``delete_below`` does it."""
+        """Where the log shall start by now, or None; ``log_changes.raise_log_start`` does it."""
         return retained_start(self.log.segment_list(), self.high_watermark, now_ms, retention)
 
-    def delete_below(self, offset: int, now_ms: int) -> None:
-        """Raise the log's start, no further than the high watermark; segments below go. No flush may be under way."""
-        start = min(offset, self.high_watermark)
-        if start > self.log.log_start_offset:
-            if start > self.log.flushed_offset:
-                self.log.flush()
-            self.log.delete_below(start, now_ms)
+    def begin_delete_below(self, offset: int, now_ms: int) -> Callable[[], int] | None:
+        """Raise the log's start, no further than the high watermark, and than what is flushed.
+
+        Returns:
+            What removes the segments below, for any thread; None: there is nothing to be done.
+
+        Raises:
+            LocalError, StorageError: see ``Log.begin_delete_below``.
+        """
+        return self.log.begin_delete_below(min(offset, self.high_watermark), now_ms)
 
     # --- look inside --------------------------------------------------------------------------------------------------
 

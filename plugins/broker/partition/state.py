@@ -103,6 +103,10 @@ class IsrAnswer:
 class Waiter(Protocol):
     """Somebody who waits until records are committed."""
 
+    @property
+    def is_over(self) -> bool:
+        """Whether it waits no more, for its time is over."""
+
     def end(self, error: ErrorCode) -> None:
         """It is over: NONE, they are committed."""
 

@@ -1,7 +1,8 @@
 """Transactions that were aborted, and the files ``<segment's base offset>.txnindex`` that hold them.
 
 An entry stands with the segment that holds its marker; entries are in the order of their markers. The file is made with
-the first entry of a segment.
+the first entry of a segment, or, empty, when it is known that a segment with markers has none: it need not be searched
+again. In memory they are the files' bytes.
 
     version int16 (0) | producer id int64 | first offset int64 | offset of the marker int64 | last stable offset int64
 
@@ -49,7 +50,7 @@ def encode_aborted(entries: Iterable[AbortedTransaction]) -> bytes:
     return b"".join(_ENTRY.pack(_VERSION, *each) for each in entries)
 
 
-def decode_aborted(data: bytes, base_offset: int, path: str | None = None) -> list[AbortedTransaction]:
+def decode_aborted(data: bytes | bytearray, base_offset: int, path: str | None = None) -> list[AbortedTransaction]:
     """Read a file's content.
 
     Args:
@@ -76,8 +77,13 @@ def decode_aborted(data: bytes, base_offset: int, path: str | None = None) -> li
     return found
 
 
-def _marker_of(entry: AbortedTransaction) -> int:
-    return entry.last_offset
+def _entry_at(data: bytearray, number: int) -> AbortedTransaction:
+    return AbortedTransaction._make(_ENTRY.unpack_from(data, number * _ENTRY.size)[1:])
+
+
+def _first_from(data: bytearray, marker: int) -> int:
+    """The number of the first entry whose marker is at an offset or above it."""
+    return bisect_left(range(len(data) // _ENTRY.size), marker, key=lambda number: _entry_at(data, number).last_offset)
 
 
 class AbortedTransactions:
@@ -91,7 +97,7 @@ class AbortedTransactions:
     def __init__(self, log: Log, files: Files | None = None) -> None:
         self._log = log
         self._files = files
-        self._by_segment: dict[int, list[AbortedTransaction]] = {}
+        self._by_segment: dict[int, bytearray] = {}
         self._unsynced: set[int] = set()
 
     def load(self) -> bool:
@@ -109,9 +115,11 @@ class AbortedTransactions:
                 continue
             base = int(match[1])
             try:
-                self._by_segment[base] = decode_aborted(self._files.read_file(self._path(base)), base, self._path(base))
+                data = self._files.read_file(self._path(base))
+                decode_aborted(data, base, self._path(base))
             except CorruptDataError:
                 return False
+            self._by_segment[base] = bytearray(data)
         return True
 
     def __bool__(self) -> bool:
@@ -120,7 +128,7 @@ class AbortedTransactions:
     @property
     def all(self) -> list[AbortedTransaction]:
         """By the offset of their markers."""
-        return [entry for base in sorted(self._by_segment) for entry in self._by_segment[base]]
+        return [entry for base in sorted(self._by_segment) for entry in decode_aborted(self._by_segment[base], base)]
 
     def covers(self, base_offset: int) -> bool:
         """Whether there is a file of a segment."""
@@ -143,13 +151,20 @@ class AbortedTransactions:
         self._by_segment.clear()
         for entry in entries:
             self.add(entry)
+        self.cover(bases)
+        self.sync()
+
+    def cover(self, bases: Iterable[int]) -> None:
+        """Segments of which all are known have a file in any case. One that a power cut takes is made again.
+
+        Raises:
+            StorageError: the disk failed.
+        """
         for base in bases:
             if base not in self._by_segment:
-                self._by_segment[base] = []
+                self._by_segment[base] = bytearray()
                 if self._files is not None:
                     self._files.open(self._path(base), create=True).close()
-                    self._unsynced.add(base)
-        self.sync()
 
     def add(self, entry: AbortedTransaction) -> None:
         """One more was aborted; one that is known is left out.
@@ -161,14 +176,16 @@ class AbortedTransactions:
         if entry.last_offset < bases[0]:
             return
         base = bases[bisect_right(bases, entry.last_offset) - 1]
-        entries = self._by_segment.get(base, [])
-        if entries and entries[-1].last_offset >= entry.last_offset:
+        entries = self._by_segment.get(base, bytearray())
+        if entries and _entry_at(entries, len(entries) // _ENTRY.size - 1).last_offset >= entry.last_offset:
             return
+        encoded = encode_aborted([entry])
         if self._files is not None:
             with self._files.open(self._path(base), create=True) as file:
-                file.write_at(len(entries) * _ENTRY.size, encode_aborted([entry]))
+                file.write_at(len(entries), encoded)
             self._unsynced.add(base)
-        self._by_segment.setdefault(base, entries).append(entry)
+        entries += encoded
+        self._by_segment[base] = entries
         for gone in [each for each in self._by_segment if each < bases[0]]:
             del self._by_segment[gone]  # with their segments
 
@@ -198,14 +215,14 @@ class AbortedTransactions:
         """
         bases = {segment.base_offset for segment in self._log.segment_list()}
         for base, entries in list(self._by_segment.items()):
-            kept = [entry for entry in entries if entry.last_offset < end]
+            kept = entries[: _first_from(entries, end) * _ENTRY.size]
             if base not in bases:
                 del self._by_segment[base]  # its file went with the segment
             elif len(kept) < len(entries):
                 self._by_segment[base] = kept
                 if self._files is not None:
                     with self._files.open(self._path(base), create=True) as file:
-                        file.truncate(len(kept) * _ENTRY.size)
+                        file.truncate(len(kept))
                     self._unsynced.add(base)
         self.sync()
 
@@ -214,8 +231,8 @@ class AbortedTransactions:
         found = []
         for base in sorted(self._by_segment):
             entries = self._by_segment[base]
-            for number in range(bisect_left(entries, start, key=_marker_of), len(entries)):
-                entry = entries[number]
+            for number in range(_first_from(entries, start), len(entries) // _ENTRY.size):
+                entry = _entry_at(entries, number)
                 if entry.first_offset < end:
                     found.append(entry)
                 if entry.last_stable_offset >= end:

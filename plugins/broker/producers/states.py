@@ -21,6 +21,7 @@ from collections import deque
 from kraftcore.core.batch import RecordBatch, iter_batches
 from kraftcore.core.disk.files import Files
 from kraftcore.core.log import Log
+from kraftcore.core.log.segment import Segment
 from kraftcore.errors import CorruptDataError, StorageError
 from kraftcore.plugins.broker.producers.aborted import AbortedTransaction, AbortedTransactions
 from kraftcore.plugins.broker.producers.snapshot import SUFFIX, decode_snapshot, encode_snapshot
@@ -60,13 +61,18 @@ class ProducerStates:
         self._snapshots: list[int] = []
         self.aborted = AbortedTransactions(log, files)
         self._open: dict[int, int] = {}  # producer id -> where its transaction begins
-        self._ended: deque[tuple[int, int]] = deque()  # (where it begins, its marker), by marker
+        self._ended: deque[tuple[int, int]] = deque()  # (where it begins, its marker), by marker, not committed
+        self._committed_end = 0  # the high watermark, as far as known
         self._active_base = self._newest_base()
 
     # --- finding out --------------------------------------------------------------------------------------------------
 
-    def load(self, now_ms: int) -> None:
+    def load(self, now_ms: int, high_watermark: int = 0) -> None:
         """Read the newest snapshot, and the log behind it.
+
+        Args:
+            now_ms: the time.
+            high_watermark: of the partition, as last stored.
 
         Raises:
             CorruptDataError, StorageError: the log cannot be read.
@@ -75,26 +81,38 @@ class ProducerStates:
             names = self._files.list_folder(self._log.folder)
             self._snapshots = sorted(int(match[1]) for name in names if (match := _FILE.fullmatch(name)))
         self.end_offset = -1
+        self._committed_end = high_watermark
         is_readable = self.aborted.load()
         self.truncated()
-        lacking = self._lacking_aborted()
+        lacking = [segment.base_offset for segment in self._uncovered() if self._has_abort(segment)]
         if not is_readable or lacking:
             self._find_aborted(lacking)
+        self._cover()
         self.expire(now_ms)
 
-    def _lacking_aborted(self) -> list[int]:
-        """Where segments begin that hold the marker of an aborted transaction, and have no file of those."""
+    def _uncovered(self) -> list[Segment]:
+        """Segments with transactions' ends that have no file of aborted ones."""
         return [
-            segment.base_offset
+            segment
             for segment in self._log.segment_list()
-            if not self.aborted.covers(segment.base_offset) and any(map(self._is_abort, segment.control_offsets))
+            if segment.control_offsets and not self.aborted.covers(segment.base_offset)
         ]
 
-    def _is_abort(self, offset: int) -> bool:
-        if offset < self._log.log_start_offset:
-            return False
-        batch = next(iter_batches(self._log.read(offset, 1), verify=False))
-        return any(_type_of(record.key) == _ABORT for record in batch)
+    def _cover(self) -> None:
+        """All segments up to here were looked through: the next start need not do it again."""
+        self.aborted.cover([each.base_offset for each in self._uncovered() if each.base_offset < self.end_offset])
+
+    def _has_abort(self, segment: Segment) -> bool:
+        offset = max(segment.control_offsets[0], self._log.log_start_offset)
+        while offset < segment.next_offset:
+            data = self._log.read(offset, _READ_BYTES)
+            if not data:
+                break
+            for batch in iter_batches(data, verify=False):
+                if batch.is_control and any(_type_of(record.key) == _ABORT for record in batch):
+                    return True
+                offset = batch.next_offset
+        return False
 
     def _find_aborted(self, lacking: list[int]) -> None:
         """Find them in the log, from its beginning. A file stays empty if what was aborted had written nothing here."""
@@ -122,6 +140,7 @@ class ProducerStates:
 
     def committed(self, high_watermark: int) -> None:
         """Forget transactions whose markers are below it: nobody has to wait for them any more."""
+        self._committed_end = max(self._committed_end, high_watermark)
         while self._ended and self._ended[0][1] < high_watermark:
             self._ended.popleft()
 
@@ -132,6 +151,7 @@ class ProducerStates:
             CorruptDataError, StorageError: the log or a snapshot cannot be read, or removed.
         """
         log = self._log
+        self._committed_end = min(self._committed_end, log.log_end_offset)
         self._remove_above(log.log_end_offset)
         self.aborted.truncate(log.log_end_offset)
         if self.end_offset != log.log_end_offset:
@@ -146,7 +166,7 @@ class ProducerStates:
         self._open.clear()
         self._ended.clear()
         self.aborted.truncate(-1)
-        self.end_offset = self._log.log_end_offset
+        self.end_offset = self._committed_end = self._log.log_end_offset
         self._active_base = self._newest_base()
 
     def _read_snapshot(self) -> None:
@@ -277,7 +297,8 @@ class ProducerStates:
         first = self._open.pop(producer_id, None)
         if first is None:
             return  # it wrote nothing here
-        self._ended.append((first, marker))
+        if marker >= self._committed_end:
+            self._ended.append((first, marker))
         if is_aborted:
             stable = min(self._open.values(), default=marker + 1)
             self.aborted.add(AbortedTransaction(producer_id, first, marker, stable))
@@ -310,6 +331,7 @@ class ProducerStates:
         last = self._snapshots[-1] if self._snapshots else self._log.log_start_offset
         if self._files is None or last >= self.end_offset:
             return
+        self._cover()
         self.aborted.sync()
         path, data = self._path(self.end_offset), encode_snapshot(self.all.values())
         if durable:

@@ -64,8 +64,8 @@ def _kept(self: Replicas, name: TopicPartition, now_ms: Callable[[], int]) -> Di
     yield None
 
 
-def _left(self: LogDirs, directory: Directory, name: TopicPartition) -> None:
-    return None
+def _left(self: LogDirs, directory: Directory, name: TopicPartition) -> DiskSteps[None]:
+    yield None
 
 
 def _told_when_appended(self: Partition, batch: bytearray, now_ms: int, **more: Any) -> tuple[int, Effects]:

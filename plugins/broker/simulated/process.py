@@ -24,7 +24,7 @@ from kraftcore.plugins.broker.api.permits import Permits
 from kraftcore.plugins.broker.api.produce import Produce
 from kraftcore.plugins.broker.catalogue import Catalogue, LocalChanges
 from kraftcore.plugins.broker.deadlines import Deadlines
-from kraftcore.plugins.broker.disk_steps import run_here
+from kraftcore.plugins.broker.disk_steps import failure_of, run_here
 from kraftcore.plugins.broker.following import Ask, FetchSettings, Following, RoundEnd, Source, Steps
 from kraftcore.plugins.broker.isr_requests import IsrRequest, IsrRequests
 from kraftcore.plugins.broker.kraft.image_cache import ImageCache
@@ -134,6 +134,8 @@ class Process:
             topic_id=None,
             producer_snapshots=False,
             allow_gaps=True,
+            names_wait=True,
+            all_control=False,
         )
         self.dirs = LogDirs(disk, folders, broker_id, config, 2000, now_ms(), rng.randbytes)
         self.image = Image()
@@ -266,6 +268,9 @@ class Process:
     def _step(self, source: Source, asked: Collection[TopicPartition], steps: Steps[Any], answer: Any) -> None:
         try:
             wanted = steps.send(answer)
+            while callable(wanted):
+                error = failure_of(wanted)
+                wanted = steps.send(None) if error is None else steps.throw(error)
         except StopIteration as end:
             self._end_round(source, asked, end.value)
             return

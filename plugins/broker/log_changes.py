@@ -1,0 +1,54 @@
+"""Changes of a partition's log that wait for a disk, in steps; see ``disk_steps``. No two of them meet in a log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kraftcore.plugins.broker.disk_steps import DiskSteps
+from kraftcore.plugins.broker.logdirs.directory import HostedLog
+from kraftcore.plugins.broker.partition import Effects, Partition
+
+
+def raise_log_start(partition: Partition, start: int, now_ms: int) -> DiskSteps[None]:
+    """Have the log start at an offset, no further than the high watermark; segments below go.
+
+    Others append and read meanwhile, from the new start on.
+
+    Raises:
+        StorageError: the disk failed.
+        LocalError: the log takes no changes any more.
+    """
+    log, start = partition.log, min(start, partition.high_watermark)
+    if start <= log.log_start_offset:
+        return
+    if start > log.flushed_offset:
+        yield log.flush
+    remove = partition.begin_delete_below(start, now_ms)
+    if remove is not None:
+        yield remove
+
+
+def cut(partition: Partition, hosted: HostedLog, action: Callable[[], Effects]) -> DiskSteps[Effects]:
+    """Remove the end of a log, or all of it, while nobody is served by the partition.
+
+    Args:
+        partition: that follows.
+        hosted: its log in its directory.
+        action: ``Partition.truncate`` or ``restart_at``.
+
+    Raises:
+        StorageError: the disk failed.
+        LocalError, CorruptDataError: the log takes no changes, or cannot be read.
+    """
+    found: list[Effects] = []
+
+    def work() -> None:
+        hosted.directory.begin_cut(hosted)
+        found.append(action())
+
+    partition.is_changing = True
+    try:
+        yield work
+    finally:
+        partition.is_changing = hosted.is_cut = False
+    return found[0]
