@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -22,6 +23,7 @@ from kraftcore.core.uuid import Uuid
 from kraftcore.errors import LocalError, NodeStoppedError, TransportError
 from kraftcore.metadata import Image, MetadataMachine, Partition
 from kraftcore.node import Node, open_node
+from kraftcore.node.opening import tcp_transport
 from kraftcore.node.outside import cancelled_part
 from kraftcore.node.plugin import Plugin
 from kraftcore.plugins.broker import BrokerConfig, KRaftBroker
@@ -29,10 +31,11 @@ from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.controller import Controller
 from kraftcore.storage.format import InitialVoter, format_directory, plan_format
 from kraftcore.storage.meta_properties import load_folders
+from kraftcore.storage.properties import format_properties
+from kraftcore.testing.client_access import ClientAccess
 from kraftcore.testing.ending import first_of, raise_end
 from kraftcore.testing.kafka_transport import ClientsByTcp
 from kraftcore.transports.memory import MemoryNetwork, MemoryTransport
-from kraftcore.transports.tcp import TcpTransport
 
 CLIENTS = "CLIENT"
 """The listener that clients are served on."""
@@ -87,9 +90,13 @@ class KafkaCluster:
         properties: further settings of all nodes, by Kafka's names, as ``{"min.insync.replicas": 2}``.
         node_properties: further settings of single nodes, by id, as ``{2: {"broker.rack": "b"}}``; they win.
         first_port: where broker 1 listens for clients, the others on those above; 0: any that are free.
+        users: who may connect, with their passwords; they log in with PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512. None:
+            anybody, as ``User:ANONYMOUS``.
+        tls: whether clients connect by TLS, to certificates for 127.0.0.1 and localhost that are made in ``directory``.
 
     Attributes:
         directory: where the files are; empty before the block begins, if they are temporary.
+        security_protocol: how clients connect: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.
         network: between the nodes; its delays can be set at any time.
         failures: why nodes stopped by themselves, by id; delete what the test expected.
     """
@@ -103,6 +110,8 @@ class KafkaCluster:
         properties: Mapping[str, object] | None = None,
         node_properties: Mapping[int, Mapping[str, object]] | None = None,
         first_port: int = 0,
+        users: Mapping[str, str] | None = None,
+        tls: bool = False,
     ) -> None:
         if brokers < 1 or controllers < 1:
             raise LocalError(f"a cluster of {brokers} brokers and {controllers} controllers: use at least 1 of each")
@@ -110,6 +119,8 @@ class KafkaCluster:
             raise LocalError(f"a cluster of {brokers} brokers: use at most {_FIRST_CONTROLLER - 1}")
         if first_port and not 0 < first_port <= 65536 - brokers:
             raise LocalError(f"first_port {first_port} leaves no room for {brokers} brokers up to port 65535")
+        self._access = ClientAccess(CLIENTS, users or {}, has_tls=tls)
+        self.security_protocol = self._access.protocol.name
         self.network = MemoryNetwork()
         self.failures: dict[int, NodeStoppedError] = {}
         self._given = _texts(properties or {})
@@ -146,13 +157,14 @@ class KafkaCluster:
         """Write the properties, and format what is not formatted."""
         if self._is_temporary:
             self.directory = tempfile.mkdtemp(prefix="kraftcore-kafka-")
+        self._access.prepare(self.directory)
         files = OsFiles()
         for member in self._members.values():
             folder = os.path.join(self.directory, member.name)
             os.makedirs(folder, exist_ok=True)
             member.file = f"{folder}.properties"
-            with open(member.file, "w", encoding="utf-8") as target:
-                target.writelines(f"{key}={value}\n" for key, value in self._properties(member, folder).items())
+            with open(member.file, "wb", opener=partial(os.open, mode=0o600)) as target:  # it may hold passwords
+                target.write(format_properties(self._properties(member, folder)))
         folders = load_folders(files, [os.path.join(self.directory, member.name) for member in self._members.values()])
         found = {each.cluster_id for each in folders.properties.values() if each.cluster_id is not None}
         cluster_id = next(iter(found), None) or str(Uuid.random())
@@ -174,8 +186,8 @@ class KafkaCluster:
             "process.roles": "broker" if member.is_broker else "controller",
             "controller.quorum.bootstrap.servers": ",".join(self.bootstrap_controllers),
             "controller.listener.names": _CONTROLLERS,
-            "listener.security.protocol.map": ",".join(
-                f"{each}:PLAINTEXT" for each in (_CONTROLLERS, _BETWEEN, CLIENTS)
+            "listener.security.protocol.map": (
+                f"{_CONTROLLERS}:PLAINTEXT,{_BETWEEN}:PLAINTEXT,{CLIENTS}:{self.security_protocol}"
             ),
             "log.dirs": folder,
             "listeners": f"{_CONTROLLERS}://{member.name}:{_CONTROLLER_PORT}",
@@ -187,6 +199,7 @@ class KafkaCluster:
             port = self._port(member.node_id)
             found["listeners"] = f"{_BETWEEN}://{member.name}:{_BROKER_PORT},{CLIENTS}://{_HOST}:{port}"
             found["inter.broker.listener.name"] = _BETWEEN
+            found.update(self._access.properties)
         return {**found, **self._given, **self._given_to.get(member.node_id, {})}
 
     def _port(self, node_id: int) -> int:
@@ -228,6 +241,7 @@ class KafkaCluster:
                     for node_id in reversed(self._members):  # controllers first
                         await self.start(node_id)
                     await self.wait_ready()
+                    await self._let_users_in()
                     yield self
                 except BaseException as error:
                     raised = error  # raised again outside the nursery, which would wrap it in a group
@@ -242,6 +256,24 @@ class KafkaCluster:
             if self._is_temporary and self.directory:
                 shutil.rmtree(self.directory, ignore_errors=True)
         raise_end(raised, self._fault, self.failures)
+
+    async def _let_users_in(self) -> None:
+        """Write the users into the metadata log, and wait until each broker knows them."""
+        wanted = self._access.credentials
+        if not wanted:
+            return
+        async with self.admin() as client:
+            for each in wanted:  # a user may be altered once in a request
+                await client.alter_scram_credentials([each])
+        written = max(self._offset(each) for each in self.controllers)
+        await self._until(
+            lambda: all(self._offset(each) >= written for each in self.brokers), _TIMEOUT_S, "all brokers to know users"
+        )
+
+    def _offset(self, node_id: int) -> int:
+        """Up to where a node that runs has applied the metadata log."""
+        machine = self.nodes[node_id].state_machine
+        return machine.offset if isinstance(machine, MetadataMachine) else -1
 
     async def start(self, node_id: int) -> None:
         """Start a node that does not run, with what its directory holds. A broker need not be unfenced yet.
@@ -272,7 +304,7 @@ class KafkaCluster:
         began = False
         try:
             async with (
-                self._transport(member) as transport,
+                self._transport(member, config) as transport,
                 open_node(config, MetadataMachine(), transport=transport, plugins=plugins) as node,
             ):
                 began = True
@@ -294,9 +326,11 @@ class KafkaCluster:
             member.node = member.broker = None
             member.ended.set()
 
-    def _transport(self, member: _Member) -> AbstractAsyncContextManager[ClientsByTcp | MemoryTransport]:
+    def _transport(
+        self, member: _Member, config: NodeConfig
+    ) -> AbstractAsyncContextManager[ClientsByTcp | MemoryTransport]:
         memory = self.network.transport(member.name)
-        return ClientsByTcp(CLIENTS, memory, TcpTransport()) if member.is_broker else memory
+        return ClientsByTcp(CLIENTS, memory, tcp_transport(config)) if member.is_broker else memory
 
     async def stop(self, node_id: int) -> None:
         """Stop a node in good order: a broker hands its leaderships over, as at SIGTERM."""
@@ -356,6 +390,11 @@ class KafkaCluster:
     def bootstrap_servers(self) -> str:
         """What clients are given: ``host:port`` of all brokers, whether they run or not."""
         return ",".join(self.address(each.node_id) for each in self._members.values() if each.is_broker)
+
+    @property
+    def ca_file(self) -> str | None:
+        """The certificate that clients have to trust, as a PEM file; None: clients do not connect by TLS."""
+        return self._access.ca_file
 
     def address(self, broker_id: int) -> str:
         """``host:port`` of one broker."""

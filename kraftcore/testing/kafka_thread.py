@@ -21,12 +21,14 @@ class KafkaThread:
 
     Attributes:
         cluster: the cluster itself; touch it only in what ``call`` runs.
-        bootstrap_servers: what clients are given.
+        bootstrap_servers, security_protocol, ca_file: what clients are given.
     """
 
     def __init__(self, cluster: KafkaCluster, token: trio.lowlevel.TrioToken) -> None:
         self.cluster = cluster
         self.bootstrap_servers = cluster.bootstrap_servers
+        self.security_protocol = cluster.security_protocol
+        self.ca_file = cluster.ca_file
         self._token = token
 
     def call(self, function: Callable[..., Awaitable[T]], *arguments: Any, **options: Any) -> T:

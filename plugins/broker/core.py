@@ -20,6 +20,7 @@ from kraftcore.core.log.config import LogConfig
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import LocalError, StorageError
 from kraftcore.metadata import Image
+from kraftcore.metadata.configs import BROKER
 from kraftcore.metadata.internal_topics import INTERNAL_TOPICS
 from kraftcore.node.authorization import Authorization
 from kraftcore.node.outbox import Outbox
@@ -41,6 +42,7 @@ from kraftcore.plugins.broker.log_changes import raise_log_start
 from kraftcore.plugins.broker.logdirs import LogDirs
 from kraftcore.plugins.broker.logdirs.directory import Directory, HostedLog
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
+from kraftcore.plugins.broker.moves import Moves
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.broker.partition.partition import PartitionSettings
 from kraftcore.plugins.broker.replicas import Replicas
@@ -48,6 +50,8 @@ from kraftcore.plugins.broker.topic_settings import TopicSettingsTable
 
 # The last batches of a log that followers and consumers who keep up read from memory.
 _TAIL_BYTES = 256 * 1024
+_UNLIMITED = 2**63 - 1  # bytes/s
+_MOVING_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 _EXPIRING_MS = 600_000  # how often producers are forgotten (producer.id.expiration.check.interval.ms)
 _DELETING_MS = 500  # how often is looked whose deletion is due
 
@@ -104,6 +108,7 @@ class Core:
         permits: who may do what.
         fetch: answers Fetch.
         groups: coordinates consumer groups.
+        moves: of partitions between log directories.
         refresh: to be called when assignments or addresses changed.
         disk: held by whoever flushes or removes parts of logs.
     """
@@ -146,6 +151,7 @@ class Core:
             now_ms,
             names_incarnations=around.image is not None,
         )
+        self.moves = Moves(replicas, dirs, self.disk, now_ms, self._moving_rate)
         self.deadlines = Deadlines()
         self.background = Background(around.nursery)
         self.permits = Permits(around.authorization)
@@ -196,6 +202,17 @@ class Core:
     def _partition_settings(self, topic: str) -> PartitionSettings:
         return PartitionSettings(self.topics.of(topic).min_insync_replicas, self.config.replica_lag_time_max_ms)
 
+    def _moving_rate(self) -> int:
+        """Bytes a second that partitions may move between log directories with."""
+        if self.image is None:
+            return _UNLIMITED
+        configs = self.image().configs
+        for broker in (str(self.config.node_id), ""):
+            found = configs.of(BROKER, broker).get(_MOVING_RATE)
+            if found is not None:
+                return max(int(found), 1)
+        return _UNLIMITED
+
     # --- a life -------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
@@ -204,6 +221,7 @@ class Core:
         start(self.run, self.deadlines.run)
         start(self.run, self._isr_changes.run)
         start(self.run, self.groups.run)
+        start(self.run, self.moves.run)
         for interval_ms, duty in (
             (config.high_watermark_checkpoint_ms, self._store_high_watermarks),
             (config.recovery_checkpoint_ms, self._store_recovery_points),

@@ -12,6 +12,7 @@ from typing import Any
 
 from kraftcore.metadata import Image
 from kraftcore.node.registry import DESCRIBE_CLUSTER, Access, ListenerType, Priority, RequestHandler
+from kraftcore.plugins.broker.api.alter_replica_log_dirs import AlterReplicaLogDirs
 from kraftcore.plugins.broker.api.auto_create import AutoCreate
 from kraftcore.plugins.broker.api.delete_records import DeleteRecords
 from kraftcore.plugins.broker.api.describe_cluster import DescribeCluster
@@ -34,6 +35,7 @@ from kraftcore.plugins.broker.groups.handlers import group_handlers
 from kraftcore.plugins.broker.producers.ids import ProducerIds
 from kraftcore.plugins.controller.access import ACCESS
 from kraftcore.plugins.controller.envelope import FORWARDABLE
+from kraftcore.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest
 from kraftcore.protocol.messages.delete_records import DeleteRecordsRequest
 from kraftcore.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest
 from kraftcore.protocol.messages.describe_cluster import DescribeClusterRequest
@@ -83,6 +85,7 @@ def client_handlers(core: Core) -> Iterator[RequestHandler]:
         (MetadataRequest, (0, 13 if is_kraft else 12), Metadata(core.cache, core.cluster_id, permits, creating)),
         (OffsetForLeaderEpochRequest, (2, 4), OffsetForLeaderEpoch(replicas, permits)),
         (DeleteRecordsRequest, (0, 2), delete_records),
+        (AlterReplicaLogDirsRequest, (1, 2), AlterReplicaLogDirs(core.moves, permits, background)),
         (DescribeLogDirsRequest, (1, 5 if is_kraft else 4), DescribeLogDirs(core.dirs, replicas, permits)),
         (
             DescribeClusterRequest,

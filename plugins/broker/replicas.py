@@ -50,6 +50,7 @@ class Replicas:
 
     Attributes:
         all: by name.
+        moving_to: ids of the directories that the controller is told of before partitions have moved there.
         on_moved: told when more of a partition can be read, or its role changed.
         on_proposal: told when a change of the ISR is to be sent to the controller.
         on_directory_failure: told of a log directory that is used no more.
@@ -62,6 +63,7 @@ class Replicas:
     ) -> None:
         self.all: dict[TopicPartition, Replica] = {}
         self.compares_ids = False
+        self.moving_to: dict[TopicPartition, Uuid] = {}
         self.on_moved: Callable[[TopicPartition], None] = lambda name: None
         self.on_proposal: Callable[[TopicPartition, IsrProposal], None] = lambda name, proposal: None
         self.on_directory_failure: Callable[[Directory], None] = lambda directory: None
@@ -141,7 +143,7 @@ class Replicas:
         if broken is not None:
             return LOST_DIRECTORY if broken.failure is None else broken.id
         hosted = self._dirs.find(name)
-        return None if hosted is None else hosted.directory.id
+        return None if hosted is None else self.moving_to.get(name, hosted.directory.id)
 
     # --- changing -----------------------------------------------------------------------------------------------------
 
@@ -223,11 +225,41 @@ class Replicas:
         """
         found = self.all.pop(name, None)
         self._damage.pop(name, None)
+        self.moving_to.pop(name, None)
         if found is not None:
             self.carry_out(name, found.partition.stop())
         hosted = self._dirs.find(name)
+        future = self._dirs.future(name)
+        if future is not None:
+            self._dirs.drop_future(future, now_ms)
         if hosted is not None:
             yield from self._dirs.delete(hosted, now_ms)
+
+    def moved(self, name: TopicPartition, future: HostedLog, now_ms: int) -> HostedLog:
+        """A partition has moved to a log in another directory, which holds what its own does.
+
+        Nothing may be under way in either of them.
+
+        Returns:
+            Its log before, still open, which is no partition's any more.
+
+        Raises:
+            StorageError: the other directory failed; nothing has moved.
+        """
+        replica = self.all[name]
+        partition, before = replica.partition, replica.hosted
+        for entry in before.log.epoch_entries():
+            if future.log.last_epoch is None or entry.epoch > future.log.last_epoch:
+                future.log.assign_epoch_start_offset(entry.epoch, entry.start_offset)  # without records as yet
+        future.directory.promote(future)
+        del before.directory.logs[name]
+        future.directory.reconfigure(future)
+        future.high_watermark = partition.high_watermark
+        future.producers.expire(now_ms)
+        future.producers.committed(partition.high_watermark)
+        partition.log, partition.producers, replica.hosted = future.log, future.producers, future
+        self.moving_to.pop(name, None)
+        return before
 
     # --- effects ------------------------------------------------------------------------------------------------------
 

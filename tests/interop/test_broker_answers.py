@@ -52,7 +52,6 @@ NOT_OFFERED = {
         "DELETE_SHARE_GROUP_STATE",
         "READ_SHARE_GROUP_STATE_SUMMARY",
     },
-    "moves between log directories": {"ALTER_REPLICA_LOG_DIRS"},
     "SASL, on a listener without it": {"SASL_HANDSHAKE", "SASL_AUTHENTICATE"},
 }
 

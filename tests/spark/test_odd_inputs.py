@@ -21,7 +21,9 @@ from kraftcore.plugins.spark.filters import Filters
 from kraftcore.plugins.spark.folders import LocalFolder
 from kraftcore.plugins.spark.ranges import read_ranges, split_into_ranges
 from kraftcore.plugins.spark.stores import Inventory
+from kraftcore.protocol.control import leader_change
 from kraftcore.protocol.metadata import encode_metadata_record
+from kraftcore.protocol.records.config_record import ConfigRecord
 from kraftcore.protocol.records.no_op_record import NoOpRecord
 
 FIRST = f"{0:020}.log"
@@ -41,7 +43,10 @@ def flaps(log, first, count):
 def log():
     """A log with a few hundred records."""
     found = bad_day.Log()
-    bad_day._begin(found)
+    found.control("13:58:00.000", leader_change(1, [1, 2, 3], [1, 2, 3]))
+    found.register("13:58:02.000", 101)
+    values = (ConfigRecord(resource_type=2, resource_name="t", name=f"k{n}", value="v" * 80) for n in range(251))
+    found.write("13:58:20.000", *values)
     flaps(found, 0, 5)
     return found
 
@@ -131,7 +136,7 @@ def test_a_stale_index_costs_nothing(log, take, folder):
 
 
 def test_a_segment_that_was_half_copied_is_read_when_it_is_whole(log, take):
-    data, cut = bytes(log.data), batches_of(log.data)[4]
+    data, cut = bytes(log.data), max(batches_of(log.data), key=lambda spot: spot.size)
     after = bad_day.Log()
     after.end = log.end
     flaps(after, 10, 1)

@@ -42,6 +42,7 @@ TOOLS = {
     "topics": "org.apache.kafka.tools.TopicCommand",
     "elect-leaders": "org.apache.kafka.tools.LeaderElectionCommand",
     "configs": "kafka.admin.ConfigCommand",
+    "log-dirs": "org.apache.kafka.tools.LogDirsCommand",
     "reassign": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
     "acls": "org.apache.kafka.tools.AclCommand",
     "tokens": "org.apache.kafka.tools.DelegationTokenCommand",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from functools import partial
 
 import pytest
 import trio
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer
 from confluent_kafka import TopicPartition as Assigned
+from confluent_kafka.admin import AdminClient as Admin
 
 from kraftcore.admin import PartlyRefusedError, TopicPartition, connect
 from kraftcore.errors import LocalError, NodeStoppedError, TransportError
@@ -126,6 +128,48 @@ def test_a_temporary_folder_goes_with_the_cluster_and_a_setting_that_is_none_is_
     assert KafkaCluster(1).directory == ""  # nothing is made before it runs
     with pytest.raises(Exception, match=r"there is no property min\.insync\.replica\b"):
         in_thread(KafkaCluster(1, properties={"min.insync.replica": 2})).__enter__()
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_only_users_with_their_password_are_served(tls, tmp_path):
+    password = 'p"a\\ss: wörd'
+    for _ in range(2):  # what is in the directory serves the next one
+        with in_thread(KafkaCluster(2, users={"alice": password, "bob": "b"}, tls=tls, directory=tmp_path)) as kafka:
+            common = {
+                "bootstrap.servers": kafka.bootstrap_servers,
+                "security.protocol": kafka.security_protocol,
+                "log_level": 0,
+            }
+            if tls:
+                common["ssl.ca.location"] = kafka.ca_file
+            assert kafka.security_protocol == ("SASL_SSL" if tls else "SASL_PLAINTEXT")
+            for mechanism in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"):
+                login = {**common, "sasl.mechanism": mechanism, "sasl.username": "alice"}
+                assert Admin({**login, "sasl.password": password}).list_topics(timeout=60).brokers
+                failed = threading.Event()
+                stranger = Admin({**login, "sasl.password": "b", "error_cb": partial(_note, failed)})
+                while not failed.is_set():
+                    stranger.poll(0.05)
+    with pytest.raises(LocalError, match="user 'a b': use letters"):
+        KafkaCluster(1, users={"a b": "c"})
+    with pytest.raises(LocalError, match="the password of user a is empty"):
+        KafkaCluster(1, users={"a": ""})
+
+
+def _note(failed, error):
+    if error.name() == "_AUTHENTICATION":
+        failed.set()
+
+
+def test_who_does_not_trust_the_certificate_is_not_served(kafka_cluster):
+    kafka = kafka_cluster(1, tls=True)
+    assert kafka.security_protocol == "SSL"
+    servers = {"bootstrap.servers": kafka.bootstrap_servers, "security.protocol": "SSL", "log_level": 0}
+    assert Admin({**servers, "ssl.ca.location": kafka.ca_file}).list_topics(timeout=60).brokers
+    failed = threading.Event()
+    stranger = Admin({**servers, "error_cb": lambda error: error.name() == "_SSL" and failed.set()})
+    while not failed.is_set():
+        stranger.poll(0.05)
 
 
 def test_a_failed_node_is_the_cause_of_what_the_block_raises():

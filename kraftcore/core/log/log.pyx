@@ -615,25 +615,24 @@ cdef class Log:
         return len(taken)
 
     def delete_expired(self, int64_t now_ms):
-        """Unlink the ``.deleted`` files whose delay is over.
-
-        Returns: How many files went. Raises:
-            StorageError: the disk failed; the file is tried again next time.
-        """
+        """Unlink the ``.deleted`` files whose delay is over; returns how many. StorageError: tried again next time."""
         if self.closed:
             self.ready()
         return self.segments.unlink_expired(now_ms)
 
     # ---- end
 
+    def move_folder(self, str target not None):
+        """Rename the log's folder; nothing is closed. Raises LocalError, ClosedError, StorageError as ``flush``."""
+        self.settled()
+        self._guarded(self.files.rename, self.folder, target)
+        self.folder = self.segments.moved_to(target)
+
     def close(self):
         """Flush, trim the indexes, remember that the stop was clean, release the files. Idempotent.
 
-        After a failure it only releases the files; the next start recovers.
-
-        Raises:
-            LocalError: a flush is running.
-            StorageError: the disk failed; the files are released all the same.
+        After a failure it only releases the files; the next start recovers. Raises: LocalError: a flush is running;
+        StorageError: the disk failed; the files are released all the same.
         """
         if self.closed:
             return

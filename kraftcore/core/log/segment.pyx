@@ -74,6 +74,11 @@ cdef class Segment:
 
     # ---- life
 
+    def moved_to(self, str folder not None):
+        """Its files are in a folder of another name; those that are open stay so."""
+        self.path = f"{folder}/{self.base_offset:020d}"
+        self.offsets.path, self.times.path = self.path + ".index", self.path + ".timeindex"
+
     def create(self):
         """Make its three files, empty; what had these names is gone. Durable after a folder sync."""
         for suffix in (".index", ".timeindex", ".log"):

@@ -271,6 +271,15 @@ cdef class Segments:
             count += 1
         return count
 
+    def moved_to(self, str folder not None):
+        """The folder has another name; returns it."""
+        cdef Segment segment
+        for segment in self.all:
+            segment.moved_to(folder)
+        self.expiring = [(due_ms, folder + path[len(self.folder):]) for due_ms, path in self.expiring]
+        self.folder = folder
+        return folder
+
     # ---- end
 
     def finish(self, int64_t end_offset):

@@ -10,7 +10,7 @@ from collections import defaultdict
 
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.permits import Permits
-from kraftcore.plugins.broker.logdirs import LogDirs
+from kraftcore.plugins.broker.logdirs import HostedLog, LogDirs
 from kraftcore.plugins.broker.logdirs.directory import Directory
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.broker.replicas import Replicas
@@ -53,19 +53,27 @@ class DescribeLogDirs:
             return told
         told.total_bytes, told.usable_bytes = _room(directory.path)
         topics: dict[str, list[_Topic.DescribeLogDirsPartition]] = defaultdict(list)
-        for name, hosted in directory.logs.items():
+        for hosted in (*directory.logs.values(), *directory.futures.values()):
+            name = hosted.name
             if (wanted is None or name in wanted) and not hosted.log.closed:
-                replica = self._replicas.all.get(name)
-                high_watermark = hosted.high_watermark if replica is None else replica.partition.high_watermark
+                is_future = directory.futures.get(name) is hosted
                 topics[name.topic].append(
                     _Topic.DescribeLogDirsPartition(
                         partition_index=name.partition,
                         partition_size=hosted.log.size_in_bytes,
-                        offset_lag=max(high_watermark - hosted.log.log_end_offset, 0),
+                        offset_lag=max(self._goal(hosted, is_future=is_future) - hosted.log.log_end_offset, 0),
+                        is_future_key=is_future,
                     )
                 )
         told.topics = [_Topic(name=topic, partitions=parts) for topic, parts in topics.items()]
         return told
+
+    def _goal(self, hosted: HostedLog, *, is_future: bool) -> int:
+        """Up to where a log is to hold records."""
+        replica = self._replicas.all.get(hosted.name)
+        if replica is None:
+            return hosted.high_watermark
+        return replica.partition.log.log_end_offset if is_future else replica.partition.high_watermark
 
 
 def _room(path: str) -> tuple[int, int]:

@@ -72,6 +72,11 @@ class DirectoryAssignments:
         """A replica is gone."""
         self._wanted.pop(key, None)
 
+    @property
+    def can_be_told(self) -> bool:
+        """Whether the metadata can hold it."""
+        return self._is_supported()
+
     def retry(self) -> None:
         """The metadata changed: it may hold by now what it could not before."""
         if self._wanted:

@@ -46,6 +46,8 @@ class Publisher:
         self._cache = cache
         self._directories = directories
         self._catalogue = Catalogue(broker_id)
+        self._broker_id = broker_id
+        core.moves.is_announced = self._is_announced
 
     async def begin(self) -> None:
         """Publish the first state: logs are opened, and folders that are none of our partitions' set aside."""
@@ -55,12 +57,13 @@ class Publisher:
         """Publish what came since, if anything did."""
         await self._publish(None)
 
-    def _load(self) -> None:
+    def _load(self, changes: LocalChanges) -> None:
         dirs = self._core.dirs
-        dirs.load(self._core.now_ms())
-        dirs.set_aside_strays(self._catalogue.held)
+        assigned = {name: each.directory for name, each in (*changes.leads.items(), *changes.follows.items())}
+        dirs.load(self._core.now_ms(), assigned)
+        dirs.set_aside_strays(self._catalogue.held, self._core.now_ms())
 
-    async def _publish(self, first: Callable[[], None] | None) -> None:
+    async def _publish(self, first: Callable[[LocalChanges], None] | None) -> None:
         offset = self._committed.end_offset - 1
         image, delta = self._committed.take()
         changes = self._catalogue.begin(image) if delta is None else self._catalogue.follow(image, delta)
@@ -68,7 +71,7 @@ class Publisher:
             self._cache.show(image)
         configured = self._configure(image, changes)
         if first is not None:
-            await trio.to_thread.run_sync(first)
+            await trio.to_thread.run_sync(first, changes)
         if not changes.is_empty:
             async with self._core.disk:
                 await self._carry_out(changes)
@@ -100,6 +103,15 @@ class Publisher:
     async def _carry_out(self, changes: LocalChanges) -> None:
         core = self._core
         await run_in_threads(carry_out(changes, core.replicas, core.dirs, core.now_ms, self._deleted, self._assigned))
+
+    def _is_announced(self, name: TopicPartition, topic_id: Uuid, directory_id: Uuid) -> bool:
+        """Whether the controller has our replica in a directory, as far as it can; it is told if it has not."""
+        row = self._committed.image.partitions.get(topic_id, name.partition)
+        if row is None:
+            return False
+        known = row.directory_of(self._broker_id)
+        self._directories.note(ReplicaKey(topic_id, name.partition), directory_id, known)
+        return known == directory_id or not self._directories.can_be_told
 
     def _deleted(self, name: TopicPartition, topic_id: Uuid) -> None:
         self._directories.forget(ReplicaKey(topic_id, name.partition))

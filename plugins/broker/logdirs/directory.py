@@ -6,6 +6,7 @@ import errno
 import json
 import logging
 import os
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ from kraftcore.plugins.broker.logdirs.checkpoint import (
 )
 from kraftcore.plugins.broker.logdirs.names import (
     deleted_name,
+    future_of,
     is_deleted,
     is_legal,
     partition_of,
@@ -83,6 +85,7 @@ class Directory:
     Attributes:
         path: as given.
         logs: the partitions' logs.
+        futures: logs that partitions move to from other directories (KIP-113).
         broken: partitions whose log cannot be opened, or was not because the directory failed before, with the reason:
             nothing of them is touched.
         failure: why the directory is not used any more, or None.
@@ -100,6 +103,7 @@ class Directory:
     ) -> None:
         self.path = path
         self.logs: dict[TopicPartition, HostedLog] = {}
+        self.futures: dict[TopicPartition, HostedLog] = {}
         self.broken: dict[TopicPartition, KraftError] = {}
         self.failure: KraftError | None = None
         self.id: Uuid | None = None
@@ -110,6 +114,7 @@ class Directory:
         self._producer_expiration_ms = producer_expiration_ms
         self._expiring: list[tuple[int, str]] = []
         self._written: dict[str, bytes] = {}
+        self._writing = threading.Lock()
         self._is_loaded = False
         self._recovery_points: dict[TopicPartition, int] = {}  # as they are stored
         self._recovery_points_lock = Lock()  # held by the thread that stores them
@@ -144,14 +149,17 @@ class Directory:
             self._files.unlink(self._path(CLEAN_SHUTDOWN))
             self._files.sync_folder(self.path)
         names = []
+        futures: dict[TopicPartition, str] = {}
         for folder in self._files.list_folder(self.path):
-            name = partition_of(folder)
+            name, future = partition_of(folder), future_of(folder)
             if not self._files.stat(self._path(folder)).is_folder:
                 continue
             if is_deleted(folder):
                 self._expiring.append((now_ms + self._delete_delay_ms, self._path(folder)))
             elif name is not None and is_legal(name):
                 names.append(name)
+            elif future is not None and is_legal(future):
+                futures[future] = folder
         for position, name in enumerate(names):
             try:
                 high_watermark, log_start = high_watermarks.get(name, 0), log_starts.get(name, 0)
@@ -161,6 +169,17 @@ class Directory:
                 raise
             except KraftError as error:
                 self._note_broken(name, error)
+        for name, folder in futures.items():
+            if name in self.logs or name in self.broken:
+                continue  # it was moved here before, or came here otherwise
+            try:
+                high_watermark, log_start = high_watermarks.get(name, 0), log_starts.get(name, 0)
+                found = self._open(name, now_ms, high_watermark, log_start, was_clean=was_clean, folder=folder)
+                self.futures[name] = found
+            except StorageError:
+                raise
+            except KraftError as error:
+                _logger.error("%s does not go on to move to %s: %s: %s", name, self.path, folder, error)
         self._is_loaded = True
 
     def _note_broken(self, name: TopicPartition, error: KraftError) -> None:
@@ -187,9 +206,16 @@ class Directory:
         return {}
 
     def _open(
-        self, name: TopicPartition, now_ms: int, high_watermark: int, log_start: int, *, was_clean: bool = False
+        self,
+        name: TopicPartition,
+        now_ms: int,
+        high_watermark: int,
+        log_start: int,
+        *,
+        was_clean: bool = False,
+        folder: str = "",
     ) -> HostedLog:
-        folder = self._path(str(name))
+        folder = self._path(folder or str(name))
         topic_id = self._read_topic_id(folder)
         log = Log.open(
             self._files,
@@ -232,7 +258,7 @@ class Directory:
             StorageError: a checkpoint could not be written.
         """
         is_clean = is_clean and self.failure is None and self._is_loaded
-        for hosted in self.logs.values():
+        for hosted in self._hosted():
             try:
                 hosted.log.close()
                 hosted.producers.snapshot(durable=True)
@@ -263,6 +289,56 @@ class Directory:
         hosted = self.logs[name] = made[0]
         return hosted
 
+    def create_future(
+        self, name: TopicPartition, folder: str, topic_id: Uuid | None, log_start: int, now_ms: int
+    ) -> HostedLog:
+        """Make an empty log that a partition is to move to.
+
+        Args:
+            name: of the partition.
+            folder: name of the log's folder, see ``future_name``.
+            topic_id: of its topic; None: it has none.
+            log_start: where the log is to begin.
+            now_ms: the time.
+
+        Raises:
+            StorageError: the disk failed.
+        """
+        self._files.make_folder(self._path(folder))
+        self._set_recovery_point(name, 0)
+        if topic_id is not None:
+            self._files.replace_file(self._path(folder, METADATA_NAME), encode_metadata(topic_id))
+        found = self.futures[name] = self._open(name, now_ms, log_start, 0, folder=folder)
+        if log_start:
+            found.log.truncate_fully_to(log_start)
+            found.producers.restarted()
+        return found
+
+    def promote(self, future: HostedLog) -> None:
+        """A log that a partition moved to becomes its log: the folder is renamed, durably.
+
+        Raises:
+            StorageError: the disk failed.
+        """
+        future.log.move_folder(self._path(str(future.name)))
+        self._files.sync_folder(self.path)
+        self.logs[future.name] = self.futures.pop(future.name)
+
+    def drop_future(self, future: HostedLog, now_ms: Callable[[], int], randbytes: Callable[[int], bytes]) -> None:
+        """A partition does not move here any more: the log is closed, and removed later, as a deleted one.
+
+        Raises:
+            StorageError: the disk failed.
+        """
+        del self.futures[future.name]
+        target = self._path(deleted_name(future.name, randbytes))
+        self._retire(future, target)
+        self._expiring.append((now_ms() + self._delete_delay_ms, target))
+
+    def _hosted(self) -> list[HostedLog]:
+        """All logs, those that partitions move to included."""
+        return [*self.logs.values(), *self.futures.values()]
+
     def _make(self, name: TopicPartition, topic_id: Uuid | None, now_ms: int) -> HostedLog:
         self._files.make_folder(self._path(str(name)))
         if topic_id is not None:
@@ -289,14 +365,15 @@ class Directory:
         target = self._path(deleted_name(hosted.name, randbytes))
         yield partial(self._retire, hosted, target)
         self._expiring.append((now_ms() + self._delete_delay_ms, target))
-        del self.logs[hosted.name]
+        if self.logs.get(hosted.name) is hosted:
+            del self.logs[hosted.name]
 
     def _retire(self, hosted: HostedLog, target: str) -> None:
         try:
             hosted.log.close()
         except KraftError as error:
             _logger.warning("%s, which is deleted, could not be closed in order: %s", hosted.name, error)
-        self._move(hosted.name, target)
+        self._move(hosted.log.folder, target)
         self._set_recovery_point(hosted.name, 0)
 
     def set_aside(self, name: TopicPartition, randbytes: Callable[[int], bytes]) -> DiskSteps[str]:
@@ -322,11 +399,11 @@ class Directory:
                 hosted.log.close()
             except KraftError as error:
                 _logger.warning("%s, which is set aside, could not be closed in order: %s", name, error)
-        self._move(name, target)
+        self._move(self._path(str(name)), target)
         self._set_recovery_point(name, 0)
 
-    def _move(self, name: TopicPartition, target: str) -> None:
-        self._files.rename(self._path(str(name)), target)
+    def _move(self, folder: str, target: str) -> None:
+        self._files.rename(folder, target)
         self._files.sync_folder(self.path)
 
     def remove_expired(self, now_ms: int) -> None:
@@ -340,7 +417,7 @@ class Directory:
             if self._files.exists(path):
                 self._remove(path)
             self._expiring.pop(0)
-        for hosted in list(self.logs.values()):
+        for hosted in self._hosted():
             if not hosted.log.closed:
                 with suppress(ClosedError):  # its topic was deleted this moment
                     hosted.log.delete_expired(now_ms)
@@ -358,15 +435,15 @@ class Directory:
 
     def write_high_watermarks(self) -> None:
         """Store the high watermarks; nothing is written while they stay."""
-        self._write(HIGH_WATERMARKS, {name: hosted.high_watermark for name, hosted in list(self.logs.items())})
+        self._write(HIGH_WATERMARKS, lambda: {each.name: each.high_watermark for each in self._hosted()})
 
     def write_recovery_points(self) -> None:
         """Store up to where logs are durable; of one that is being cut, where it begins."""
         with self._recovery_points_lock:
-            self._store_recovery_points({name: _recovery_point(hosted) for name, hosted in list(self.logs.items())})
+            self._store_recovery_points({each.name: _recovery_point(each) for each in self._hosted()})
 
     def _store_recovery_points(self, offsets: dict[TopicPartition, int]) -> None:
-        self._write(RECOVERY_POINTS, offsets)
+        self._write(RECOVERY_POINTS, lambda: offsets)
         self._recovery_points = offsets
 
     def _set_recovery_point(self, name: TopicPartition, offset: int) -> None:
@@ -387,9 +464,10 @@ class Directory:
 
     def write_log_starts(self) -> None:
         """Store where logs start that do not start at their first segment."""
-        logs = list(self.logs.items())
-        starts = {name: hosted.log.log_start_offset for name, hosted in logs if _is_raised(hosted.log)}
-        self._write(LOG_STARTS, starts)
+        self._write(
+            LOG_STARTS,
+            lambda: {each.name: each.log.log_start_offset for each in self._hosted() if _is_raised(each.log)},
+        )
 
     def write_checkpoints(self) -> None:
         """Store everything that is known to have changed."""
@@ -397,11 +475,12 @@ class Directory:
         self.write_recovery_points()
         self.write_log_starts()
 
-    def _write(self, file: str, offsets: dict[TopicPartition, int]) -> None:
-        data = encode_offsets(offsets)
-        if self._written.get(file) != data:
-            self._files.replace_file(self._path(file), data)
-            self._written[file] = data
+    def _write(self, file: str, offsets: Callable[[], dict[TopicPartition, int]]) -> None:
+        with self._writing:  # duties of several threads
+            data = encode_offsets(offsets())
+            if self._written.get(file) != data:
+                self._files.replace_file(self._path(file), data)
+                self._written[file] = data
 
     # --- whose it is --------------------------------------------------------------------------------------------------
 

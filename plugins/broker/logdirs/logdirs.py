@@ -6,6 +6,8 @@ import logging
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
+from types import MappingProxyType
 
 from kraftcore.core.disk.files import Files
 from kraftcore.core.log.config import LogConfig
@@ -13,6 +15,7 @@ from kraftcore.core.uuid import UNASSIGNED_DIRECTORY, Uuid
 from kraftcore.errors import CorruptDataError, LocalError, StorageError
 from kraftcore.plugins.broker.disk_steps import DiskSteps, run_here
 from kraftcore.plugins.broker.logdirs.directory import Directory, HostedLog
+from kraftcore.plugins.broker.logdirs.names import future_name
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.broker.producers.states import EXPIRATION_MS
 from kraftcore.storage.lock import lock_folders
@@ -62,6 +65,7 @@ class LogDirs:
         held: Collection[str] = (),
     ) -> None:
         self._randbytes = randbytes
+        self._preferred: dict[TopicPartition, Directory] = {}
         if kraft_cluster_id is None:
             for path in paths:
                 files.make_folder(path)
@@ -84,7 +88,7 @@ class LogDirs:
                     raise failures[0]
         except BaseException:
             for directory in self.directories:
-                for hosted in directory.logs.values():
+                for hosted in (*directory.logs.values(), *directory.futures.values()):
                     hosted.log.close()
             self._locks.release()
             raise
@@ -98,8 +102,13 @@ class LogDirs:
         for directory in self.directories:
             directory.configure(config_of)
 
-    def load(self, now_ms: int) -> None:
+    def load(self, now_ms: int, assigned: Mapping[TopicPartition, Uuid] = MappingProxyType({})) -> None:
         """Open all logs, in a KRaft cluster once it is known how they are configured; recovery may take long.
+
+        Args:
+            now_ms: the time.
+            assigned: ids of the directories that replicas are in, as the controller knows them. The end of a move
+                between two directories may have left a log in both: that one counts, the other is set aside.
 
         Raises:
             LocalError: a partition is in two directories.
@@ -110,7 +119,15 @@ class LogDirs:
             except (CorruptDataError, StorageError) as error:
                 _logger.error("log directory %s is not used: %s", directory.path, error)
                 directory.failure = error
+        self._set_moved_aside(assigned)
         self._check_unique()
+
+    def _set_moved_aside(self, assigned: Mapping[TopicPartition, Uuid]) -> None:
+        for directory in self.usable:
+            for name in list(directory.logs):
+                places = [each for each in self.usable if each.id == assigned.get(name) and name in each.logs]
+                if places and places[0] is not directory:
+                    self._guarded(directory, partial(self._set_aside_here, directory, name))
 
     def _adopt(self, node_id: int) -> None:
         for directory in self.directories:
@@ -168,12 +185,53 @@ class LogDirs:
         usable = self.usable
         if not usable:
             raise StorageError(5, "all log directories failed", self.directories[0].path)
+        preferred = self._preferred.pop(name, None)
         wanted = [each for each in usable if each.id is not None and each.id == directory_id]
         if wanted:
+            future = wanted[0].futures.get(name)
+            if future is not None and future.topic_id == topic_id:
+                # It was to be moved there, and the controller knew: the log that it left is lost (Kafka's
+                # LogManager.recoverAbandonedFutureLogs).
+                _logger.warning("%s was on its way to %s: what had come there counts", name, wanted[0].path)
+                yield partial(wanted[0].promote, future)
+                return future
             return (yield from wanted[0].create(name, topic_id, now_ms))
         if not directory_id.is_reserved and len(usable) < len(self.directories):
             raise StorageError(5, f"{name} is in log directory {directory_id}, which is not online", usable[0].path)
+        if preferred in usable:
+            return (yield from preferred.create(name, topic_id, now_ms))
         return (yield from min(usable, key=lambda each: len(each.logs)).create(name, topic_id, now_ms))
+
+    def at(self, path: str) -> Directory | None:
+        """The directory with this absolute path."""
+        return next((each for each in self.directories if os.path.abspath(each.path) == path), None)
+
+    def prefer(self, name: TopicPartition, directory: Directory) -> None:
+        """Where a partition's log is to be made, should that be for us to choose; forgotten when the broker stops."""
+        self._preferred[name] = directory
+
+    def future(self, name: TopicPartition) -> HostedLog | None:
+        """The log that a partition moves to; None: it does not move."""
+        return next((each.futures[name] for each in self.usable if name in each.futures), None)
+
+    def create_future(self, hosted: HostedLog, directory: Directory, folder: str, log_start: int, now_ms: int) -> None:
+        """See ``Directory.create_future``.
+
+        Raises:
+            StorageError: the disk failed; or another one did before, where the log may be, too.
+        """
+        failed = [each for each in self.directories if each.failure is not None]
+        if failed:
+            raise StorageError(5, f"{hosted.name} may be in {failed[0].path}, which is not online", failed[0].path)
+        directory.create_future(hosted.name, folder, hosted.topic_id, log_start, now_ms)
+
+    def drop_future(self, future: HostedLog, now_ms: Callable[[], int]) -> None:
+        """See ``Directory.drop_future``."""
+        future.directory.drop_future(future, now_ms, self._randbytes)
+
+    def future_folder(self, name: TopicPartition) -> str | None:
+        """See ``names.future_name``."""
+        return future_name(name, self._randbytes)
 
     def delete(self, hosted: HostedLog, now_ms: Callable[[], int]) -> DiskSteps[None]:
         """See ``Directory.delete``."""
@@ -192,24 +250,35 @@ class LogDirs:
         found = {directory.previous_epoch for directory in self.directories}
         return found.pop() if len(found) == 1 else -1
 
-    def set_aside_strays(self, held: Mapping[TopicPartition, Uuid]) -> None:
+    def set_aside_strays(self, held: Mapping[TopicPartition, Uuid], now_ms: int) -> None:
         """Rename the folders of partitions that are not ours, or of a topic that had their name before (KIP-858).
 
         At a start, by the thread that loads the logs.
 
         Args:
             held: topic id of each partition of which this broker has a replica.
+            now_ms: the time.
         """
         for directory in self.usable:
             strays = [name for name, hosted in directory.logs.items() if held.get(name) != hosted.topic_id]
             strays += [name for name in directory.broken if name not in held]
             for name in strays:
-                try:
-                    run_here(self.set_aside(directory, name))
-                except StorageError as error:
-                    _logger.critical("log directory %s failed: %s", directory.path, error)
-                    directory.failure = error
-                    break
+                self._guarded(directory, partial(self._set_aside_here, directory, name))
+            for future in list(directory.futures.values()):
+                if held.get(future.name) != future.topic_id:
+                    self._guarded(directory, partial(self.drop_future, future, lambda: now_ms))
+
+    def _guarded(self, directory: Directory, change: Callable[[], None]) -> None:
+        """Change something in a directory unless it failed."""
+        if directory.failure is None:
+            try:
+                change()
+            except StorageError as error:
+                _logger.critical("log directory %s failed: %s", directory.path, error)
+                directory.failure = error
+
+    def _set_aside_here(self, directory: Directory, name: TopicPartition) -> None:
+        run_here(self.set_aside(directory, name))
 
     def set_aside(self, directory: Directory, name: TopicPartition) -> DiskSteps[None]:
         """See ``Directory.set_aside``.

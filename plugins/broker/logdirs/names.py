@@ -1,4 +1,4 @@
-"""The folders in a log directory: ``topic-partition``, and what they are renamed to when they are to be deleted."""
+"""The folders in a log directory: ``topic-partition``, and how they are called before and after they are that."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from kraftcore.plugins.broker.partition import TopicPartition
 
 _PARTITION = re.compile(r"([a-zA-Z0-9._-]{1,249})-([0-9]{1,10})", re.ASCII)
 _DELETED = re.compile(r"\S+\.[0-9a-f]{32}-delete", re.ASCII)
+_FUTURE = re.compile(r"(\S+)\.[0-9a-f]{32}-future", re.ASCII)
 _NAME_MAX = 255
 METADATA_TOPIC = "__cluster_metadata"
 
@@ -40,6 +41,21 @@ def deleted_name(name: TopicPartition, randbytes: Callable[[int], bytes]) -> str
     The topic's name is cut where the whole would be longer than a file system takes.
     """
     return _renamed(name, randbytes, "delete")
+
+
+def future_of(folder: str) -> TopicPartition | None:
+    """The partition that a folder is to become the log of (KIP-113); None for any other folder."""
+    match = _FUTURE.fullmatch(folder)
+    return None if match is None else partition_of(match[1])
+
+
+def future_name(name: TopicPartition, randbytes: Callable[[int], bytes]) -> str | None:
+    """What the folder is called that a partition moves to: ``topic-partition.<32 hex digits>-future``.
+
+    None: no file system would take it.
+    """
+    found = f"{name}.{randbytes(16).hex()}-future"
+    return found if len(found) <= _NAME_MAX else None
 
 
 def stray_name(name: TopicPartition, randbytes: Callable[[int], bytes]) -> str:

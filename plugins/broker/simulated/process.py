@@ -197,7 +197,7 @@ class Process:
         elif registered is not None and registered.epoch == self.broker_epoch:
             self.has_begun = True
             changes = self._catalogue.begin(image)
-            self.dirs.set_aside_strays(self._catalogue.held)
+            self.dirs.set_aside_strays(self._catalogue.held, self._ports.now_ms())
         image.forget_marks()
         self.cache.show(image)
         if changes is not None:

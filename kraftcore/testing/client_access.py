@@ -1,0 +1,109 @@
+"""How clients come to a Kafka for tests: by TLS, with users and passwords, or as they are."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from types import ModuleType
+
+from kraftcore.admin.quotas import ScramMechanism, ScramUpsertion
+from kraftcore.config.sasl_properties import (
+    ENABLED_KEY,
+    JAAS_KEY,
+    PLAIN_MODULE,
+    listener_prefix,
+    mechanism_key,
+)
+from kraftcore.config.security import PLAIN, SecurityProtocol
+from kraftcore.errors import LocalError, MissingDependencyError
+
+_USER = re.compile(r"[A-Za-z0-9_.$-]+", re.ASCII)
+_ESCAPED = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r"}
+_HOSTS = ("localhost", "127.0.0.1")
+
+
+class ClientAccess:
+    """See the module text.
+
+    Args:
+        listener: the one for clients.
+        users: passwords by name; empty: nobody logs in. They may use PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512.
+        has_tls: whether connections are encrypted.
+
+    Attributes:
+        protocol: the listener's.
+        ca_file: of the authority that clients have to trust; None without TLS, and before ``prepare``.
+
+    Raises:
+        LocalError: a name or a password cannot be one.
+        MissingDependencyError: nothing here can make certificates.
+    """
+
+    def __init__(self, listener: str, users: Mapping[str, str], *, has_tls: bool) -> None:
+        for name, password in users.items():
+            if not (isinstance(name, str) and _USER.fullmatch(name)):
+                raise LocalError(f"user {name!r}: use letters, digits, and any of _ . $ -")
+            if not (isinstance(password, str) and password):
+                raise LocalError(f"the password of user {name} is empty or no text")
+        if has_tls:
+            _trustme()
+        self.protocol = SecurityProtocol((2 if users else 0) + (1 if has_tls else 0))
+        self.ca_file: str | None = None
+        self._certificate = ""
+        self._listener = listener
+        self._users = dict(users)
+        self._has_tls = has_tls
+
+    def prepare(self, directory: str) -> None:
+        """Make the certificates in a folder of their own below this one, unless they are there."""
+        if not self._has_tls:
+            return
+        folder = os.path.join(directory, "certificates")
+        self.ca_file, self._certificate = os.path.join(folder, "ca.pem"), os.path.join(folder, "brokers.pem")
+        if os.path.exists(self.ca_file) and os.path.exists(self._certificate):
+            return
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        authority = _trustme().CA()
+        made = authority.issue_cert(*_HOSTS)
+        made.private_key_and_cert_chain_pem.write_to_path(self._certificate)
+        os.chmod(self._certificate, 0o600)
+        authority.cert_pem.write_to_path(self.ca_file)
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """Of a broker's listener."""
+        prefix, found = listener_prefix(self._listener), {}
+        if self._has_tls:
+            found[f"{prefix}ssl.keystore.type"] = "PEM"
+            found[f"{prefix}ssl.keystore.location"] = self._certificate
+        if self._users:
+            found[f"{prefix}{ENABLED_KEY}"] = ",".join((PLAIN, *(each.label for each in ScramMechanism)))
+            users = " ".join(f'user_{name}="{_escape(password)}"' for name, password in self._users.items())
+            found[mechanism_key(self._listener, PLAIN, JAAS_KEY)] = f"{PLAIN_MODULE} required {users};"
+        return found
+
+    @property
+    def credentials(self) -> list[ScramUpsertion]:
+        """What the metadata log has to know of the users."""
+        return [
+            ScramUpsertion(name, mechanism, password.encode())
+            for name, password in self._users.items()
+            for mechanism in ScramMechanism
+        ]
+
+
+def _escape(password: str) -> str:
+    """As a text in quotes of JAAS has it."""
+    return "".join(_ESCAPED.get(char, char) for char in password)
+
+
+def _trustme() -> ModuleType:
+    """Imported when somebody wants certificates."""
+    try:
+        import trustme
+    except ImportError:
+        raise MissingDependencyError(
+            "certificates for a cluster with tls=True need trustme: pip install 'kraftcore[certificates]'"
+        ) from None
+    return trustme

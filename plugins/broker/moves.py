@@ -1,0 +1,319 @@
+"""Moves of partitions between log directories of this broker (KIP-113), on trio.
+
+A log beside the partition's own, in the other directory, is filled from it; leader or follower, the partition goes on
+meanwhile. When it holds the same, the controller is told of the other directory (KIP-858), and when that is in the
+metadata, it becomes the partition's log, and the one before is deleted. A broker that was killed goes on with what it
+has. Source: Kafka 4.3.1, ReplicaAlterLogDirsThread, Partition.maybeReplaceCurrentWithFutureReplica.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import trio
+
+from kraftcore.core.batch import iter_batches
+from kraftcore.core.log import Log
+from kraftcore.core.uuid import Uuid
+from kraftcore.errors import CorruptDataError, LocalError, RefusedError, StorageError
+from kraftcore.plugins.broker.disk_work import run_in_threads
+from kraftcore.plugins.broker.logdirs import HostedLog, LogDirs
+from kraftcore.plugins.broker.logdirs.directory import Directory
+from kraftcore.plugins.broker.logdirs.names import is_legal
+from kraftcore.plugins.broker.partition import TopicPartition
+from kraftcore.plugins.broker.partition.state import refused
+from kraftcore.plugins.broker.replicas import Replica, Replicas
+from kraftcore.protocol.error_codes import ErrorCode
+
+_CHUNK_BYTES = 256 * 1024
+_SYNC_BYTES = 64 * 1024 * 1024  # not all of a log is to be synced at the end
+_PAUSE_S = 0.02
+_logger = logging.getLogger("kraftcore.broker")
+
+
+class Moves:
+    """See the module text.
+
+    Args:
+        replicas: the partitions.
+        dirs: their logs.
+        disk: held by whoever flushes or removes parts of logs.
+        now_ms: the time.
+        rate: bytes a second that may be copied, of all partitions together
+            (``replica.alter.log.dirs.io.max.bytes.per.second``).
+        chunk_bytes: copied at a time, or one batch.
+
+    Attributes:
+        rate: as given.
+        is_announced: whether the controller has a partition of a topic in the directory with an id; it is told if it
+            has not. Without a KRaft controller there is nothing to tell.
+    """
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        dirs: LogDirs,
+        disk: trio.Lock,
+        now_ms: Callable[[], int],
+        rate: Callable[[], int],
+        chunk_bytes: int = _CHUNK_BYTES,
+    ) -> None:
+        self.is_announced: Callable[[TopicPartition, Uuid, Uuid], bool] = lambda name, topic_id, directory_id: True
+        self._replicas = replicas
+        self._dirs = dirs
+        self._disk = disk
+        self._now_ms = now_ms
+        self.rate = rate
+        self._chunk_bytes = chunk_bytes
+        self._debt = 0.0  # bytes that were copied before their time
+        self._paid_at = 0.0
+        self._unsynced: dict[TopicPartition, int] = {}  # bytes that were copied
+        self._wake = trio.Event()
+
+    # --- beginning ----------------------------------------------------------------------------------------------------
+
+    async def begin(self, name: TopicPartition, path: str) -> None:
+        """Move a partition to the directory with this absolute path.
+
+        Nothing happens if it is there, or on its way there; a move to another one ends. Where no replica is yet, it is
+        made there later, should that be for the broker to choose.
+
+        Raises:
+            RefusedError: INVALID_TOPIC_EXCEPTION: the name is too long for it; LOG_DIR_NOT_FOUND; KAFKA_STORAGE_ERROR;
+                REPLICA_NOT_AVAILABLE: others have replicas; UNKNOWN_TOPIC_OR_PARTITION.
+            StorageError: a directory failed now, or before.
+        """
+        folder = self._dirs.future_folder(name)
+        if folder is None:
+            raise refused(ErrorCode.INVALID_TOPIC_EXCEPTION, "the topic's name is too long")
+        directory = self._dirs.at(path)
+        if directory is None:
+            raise refused(ErrorCode.LOG_DIR_NOT_FOUND, "it is none of the broker's log directories")
+        async with self._disk:
+            if directory.failure is not None or self._dirs.is_broken(name):
+                raise refused(ErrorCode.KAFKA_STORAGE_ERROR, "the directory is offline, or the partition")
+            future, replica = self._dirs.future(name), self._replicas.all.get(name)
+            if future is not None and future.directory is not directory:
+                self._end(future)
+                future = None
+            if replica is None:
+                if is_legal(name):
+                    self._dirs.prefer(name, directory)
+                self._refuse_absent(name)
+                return
+            if future is None and replica.hosted.directory is not directory:
+                self._create(replica.hosted, directory, folder)
+        self._wake.set()
+
+    def _refuse_absent(self, name: TopicPartition) -> None:
+        try:
+            self._replicas.find(name)
+        except RefusedError as error:
+            if error.error == ErrorCode.NOT_LEADER_OR_FOLLOWER.name:  # Kafka keeps the code that this request had
+                raise refused(ErrorCode.REPLICA_NOT_AVAILABLE, error.message) from None
+            raise
+
+    def _create(self, hosted: HostedLog, directory: Directory, folder: str) -> None:
+        try:
+            self._dirs.create_future(hosted, directory, folder, _first_offset(hosted.log), self._now_ms())
+        except StorageError as error:
+            if self._dirs.holding(error.filename) is directory:
+                self._replicas.directory_failed(directory, error)
+            raise
+
+    def _end(self, future: HostedLog) -> None:
+        """A partition does not move any more; the disk is held."""
+        self._unsynced.pop(future.name, None)
+        try:
+            self._dirs.drop_future(future, self._now_ms)
+        except StorageError as error:
+            self._replicas.directory_failed(future.directory, error)
+        self._take_back()
+
+    def _take_back(self) -> None:
+        """Tell the controller of partitions that do not move any more where it was told that they would."""
+        for name in [each for each in self._replicas.moving_to if self._dirs.future(each) is None]:
+            del self._replicas.moving_to[name]
+            hosted = self._dirs.find(name)
+            if hosted is not None and hosted.topic_id is not None and hosted.directory.id is not None:
+                self.is_announced(name, hosted.topic_id, hosted.directory.id)
+
+    # --- going on -----------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Carry moves out, until cancelled."""
+        self._paid_at = trio.current_time()
+        while True:
+            with trio.move_on_after(1):  # a partition may be assigned whose move was under way
+                await self._wake.wait()
+            self._wake = trio.Event()
+            self._take_back()
+            while found := self.under_way():
+                has_copied = False
+                for replica, future in found:
+                    has_copied |= await self.step(replica, future)
+                await trio.sleep(0 if has_copied else _PAUSE_S)
+
+    def under_way(self) -> list[tuple[Replica, HostedLog]]:
+        """What moves, and to which logs."""
+        found = []
+        for directory in self._dirs.usable:
+            for name, future in directory.futures.items():
+                replica = self._replicas.all.get(name)
+                if replica is not None and self._is_meant(replica, future):
+                    found.append((replica, future))
+        return found
+
+    def _is_meant(self, replica: Replica, future: HostedLog) -> bool:
+        """Whether a log is still the one that a partition moves to."""
+        hosted = replica.hosted
+        is_usable = hosted.directory.failure is None and future.directory.failure is None and not hosted.log.closed
+        return (
+            is_usable
+            and self._replicas.all.get(future.name) is replica
+            and future.directory.futures.get(future.name) is future
+            and hosted.topic_id == future.topic_id
+        )
+
+    async def step(self, replica: Replica, future: HostedLog) -> bool:
+        """Do a part of a move; whether there may be more to do at once."""
+        try:
+            return await self._go_on(replica, future)
+        except StorageError as error:
+            directory = self._dirs.holding(error.filename) or future.directory
+            self._replicas.directory_failed(directory, error)
+        except (CorruptDataError, LocalError) as error:
+            if self._is_meant(replica, future):
+                _logger.error("%s does not move to %s: %s", future.name, future.directory.path, error)
+                async with self._disk:
+                    if self._is_meant(replica, future):
+                        self._end(future)
+        return False
+
+    async def _go_on(self, replica: Replica, future: HostedLog) -> bool:
+        if not self._is_meant(replica, future):
+            return False
+        log = replica.hosted.log
+        if _is_astray(log, future.log):
+            async with self._disk:
+                if self._is_meant(replica, future):
+                    await self._straighten(replica, future)
+            return True
+        if future.log.log_end_offset < log.log_end_offset:
+            return await self._copy(replica, future)
+        hosted, directory_id = replica.hosted, future.directory.id
+        if hosted.topic_id is not None and directory_id is not None:
+            self._replicas.moving_to[future.name] = directory_id
+            if not self.is_announced(future.name, hosted.topic_id, directory_id):
+                return False
+        async with self._disk:
+            if self._is_meant(replica, future):
+                await self._change_over(replica, future)
+        return True
+
+    async def _copy(self, replica: Replica, future: HostedLog) -> bool:
+        now, rate = trio.current_time(), self.rate()
+        self._debt = max(self._debt - (now - self._paid_at) * rate, 0)
+        self._paid_at = now
+        if self._debt > 0:
+            return False
+        count = self._copy_some(replica, future, min(self._chunk_bytes, max(rate, 1)))
+        self._debt += count
+        self._unsynced[future.name] = self._unsynced.get(future.name, 0) + count
+        if self._unsynced[future.name] > _SYNC_BYTES:
+            async with self._disk:
+                if self._is_meant(replica, future):
+                    await trio.to_thread.run_sync(future.log.flush)
+            self._unsynced.pop(future.name, None)
+        return count > 0
+
+    def _copy_some(self, replica: Replica, future: HostedLog, max_bytes: int) -> int:
+        """Append what comes next; how many bytes that was. Behind a gap at the end nothing comes yet."""
+        log, target = replica.hosted.log, future.log
+        data = log.read(max(target.log_end_offset, log.log_start_offset), max_bytes)
+        if not data:
+            return 0
+        info = target.append_as_follower(data, self._now_ms())
+        future.producers.replicated(memoryview(data)[: info.size])
+        return info.size
+
+    async def _straighten(self, replica: Replica, future: HostedLog) -> None:
+        """Remove from the copy what the log does not have, or has no more."""
+        log, target = replica.hosted.log, future.log
+        if log.log_start_offset < target.log_start_offset:  # the log was cut within the batch that it began in
+            self._end(future)
+            folder = self._dirs.future_folder(future.name)
+            if folder is not None and future.directory.failure is None:
+                self._create(replica.hosted, future.directory, folder)
+            return
+        end = _end_in_common(log, target)
+        if end is None or _is_behind(log, target):
+            target.truncate_fully_to(_first_offset(log))
+            future.producers.restarted()
+            return
+        if end < target.log_end_offset:
+            target.truncate_to(max(end, target.log_start_offset))
+            future.producers.truncated()
+        start = min(log.log_start_offset, target.log_end_offset)
+        if start > target.log_start_offset:
+            await trio.to_thread.run_sync(target.flush)
+            target.delete_below(start, self._now_ms())
+
+    async def _change_over(self, replica: Replica, future: HostedLog) -> None:
+        """The copy becomes the log, if it still holds all there is. From the last look on nothing waits."""
+        await trio.to_thread.run_sync(self._settle, future)
+        log = replica.hosted.log
+        while not _is_astray(log, future.log) and future.log.log_end_offset < log.log_end_offset:
+            if not self._copy_some(replica, future, self._chunk_bytes):
+                return
+        if not self._is_meant(replica, future) or _is_astray(log, future.log):
+            return
+        before = self._replicas.moved(future.name, future, self._now_ms())
+        _logger.info("%s moved from %s to %s", future.name, before.directory.path, future.directory.path)
+        try:
+            await run_in_threads(self._dirs.delete(before, self._now_ms))
+        except StorageError as error:
+            self._replicas.directory_failed(before.directory, error)
+
+    @staticmethod
+    def _settle(future: HostedLog) -> None:
+        """Make durable what was copied, and where it begins."""
+        future.log.flush()
+        future.producers.snapshot(durable=True)
+        future.directory.write_checkpoints()
+
+
+def _first_offset(log: Log) -> int:
+    """Where a copy of a log has to begin: a log may start within a batch."""
+    data = log.read(log.log_start_offset, 1)
+    return min((batch.base_offset for batch in iter_batches(data, verify=False)), default=log.log_start_offset)
+
+
+def _is_astray(log: Log, copy: Log) -> bool:
+    """Whether a copy has what the log does not have."""
+    end = _end_in_common(log, copy)
+    return (
+        end is None
+        or end < copy.log_end_offset
+        or _is_behind(log, copy)
+        or log.log_start_offset < copy.log_start_offset
+        or copy.log_start_offset < min(log.log_start_offset, copy.log_end_offset)
+    )
+
+
+def _is_behind(log: Log, copy: Log) -> bool:
+    """Whether a log begins behind the end of a copy."""
+    return copy.log_end_offset < log.log_start_offset and copy.log_end_offset < _first_offset(log)
+
+
+def _end_in_common(log: Log, copy: Log) -> int | None:
+    """Up to where a copy is a part of a log, by their leader epochs (KIP-101); None: it has to begin anew."""
+    end, last = copy.log_end_offset, copy.last_epoch
+    if last is None or end == copy.log_start_offset:
+        return end if end <= log.log_end_offset else None
+    found = log.end_offset_for_epoch(last)
+    if found.epoch == last:
+        return min(found.offset, end)
+    own = copy.end_offset_for_epoch(found.epoch)
+    return min(own.offset, found.offset if own.epoch == found.epoch else own.offset, end)
