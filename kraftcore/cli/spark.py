@@ -22,6 +22,8 @@ import click
 from kraftcore.errors import LocalError
 
 _SQL_NULL = "null"
+_WAITED = "Exception thrown in awaitResult"
+"""What Spark says of a job that it waited for, in place of what went wrong there: that is the cause."""
 
 
 class Screen:
@@ -135,6 +137,8 @@ def _spark(master: str | None, memory: str, conf: tuple[str, ...]) -> Iterator[S
 def one_line(error: Exception) -> str:
     """What Spark complains of, without its stack and plan."""
     java = getattr(error, "java_exception", None)
+    while java is not None and _WAITED in str(java.toString()) and java.getCause() is not None:
+        java = java.getCause()
     text = str(error) if java is None else str(java.toString())
     lines = [line.strip() for line in text.split("\nJVM stacktrace")[0].splitlines()]
     said = next((line for line in lines if line), type(error).__name__)
@@ -183,6 +187,10 @@ Examples:
     "--option", "options", multiple=True, metavar="KEY=VALUE",
     help="Of the data source, as max_bytes_per_trigger=1000000000: less at a time; may be repeated.",
 )  # fmt: skip
+@click.option(
+    "--merge-files", type=click.IntRange(min=0), metavar="N",
+    help="Merge a table's small files once those of more than N steps have gathered, 32 if left out; 0: never.",
+)  # fmt: skip
 @_options
 def run(
     inputs: tuple[str, ...],
@@ -191,6 +199,7 @@ def run(
     errors: str,
     every_s: float | None,
     options: tuple[str, ...],
+    merge_files: int | None,
     master: str | None,
     memory: str,
     conf: tuple[str, ...],
@@ -205,15 +214,32 @@ def run(
     screen = Screen(quiet=quiet)
     paths, of_source = [*inputs, *more], _pairs("--option", options)
     with _spark(master, memory, conf) as start:
+        from kraftcore.plugins.spark.merging import FILES_MAX
+
+        most = FILES_MAX if merge_files is None else merge_files
         session = start if start.is_here else start()
         if every_s is not None:
             with suppress(KeyboardInterrupt):
                 kraft.follow(
-                    session, paths, tables, every_s=every_s, errors=errors, options=of_source, report=screen.line
+                    session,
+                    paths,
+                    tables,
+                    every_s=every_s,
+                    errors=errors,
+                    options=of_source,
+                    report=screen.line,
+                    merge_files=most,
                 )
             return
         result = kraft.run(
-            session, paths, tables, errors=errors, options=of_source, report=screen.line, progress=screen.progress
+            session,
+            paths,
+            tables,
+            errors=errors,
+            options=of_source,
+            report=screen.line,
+            progress=screen.progress,
+            merge_files=most,
         )
     click.echo(
         f"{result.rows['bronze_records']} new records in {result.rows['bronze_batches']} batches, "

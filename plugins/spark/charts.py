@@ -6,6 +6,7 @@ All have time on x, in UTC. A specification holds no data: its rows are those of
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -58,7 +59,8 @@ class Chart:
     Attributes:
         title: what it shows.
         answer: its rows.
-        spec: the Vega-Lite specification, without width, data and title.
+        spec: the Vega-Lite specification, without width, data, title and what is of one log: see ``within``.
+        span: first and last moment of the axis.
         x: the column that x begins with: what a zoom is of.
         has_amounts: whether y is a number, not lanes.
     """
@@ -66,12 +68,13 @@ class Chart:
     title: str
     answer: Answer
     spec: Json
+    span: tuple[datetime, datetime]
     x: str
     has_amounts: bool = False
 
     def picture(self, caption: str) -> str:
         """As an SVG file with its title and a caption."""
-        spec = self.spec | {
+        spec = within(self.spec, self.span) | {
             "width": _WIDTH,
             "title": {"text": self.title, "subtitle": caption, "anchor": "start"},
             "datasets": {self.answer.name: plain_rows(self.answer.rows)},
@@ -87,6 +90,12 @@ CONFIG: Json = {
     "axis": {"labelFontSize": 11, "titleFontSize": 11, "titleFontWeight": "normal"},
     "legend": {"orient": "top", "title": None, "labelFontSize": 11, "symbolType": "circle", "labelLimit": 0},
 }
+
+
+def columnar(rows: Iterable[Mapping[str, Any]]) -> Json:
+    """Rows as ``plain_rows`` gives them, with the names of the columns once."""
+    plain = plain_rows(rows)
+    return {"columns": list(plain[0]) if plain else [], "rows": [list(one.values()) for one in plain]}
 
 
 def plain_rows(rows: Iterable[Mapping[str, Any]]) -> list[Json]:
@@ -119,20 +128,33 @@ def _tooltip(columns: Mapping[str, str]) -> list[Json]:
     return found
 
 
-def _time(name: str, span: tuple[datetime, datetime]) -> Json:
+def milliseconds(span: tuple[datetime, datetime]) -> list[int]:
+    """The ends of an axis of time, since 1970; never the same."""
+    first, last = (_plain(one) for one in span)
+    return [first, max(last, first + 1)]
+
+
+def within(spec: Json, span: tuple[datetime, datetime]) -> Json:
+    """A specification whose axes of time reach from the first to the last moment, and tell the date."""
+    found = deepcopy(spec)
+    dates = " and ".join(dict.fromkeys(one.astimezone(UTC).strftime("%Y-%m-%d") for one in span))
+    for part in (found, *found["layer"]):
+        x = part.get("encoding", {}).get("x")
+        if x is not None:
+            x["scale"]["domain"] = milliseconds(span)
+            x["axis"]["title"] = f"time (UTC), {dates}"
+    return found
+
+
+def _time(name: str) -> Json:
     # x, from the log's first to its last moment; a tick about every 90 pixels, at round times.
-    domain = [_plain(one) for one in span]
-    if domain[0] == domain[1]:
-        domain[1] += 1
-    date = " and ".join(dict.fromkeys(one.astimezone(UTC).strftime("%Y-%m-%d") for one in span))
     return {
         "field": name,
         "type": "temporal",
-        "scale": {"type": "utc", "domain": domain, "clamp": False},
+        "scale": {"type": "utc", "clamp": False},
         "axis": {
             "format": _TICKS,
             "tickCount": {"expr": "ceil(width / 100)"},
-            "title": f"time (UTC), {date}",
             "labelOverlap": True,
             "labelSeparation": 6,
             "labelFlush": False,
@@ -183,7 +205,7 @@ def lanes(
         "mark": {"type": "bar", "height": {"band": 0.75}, "clip": True, "cornerRadius": 2},
         "params": [_ZOOM],
         "encoding": {
-            "x": _time("from_time", span),
+            "x": _time("from_time"),
             "x2": {"field": "end_time"},
             "color": {"field": color, "type": "nominal", "scale": scale, "legend": {} if states else None},
             "tooltip": _tooltip(tooltip),
@@ -200,11 +222,11 @@ def lanes(
         text = {"type": "text", "align": "left", "dx": 4, "fontSize": 11, "clip": True, "color": "#111"}
         layers.append({
             "mark": text | {"opacity": {"expr": f"{room} ? 1 : 0"}, "tooltip": False},
-            "encoding": {"x": _time("from_time", span), "text": {"field": label, "type": "nominal"}},
+            "encoding": {"x": _time("from_time"), "text": {"field": label, "type": "nominal"}},
         })  # fmt: skip
     lane = {"field": "lane", "type": "nominal", "sort": order, "axis": _LANES}
     spec = _frame(answer) | {"height": {"step": 24}, "encoding": {"y": lane}, "layer": layers}
-    return Chart(title, answer, spec, "from_time")
+    return Chart(title, answer, spec, span, "from_time")
 
 
 def steps(title: str, answer: Answer, span: tuple[datetime, datetime], value: str, unit: str, *, color: str) -> Chart:
@@ -222,7 +244,7 @@ def steps(title: str, answer: Answer, span: tuple[datetime, datetime], value: st
     spec = _frame(answer) | {
         "height": 130,
         "encoding": {
-            "x": _time("at", span),
+            "x": _time("at"),
             "y": _amount(value, unit, step=1),
             "color": {
                 "field": color,
@@ -232,7 +254,7 @@ def steps(title: str, answer: Answer, span: tuple[datetime, datetime], value: st
         },
         "layer": [lines, points],
     }
-    return Chart(title, answer, spec, "at", has_amounts=True)
+    return Chart(title, answer, spec, span, "at", has_amounts=True)
 
 
 def columns(
@@ -258,7 +280,7 @@ def columns(
     layers: list[Json] = []
     for number, (name, called) in enumerate(sides):
         encoding: Json = {
-            "x": _time("from_time", span),
+            "x": _time("from_time"),
             "x2": {"field": "end_time"},
             "y": _amount(f"height_{number}", unit, step=1 if below else None),
             "y2": {"datum": 0},
@@ -273,7 +295,7 @@ def columns(
         }
         layers.append(layer if number else layer | {"params": [_ZOOM]})
     spec = _frame(answer) | {"height": 130, "layer": layers}
-    return Chart(title, answer, spec, "from_time", has_amounts=True)
+    return Chart(title, answer, spec, span, "from_time", has_amounts=True)
 
 
 def _amount(name: str, unit: str, *, step: int | None) -> Json:

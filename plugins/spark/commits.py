@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
 
 from kraftcore.errors import CorruptDataError, LockedError
@@ -39,6 +39,8 @@ class Commit:
         stale: clusters with rows in bronze that their gold does not know yet, in order.
         columns: by table of gold, its columns as Spark's JSON: files alone do not tell an empty table's.
         runs: of the last steps that led here, its own last.
+        clusters: by step, as ``step_of`` names it, the clusters that its files of bronze and silver have rows of;
+            a step that is not there may have rows of any.
     """
 
     number: int = -1
@@ -47,6 +49,12 @@ class Commit:
     stale: tuple[str, ...] = ()
     columns: Mapping[str, str] = field(default_factory=dict)
     runs: tuple[str, ...] = ()
+    clusters: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def may_hold(self, file: str, clusters: Container[str]) -> bool:
+        """Whether a file of bronze or silver, relative to its table's folder, may have rows of one of some clusters."""
+        held = self.clusters.get(step_of(file))
+        return held is None or any(one in clusters for one in held)
 
     def names(self) -> set[str]:
         """Of all files that count, relative to the folder of tables."""
@@ -124,7 +132,9 @@ class Commits:
         Raises:
             LockedError: another writer went on from the same commit.
         """
-        commit = replace(commit, runs=(*writing.after, writing.run)[-_RUNS:])
+        steps = {step_of(file) for files in commit.files.values() for file in files}
+        clusters = {step: found for step, found in commit.clusters.items() if step in steps}
+        commit = replace(commit, runs=(*writing.after, writing.run)[-_RUNS:], clusters=clusters)
         content = {
             "run": writing.run,
             "runs": list(commit.runs),
@@ -132,6 +142,7 @@ class Commits:
             "files": {name: list(files) for name, files in commit.files.items()},
             "stale": list(commit.stale),
             "columns": dict(commit.columns),
+            "clusters": {step: list(found) for step, found in clusters.items()},
         }
         name = f"{COMMITS}/{commit.number}"
         is_made = self._folder.create(name, json.dumps(content).encode())
@@ -212,7 +223,8 @@ class Commits:
             stale = tuple(map(str, found["stale"]))
             columns = {str(name): str(text) for name, text in found["columns"].items()}
             runs = tuple(map(str, found.get("runs", [found["run"]])))
-            return Commit(number, str(found["progress"]), files, stale, columns, runs)
+            clusters = {str(step): tuple(map(str, names)) for step, names in found.get("clusters", {}).items()}
+            return Commit(number, str(found["progress"]), files, stale, columns, runs, clusters)
         except (ValueError, KeyError, TypeError, AttributeError):
             raise self._corrupt(number) from None
 
@@ -235,6 +247,11 @@ def _made_for(name: str) -> int | None:
     # The number of the commit that a table's file was made for.
     found = _MADE_FOR.match(name.partition("/")[2])
     return None if found is None else int(found[1] or found[2])
+
+
+def step_of(file: str) -> str:
+    """Which step wrote a file of bronze or silver: the folder that it is in, within the table's."""
+    return file.partition("/")[0]
 
 
 def gold_file(writing: Writing, share: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +27,7 @@ _STORES = frozenset({"s3", "s3a", "s3n", "gs", "oss", "cosn", "obs"})
 _IF_ABSENT = "fs.option.create.conditional.overwrite"
 _UNCHECKED = "fs.s3a.create.performance"  # no looks at what is there already
 _AT_ONCE = 16
+_CLASS = re.compile(r"(?:[a-z][\w$]*\.)+[A-Z][\w$]*(?:Exception|Error): ")
 _NO_LINKS = {errno.EPERM, errno.EACCES, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK}
 
 
@@ -154,6 +156,11 @@ class LocalFolder:
                 for file in files
             ]
 
+    def sizes(self, name: str) -> dict[str, int]:
+        """By name, relative to ``name``, the bytes of all files below it."""
+        with _local_errors(self._path / name):
+            return {file: (self._path / name / file).stat().st_size for file in self.files(name)}
+
     def delete(self, name: str) -> None:
         """Remove a file, if it is there."""
         with _local_errors(self._path / name) as place:
@@ -199,14 +206,12 @@ class HadoopFolder:
         try:
             return action(self._place(name))
         except Py4JError as error:
-            raise StorageError(0, _reason(error), self.place(name)) from None
+            raise StorageError(0, _reason(error).removeprefix(f"{self.place(name)}: "), self.place(name)) from None
 
     def read(self, name: str) -> bytes | None:
         """A file's content; None where there is none."""
 
-        def read(place: Any) -> bytes | None:
-            if not self._system.exists(place):
-                return None
+        def read(place: Any) -> bytes:
             stream = self._system.open(place)
             try:
                 return bytes(stream.readAllBytes())
@@ -218,7 +223,7 @@ class HadoopFolder:
         except StorageError:
             if self._try(name, lambda place: bool(self._system.exists(place))):
                 raise
-            return None  # it was removed meanwhile
+            return None
 
     def write(self, name: str, data: bytes) -> None:
         """Make or replace a file, whole or not at all."""
@@ -316,17 +321,25 @@ class HadoopFolder:
 
     def files(self, name: str) -> list[str]:
         """The names, relative to ``name``, of all files below it."""
+        return list(self.sizes(name))
 
-        def files(place: Any) -> list[str]:
-            if not self._system.exists(place):
-                return []
+    def sizes(self, name: str) -> dict[str, int]:
+        """By name, relative to ``name``, the bytes of all files below it."""
+
+        def sizes(place: Any) -> dict[str, int]:
             root = self._system.makeQualified(place).toString()
-            found, names = self._system.listFiles(place, True), []
-            while found.hasNext():
-                names.append(found.next().getPath().toString().removeprefix(root).lstrip("/"))
-            return names
+            listed, found = self._system.listFiles(place, True), {}
+            while listed.hasNext():
+                one = listed.next()
+                found[one.getPath().toString().removeprefix(root).lstrip("/")] = int(one.getLen())
+            return found
 
-        return self._try(name, files)
+        try:
+            return self._try(name, sizes)
+        except StorageError:
+            if self._try(name, lambda place: bool(self._system.exists(place))):
+                raise
+            return {}
 
     def delete(self, name: str) -> None:
         """Remove a file, if it is there."""
@@ -369,6 +382,6 @@ def _local_errors(place: Path) -> Iterator[Path]:
 
 
 def _reason(error: Py4JError) -> str:
-    # Java's words, without its stack.
+    # Java's words, without its stack and the names of its classes.
     java = error.java_exception.toString() if isinstance(error, Py4JJavaError) else str(error)
-    return str(java).partition("\n")[0]
+    return _CLASS.sub("", str(java).partition("\n")[0])

@@ -18,6 +18,7 @@ from kraftcore.plugins.spark import gold_audit, gold_partitions, gold_quorum, go
 from kraftcore.plugins.spark.canonical import Canonical
 from kraftcore.plugins.spark.cluster_rows import ClusterRows
 from kraftcore.plugins.spark.commits import Commit, Writing, gold_file
+from kraftcore.plugins.spark.merging import FILES_MAX, merge_small
 from kraftcore.plugins.spark.parquet import BUCKETS, to_bytes
 from kraftcore.plugins.spark.tables import Tables, columns_of, gold_folder, tells_cluster
 from kraftcore.plugins.spark.work import is_done_here, spread
@@ -135,12 +136,13 @@ class Maker:
         return made
 
 
-def refresh_gold(tables: Tables, say: Callable[[str], None]) -> Refreshed:
-    """Bring gold up to date with silver.
+def refresh_gold(tables: Tables, say: Callable[[str], None], merge_files: int = FILES_MAX) -> Refreshed:
+    """Bring gold up to date with silver; what has become too many small files of bronze and silver is merged with it.
 
     Args:
         tables: all of them.
         say: called with a line for each table, and for each cluster whose tables could not be made.
+        merge_files: small files of so many steps a table of bronze or silver may have; 0: any number.
     """
     before = tables.counted()
     changed, failed = list(before.stale), dict[str, str]()
@@ -171,12 +173,14 @@ def refresh_gold(tables: Tables, say: Callable[[str], None]) -> Refreshed:
             table, _, name = file.partition("/")
             if name.startswith(replaced):
                 counted[table].append(name)
-        columns = {name: columns_of(schema) for name, schema in schemas.items()}
-        files_now = {**before.files, **{name: tuple(found) for name, found in counted.items()}}
-        commit = Commit(
-            writing.number, before.progress, files_now, tuple(sorted(failed)), {**before.columns, **columns}
-        )
+        columns = {**before.columns, **{name: columns_of(schema) for name, schema in schemas.items()}}
+        merged = merge_small(tables, writing, merge_files)
+        files_now = {**before.files, **{name: tuple(found) for name, found in counted.items()}, **merged.files}
+        stale = tuple(sorted(failed))
+        commit = Commit(writing.number, before.progress, files_now, stale, columns, clusters=merged.clusters)
         tables.end(writing, commit, sizes, by_workers=by_workers or bool(failed))
+        for name, found in merged.files.items():
+            say(f"{name}: {len(before.files[name])} files merged into {len(found)}")
         for name in schemas:
             say(f"{name}: made anew for {len(changed)} cluster{'s' * (len(changed) > 1)}")
     elif tables.about() is None:

@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from html import escape
 from typing import Any
 
-from kraftcore.plugins.spark.answers import Answer
-from kraftcore.plugins.spark.charts import CONFIG, Chart, plain_rows, script
+from kraftcore.plugins.spark.answers import QUESTIONS, Answer
+from kraftcore.plugins.spark.charts import CONFIG, Chart, columnar, milliseconds, script
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #222; --soft: #5f6368; --ground: #fff; --line: #d0d4d8; --faint: #eceef0;
@@ -44,7 +44,7 @@ pre { overflow-x: auto; padding: .6em; background: var(--faint); font-size: 12px
 """
 _UNITS = (("d", 86_400, "h", 3_600), ("h", 3_600, "min", 60), ("min", 60, "s", 1))
 # Plots are drawn when they come into view; those of one cluster show the same span of time.
-_CODE = """
+_CODE = r"""
 (() => {
   const page = JSON.parse(document.getElementById("report-data").textContent);
   const dark = matchMedia("(prefers-color-scheme: dark)");
@@ -78,19 +78,30 @@ _CODE = """
     }
     return copy;
   }
+  function within(spec, span) {
+    const copy = structuredClone(spec);
+    const dates = [...new Set(span.map(one => new Date(one).toISOString().slice(0, 10)))].join(" and ");
+    for (const {encoding: {x} = {}} of [copy, ...copy.layer]) if (x) {
+      x.scale.domain = span;
+      x.axis.title = `time (UTC), ${dates}`;
+    }
+    return copy;
+  }
   async function draw(element) {
-    const chart = page.charts[element.dataset.chart];
+    const chart = page.charts[element.dataset.chart], {columns, rows} = page.rows[chart.cluster][chart.query];
     const old = shown.get(element), log = element.querySelector(".log input");
-    let drawn = chart.spec;
-    if (old && log && log.checked) drawn = logarithmic(chart.spec, old.view.scale("y").domain());
+    const linear = within(page.specs[chart.spec], page.spans[chart.cluster]);
+    const isLog = old && log && log.checked;
+    const drawn = isLog ? logarithmic(linear, old.view.scale("y").domain()) : linear;
     if (old) old.result.finalize();
     const spec = {...drawn, width: "container", autosize: {type: "fit-x", contains: "padding"},
-      background: "transparent", datasets: {[chart.query]: chart.rows}};
+      background: "transparent", datasets: {[chart.query]: rows.map(
+        row => Object.fromEntries(row.map((value, place) => [columns[place], value])))}};
     const result = await vegaEmbed(element.querySelector(".plot"), spec, {actions: false, renderer: "svg",
       config: config(), tooltip: {theme: dark.matches ? "dark" : "light"}});
     const one = {result, view: result.view, cluster: chart.cluster, signal: "zoom_" + chart.x};
     shown.set(element, one);
-    element.dataset.scale = drawn === chart.spec ? "linear" : "log";
+    element.dataset.scale = isLog ? "log" : "linear";
     if (spans[chart.cluster]) await result.view.signal(one.signal, spans[chart.cluster]).runAsync();
     result.view.addSignalListener(one.signal, (_, span) => follow(chart.cluster, span, element));
     element.dataset.drawn = "yes";
@@ -107,6 +118,15 @@ _CODE = """
   dark.addEventListener("change", () => [...shown.keys()].forEach(draw));
   addEventListener("beforeprint", () => plots.forEach(
     element => shown.has(element) || element.closest("details.fold:not([open])") || draw(element)));
+  // The questions stand in the page once; whose they are is put in when one is looked at.
+  document.addEventListener("toggle", event => {
+    const details = event.target;
+    if (!details.matches("details.sql")) return;
+    const {cluster} = details.closest("[data-cluster]").dataset;
+    const name = cluster.replaceAll("\\", "\\\\").replaceAll("'", "\\'");
+    details.querySelector("pre").textContent =
+      page.questions[details.dataset.query].replaceAll("{of}", () => `cluster_id = '${name}'`);
+  }, true);
   function unfold() {
     const found = document.getElementById(location.hash.slice(1));
     const folded = found && found.querySelector("details.fold");
@@ -193,18 +213,20 @@ def table(answer: Answer, headings: Mapping[str, str], *, words: frozenset[str] 
         f'<th{kinds[name]} data-column="{name}">{escape(heading)}</th>' for name, heading in headings.items()
     )
     lines = "".join(
-        "<tr>"
-        + "".join(
-            f'<td{kinds[name]} data-value="{escape(_raw(row[name]))}">{escape(text_of(name, row[name]))}</td>'
-            for name in headings
-        )
-        + "</tr>"
+        "<tr>" + "".join(_cell(kinds[name], _raw(row[name]), text_of(name, row[name])) for name in headings) + "</tr>"
         for row in answer.rows
     )
     return (
         f'<div class="rows" tabindex="0"><table data-query="{answer.name}"><thead><tr>{head}</tr></thead>'
         f"<tbody>{lines}</tbody></table></div>"
     )
+
+
+def _cell(kind: str, raw: str, text: str) -> str:
+    # The value stands beside the text where the text does not say it.
+    same = raw == (text if "number" in kind else json.dumps(text))
+    value = "" if same else f' data-value="{escape(raw)}"'
+    return f"<td{kind}{value}>{escape(text)}</td>"
 
 
 def left_out(answer: Answer, what: str, which: str = "") -> str:
@@ -225,10 +247,9 @@ def left_out(answer: Answer, what: str, which: str = "") -> str:
 
 
 def sql(answer: Answer) -> str:
-    """The question itself, folded."""
+    """A place for the question itself, folded; its text is put in when it is unfolded."""
     return (
-        f'<details class="sql" data-query="{answer.name}"><summary>SQL of these figures</summary>'
-        f"<pre>{escape(answer.sql)}</pre></details>"
+        f'<details class="sql" data-query="{answer.name}"><summary>SQL of these figures</summary><pre></pre></details>'
     )
 
 
@@ -267,30 +288,38 @@ def document(body: str, charts: list[tuple[str, Chart]], spans: Mapping[str, tup
         charts: by number, each with its cluster.
         spans: by cluster, first and last moment of its plots.
     """
+    # What many plots have in common stands there once.
+    rows: dict[str, dict[str, Any]] = {}
+    specs: dict[str, int] = {}
+    drawn = []
+    for cluster, chart in charts:
+        query = chart.answer.name
+        if query not in rows.setdefault(cluster, {}):
+            rows[cluster][query] = columnar(chart.answer.rows)
+        number = specs.setdefault(_compact(chart.spec), len(specs))
+        drawn.append({"cluster": cluster, "query": query, "x": chart.x, "spec": number})
     data = {
         "config": CONFIG,
-        "spans": {name: [round(one.timestamp() * 1000) for one in span] for name, span in spans.items()},
-        "charts": [
-            {
-                "cluster": cluster,
-                "query": chart.answer.name,
-                "x": chart.x,
-                "spec": chart.spec,
-                "rows": plain_rows(chart.answer.rows),
-            }
-            for cluster, chart in charts
-        ],
+        "spans": {name: milliseconds(span) for name, span in spans.items()},
+        "questions": dict(QUESTIONS),
+        "charts": drawn,
+        "rows": rows,
+        "specs": [json.loads(one) for one in specs],
     }
-    written = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
+    written = _compact(data).replace("<", "\\u003c")
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>KRaft report</title>'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f'<meta http-equiv="Content-Security-Policy" content="{_ALLOWED}">'
         f"<style>{STYLE}</style></head><body>{body}"
-        '<noscript><p class="bad">Plots need scripts. The tables do not.</p></noscript>'
+        '<noscript><p class="bad">Plots and SQL need scripts. The tables do not.</p></noscript>'
         f'<script type="application/json" id="report-data">{written}</script>'
         f"<!-- {_NOTICE} --><script>{script()}</script><script>{_CODE}</script></body></html>\n"
     )
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
 
 
 def _raw(value: Any) -> str:

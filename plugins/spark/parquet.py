@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import zlib
 from collections.abc import Iterator, Sequence
@@ -13,6 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
+
+from kraftcore.errors import CorruptDataError, StorageError
 
 BUCKETS = 32
 """Into so many parts rows about partitions are put, a row group each, so that a part is read without the others."""
@@ -165,9 +168,40 @@ def read_files(paths: Sequence[str], schema: Any, *, where: Any = None, share: t
         schema: the columns wanted.
         where: an expression of pyarrow that rows must meet; None: all.
         share: of files about partitions: this one of so many equal shares of all partitions; None: all.
+
+    Raises:
+        CorruptDataError: a file is not whole Parquet.
+        StorageError: a file cannot be read.
     """
     if not paths:
         return schema.empty_table()
+    try:
+        return _read(paths, schema, where, share)
+    except MemoryError:
+        raise
+    except (pa.ArrowException, OSError) as error:
+        for path in paths:
+            _check(path)
+        raise CorruptDataError(_first_line(error), path=paths[0]) from None
+
+
+def _check(path: str) -> None:
+    # Fail if this is the file that cannot be read.
+    try:
+        pq.read_table(path, partitioning=None)
+    except FileNotFoundError:
+        raise StorageError(errno.ENOENT, "a commit names it, and it is gone", path) from None
+    except PermissionError as error:
+        raise StorageError(error.errno or errno.EACCES, error.strerror or "not readable", path) from None
+    except (pa.ArrowException, OSError) as error:
+        raise CorruptDataError(f"not whole Parquet: {_first_line(error)}", path=path) from None
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
+
+
+def _read(paths: Sequence[str], schema: Any, where: Any, share: tuple[int, int] | None) -> Any:
     if share is None:
         # Tables of earlier versions have Spark's times of 96 bits.
         options = ds.ParquetFragmentScanOptions()

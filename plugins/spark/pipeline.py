@@ -24,6 +24,7 @@ from kraftcore.plugins.spark.commits import Commit, Writing
 from kraftcore.plugins.spark.earlier import take_over
 from kraftcore.plugins.spark.gold import refresh_gold
 from kraftcore.plugins.spark.intake import Added, Intake, batch_file, shares_between
+from kraftcore.plugins.spark.merging import FILES_MAX
 from kraftcore.plugins.spark.parquet import to_bytes
 from kraftcore.plugins.spark.ranges import (
     Progress,
@@ -67,6 +68,7 @@ def run(
     *,
     errors: str = DROP,
     options: dict[str, str] | None = None,
+    merge_files: int = FILES_MAX,
     report: Report | None = None,
     progress: ShareDone | None = None,
 ) -> RunResult:
@@ -79,15 +81,19 @@ def run(
         tables: folder of the tables.
         errors: ``fail``, ``drop`` or ``keep`` what is damaged; it is listed in the table ``errors`` in any case.
         options: more options of the data source.
+        merge_files: small files of so many steps a table of bronze or silver may have before they are merged; 0: any
+            number.
         report: called with a line for each step.
         progress: called several times a second with the share of Spark's tasks that are done, 0 to 1, and a label.
 
     Raises:
-        LocalError: nothing to read, or an unknown option.
+        LocalError: nothing to read, an unknown option, or a negative ``merge_files``.
         CorruptDataError: damage, with ``errors="fail"``; or tables of a version that is not known.
         LockedError: another run is writing these tables, or wrote them meanwhile.
     """
     settings = check_input(paths, errors, options)
+    if merge_files < 0:
+        raise LocalError(f"merge_files={merge_files} is negative: name how many may stay, or 0 for any number")
     target = Tables(session, tables)
     say = report or (lambda _: None)
     batches, rows = dict.fromkeys(BRONZE, 0), dict.fromkeys(BRONZE, 0)
@@ -99,7 +105,7 @@ def run(
                 batches[name] += name in added
         for name in BRONZE:
             say(f"{name}: {rows[name]} new rows")
-        gold = refresh_gold(target, say)
+        gold = refresh_gold(target, say, merge_files)
     return RunResult(batches, rows, gold.clusters, gold.failed)
 
 
@@ -112,12 +118,13 @@ def follow(
     stop: threading.Event | None = None,
     errors: str = DROP,
     options: dict[str, str] | None = None,
+    merge_files: int = FILES_MAX,
     report: Report | None = None,
 ) -> None:
     """Like ``run``, but look for more every so many seconds, until stopped.
 
     Args:
-        session, paths, tables, errors, options, report: as of ``run``.
+        session, paths, tables, errors, options, merge_files, report: as of ``run``.
         every_s: seconds from the end of one look to the next.
         stop: ends it; None: only an exception does. What was taken in stays, and the next run goes on from there.
 
@@ -125,6 +132,8 @@ def follow(
         LocalError, CorruptDataError, LockedError: as ``run``.
     """
     settings = check_input(paths, errors, options)
+    if merge_files < 0:
+        raise LocalError(f"merge_files={merge_files} is negative: name how many may stay, or 0 for any number")
     target = Tables(session, tables)
     say = report or (lambda _: None)
     stop = stop or threading.Event()
@@ -132,7 +141,7 @@ def follow(
         while True:
             for _ in Taking(target, settings, errors).all():
                 pass
-            refresh_gold(target, say)
+            refresh_gold(target, say, merge_files)
             if stop.wait(every_s):
                 return
 
@@ -239,7 +248,9 @@ class Taking:
         named = {name: tuple(found) for name, found in counted.items() if found}
         paths = {one.file.path for one in gone}
         progress = progress_to_json(without(after, paths))
-        commit = Commit(writing.number, progress, {**before.files, **named}, tuple(stale), before.columns)
+        held = {**before.clusters, f"batch={writing.number}": tuple(sorted(clusters))}
+        files_now = {**before.files, **named}
+        commit = Commit(writing.number, progress, files_now, tuple(stale), before.columns, clusters=held)
         tables.end(writing, commit, sizes, by_workers=not here and tables.is_local)
         return rows, paths
 

@@ -41,6 +41,8 @@ _LOCAL_SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
     # Over TCP each task waits 40 ms for an acknowledgement before it gets its work.
     "spark.python.unix.domain.socket.enabled": "true",
+    # Else a job of its own looks whether files are there, from 32 of them on; a fleet's table of gold has as many.
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "512",
 }
 _OWN_SETTINGS = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_CONF_DIR", "SPARK_HOME")
 """Who has set one of them may have set options of Java, too; those stand."""

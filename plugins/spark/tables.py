@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, reduce
 from hashlib import blake2b
@@ -269,7 +269,7 @@ class Tables:
         wanted = wanted if condition is None else wanted & condition
         schema = arrow_schema(name)
         if not self.is_sparks_own:
-            return read_files(self._here(name), schema, where=wanted, share=share)
+            return read_files(self._here(self._counted(name, clusters)), schema, where=wanted, share=share)
         rows = self.read(name).where(F.col("cluster_id").isin(list(clusters)))
         rows = rows if share is None else rows.where(sql_of_share(share))
         return rows.select(*schema.names).toArrow().cast(schema).filter(wanted)
@@ -277,21 +277,28 @@ class Tables:
     def clusters(self) -> list[str]:
         """All clusters of whom there is a file, in order."""
         schema = pa.schema([("cluster_id", pa.string())])
-        return sorted(pc.unique(read_files(self._here("bronze_files"), schema)["cluster_id"]).to_pylist())
+        files = self._here(self._counted("bronze_files"))
+        return sorted(pc.unique(read_files(files, schema)["cluster_id"]).to_pylist())
 
     def records_by_cluster(self, clusters: Sequence[str]) -> dict[str, int]:
         """How many records some clusters have in bronze."""
-        return count_by_cluster(self._here("bronze_batches"), clusters)
+        return count_by_cluster(self._here(self._counted("bronze_batches", clusters)), clusters)
 
-    def _counted(self, name: str) -> list[str]:
-        # The files of a table that count, as names in the folder of tables.
-        if self.commit is not None:
-            return [f"{name}/{file}" for file in self.commit.files.get(name, ())]
-        return [f"{name}/{file}" for file in whole_files(self.folder.files(name))]
+    def rows_of(self, name: str, files: Iterable[str]) -> Any:
+        """All rows of some files of a bronze or silver table, named relative to its folder, as an Arrow table."""
+        return read_files(self._here([f"{name}/{file}" for file in files]), arrow_schema(name))
 
-    def _here(self, name: str) -> list[str]:
-        # The same as paths of this machine: what lies elsewhere is fetched, once, for files never change.
-        files = self._counted(name)
+    def _counted(self, name: str, clusters: Container[str] | None = None) -> list[str]:
+        # The files of a table that count, as names in the folder of tables; of bronze and silver perhaps only those
+        # that may have rows of some clusters.
+        commit = self.commit
+        if commit is None:
+            return [f"{name}/{file}" for file in whole_files(self.folder.files(name))]
+        files = commit.files.get(name, ())
+        return [f"{name}/{file}" for file in files if clusters is None or commit.may_hold(file, clusters)]
+
+    def _here(self, files: Sequence[str]) -> list[str]:
+        # Files as paths of this machine: what lies elsewhere is fetched, once, for files never change.
         if isinstance(self.folder, LocalFolder):
             return [self.place(file) for file in files]
         absent = [file for file in files if not Path(self._fetched, file).exists()]
@@ -367,7 +374,8 @@ class Tables:
         for name in self.names():
             if sql is not None and name not in sql.lower():
                 continue
-            self.read(name).createOrReplaceTempView(name)
+            # Of all rows, not of the files: nobody can insert into it, or overwrite them.
+            self.read(name).select("*").createOrReplaceTempView(name)
             registered.append(name)
         return registered
 
@@ -404,7 +412,10 @@ class Tables:
         data = self.folder.read(ABOUT)
         if data is None:
             return None
-        about: dict[str, Any] = json.loads(data)
+        try:
+            about: dict[str, Any] = dict(json.loads(data))
+        except (ValueError, TypeError):
+            raise CorruptDataError("not what a run notes about its tables", path=self.place(ABOUT)) from None
         if about.get("format") not in _READABLE:
             raise CorruptDataError(
                 f"tables of format {about.get('format')}; known are {' and '.join(map(str, _READABLE))}", path=self.path

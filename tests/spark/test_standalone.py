@@ -3,120 +3,50 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow.dataset as ds
 import pytest
+from fleet import Fleet
 from golden import GOLDEN
-from kafka_lab import OURS, free_port, is_listening, wait_for
-from pyspark.find_spark_home import _find_spark_home
+from object_store import ObjectStore, object_store
 from pyspark.sql import SparkSession
-from spark_parts import LIMIT_S
+from spark_cluster import Standalone, standalone
+from spark_kills import DRIVER, EXECUTOR, WORKER, Disturbed, Kill
 
 from kraftcore.plugins import spark as kraft
 from kraftcore.plugins.spark.startup import find_java
 from kraftcore.plugins.spark.tables import BRONZE, SILVER
 
 INPUTS = [GOLDEN / "dynamic", GOLDEN / "static"]
-HOST = "127.0.0.1"
-QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-
-
-class Standalone:
-    """Spark's standalone mode on loopback.
-
-    Attributes:
-        url: what ``--master`` takes.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.port = free_port()
-        self.url = f"spark://{HOST}:{self.port}"
-        self.processes: list[subprocess.Popen[bytes]] = []
-
-    def start(self, name: str, class_name: str, *arguments: object) -> None:
-        """Start a master or a worker."""
-        home = self.folder / name
-        home.mkdir()
-        environment = os.environ | {
-            "SPARK_NO_DAEMONIZE": "1", "SPARK_LOCAL_IP": HOST, "SPARK_DAEMON_MEMORY": "256m",
-            "SPARK_DAEMON_JAVA_OPTS": QUICK_JVM, "SPARK_LOCAL_DIRS": str(home / "scratch"),
-        }  # fmt: skip
-        command = [
-            Path(_find_spark_home()) / "bin" / "spark-class",
-            f"org.apache.spark.deploy.{class_name}",
-            *arguments,
-        ]
-        with (home / "log").open("wb") as log:
-            process = subprocess.Popen(list(map(str, command)), stdout=log, stderr=log, cwd=home, env=environment)
-        self.processes.append(process)
-
-    def said(self, name: str) -> str:
-        """What one of them wrote."""
-        return (self.folder / name / "log").read_text(errors="replace")
-
-    def stop(self) -> None:
-        """End all; executors end with their workers."""
-        for process in reversed(self.processes):
-            process.terminate()
-        for process in self.processes:
-            try:
-                process.wait(20)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-
-
-@contextmanager
-def standalone(folder: Path) -> Iterator[Standalone]:
-    """A master and two workers of one core each."""
-    cluster = Standalone(folder)
-    try:
-        cluster.start("master", "master.Master", "--host", HOST, "--port", cluster.port, "--webui-port", 0)
-        wait_for("the master to listen", lambda: is_listening(cluster.port))
-        for name in ("worker-1", "worker-2"):
-            cluster.start(
-                name, "worker.Worker", "--host", HOST, "--webui-port", 0, "--cores", 1, "--memory", "1g",
-                "--work-dir", folder / name / "work", cluster.url,
-            )  # fmt: skip
-        for name in ("worker-1", "worker-2"):
-            wait_for(f"{name} to register", lambda name=name: "Successfully registered" in cluster.said(name))
-        yield cluster
-    finally:
-        cluster.stop()
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with tables that the cluster made, and Spark's own account of it."""
-    folder = tmp_path_factory.mktemp("standalone")
-    (folder / "events").mkdir()
+def store() -> Iterator[ObjectStore]:
     find_java()
+    with object_store() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def cluster(store: ObjectStore, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
+    with standalone(tmp_path_factory.mktemp("standalone"), store.environment) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def made(cluster: Standalone) -> Path:
+    """A folder with tables that the cluster made, and Spark's own account of it."""
+    folder = cluster.folder
+    (folder / "events").mkdir()
     settings = {
-        "spark.driver.host": HOST, "spark.driver.bindAddress": HOST,
-        "spark.executor.memory": "512m", "spark.executor.cores": "1", "spark.executor.extraJavaOptions": QUICK_JVM,
-        "spark.driver.extraJavaOptions": QUICK_JVM, "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN", "spark.sql.shuffle.partitions": "2",
-        # All workers are there before the first task is handed out.
-        "spark.scheduler.minRegisteredResourcesRatio": "1.0", "spark.cores.max": "2",
-        "spark.scheduler.maxRegisteredResourcesWaitingTime": f"{LIMIT_S}s",
-        "spark.locality.wait": "0", "spark.eventLog.enabled": "true", "spark.eventLog.rolling.enabled": "false",
+        "spark.eventLog.enabled": "true", "spark.eventLog.rolling.enabled": "false",
         "spark.eventLog.compress": "false", "spark.eventLog.dir": (folder / "events").as_uri(),
     }  # fmt: skip
-    with standalone(folder) as cluster:
-        command = [*OURS, "spark", "run", "--master", cluster.url, "--tables", str(folder / "tables")]
-        for path in INPUTS:
-            command += ["--input", str(path)]
-        for name, value in settings.items():
-            command += ["--conf", f"{name}={value}"]
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=2 * LIMIT_S, check=False)
-        assert done.returncode == 0, done.stderr + cluster.said("worker-1")[-2000:]
+    run = cluster.run(str(folder / "tables"), list(map(str, INPUTS)), settings)
+    assert run.wait() == 0, run.said() + cluster.said("worker-1")[-2000:]
     return folder
 
 
@@ -140,6 +70,17 @@ def test_its_tables_are_those_of_one_machine(made: Path, session: SparkSession, 
     for name in sorted(names):
         assert rows(made / "tables" / name) == rows(tmp_path / "tables" / name), name
     assert sum(rows(made / "tables" / "bronze_records").values()) > 1000
+
+
+def test_a_killed_driver_executor_and_worker_lose_and_double_nothing(
+    cluster: Standalone, store: ObjectStore, made: Path, tmp_path: Path
+):
+    found = Disturbed(cluster, store, Fleet(tmp_path / "in", 3), "killed", 4096)
+    assert not found.run([Kill(DRIVER, commits=2)])
+    assert found.run([Kill(EXECUTOR, commits=1), Kill(WORKER, commits=2)])
+    assert found.killed == {DRIVER: 1, EXECUTOR: 1, WORKER: 1}
+    found.check(tmp_path / "undisturbed")
+    assert found.rows > 300
 
 
 def tables(folder: Path) -> set[str]:

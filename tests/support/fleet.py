@@ -85,3 +85,15 @@ def without_places(rows: list[dict[str, object]]) -> Counter[str]:
     """Rows, in no order, without whose they are and where their log lay."""
     left = {*OF_A_PLACE, "cluster_id", "batch"}
     return Counter(repr(sorted((key, value) for key, value in row.items() if key not in left)) for row in rows)
+
+
+def comparable(tables: dict[str, list[dict[str, object]]]) -> dict[str, dict[str, Counter[str]]]:
+    """Rows by table and cluster, in no order; those about torn ends, which may have grown meanwhile, aside."""
+    return {
+        name: {
+            str(cluster): without_places([row for row in rows if row["cluster_id"] == cluster])
+            for cluster in {row["cluster_id"] for row in rows}
+        }
+        for name, rows in tables.items()
+        if rows and name not in ("errors", "bronze_files")
+    }

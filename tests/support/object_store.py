@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -33,9 +36,15 @@ def jars() -> list[Path]:
 
 
 class ObjectStore:
-    """A running store with one bucket."""
+    """A running store with one bucket.
 
-    def __init__(self, port: int) -> None:
+    Args:
+        port: where it listens.
+        log: what it writes, a line a request.
+    """
+
+    def __init__(self, port: int, log: Path) -> None:
+        self._log = log
         self.endpoint = f"http://{HOST}:{port}"
         self.files = fs.S3FileSystem(
             endpoint_override=f"{HOST}:{port}", scheme="http", access_key=KEY, secret_key=SECRET, region=REGION,
@@ -58,6 +67,10 @@ class ObjectStore:
             "fs.s3a.endpoint": self.endpoint, "fs.s3a.endpoint.region": REGION, "fs.s3a.path.style.access": "true",
             "fs.s3a.connection.ssl.enabled": "false", "fs.s3a.access.key": KEY, "fs.s3a.secret.key": SECRET,
         }  # fmt: skip
+
+    def requests(self) -> list[tuple[str, str]]:
+        """All that it was asked for so far: method, and path with query."""
+        return re.findall(r"([A-Z]+) (/\S*) HTTP/1", self._log.read_text())
 
     def upload(self, folder: Path, name: str) -> None:
         """Put a folder's files there, in place of those of the same names."""
@@ -86,7 +99,7 @@ class ObjectStore:
                 rows = pq.read_table(pa.BufferReader(self.read(f"{tables}/{table}/{name}"))).to_pylist()
                 key, _, value = name.partition("/")[0].partition("=")
                 if key == "cluster_id":
-                    rows = [row | {key: value} for row in rows]
+                    rows = [row | {key: unquote(value)} for row in rows]
                 found.setdefault(table, []).extend(rows)
         return found
 
@@ -96,9 +109,12 @@ def object_store() -> Iterator[ObjectStore]:
     """A store that is empty but for a bucket, until the block ends."""
     port = free_port()
     command = [sys.executable, "-P", "-m", "moto.server", "-H", HOST, "-p", str(port)]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+    with (
+        tempfile.NamedTemporaryFile(prefix="store-", suffix=".log") as log,
+        subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log) as server,
+    ):
         try:
             wait_for("the store to listen", lambda: is_listening(port))
-            yield ObjectStore(port)
+            yield ObjectStore(port, Path(log.name))
         finally:
             server.kill()

@@ -31,7 +31,7 @@ class Figure:
 
 @dataclass
 class Cluster:
-    sql: dict[str, str] = field(default_factory=dict)
+    questions: set[str] = field(default_factory=set)
     tables: list[Table] = field(default_factory=list)
     figures: list[Figure] = field(default_factory=list)
     shown: dict[str, int] = field(default_factory=dict)
@@ -69,6 +69,8 @@ class Page(HTMLParser):
             self._cluster = self.clusters.setdefault(found["data-cluster"], Cluster())
         if tag == "details" and found.get("class") == "fold" and "open" in found:
             self.unfolded.append(next(one["data-cluster"] for _, one in self._open if "data-cluster" in one))
+        if tag == "details" and found.get("class") == "sql":
+            self._cluster.questions.add(found["data-query"])
         if tag == "table":
             self._cluster.tables.append(Table(found["data-query"]))
         elif tag == "th":
@@ -76,7 +78,8 @@ class Page(HTMLParser):
         elif tag == "tr":
             self._cluster.tables[-1].rows.append([])
         elif tag == "td":
-            self._cluster.tables[-1].rows[-1].append((json.loads(found["data-value"]), ""))
+            value = json.loads(found["data-value"]) if "data-value" in found else ""
+            self._cluster.tables[-1].rows[-1].append((value, ""))
         elif tag == "data" and "data-query" in found:
             self._cluster.figures.append(
                 Figure(found["data-query"], int(found["data-row"]), found["data-column"], json.loads(found["value"]))
@@ -95,11 +98,13 @@ class Page(HTMLParser):
                 self.data = json.loads(data)
         elif "td" in tags:
             row = self._cluster.tables[-1].rows[-1]
-            row[-1] = (row[-1][0], row[-1][1] + data)
+            text = row[-1][1] + data
+            value = row[-1][0]
+            if "data-value" not in tags["td"]:  # the text says it
+                value = json.loads(text) if tags["td"].get("class") == "number" else text
+            row[-1] = (value, text)
         elif "data" in tags:
             self._figure(tags["data"], data)
-        elif "pre" in tags:
-            self._cluster.sql.setdefault(tags["details"]["data-query"], data)
         elif not {"style", "h1", "h2", "a"} & set(tags) and tags.get("p", {}).get("class") != "note made":
             self.free_text += data
             if "b" in tags:
@@ -116,7 +121,13 @@ class Page(HTMLParser):
             self._cluster.figures[-1].text += text
 
     def charts(self, cluster_id: str) -> list[dict[str, Any]]:
-        return [one for one in self.data["charts"] if one["cluster"] == cluster_id]
+        """Plots of a cluster, each with its rows."""
+        held = self.data["rows"].get(cluster_id, {})
+        return [
+            one | {"rows": [dict(zip(held[one["query"]]["columns"], row, strict=True))
+                            for row in held[one["query"]]["rows"]]}
+            for one in self.data["charts"] if one["cluster"] == cluster_id
+        ]  # fmt: skip
 
 
 def milliseconds(text: str) -> tuple[int, int]:
