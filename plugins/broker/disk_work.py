@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TypeVar
 
 import trio
@@ -11,6 +12,12 @@ from kraftcore.plugins.broker.disk_steps import DiskSteps
 
 _AT_ONCE = 20  # pauses between two looks at what else is to be done
 _T = TypeVar("_T")
+
+
+async def run_in_thread(work: Callable[[], object]) -> None:
+    """Have a thread do it, also if the caller was cancelled: what it is the rest of has begun."""
+    with trio.CancelScope(shield=True):
+        await trio.to_thread.run_sync(work)
 
 
 async def run_in_threads(steps: DiskSteps[_T]) -> _T:
@@ -25,7 +32,7 @@ async def run_in_threads(steps: DiskSteps[_T]) -> _T:
         error = None
         if work is not None:
             try:
-                await trio.to_thread.run_sync(work)
+                await run_in_thread(work)
             except KraftError as raised:
                 error = raised
         else:

@@ -10,6 +10,7 @@ import trio
 
 from kraftcore.errors import KraftError
 from kraftcore.node.outbox import CONSENSUS, FORWARDS, Outbox
+from kraftcore.plugins.broker.disk_work import run_in_thread
 from kraftcore.plugins.broker.fetching import Fetching, FetchTask, Pause
 from kraftcore.plugins.broker.following import Ask, FetchSettings, Following
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
@@ -135,7 +136,7 @@ def _send(task: FetchTask, value: KraftError | None) -> Any:
 async def _do(work: Callable[[], object]) -> KraftError | None:
     """Have a thread do it: what made it fail, or None."""
     try:
-        await trio.to_thread.run_sync(work)
+        await run_in_thread(work)
     except KraftError as error:
         return error
     return None

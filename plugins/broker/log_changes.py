@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
 from kraftcore.plugins.broker.disk_steps import DiskSteps
 from kraftcore.plugins.broker.logdirs.directory import HostedLog
 from kraftcore.plugins.broker.partition import Effects, Partition
+
+_T = TypeVar("_T")
 
 
 def raise_log_start(partition: Partition, start: int, now_ms: int) -> DiskSteps[None]:
@@ -40,15 +43,28 @@ def cut(partition: Partition, hosted: HostedLog, action: Callable[[], Effects]) 
         StorageError: the disk failed.
         LocalError, CorruptDataError: the log takes no changes, or cannot be read.
     """
-    found: list[Effects] = []
+    partition.is_changing = True
+    try:
+        return (yield from cut_log(hosted, action))
+    finally:
+        partition.is_changing = False
+
+
+def cut_log(hosted: HostedLog, action: Callable[[], _T]) -> DiskSteps[_T]:
+    """Remove the end of a log that nobody reads meanwhile, or all of it: what is durable is stored first.
+
+    Raises:
+        StorageError: the disk failed.
+        LocalError, CorruptDataError: the log takes no changes, or cannot be read.
+    """
+    found: list[_T] = []
 
     def work() -> None:
         hosted.directory.begin_cut(hosted)
         found.append(action())
 
-    partition.is_changing = True
     try:
         yield work
     finally:
-        partition.is_changing = hosted.is_cut = False
+        hosted.is_cut = False
     return found[0]

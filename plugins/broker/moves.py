@@ -18,6 +18,7 @@ from kraftcore.core.log import Log
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import CorruptDataError, LocalError, RefusedError, StorageError
 from kraftcore.plugins.broker.disk_work import run_in_threads
+from kraftcore.plugins.broker.log_changes import cut_log
 from kraftcore.plugins.broker.logdirs import HostedLog, LogDirs
 from kraftcore.plugins.broker.logdirs.directory import Directory
 from kraftcore.plugins.broker.logdirs.names import is_legal
@@ -154,6 +155,7 @@ class Moves:
                 for replica, future in found:
                     has_copied |= await self.step(replica, future)
                 await trio.sleep(0 if has_copied else _PAUSE_S)
+                self._take_back()
 
     def under_way(self) -> list[tuple[Replica, HostedLog]]:
         """What moves, and to which logs."""
@@ -192,8 +194,8 @@ class Moves:
         return False
 
     async def _go_on(self, replica: Replica, future: HostedLog) -> bool:
-        if not self._is_meant(replica, future):
-            return False
+        if not self._is_meant(replica, future) or replica.partition.is_changing:
+            return False  # a thread cuts its log, which nobody may read then
         log = replica.hosted.log
         if _is_astray(log, future.log):
             async with self._disk:
@@ -209,7 +211,8 @@ class Moves:
                 return False
         async with self._disk:
             if self._is_meant(replica, future):
-                await self._change_over(replica, future)
+                with trio.CancelScope(shield=True):  # else a log may stay in both directories
+                    await self._change_over(replica, future)
         return True
 
     async def _copy(self, replica: Replica, future: HostedLog) -> bool:
@@ -249,16 +252,26 @@ class Moves:
             return
         end = _end_in_common(log, target)
         if end is None or _is_behind(log, target):
-            target.truncate_fully_to(_first_offset(log))
-            future.producers.restarted()
+            first = _first_offset(log)
+            await run_in_threads(cut_log(future, lambda: self._restart_at(future, first)))
             return
         if end < target.log_end_offset:
-            target.truncate_to(max(end, target.log_start_offset))
-            future.producers.truncated()
+            shorter = max(end, target.log_start_offset)
+            await run_in_threads(cut_log(future, lambda: self._truncate(future, shorter)))
         start = min(log.log_start_offset, target.log_end_offset)
         if start > target.log_start_offset:
             await trio.to_thread.run_sync(target.flush)
             target.delete_below(start, self._now_ms())
+
+    @staticmethod
+    def _restart_at(future: HostedLog, offset: int) -> None:
+        future.log.truncate_fully_to(offset)
+        future.producers.restarted()
+
+    @staticmethod
+    def _truncate(future: HostedLog, offset: int) -> None:
+        future.log.truncate_to(offset)
+        future.producers.truncated()
 
     async def _change_over(self, replica: Replica, future: HostedLog) -> None:
         """The copy becomes the log, if it still holds all there is. From the last look on nothing waits."""
@@ -286,7 +299,10 @@ class Moves:
 
 def _first_offset(log: Log) -> int:
     """Where a copy of a log has to begin: a log may start within a batch."""
-    data = log.read(log.log_start_offset, 1)
+    try:
+        data = log.read(log.log_start_offset, 1)
+    except CorruptDataError:  # whoever copies it is told
+        return log.log_start_offset
     return min((batch.base_offset for batch in iter_batches(data, verify=False)), default=log.log_start_offset)
 
 

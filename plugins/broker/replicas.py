@@ -143,7 +143,10 @@ class Replicas:
         if broken is not None:
             return LOST_DIRECTORY if broken.failure is None else broken.id
         hosted = self._dirs.find(name)
-        return None if hosted is None else self.moving_to.get(name, hosted.directory.id)
+        if hosted is None:
+            return None
+        is_moving = self._dirs.future(name) is not None
+        return self.moving_to.get(name, hosted.directory.id) if is_moving else hosted.directory.id
 
     # --- changing -----------------------------------------------------------------------------------------------------
 
@@ -231,7 +234,10 @@ class Replicas:
         hosted = self._dirs.find(name)
         future = self._dirs.future(name)
         if future is not None:
-            self._dirs.drop_future(future, now_ms)
+            try:
+                self._dirs.drop_future(future, now_ms)
+            except StorageError as error:  # of the other disk
+                self.directory_failed(future.directory, error)
         if hosted is not None:
             yield from self._dirs.delete(hosted, now_ms)
 

@@ -9,7 +9,8 @@ File: text, one line each: version ``0``, number of entries, then ``epoch start_
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
+from operator import attrgetter
 from typing import NamedTuple
 
 from kraftcore.core.disk.files import Files
@@ -45,6 +46,9 @@ class EpochEntry(NamedTuple):
     start_offset: int
 
 
+_EPOCH, _START = attrgetter("epoch"), attrgetter("start_offset")
+
+
 class LeaderEpochs:
     """The epochs of one log, in memory.
 
@@ -56,26 +60,28 @@ class LeaderEpochs:
     """
 
     def __init__(self, entries: list[tuple[int, int]] | None = None) -> None:
-        self._epochs: list[int] = []
-        self._starts: list[int] = []
+        self._entries: list[EpochEntry] = []  # replaced as a whole by each change: a thread may be writing it out
+        found: list[EpochEntry] = []
         for epoch, start in entries or ():
             if not 0 <= epoch <= _EPOCH_MAX or not 0 <= start <= _OFFSET_MAX:
                 raise CorruptDataError(f"epoch {epoch} at offset {start} is out of range")
-            if self._epochs and (epoch <= self._epochs[-1] or start <= self._starts[-1]):
+            if found and (epoch <= found[-1].epoch or start <= found[-1].start_offset):
                 raise CorruptDataError(
-                    f"epoch {epoch} at offset {start} does not follow epoch {self._epochs[-1]} at {self._starts[-1]}"
+                    f"epoch {epoch} at offset {start} does not follow epoch {found[-1].epoch} at "
+                    f"{found[-1].start_offset}"
                 )
-            self._epochs.append(epoch)
-            self._starts.append(start)
+            found.append(EpochEntry(epoch, start))
+        self._entries = found
 
     @property
     def latest(self) -> int | None:
         """The newest epoch, or None."""
-        return self._epochs[-1] if self._epochs else None
+        entries = self._entries
+        return entries[-1].epoch if entries else None
 
     def entries(self) -> list[EpochEntry]:
         """All entries, oldest first."""
-        return [EpochEntry(*pair) for pair in zip(self._epochs, self._starts, strict=True)]
+        return list(self._entries)
 
     def assign(self, epoch: int, start_offset: int) -> bool:
         """Note that ``epoch`` begins at ``start_offset``.
@@ -88,37 +94,32 @@ class LeaderEpochs:
         """
         if epoch < 0 or start_offset < 0:
             raise LocalError(f"epoch {epoch} at offset {start_offset}: both must be at least 0")
-        if self._epochs and self._epochs[-1] == epoch and self._starts[-1] <= start_offset:
+        entries = self._entries
+        if entries and entries[-1].epoch == epoch and entries[-1].start_offset <= start_offset:
             return False
-        while self._epochs and (self._epochs[-1] >= epoch or self._starts[-1] >= start_offset):
-            self._epochs.pop()
-            self._starts.pop()
-        self._epochs.append(epoch)
-        self._starts.append(start_offset)
+        kept = min(bisect_left(entries, epoch, key=_EPOCH), bisect_left(entries, start_offset, key=_START))
+        self._entries = [*entries[:kept], EpochEntry(epoch, start_offset)]
         return True
 
     def truncate_end(self, end_offset: int) -> bool:
         """Drop the epochs that begin at or above ``end_offset``; whether any did."""
-        changed = False
-        while self._starts and self._starts[-1] >= end_offset:
-            self._epochs.pop()
-            self._starts.pop()
-            changed = True
-        return changed
+        entries = self._entries
+        kept = bisect_left(entries, end_offset, key=_START)
+        self._entries = entries[:kept]
+        return kept < len(entries)
 
     def truncate_start(self, start_offset: int) -> bool:
         """Drop what lies below ``start_offset``; the epoch in force there begins there. Whether anything was."""
-        below = bisect_right(self._starts, start_offset)
+        entries = self._entries
+        below = bisect_right(entries, start_offset, key=_START)
         if not below:
             return False
-        del self._epochs[: below - 1], self._starts[: below - 1]
-        self._starts[0] = start_offset
+        self._entries = [EpochEntry(entries[below - 1].epoch, start_offset), *entries[below:]]
         return True
 
     def clear(self) -> None:
         """Drop all."""
-        self._epochs.clear()
-        self._starts.clear()
+        self._entries = []
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> OffsetAndEpoch | None:
         """Where the largest epoch at or below ``epoch`` ends.
@@ -127,24 +128,27 @@ class LeaderEpochs:
             Its exclusive end and the epoch. Below the oldest known epoch: where that one starts, and ``epoch`` itself.
             None when ``epoch`` is newer than all, or none is known.
         """
-        if not self._epochs:
+        entries = self._entries
+        if not entries:
             return None
-        if epoch == self._epochs[-1]:
+        if epoch == entries[-1].epoch:
             return OffsetAndEpoch(log_end_offset, epoch)
-        higher = bisect_right(self._epochs, epoch)
-        if higher == len(self._epochs):
+        higher = bisect_right(entries, epoch, key=_EPOCH)
+        if higher == len(entries):
             return None
-        found = self._epochs[higher - 1] if higher else epoch
-        return OffsetAndEpoch(self._starts[higher], found)
+        found = entries[higher - 1].epoch if higher else epoch
+        return OffsetAndEpoch(entries[higher].start_offset, found)
 
     def epoch_at(self, offset: int) -> int | None:
         """The epoch of the record at ``offset``; None below the oldest entry."""
-        number = bisect_right(self._starts, offset)
-        return self._epochs[number - 1] if number else None
+        entries = self._entries
+        number = bisect_right(entries, offset, key=_START)
+        return entries[number - 1].epoch if number else None
 
     def encode(self) -> bytes:
-        """The checkpoint file."""
-        lines = [f"{epoch} {start}\n" for epoch, start in zip(self._epochs, self._starts, strict=True)]
+        """The checkpoint file, as of one moment: others may change the epochs meanwhile."""
+        entries = self._entries
+        lines = [f"{epoch} {start}\n" for epoch, start in entries]
         return f"0\n{len(lines)}\n{''.join(lines)}".encode()
 
     @classmethod

@@ -89,6 +89,8 @@ cdef class Index:
     cdef int get(self, int64_t slot, IndexEntry *entry) except -1:
         cdef uint8_t raw[TIME_ENTRY]
         if slot >= self.written:
+            if (slot - self.written) * self.entry_size >= self.pending_bytes:  # another thread cut it meanwhile
+                self.refuse()
             memcpy(raw, self.pending + (slot - self.written) * self.entry_size, self.entry_size)
         elif self.file is None:
             self.refuse()

@@ -42,6 +42,7 @@ cdef class Segment:
     cdef int64_t written_out                # batches below are on their way to the disk, or there
 
     cdef int attach(self) except -1
+    cdef File opened(self)
     cdef int write_ahead(self, File log) except -1
     cdef int trim(self) except -1
     cdef int write_out(self) except -1

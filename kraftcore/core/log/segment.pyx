@@ -23,7 +23,7 @@ from kraftcore.core.batch.header cimport (
 from kraftcore.core.log.index cimport OFFSET_ENTRY, TIME_ENTRY, Index, IndexEntry
 
 from kraftcore.core.log.listing import SegmentEntry
-from kraftcore.errors import CorruptDataError, InvariantError, StorageError
+from kraftcore.errors import ClosedError, CorruptDataError, InvariantError, StorageError
 
 cdef enum:
     SCAN_BYTES = 1 << 20         # how much a scan reads at a time
@@ -106,6 +106,13 @@ cdef class Segment:
             self.log = self.files.open(self.path + ".log", read_only=self.sealed)
         return 0
 
+    cdef File opened(self):
+        # Its file, to be held while it is used: another thread may close it meanwhile.
+        cdef File log = self.log
+        if log is None:
+            raise ClosedError(f"{self.path}.log: the file was closed by another thread")
+        return log
+
     def detach(self):
         """Close its files; they are opened again when needed. Unsaved index entries are lost."""
         cdef File log = self.log
@@ -143,7 +150,7 @@ cdef class Segment:
         """Make the batches of the active segment durable. Its indexes are rebuilt after a crash."""
         cdef File log
         self.attach()
-        log = self.log  # a failing append in the other thread may close it meanwhile
+        log = self.opened()  # a failing append in the other thread may close it meanwhile
         self.written_out = self.size
         log.flush(False)
 
@@ -198,7 +205,7 @@ cdef class Segment:
         cdef File log
         if self.log is None:
             self.attach()
-        log = self.log  # a failing flush in the other thread may close it meanwhile
+        log = self.opened()  # a failing flush in the other thread may close it meanwhile
         if self.size + size > self.file_end and size <= self.ahead_bytes // SMALL:
             self.write_ahead(log)
         log.pwrite(p, size, self.size)
@@ -220,8 +227,10 @@ cdef class Segment:
         return 0
 
     cdef int trim(self) except -1:
+        cdef File log
         if self.file_end > self.size:
-            self.log.resize(self.size)
+            log = self.opened()
+            log.resize(self.size)
         self.file_end = 0
         return 0
 
@@ -312,9 +321,11 @@ cdef class Segment:
 
     cdef bint look_at(self, Look *look, int64_t position, BatchHeader *header) except -1:
         # Reads the header at `position`, a page at a time; whether a batch is there.
+        cdef File log
         if position < look.start or position + BATCH_HEADER_SIZE > look.start + look.got:
             look.start = position
-            look.got = self.log.pread(look.bytes, min(<int64_t>LOOK_BYTES, self.size - position), position)
+            log = self.opened()
+            look.got = log.pread(look.bytes, min(<int64_t>LOOK_BYTES, self.size - position), position)
             if look.got < BATCH_HEADER_SIZE:
                 return False
         return read_header(look.bytes + (position - look.start), self.size - position, header) == BATCH_OK
@@ -325,7 +336,7 @@ cdef class Segment:
         cdef int64_t position = self.find(offset, &header), budget, end = 0
         cdef bytes data
         cdef const uint8_t *p
-        cdef File log = self.log
+        cdef File log
         if position < 0 or header.last_offset >= up_to:
             return b""
         budget = min(max_bytes, self.size - position)
@@ -335,6 +346,7 @@ cdef class Segment:
             budget = header.size
         data = PyBytes_FromStringAndSize(NULL, budget)
         p = <const uint8_t *>PyBytes_AS_STRING(data)
+        log = self.opened()
         budget = log.pread(<uint8_t *>p, budget, position)
         while True:
             if read_header(p + end, budget - end, &header) != BATCH_OK or not crc_matches(p + end, &header):

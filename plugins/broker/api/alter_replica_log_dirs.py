@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 
-from kraftcore.errors import RefusedError, StorageError
+from kraftcore.errors import KraftError, RefusedError
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.permits import Permits
 from kraftcore.plugins.broker.background import Background
@@ -69,7 +69,7 @@ class AlterReplicaLogDirs:
         except RefusedError as error:
             _logger.warning("%s does not move to %s: %s", name, path, error)
             return ErrorCode[error.error]
-        except StorageError as error:
+        except KraftError as error:  # a disk failed, or a log takes no changes or is damaged
             _logger.warning("%s does not move to %s: %s", name, path, error)
             return ErrorCode.KAFKA_STORAGE_ERROR
         return ErrorCode.NONE

@@ -68,6 +68,7 @@ class DescribeProducers:
     def _producers(self, name: TopicPartition) -> _Answer:
         try:
             partition = self._replicas.announced(name)
+            partition.check(-1, needs_leader=False)
         except KraftError as error:
             return _Answer(error_code=code_of(self._replicas, name, error))
         return _Answer(active_producers=[_told(each) for each in partition.producers.all.values()])

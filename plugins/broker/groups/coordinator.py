@@ -204,11 +204,16 @@ class GroupCoordinator:
         return self._led.get(led.name.partition) is led
 
     async def _load(self, led: _Led) -> None:
+        replica = self._replicas.all.get(led.name)
+        log = None if replica is None else replica.partition.log
         try:
             await self._read(led)
         except KraftError as error:
             if not self._is_current(led):
                 return  # its log was cut or closed as we read
+            if self._replicas.all[led.name].partition.log is not log:  # it moved to another directory as we read
+                self._jobs.send_nowait(partial(self._load, led))
+                return
             _logger.error("%s: its groups cannot be loaded: %s", led.name, error)
             led.has_failed = True
             if isinstance(error, (StorageError, CorruptDataError)):

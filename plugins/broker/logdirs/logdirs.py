@@ -12,7 +12,7 @@ from types import MappingProxyType
 from kraftcore.core.disk.files import Files
 from kraftcore.core.log.config import LogConfig
 from kraftcore.core.uuid import UNASSIGNED_DIRECTORY, Uuid
-from kraftcore.errors import CorruptDataError, LocalError, StorageError
+from kraftcore.errors import CorruptDataError, KraftError, LocalError, StorageError
 from kraftcore.plugins.broker.disk_steps import DiskSteps, run_here
 from kraftcore.plugins.broker.logdirs.directory import Directory, HostedLog
 from kraftcore.plugins.broker.logdirs.names import future_name
@@ -121,6 +121,8 @@ class LogDirs:
                 directory.failure = error
         self._set_unfinished_aside()
         self._set_moved_aside(assigned)
+        self._set_left_aside()
+        self._settle_broken(assigned)
         self._check_unique()
 
     def _set_moved_aside(self, assigned: Mapping[TopicPartition, Uuid]) -> None:
@@ -129,6 +131,32 @@ class LogDirs:
                 places = [each for each in self.usable if each.id == assigned.get(name) and name in each.logs]
                 if places and places[0] is not directory:
                     self._guarded(directory, partial(self._set_aside_here, directory, name))
+
+    def _set_left_aside(self) -> None:
+        """A move that ended when the broker was killed left two logs of a topic: the one that got further counts."""
+        for name, same in self._by_name(self.usable).items():
+            if len(same) > 1 and same[0].topic_id is not None and len({each.topic_id for each in same}) == 1:
+                same.remove(max(same, key=_progress))
+                for hosted in same:
+                    self._guarded(hosted.directory, partial(self._set_aside_here, hosted.directory, name))
+
+    def _settle_broken(self, assigned: Mapping[TopicPartition, Uuid]) -> None:
+        """What cannot be read of a partition elsewhere does not count where the controller's directory has its log."""
+        for directory in self.usable:
+            for name in directory.logs:
+                if directory.id is None or assigned.get(name) != directory.id:
+                    continue
+                for other in self.directories:
+                    if other is not directory and _forget(other, name):
+                        _logger.warning("%s is in %s; what %s has of it is passed over", name, directory.path, other.path)
+
+    @staticmethod
+    def _by_name(directories: Sequence[Directory]) -> dict[TopicPartition, list[HostedLog]]:
+        found: dict[TopicPartition, list[HostedLog]] = {}
+        for directory in directories:
+            for hosted in directory.logs.values():
+                found.setdefault(hosted.name, []).append(hosted)
+        return found
 
     def _adopt(self, node_id: int) -> None:
         for directory in self.directories:
@@ -142,10 +170,7 @@ class LogDirs:
 
     def _set_unfinished_aside(self) -> None:
         """Where the making of a log failed it was made in the next directory: what was begun holds no record."""
-        found: dict[TopicPartition, list[HostedLog]] = {}
-        for hosted in self.logs:
-            found.setdefault(hosted.name, []).append(hosted)
-        for name, same in found.items():
+        for name, same in self._by_name(self.directories).items():
             same.remove(max(same, key=lambda each: each.log.log_end_offset))
             for hosted in same:
                 if hosted.log.log_end_offset == 0:
@@ -159,7 +184,7 @@ class LogDirs:
 
     def _check_unique(self) -> None:
         places: dict[TopicPartition, str] = {}
-        for directory in self.directories:
+        for directory in self.usable:
             for name in (*directory.logs, *directory.broken):
                 other = places.setdefault(name, directory.path)
                 if other != directory.path:
@@ -326,6 +351,21 @@ class LogDirs:
         self._locks.release()
         if failed is not None:
             raise failed
+
+
+def _forget(directory: Directory, name: TopicPartition) -> bool:
+    """Pass over what a directory has of a partition that cannot be used there; whether there was any."""
+    hosted = directory.logs.pop(name, None) if directory.failure is not None else None
+    if hosted is not None:
+        with suppress(KraftError):
+            hosted.log.close()
+    return directory.broken.pop(name, None) is not None or hosted is not None
+
+
+def _progress(hosted: HostedLog) -> tuple[int, int]:
+    """By which of two logs of a partition got further."""
+    epoch = hosted.log.last_epoch
+    return -1 if epoch is None else epoch, hosted.log.log_end_offset
 
 
 def _lockable(files: Files, paths: Sequence[str], held: Collection[str]) -> list[str]:
