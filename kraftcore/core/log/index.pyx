@@ -78,23 +78,25 @@ cdef class Index:
         return 0
 
     cdef int write_out(self) except -1:
+        cdef File file = self.file  # held: another thread may close it meanwhile
         if self.pending_bytes:
-            if self.file is None:
+            if file is None:
                 self.refuse()
-            self.file.pwrite(self.pending, self.pending_bytes, self.written * self.entry_size)
+            file.pwrite(self.pending, self.pending_bytes, self.written * self.entry_size)
             self.written += self.pending_bytes // self.entry_size
             self.pending_bytes = 0
         return 0
 
     cdef int get(self, int64_t slot, IndexEntry *entry) except -1:
         cdef uint8_t raw[TIME_ENTRY]
+        cdef File file = self.file
         if slot >= self.written:
             if (slot - self.written) * self.entry_size >= self.pending_bytes:  # another thread cut it meanwhile
                 self.refuse()
             memcpy(raw, self.pending + (slot - self.written) * self.entry_size, self.entry_size)
-        elif self.file is None:
+        elif file is None:
             self.refuse()
-        elif self.file.pread(raw, self.entry_size, slot * self.entry_size) < self.entry_size:
+        elif file.pread(raw, self.entry_size, slot * self.entry_size) < self.entry_size:
             raise CorruptDataError("the index file became shorter", position=slot * self.entry_size, path=self.path)
         if self.entry_size == OFFSET_ENTRY:
             entry.key = self.base_offset + load_int32(raw)
@@ -121,9 +123,13 @@ cdef class Index:
         return low
 
     cdef int cut(self, int64_t entries) except -1:
+        cdef File file
         self.write_out()
         if entries < self.entries:
-            self.file.resize(entries * self.entry_size)
+            file = self.file
+            if file is None:
+                self.refuse()
+            file.resize(entries * self.entry_size)
             self.entries = self.written = entries
         return 0
 

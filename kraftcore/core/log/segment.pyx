@@ -398,6 +398,7 @@ cdef class Segment:
         """
         cdef BatchHeader header
         cdef int64_t position
+        cdef File log
         if self.log is not None and not self.sealed:
             self.offsets.write_out()
             self.times.write_out()
@@ -408,9 +409,10 @@ cdef class Segment:
             self.control_offsets = [control for control in self.control_offsets if control < offset]
             self.offsets.cut_from(offset)
             self.times.cut_from(offset)
-            self.log.resize(position)
+            log = self.opened()
+            log.resize(position)
             self.file_end = 0
-            self.log.flush(True)
+            log.flush(True)
             self.size, self.next_offset = position, offset if position else self.base_offset
             self.find_end()
         if self.size == 0:

@@ -148,7 +148,9 @@ class LogDirs:
                     continue
                 for other in self.directories:
                     if other is not directory and _forget(other, name):
-                        _logger.warning("%s is in %s; what %s has of it is passed over", name, directory.path, other.path)
+                        _logger.warning(
+                            "%s is in %s; what %s has of it is passed over", name, directory.path, other.path
+                        )
 
     @staticmethod
     def _by_name(directories: Sequence[Directory]) -> dict[TopicPartition, list[HostedLog]]:
