@@ -10,10 +10,13 @@ import pytest
 import trio
 from broker_rig import open_rig, until
 
+from kraftcore.core.batch import build_batch
 from kraftcore.core.disk.simulated import SimulatedDisk
+from kraftcore.core.log.config import LogConfig
 from kraftcore.errors import StorageError
 from kraftcore.plugins.broker.disk_steps import run_here
 from kraftcore.plugins.broker.disk_work import run_in_threads
+from kraftcore.plugins.broker.logdirs import LogDirs
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.delete_records import DeleteRecordsRequest
@@ -54,6 +57,29 @@ def test_steps_are_run_in_order_wherever(fails):
     assert all(note == "caught" or note[1] for note in here)
     assert [note if note == "caught" else (note[0], True) for note in elsewhere] == here
     assert not any(note[1] for note in elsewhere if note != "caught")
+
+
+def test_what_has_begun_is_done_also_if_the_broker_stops():
+    config = LogConfig(segment_bytes=300, topic_id=None, producer_snapshots=False, names_wait=True, allow_gaps=True)
+    disk = SimulatedDisk(Random(1))
+    dirs = LogDirs(disk, ["/a"], 1, config, 0, 0, Random(1).randbytes)
+    log = run_here(dirs.create(T, None, 0)).log
+    for _ in range(9):
+        log.append_as_leader(build_batch([b"v" * 100], timestamp_ms=1), 1, 1)
+    log.flush()
+
+    def steps():
+        yield log.begin_delete_below(5, 0)
+
+    async def main():
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await run_in_threads(steps())
+
+    trio.run(main)
+    dirs.close()
+    assert log.closed
+    assert disk.exists("/a/.kafka_cleanshutdown")
 
 
 async def delete_records(rig, offset=-1):

@@ -156,6 +156,52 @@ def test_a_partition_in_two_directories_is_refused():
         open_dirs(disk, "/d1", "/d2")
 
 
+def two_logs(disk, folders=("/d1", "/d2")):
+    """A partition of one topic in two directories of a KRaft cluster, further in the second; their ids."""
+    topic_id = Uuid.random()
+    for count, path in enumerate(folders, 1):
+        dirs = open_kraft(disk, path)
+        dirs.load(0)
+        hosted = create(dirs, T, topic_id)
+        for _ in range(count):
+            hosted.log.append_as_leader(build_batch([b"a"], timestamp_ms=1), 0, 0)
+        dirs.close()
+    dirs = open_kraft(disk, *folders)
+    ids = [each.id for each in dirs.directories]
+    dirs.close(is_clean=False)
+    return ids
+
+
+def open_kraft(disk, *paths):
+    config = LogConfig(topic_id=None, producer_snapshots=False, tail_bytes=1000)
+    cluster_id = "Uo4Rb1dRQ8uCNz1lUvLyQw"
+    return LogDirs(disk, paths, 1, config, 100, 0, Random(len(paths)).randbytes, kraft_cluster_id=cluster_id)
+
+
+def test_of_two_logs_of_a_topic_the_one_that_got_further_counts():
+    disk = SimulatedDisk(Random(1))
+    two_logs(disk)
+    dirs = open_kraft(disk, "/d1", "/d2")
+    dirs.load(0)
+    assert dirs.find(T).directory.path == "/d2"
+    assert [name for name in disk.list_folder("/d1") if name.startswith("t-0.") and name.endswith("-stray")]
+    dirs.close()
+
+
+@pytest.mark.parametrize("is_disk", [False, True])
+def test_what_cannot_be_read_elsewhere_does_not_stop_a_start(is_disk):
+    disk = SimulatedDisk(Random(1))
+    first, _ = two_logs(disk)
+    disk.replace_file("/d2/t-0/partition.metadata", b"rubbish")
+    if is_disk:
+        disk.inject("open", times=-1, path="/d2/t-0")
+    dirs = open_kraft(disk, "/d1", "/d2")
+    dirs.load(0, {T: first})
+    assert dirs.find(T).directory.path == "/d1"
+    assert not dirs.is_broken(T)
+    dirs.close()
+
+
 def test_a_log_whose_making_failed_in_another_directory_does_not_stop_the_next_start():
     disk = SimulatedDisk(Random(1))
     dirs = open_dirs(disk, "/d1", "/d2")

@@ -8,14 +8,19 @@ import pytest
 import trio
 from broker_rig import until
 
-from kraftcore.core.batch import build_batch, iter_batches
+from kraftcore.core.batch import Record, build_batch, build_records_batch, iter_batches
 from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.log.config import LogConfig
 from kraftcore.core.log.epochs import OffsetAndEpoch
 from kraftcore.errors import StorageError
 from kraftcore.plugins.broker.disk_steps import run_here
-from kraftcore.plugins.broker.log_changes import raise_log_start
+from kraftcore.plugins.broker.groups import coordinator
+from kraftcore.plugins.broker.groups.coordinator import GroupCoordinator
+from kraftcore.plugins.broker.groups.records import offset_tombstone
+from kraftcore.plugins.broker.groups.settings import GroupSettings
+from kraftcore.plugins.broker.log_changes import cut, raise_log_start
 from kraftcore.plugins.broker.logdirs import LogDirs
+from kraftcore.plugins.broker.logdirs.checkpoint import decode_offsets
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
 from kraftcore.plugins.broker.moves import Moves
 from kraftcore.plugins.broker.partition import Assignment, TopicPartition
@@ -267,6 +272,10 @@ class Alone:
     def partition(self):
         return self.replicas.all[NAME].partition
 
+    def other(self, name):
+        """The directory that a partition is not in."""
+        return next(each.path for each in self.dirs.directories if each is not self.dirs.find(name).directory)
+
     def follow(self):
         run_here(self.replicas.assign(NAME, Assignment(2, self.epoch, self.epoch, (1, 2), (1, 2)), lambda: 0))
 
@@ -353,5 +362,172 @@ def test_a_disk_that_fails_while_a_log_is_made_is_told_and_nothing_moves():
             await alone.moves.begin(NAME, "/b")
         assert alone.dirs.at("/b").failure is not None
         assert alone.dirs.find(NAME).directory.path == "/a"
+
+    trio.run(main)
+
+
+async def moving(alone):
+    """A partition of 20 batches and its log in the other directory, which holds the same: what is left is its end."""
+    fill(alone)
+    await alone.moves.begin(NAME, "/b")
+    ((replica, future),) = alone.moves.under_way()
+    while future.log.log_end_offset < replica.hosted.log.log_end_offset:
+        await alone.moves.step(replica, future)
+    return replica, future
+
+
+def fill(alone):
+    log = alone.partition.log
+    for _ in range(20):
+        batch = build_batch([b"v" * 100], base_offset=log.log_end_offset, leader_epoch=1, timestamp_ms=1)
+        alone.partition.replicate(bytes(batch), 0, 0)
+
+
+def stored(alone):
+    """Up to where logs are durable, as the copy's directory has it."""
+    return decode_offsets(alone.disk.read_file("/b/recovery-point-offset-checkpoint"))
+
+
+def test_a_copy_that_is_cut_is_stored_as_durable_no_further():
+    async def main():
+        alone = Alone(1)
+        replica, future = await moving(alone)
+        future.log.flush()
+        future.directory.write_checkpoints()
+        run_here(cut(alone.partition, replica.hosted, lambda: alone.partition.truncate(OffsetAndEpoch(12, 1))))
+        assert stored(alone) == {NAME: 20}
+        seen = []
+        begin_cut = future.directory.begin_cut
+
+        def note(hosted):
+            begin_cut(hosted)
+            seen.append((stored(alone), hosted.log.log_end_offset))
+
+        future.directory.begin_cut = note
+        await alone.moves.step(replica, future)
+        assert seen == [({}, 20)]  # before the cut
+        assert (future.log.log_end_offset, future.is_cut) == (12, False)
+
+    trio.run(main)
+
+
+def test_a_log_is_not_copied_while_a_thread_cuts_it():
+    async def main():
+        alone = Alone(1)
+        fill(alone)
+        await alone.moves.begin(NAME, "/b")
+        ((replica, future),) = alone.moves.under_way()
+        alone.partition.is_changing = True
+        assert not await alone.moves.step(replica, future)
+        assert future.log.log_end_offset == 0
+        alone.partition.is_changing = False
+        assert await alone.moves.step(replica, future)
+        assert future.log.log_end_offset > 0
+
+    trio.run(main)
+
+
+def test_a_broker_that_stops_as_a_move_ends_leaves_one_log():
+    async def main():
+        alone = Alone(1)
+        replica, future = await moving(alone)
+        with trio.CancelScope() as scope:
+            settle = alone.moves._settle
+
+            def stop(each):
+                settle(each)
+                trio.from_thread.run_sync(scope.cancel)
+
+            alone.moves._settle = stop
+            await alone.moves.step(replica, future)
+        assert scope.cancel_called
+        assert alone.dirs.find(NAME) is future
+        assert "t-0" in alone.disk.list_folder("/b")
+        assert "t-0" not in alone.disk.list_folder("/a")
+
+    trio.run(main)
+
+
+def test_a_damaged_log_does_not_move_and_the_broker_goes_on(caplog):
+    async def main():
+        alone = Alone(1)
+        fill(alone)
+        log = alone.partition.log
+        path = f"{log.folder}/{0:020d}.log"
+        with alone.disk.open(path) as file:
+            file.write_at(70, b"\xff" * 20)
+        await alone.moves.begin(NAME, "/b")
+        ((replica, future),) = alone.moves.under_way()
+        assert not await alone.moves.step(replica, future)
+        assert alone.dirs.future(NAME) is None
+        assert alone.dirs.find(NAME) is replica.hosted
+        assert all(each.failure is None for each in alone.dirs.directories)
+
+    trio.run(main)
+    assert "t-0 does not move to /b" in caplog.text
+
+
+def test_the_controller_is_told_of_no_directory_that_failed():
+    async def main():
+        alone = Alone(1)
+        replica, future = await moving(alone)
+        other, own = future.directory, replica.hosted.directory
+        alone.replicas.moving_to[NAME] = other.id
+        assert alone.replicas.directory_id(NAME) == other.id
+        alone.replicas.directory_failed(other, StorageError(5, "broken", "/b"))
+        assert alone.replicas.directory_id(NAME) == own.id
+
+    trio.run(main)
+
+
+def test_a_partition_is_deleted_whose_copy_cannot_be():
+    async def main():
+        alone = Alone(1)
+        _, future = await moving(alone)
+        alone.disk.inject("rename", times=-1, path="/b/")
+        run_here(alone.replicas.delete(NAME, lambda: 0))
+        assert future.directory.failure is not None
+        assert alone.dirs.find(NAME) is None
+        assert "t-0" not in alone.disk.list_folder("/a")
+
+    trio.run(main)
+
+
+def test_groups_whose_log_moves_while_it_is_read_are_loaded(monkeypatch):
+    monkeypatch.setattr(coordinator, "_YIELD_RECORDS", 1)  # a pause after each record
+    name = TopicPartition("__consumer_offsets", 0)
+
+    async def main():
+        alone = Alone(1)
+        run_here(alone.replicas.assign(name, Assignment(1, 1, 1, (1,), (1,)), lambda: 0))
+        replica = alone.replicas.all[name]
+        key, _ = offset_tombstone("g", TopicPartition("t", 0))
+        for _ in range(20):
+            replica.partition.append(build_records_batch([Record(None, key, timestamp_ms=1)], timestamp_ms=1), 0)
+        await alone.moves.begin(name, alone.other(name))
+        ((_, future),) = alone.moves.under_way()
+        while future.log.log_end_offset < replica.partition.log.log_end_offset:
+            await alone.moves.step(replica, future)
+        groups = GroupCoordinator(alone.replicas, MetadataCache(), GroupSettings(), 10**6, None, trio.Lock(), lambda: 0)
+        reads = []
+        read = coordinator._read
+
+        def change_over(log, offset, end):
+            reads.append(log)
+            for batch in read(log, offset, end):
+                if len(reads) == 1 and not log.closed:
+                    run_here(alone.dirs.delete(alone.replicas.moved(name, future, 0), lambda: 0))
+                yield batch
+
+        monkeypatch.setattr(coordinator, "_read", change_over)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(groups.run)
+            groups.moved(name)
+            with trio.fail_after(60):
+                while not [each for each in groups._led.values() if each.shard is not None or each.has_failed]:
+                    await trio.sleep(0.01)
+            nursery.cancel_scope.cancel()
+        assert [each for each, _ in groups.shards()] == [name]
+        assert len(reads) == 2
 
     trio.run(main)

@@ -479,6 +479,23 @@ def test_epochs_stay_in_order_and_survive_the_file(assigned: list[tuple[int, int
     assert all(entry.start_offset <= offset for entry in epochs.entries())
 
 
+def test_the_file_of_epochs_that_change_meanwhile_is_of_one_moment() -> None:
+    epochs = LeaderEpochs()
+
+    class Changing(int):
+        """Another thread assigns an epoch while this one is written."""
+
+        def __format__(self, spec: str) -> str:
+            epochs.assign(9, 90)
+            epochs.assign(3, 30)
+            return super().__format__(spec)
+
+    for epoch in (1, 2, 5):
+        epochs.assign(Changing(epoch), epoch * 10)
+    assert LeaderEpochs.decode(epochs.encode()).entries() == [(1, 10), (2, 20), (5, 50)]
+    assert epochs.entries() == [(1, 10), (2, 20), (3, 30)]
+
+
 @pytest.mark.parametrize(
     "data",
     [b"", b"0\n", b"1\n0\n", b"0\n1\n", b"0\n0\n1 1\n", b"0\n1\n1 x\n", b"0\n2\n1 5\n1 6\n", b"0\n1\n9999999999 1\n"],
