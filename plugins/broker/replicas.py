@@ -156,10 +156,12 @@ class Replicas:
         Raises:
             CorruptDataError, StorageError: its log cannot be used; see ``failed``.
         """
+        known = self.all.get(name)
+        if known is not None and assignment.partition_epoch < known.partition.partition_epoch:
+            _logger.warning("%s is at partition epoch %d already", name, known.partition.partition_epoch)
+            return
         partition = (yield from self.add(name, assignment.topic_id, now_ms, assignment.directory)).partition
-        if assignment.partition_epoch < partition.partition_epoch:
-            _logger.warning("%s is at partition epoch %d already", name, partition.partition_epoch)
-        elif assignment.leader == self._broker_id:
+        if assignment.leader == self._broker_id:
             self.carry_out(name, partition.become_leader(assignment, now_ms()))
         else:
             self.carry_out(name, partition.become_follower(assignment))
