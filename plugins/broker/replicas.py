@@ -156,7 +156,8 @@ class Replicas:
         Raises:
             CorruptDataError, StorageError: its log cannot be used; see ``failed``.
         """
-        partition = (yield from self.add(name, assignment.topic_id, now_ms, assignment.directory)).partition
+        topic_id, directory = assignment.topic_id, assignment.directory
+        partition = (yield from self.add(name, topic_id, now_ms, directory, is_new=assignment.is_new)).partition
         if assignment.partition_epoch < partition.partition_epoch:
             _logger.warning("%s is at partition epoch %d already", name, partition.partition_epoch)
         elif assignment.leader == self._broker_id:
@@ -170,6 +171,8 @@ class Replicas:
         topic_id: Uuid | None,
         now_ms: Callable[[], int],
         directory: Uuid = UNASSIGNED_DIRECTORY,
+        *,
+        is_new: bool = False,
     ) -> DiskSteps[Replica]:
         """A partition of which we have a replica from now on; its log is made if there is none.
 
@@ -178,15 +181,16 @@ class Replicas:
             topic_id: of its topic; None: it has none.
             now_ms: the time.
             directory: where a log is to be made (KIP-858); an id that stands for none: where there are the fewest.
+            is_new: see `Assignment`.
 
         Raises:
-            StorageError: the disk failed.
+            StorageError: the disk failed; or see ``LogDirs.create``.
         """
         found = self.all.get(name)
         if found is None:
             hosted = self._dirs.find(name)
             if hosted is None:
-                hosted = yield from self._dirs.create(name, topic_id, now_ms(), directory)
+                hosted = yield from self._dirs.create(name, topic_id, now_ms(), directory, is_new=is_new)
             is_eligible = self._cache.is_eligible
             partition = Partition(
                 name,

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 import trio
 from broker_rig import CONTROLLER, open_rig, until
 
 from kraftcore.core.batch import build_batch
+from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.uuid import ZERO_UUID, Uuid
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.protocol.error_codes import ErrorCode
@@ -93,6 +96,37 @@ def test_a_kraft_controller_changes_the_isr_within_an_epoch(tmp_path):
             first.is_kraft_controller = True
             assert await error_of(rig, first) is ErrorCode.NONE
             assert broker.replicas.all[T].partition.leading.isr.committed == (1, 2)
+
+    trio.run(main)
+
+
+def test_a_log_that_may_be_in_a_failed_directory_is_made_anew_for_a_new_replica_alone(tmp_path):
+    """Kafka 3.9.1: LogManager.getOrCreateLog."""
+
+    async def main():
+        async with open_rig(tmp_path) as rig:
+            disk = rig.disks[1] = SimulatedDisk(Random(1))
+            topic_id = Uuid.random()
+            await rig.start(1, directories=("/a", "/b"))
+            await rig.assign(1, 0, [1], topic_id=topic_id)
+            assert (await rig.produce(1, b"v")).error_code == 0
+            await rig.stop(1)
+            disk.inject("read", times=-1, path="/a/replication-offset-checkpoint")
+            broker = await rig.start(1, directories=("/a", "/b"))
+            again = told(epoch=1, topic_id=topic_id)
+            assert await error_of(rig, again) is ErrorCode.KAFKA_STORAGE_ERROR
+            absent = told(leader=2, epoch=1, replicas=(1, 2), topic_id=topic_id)  # a leader that is not alive
+            assert await error_of(rig, absent) is ErrorCode.KAFKA_STORAGE_ERROR
+            assert T not in broker.replicas.all and not disk.exists("/b/t-0")
+            for new in (told(topic="u", topic_id=Uuid.random()), told(leader=2, topic="v", replicas=(1, 2))):
+                new.topic_states[0].partition_states[0].is_new = True
+                assert await error_of(rig, new) is ErrorCode.NONE
+            assert disk.exists("/b/u-0") and disk.exists("/b/v-0")
+            await rig.stop(1)
+            disk.clear_faults()
+            broker = await rig.start(1, directories=("/a", "/b"))
+            assert await error_of(rig, again) is ErrorCode.NONE
+            assert broker.replicas.all[T].partition.log.log_end_offset == 1
 
     trio.run(main)
 
