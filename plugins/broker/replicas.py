@@ -300,6 +300,15 @@ class Replicas:
             return ErrorCode.CORRUPT_MESSAGE
         return ErrorCode.KAFKA_STORAGE_ERROR
 
+    def damaged(self, name: TopicPartition, error: CorruptDataError) -> None:
+        """A log that follows cannot be brought in line with its leader's, for it is damaged: the partition is offline.
+
+        Source: Kafka 4.3.1, AbstractFetcherThread.doTruncate, markPartitionFailed.
+        """
+        replica = self.all[name]
+        replica.hosted.directory.take_offline(name, error)
+        self.carry_out(name, replica.partition.stop())
+
     def directory_failed(self, directory: Directory, error: KraftError) -> None:
         """A log directory is used no more: its partitions are offline."""
         if directory.failure is None:

@@ -86,8 +86,8 @@ class Directory:
         path: as given.
         logs: the partitions' logs.
         futures: logs that partitions move to from other directories (KIP-113).
-        broken: partitions whose log cannot be opened, or was not because the directory failed before, with the reason:
-            nothing of them is touched.
+        broken: partitions whose log cannot be opened, or was not because the directory failed before, or is used no
+            more, with the reason: nothing of them is touched.
         failure: why the directory is not used any more, or None.
         is_listed: whether all that it holds is known, in ``logs`` and ``broken``.
         id: its ``directory.id``; None: it has none.
@@ -187,6 +187,11 @@ class Directory:
 
     def _note_broken(self, name: TopicPartition, error: KraftError) -> None:
         _logger.error("%s is offline, its log in %s cannot be opened: %s", name, self.path, error)
+        self.broken[name] = error
+
+    def take_offline(self, name: TopicPartition, error: KraftError) -> None:
+        """The log of a partition is used no more until the next start."""
+        _logger.error("%s is offline, its log in %s is damaged: %s", name, self.path, error)
         self.broken[name] = error
 
     def broken_topic_id(self, name: TopicPartition) -> Uuid | None:
@@ -370,6 +375,7 @@ class Directory:
         self._expiring.append((now_ms() + self._delete_delay_ms, target))
         if self.logs.get(hosted.name) is hosted:
             del self.logs[hosted.name]
+            self.broken.pop(hosted.name, None)
 
     def _retire(self, hosted: HostedLog, target: str) -> None:
         try:
