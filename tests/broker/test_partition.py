@@ -92,6 +92,20 @@ def test_an_epoch_begins_when_its_leader_does(partition):
         partition.divergence(6, 1)
 
 
+@pytest.mark.parametrize("epoch", [0, 2])
+def test_below_the_log_s_start_nobody_is_told_where_to_cut(partition, epoch):
+    """A follower that asks there begins anew at the leader's start (Kafka 4.3.1, Partition.readRecords)."""
+    lead(partition, epoch=1)
+    produce(partition, 5)
+    lead(partition, epoch=3)
+    produce(partition)
+    partition.log.flush()
+    partition.log.delete_below(4, NOW)
+    assert partition.divergence(epoch, 4) == (OffsetAndEpoch(5, 1) if epoch == 2 else None)
+    with pytest.raises(RefusedError, match="OFFSET_OUT_OF_RANGE"):
+        partition.divergence(epoch, 3)
+
+
 def test_a_log_that_only_this_one_has_is_cut_where_the_leader_left_it(partition):
     lead(partition, epoch=1)
     produce(partition)
