@@ -34,7 +34,7 @@ CLIENTS = {
 }  # fmt: skip
 CONTROL = {"leader-and-isr": 35, "stop-replica": 18, "update-metadata": 22}
 VERSIONS = {"leader-and-isr": (0, 7), "stop-replica": (0, 4), "update-metadata": (3, 8)}
-"""UpdateMetadata below version 3 names no listeners: this broker has two of one protocol, which cannot be told apart."""
+"""UpdateMetadata below version 3 names no listeners: two of one protocol, as here, cannot be told apart."""
 TOPICS = 3
 PARTITIONS = 2
 Params = dict[str, Any]
@@ -185,32 +185,6 @@ def _control(controller: Controller, kind: str, version: int, params: Params, to
         state = State(
             topic, each["partition"], each["leader"], each["epoch"], each["isr"], each["replicas"],
             each["partition_epoch"], **options,
-        )  # fmt: skip
-        states.append(state)
-    return {
-        "states": states,
-        "epoch": CONTROLLER_EPOCH if rng.random() < 0.94 else rng.choice((CONTROLLER_EPOCH - 1, -1, 0)),
-        "broker_epoch": -1 if rng.random() < 0.95 else rng.choice((0, 2**62)),
-        "delete": rng.random() < 0.5,
-        "type": rng.choice((0, 0, 0, 1, 2)),
-        "live": rng.choice(("all", "all", "all", "me")),
-    }
-
-
-def _control(controller: Controller, kind: str, version: int, params: Params, topics: dict[str, Topic]) -> Any:
-    more = {"version": version, "epoch": params["epoch"], "broker_epoch": params["broker_epoch"]}
-    if kind == "stop-replica":
-        stops = [(topics[each["topic"]], each["partition"], each["epoch"], each["delete"]) for each in params["states"]]
-        return controller.stop_replica(*stops, delete=params["delete"], **more)
-    states = []
-    for each in params["states"]:
-        topic = topics[each["topic"]]
-        if each["another_id"] or each["no_id"]:
-            topic = SimpleNamespace(name=topic.name, id=ZERO if each["no_id"] else ANOTHER)
-        options = {"is_new": each["is_new"]} if kind == "leader-and-isr" and version >= 1 else {}
-        state = State(
-            topic, each["partition"], each["leader"], each["epoch"], each["isr"], each["replicas"],
-            each["partition_epoch"], **{"IsNew": value for value in options.values()},
         )  # fmt: skip
         states.append(state)
     if kind == "leader-and-isr":
