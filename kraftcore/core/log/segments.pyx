@@ -23,7 +23,7 @@ from kraftcore.core.log.segment cimport Segment
 
 from kraftcore.core.log.listing import LISTING_NAME, Listing
 from kraftcore.core.log.recovery import DELETED_SUFFIX, SEGMENT_SUFFIXES
-from kraftcore.errors import StorageError
+from kraftcore.errors import ClosedError, StorageError
 
 cdef enum:
     READERS_MAX = 8              # sealed segments kept open for reading
@@ -78,6 +78,8 @@ cdef class Segments:
         segment = self.all[number]
         while offset >= segment.next_offset or segment.size == 0:  # what is between it and the next one is missing
             number += 1
+            if number >= len(self.all):
+                raise ClosedError(f"{self.folder}: another thread is cutting the log")
             segment = self.all[number]
             if segment is self.active:
                 return segment
