@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 from asked_brokers import ask
@@ -16,7 +17,7 @@ COUNT = 2000
 
 
 def _alike(text: str, number: int) -> str:
-    return text.replace(f"t-{number}", "t-N").replace(str(THEIRS), "ID").replace(str(OURS), "ID")
+    return re.sub(rf"\bt-{number}\b(?<!\wt-{number})", "t-N", text).replace(str(THEIRS), "ID").replace(str(OURS), "ID")
 
 
 def test_kafkas_tools_move_replicas_on_both(kafka: KafkaTools, tmp_path: Path) -> None:
