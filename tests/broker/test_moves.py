@@ -12,10 +12,11 @@ from kraftcore.core.batch import Record, build_batch, build_records_batch, iter_
 from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.log.config import LogConfig
 from kraftcore.core.log.epochs import OffsetAndEpoch
-from kraftcore.errors import StorageError
+from kraftcore.errors import RefusedError, StorageError
 from kraftcore.plugins.broker.disk_steps import run_here
 from kraftcore.plugins.broker.groups import coordinator
 from kraftcore.plugins.broker.groups.coordinator import GroupCoordinator
+from kraftcore.plugins.broker.groups.loading import Loader
 from kraftcore.plugins.broker.groups.records import offset_tombstone
 from kraftcore.plugins.broker.groups.settings import GroupSettings
 from kraftcore.plugins.broker.log_changes import cut, raise_log_start
@@ -432,13 +433,13 @@ def test_a_broker_that_stops_as_a_move_ends_leaves_one_log():
         alone = Alone(1)
         replica, future = await moving(alone)
         with trio.CancelScope() as scope:
-            settle = alone.moves._settle
+            write = future.directory.write_checkpoints
 
-            def stop(each):
-                settle(each)
+            def stop():
+                write()
                 trio.from_thread.run_sync(scope.cancel)
 
-            alone.moves._settle = stop
+            future.directory.write_checkpoints = stop
             await alone.moves.step(replica, future)
         assert scope.cancel_called
         assert alone.dirs.find(NAME) is future
@@ -493,8 +494,15 @@ def test_a_partition_is_deleted_whose_copy_cannot_be():
     trio.run(main)
 
 
+def loaded(groups):
+    """The partitions whose groups are."""
+    try:
+        return [name for name, _ in groups.shards()]
+    except RefusedError:
+        return []
+
+
 def test_groups_whose_log_moves_while_it_is_read_are_loaded(monkeypatch):
-    monkeypatch.setattr(coordinator, "_YIELD_RECORDS", 1)  # a pause after each record
     name = TopicPartition("__consumer_offsets", 0)
 
     async def main():
@@ -509,25 +517,25 @@ def test_groups_whose_log_moves_while_it_is_read_are_loaded(monkeypatch):
         while future.log.log_end_offset < replica.partition.log.log_end_offset:
             await alone.moves.step(replica, future)
         groups = GroupCoordinator(alone.replicas, MetadataCache(), GroupSettings(), 10**6, None, trio.Lock(), lambda: 0)
-        reads = []
-        read = coordinator._read
+        loaders = []
 
-        def change_over(log, offset, end):
-            reads.append(log)
-            for batch in read(log, offset, end):
-                if len(reads) == 1 and not log.closed:
+        class Moving(Loader):
+            def __init__(self, *args):
+                super().__init__(*args)
+                loaders.append(self)
+
+            def add(self, batch):
+                super().add(batch)
+                if self.records == len(loaders) == 1:
                     run_here(alone.dirs.delete(alone.replicas.moved(name, future, 0), lambda: 0))
-                yield batch
 
-        monkeypatch.setattr(coordinator, "_read", change_over)
+        monkeypatch.setattr(coordinator, "Loader", Moving)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(groups.run)
             groups.moved(name)
-            with trio.fail_after(60):
-                while not [each for each in groups._led.values() if each.shard is not None or each.has_failed]:
-                    await trio.sleep(0.01)
+            await until(lambda: loaded(groups))
             nursery.cancel_scope.cancel()
-        assert [each for each, _ in groups.shards()] == [name]
-        assert len(reads) == 2
+        assert loaded(groups) == [name]
+        assert len(loaders) == 2
 
     trio.run(main)
