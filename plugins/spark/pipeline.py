@@ -19,7 +19,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from kraftcore.errors import LocalError, StorageError
-from kraftcore.plugins.spark.arrow_batches import DROP, LAYERS, Range, RangeReader, file_rows
+from kraftcore.plugins.spark.arrow_batches import DROP, LAYERS, BrokenOff, Range, RangeReader, file_rows
 from kraftcore.plugins.spark.commits import Commit, Writing
 from kraftcore.plugins.spark.earlier import take_over
 from kraftcore.plugins.spark.gold import refresh_gold
@@ -33,6 +33,7 @@ from kraftcore.plugins.spark.ranges import (
     limit_bytes,
     progress_from_json,
     progress_to_json,
+    with_stops,
     without,
 )
 from kraftcore.plugins.spark.source import Settings
@@ -206,12 +207,13 @@ class Taking:
                 after = limit_bytes(
                     self._before, target, files, self._settings.trigger_bytes, self._settings.range_bytes
                 )
-            rows, gone = self._take(after, files)
-            self._before, target = without(after, gone), without(target, gone)
+            rows, gone, broken_off = self._take(after, files)
+            self._before = without(with_stops(after, broken_off), gone)
+            target = without(with_stops(target, broken_off), gone)
             yield rows
 
-    def _take(self, after: Progress, files: Sequence[LogFile]) -> tuple[dict[str, int], set[str]]:
-        # Rows by table, and paths of files that were removed before they were read.
+    def _take(self, after: Progress, files: Sequence[LogFile]) -> tuple[dict[str, int], set[str], list[BrokenOff]]:
+        # Rows by table, paths of files that were removed before they were read, and where files could not be read on.
         tables = self._tables
         writing = tables.begin()
         shares = shares_between(self._before, after, files, self._settings.range_bytes)
@@ -228,12 +230,14 @@ class Taking:
         counted = {name: list(before.files.get(name, ())) for name in (*BRONZE, *SILVER)}
         sizes: dict[str, int] = {}
         gone: list[Range] = []
+        broken_off: list[BrokenOff] = []
 
         def add(part: Added) -> None:
             for name, count in part.rows.items():
                 rows[name] = rows.get(name, 0) + count
             clusters.update(part.clusters)
             gone.extend(part.gone)
+            broken_off.extend(part.broken_off)
             tables.folder.put({name: data for name, data in part.files.items() if isinstance(data, bytes)})
             for name, data in part.files.items():
                 table, _, file = name.partition("/")
@@ -247,12 +251,12 @@ class Taking:
         stale = sorted({*before.stale, *clusters})
         named = {name: tuple(found) for name, found in counted.items() if found}
         paths = {one.file.path for one in gone}
-        progress = progress_to_json(without(after, paths))
+        progress = progress_to_json(without(with_stops(after, broken_off), paths))
         held = {**before.clusters, f"batch={writing.number}": tuple(sorted(clusters))}
         files_now = {**before.files, **named}
         commit = Commit(writing.number, progress, files_now, tuple(stale), before.columns, clusters=held)
         tables.end(writing, commit, sizes, by_workers=not here and tables.is_local)
-        return rows, paths
+        return rows, paths, broken_off
 
     def _list_files(self, after: Progress, files: Sequence[LogFile], writing: Writing) -> Added:
         # The rows of bronze_files: files that have anything but another torn end.

@@ -242,9 +242,17 @@ class Tables:
         if not by_workers:
             commits.end(writing)
 
-    def give_up(self, writing: Writing) -> None:
-        """End a step that made nothing."""
-        Commits(self.folder).end(writing)
+    def give_up(self, writing: Writing, names: Iterable[str], *, by_workers: bool = False) -> None:
+        """End a step that made nothing that counts, and remove the files that it wrote.
+
+        Args:
+            writing: the step.
+            names: its files.
+            by_workers: as of ``end``.
+        """
+        self._delete(names)
+        if not by_workers:
+            Commits(self.folder).end(writing)
 
     def _delete(self, names: Iterable[str]) -> None:
         for name in names:
