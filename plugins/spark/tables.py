@@ -75,6 +75,7 @@ class Tables:
     ) -> None:
         self._session = session
         self.is_sparks_own = is_sparks_own
+        self._masking_key: bytes | None = None
         text = str(path).removeprefix("file://") if str(path).startswith("file:///") else str(path)
         self.path = str(Path(text).absolute()) if is_local(text) else text.rstrip("/")
 
@@ -155,12 +156,15 @@ class Tables:
             CorruptDataError: the file is not what a run wrote.
             StorageError: it cannot be read or written.
         """
+        if self._masking_key is not None:
+            return self._masking_key
         found = self.folder.read(_MASKING_KEY)
         if found is None:
             self.folder.create(_MASKING_KEY, secrets.token_bytes(KEY_BYTES))
             found = self.folder.read(_MASKING_KEY)  # another process may have been first
         if found is None or len(found) != KEY_BYTES:
             raise CorruptDataError("not the key that a run drew", path=self.place(_MASKING_KEY))
+        self._masking_key = found
         return found
 
     @cached_property

@@ -105,6 +105,32 @@ def test_gold_of_format_3_is_made_anew(tmp_path):
     assert kraft.run(no_spark, [tmp_path / "in"], tmp_path / "tables").clusters == ()
 
 
+def test_a_config_that_kafka_does_not_know_is_a_secret(tmp_path, monkeypatch):
+    log = started()
+    shown = {
+        (2, "retention.ms"), (2, "leader.replication.throttled.replicas"), (4, "log.cleaner.threads"),
+        (4, "follower.replication.throttled.rate"), (4, "listener.name.external.max.connections"),
+        (4, "listener.name.external.scram-sha-256.sasl.server.callback.handler.class"), (8, "org.apache.kafka"),
+        (16, "interval.ms"), (32, "consumer.session.timeout.ms"),
+    }  # fmt: skip
+    hidden = {
+        (2, "log.cleaner.threads"), (2, "my.passwd"), (4, "rsm.config.azure.connection.string"), (4, "retention.ms"),
+        (4, "listener.name.external.basic.auth.user.info"), (4, "rsm.config.gcs.credentials.json"), (16, "bearer"),
+        (32, "plugin.pwd"), (8, "its.password"),
+    }  # fmt: skip
+    for number, (kind, name) in enumerate(sorted(shown | hidden)):
+        record = ConfigRecord(resource_type=kind, resource_name="of", name=name, value="Plain!")
+        log.write(f"14:00:{number:02}.000", record)
+    reads = []
+    read = LocalFolder.read
+    monkeypatch.setattr(LocalFolder, "read", lambda self, name: reads.append(name) or read(self, name))
+    rows = tables_of(tmp_path, {1: log})["gold_config_history"]
+    values = {(row["resource_type"], row["name"]): row["value"] for row in rows if row["resource_name"] == "of"}
+    assert {key for key, value in values.items() if value == "Plain!"} == shown
+    assert {key for key, value in values.items() if value.startswith("hidden:")} == hidden
+    assert reads.count("_masking-key") <= 2, "not once a value"
+
+
 def fails(*_):
     raise OverflowError("date value out of range")
 
@@ -199,6 +225,13 @@ def test_the_end_that_a_dead_leader_did_not_commit_is_no_damage(tmp_path):
         assert row["offset"] < row["committed_end"]
         assert row["is_overridden_end"]
         assert not row["is_below_committed"]
+
+    write_snapshot(tmp_path / "in", 1, dead.end, TopicRecord(name="orders", topic_id=TOPICS["orders"]))
+    rows = tables_of(tmp_path, {1: dead, 2: others, 3: others})["gold_divergence"]
+    assert len(rows) == 2
+    for row in rows:  # a snapshot holds what was committed: a later leader lost it
+        assert row["is_below_committed"]
+        assert not row["is_overridden_end"]
 
     damaged = started()
     damaged.write("14:00:00.000", config("x", "2"))  # of the same epoch: no leader wrote both
