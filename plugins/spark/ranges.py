@@ -344,7 +344,10 @@ def _still_there(source: Source, marks: tuple[Mark, ...]) -> tuple[Mark, ...]:
 
 
 def new_ranges(start: Progress, end: Progress, files: Iterable[LogFile], range_bytes: int) -> list[Range]:
-    """What lies between two states of progress; of files that are gone, nothing."""
+    """What lies between two states of progress; of files that are gone, nothing.
+
+    One that vanishes meanwhile is not cut: who reads it finds that it is gone.
+    """
     ranges: list[Range] = []
     for file in files:
         after = end.get(file.path)
@@ -354,7 +357,12 @@ def new_ranges(start: Progress, end: Progress, files: Iterable[LogFile], range_b
         low = before.position if before.generation == after.generation else after.rewound
         whole = replace(file, size=max(file.size, after.position))
         if low < after.position:
-            ranges += file_ranges(whole, low, after.position, range_bytes, after.generation)
+            try:
+                ranges += file_ranges(whole, low, after.position, range_bytes, after.generation)
+            except StorageError as error:
+                if error.errno != errno.ENOENT:
+                    raise
+                ranges.append(Range(whole, low, after.position, after.generation))
         if after.torn > after.position and after.torn != before.torn:
             ranges.append(Range(whole, after.position, after.torn, after.generation))
     return ranges

@@ -254,3 +254,19 @@ def test_a_run_that_ends_behind_damage_leaves_it_to_be_read_once_repaired(tmp_pa
         kraft.run(no_spark, [tmp_path / "in"], tmp_path / "tables")
     end = SPOTS[-1].last_offset + 1 if is_full else SPOTS[-5].base_offset
     assert offsets_taken(tmp_path / "tables") == list(range(end))
+
+
+def test_a_file_that_vanishes_before_it_is_cut_into_ranges_is_said_to_be_gone(tmp_path, monkeypatch):
+    first = segments(tmp_path / "in")
+    first.with_suffix(".index").unlink()
+    plan = pipeline.shares_between
+
+    def vanishes(*arguments):
+        first.unlink(missing_ok=True)
+        return plan(*arguments)
+
+    monkeypatch.setattr(pipeline, "shares_between", vanishes)
+    kraft.run(no_spark, [tmp_path / "in"], tmp_path / "tables", options={"range_bytes": "4096"})
+    rows = counted_rows(tmp_path / "tables")
+    assert [(row["kind"], row["size"]) for row in rows["errors"]] == [("gone", SPOTS[-5].position)]
+    assert {row["base_offset"] for row in rows["bronze_batches"]} == {spot.base_offset for spot in SPOTS[-5:]}
