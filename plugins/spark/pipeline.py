@@ -42,6 +42,10 @@ from kraftcore.plugins.spark.tables import BRONZE, SILVER, Starter, Tables
 from kraftcore.plugins.spark.work import is_done_here, spread
 
 Report = Callable[[str], None]
+_SHOWING = ("Show", "Describe", "Explain")
+_WRITING = ("InsertInto", "ExecuteImmediate", "UnresolvedExecuteImmediate")
+"""How the names of Spark's plans begin that are commands and only tell something, and of those that write and are not.
+"""
 ShareDone = Callable[[float, str], None]
 
 
@@ -328,9 +332,27 @@ def query(session: SparkSession, tables: str | Path, sql: str) -> DataFrame:
     """Ask the tables; each is a view of its name.
 
     Raises:
-        LocalError: the folder holds no tables.
+        LocalError: the folder holds no tables; or it is no question: a statement that writes, sets or makes something.
+            (Through Spark Connect that is not looked for.)
         CorruptDataError: tables of a version that is not known.
     """
     listing = re.search(r"\bshow\s+(tables|views)\b", sql, re.IGNORECASE)
     Tables(session, tables).register(None if listing else sql)
+    _check_reads(session, sql)
     return session.sql(sql)
+
+
+def _check_reads(session: SparkSession, sql: str) -> None:
+    java_session = getattr(session, "_jsparkSession", None)
+    if java_session is None:
+        return
+    todo = [java_session.sessionState().sqlParser().parsePlan(sql)]
+    command = todo[0].getClass().getClassLoader().loadClass("org.apache.spark.sql.catalyst.plans.logical.Command")
+    while todo:
+        plan = todo.pop()
+        name = str(plan.getClass().getSimpleName())
+        is_command = command.isInstance(plan) and not name.startswith(_SHOWING)
+        if is_command or name.startswith(_WRITING):
+            raise LocalError(f"a query only reads, and this is {name}: ask with SELECT, SHOW, DESCRIBE or EXPLAIN")
+        children = plan.children()
+        todo += [children.apply(number) for number in range(children.size())]
