@@ -12,9 +12,9 @@ TopicsDelta, TopicDelta, LocalReplicaChanges.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from kraftcore.core.uuid import Uuid
+from kraftcore.core.uuid import UNASSIGNED_DIRECTORY, Uuid
 from kraftcore.metadata import Delta, Image, PartitionKey
 from kraftcore.metadata import Partition as PartitionRow
 from kraftcore.metadata.configs import BROKER, TOPIC
@@ -73,7 +73,7 @@ class Catalogue:
         for key, row in image.partitions.with_replica(self._broker_id):
             name = TopicPartition(image.topics[key.topic_id].name, key.partition_id)
             held[name] = key.topic_id
-            self._assign(changes, name, key.topic_id, row)
+            self._assign(changes, name, key.topic_id, row, came=False)
         changes.deletes = {name: topic_id for name, topic_id in self.held.items() if held.get(name) != topic_id}
         self.held = held
         names = {topic_id: image.topics[topic_id].name for topic_id in image.topics}
@@ -97,11 +97,12 @@ class Catalogue:
                 self._names.pop(topic_id, None)
             else:
                 self._names[topic_id] = change.after.name
-        news: list[tuple[TopicPartition, Uuid, PartitionRow]] = []
+        news: list[tuple[TopicPartition, Uuid, PartitionRow, bool]] = []
         for key, (before, after) in delta.partitions.items():
             if after is not None and self._broker_id in after.replicas:
-                if before is None or before.partition_epoch != after.partition_epoch or self._was_elsewhere(before):
-                    news.append((self._name(image, key), key.topic_id, after))
+                came = before is None or self._broker_id not in before.replicas
+                if came or before is None or before.partition_epoch != after.partition_epoch:
+                    news.append((self._name(image, key), key.topic_id, after, came))
             elif before is not None and self._broker_id in before.replicas:
                 topic = gone.get(key.topic_id) or image.topics[key.topic_id].name
                 name = TopicPartition(topic, key.partition_id)
@@ -109,22 +110,23 @@ class Catalogue:
                 if self.held.get(name) == key.topic_id:
                     del self.held[name]
         topics = set()
-        for name, topic_id, row in news:
+        for name, topic_id, row, came in news:
             if name not in self.held:
                 topics.add(name.topic)
             self.held[name] = topic_id
-            self._assign(changes, name, topic_id, row)
+            self._assign(changes, name, topic_id, row, came=came)
         self._note_configs(changes, image, delta, topics)
         return changes
-
-    def _was_elsewhere(self, before: PartitionRow) -> bool:
-        return self._broker_id not in before.replicas
 
     def _name(self, image: Image, key: PartitionKey) -> TopicPartition:
         return TopicPartition(image.topics[key.topic_id].name, key.partition_id)
 
-    def _assign(self, changes: LocalChanges, name: TopicPartition, topic_id: Uuid, row: PartitionRow) -> None:
+    def _assign(
+        self, changes: LocalChanges, name: TopicPartition, topic_id: Uuid, row: PartitionRow, *, came: bool
+    ) -> None:
         assigned = assignment(row, topic_id, self._broker_id)
+        if came or _counts_not(row, self._broker_id):
+            assigned = replace(assigned, is_new=True)
         (changes.leads if row.leader == self._broker_id else changes.follows)[name] = assigned
 
     def _note_configs(self, changes: LocalChanges, image: Image, delta: Delta, topics: set[str]) -> None:
@@ -142,6 +144,12 @@ class Catalogue:
         return topic is not None and any(
             TopicPartition(name, number) in self.held for number, _ in image.partitions.of_topic(topic.id)
         )
+
+
+def _counts_not(row: PartitionRow, broker_id: int) -> bool:
+    """Whether a broker's replica is in no directory that is known, and nobody counts on what it holds."""
+    is_nowhere = row.directory_of(broker_id) == UNASSIGNED_DIRECTORY
+    return is_nowhere and broker_id not in row.isr and broker_id not in row.elr
 
 
 def assignment(row: PartitionRow, topic_id: Uuid, broker_id: int) -> Assignment:

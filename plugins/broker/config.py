@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -291,7 +292,7 @@ def _read(properties: Properties) -> BrokerConfig:
         "listeners": _own(properties, "listeners"),
         "advertised_listeners": _own(properties, "advertised.listeners"),
         "inter_broker_listener": _inter_broker_listener(properties),
-        "directories": tuple(properties.list("log.dirs" if "log.dirs" in properties else "log.dir")),
+        "directories": _directories(properties),
         "rack": properties.get("broker.rack"),
         "static_configs": properties.all,
         "ignored": tuple(name for name in properties.names if name not in honoured),
@@ -325,6 +326,11 @@ def _read(properties: Properties) -> BrokerConfig:
         return config
     except ConfigError as error:
         raise properties.error(error.reason, *(_KEYS.get(name, name) for name in error.settings)) from None
+
+
+def _directories(properties: Properties) -> tuple[str, ...]:
+    found = properties.list("log.dirs" if "log.dirs" in properties else "log.dir")
+    return tuple(dict.fromkeys(map(os.path.normpath, found)))
 
 
 def _inter_broker_listener(properties: Properties) -> str:

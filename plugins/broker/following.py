@@ -324,7 +324,10 @@ class Following:
     # --- answers ------------------------------------------------------------------------------------------------------
 
     def _take(self, asked: Asked, data: _Data) -> Steps[bool]:
-        """Apply a partition's answer; False: pause before it is asked for again."""
+        """Apply a partition's answer; False: pause before it is asked for again.
+
+        Bytes of a leader that are refused are asked for again; a disk that failed, or our log if it is damaged, is not.
+        """
         try:
             if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
                 return (yield from self._find_place(asked))
@@ -347,8 +350,11 @@ class Following:
             self._replicas.carry_out(asked.name, effects)
             if data.log_start_offset > partition.log.log_start_offset:
                 yield from self._raise_log_start(asked, data.log_start_offset)
-        except (StorageError, CorruptDataError) as error:
-            self._failed(asked.name, error)
+        except StorageError as error:
+            self._replicas.failed(asked.name, error)
+            return False
+        except CorruptDataError as error:
+            self._complain("bytes", f"{asked.name}: what its leader sent is refused: {error}")
             return False
         except KraftError as error:
             self._complain("refused", f"{asked.name} cannot be replicated: {error}")
@@ -360,8 +366,13 @@ class Following:
         yield EXCLUSIVE
         replica = self._replicas.all.get(asked.name)
         if replica is not None and asked.still_matters:
-            effects = yield from cut(asked.partition, replica.hosted, action)
-            self._replicas.carry_out(asked.name, effects)
+            try:
+                effects = yield from cut(asked.partition, replica.hosted, action)
+            except CorruptDataError as error:
+                if self._replicas.all.get(asked.name) is replica:
+                    self._replicas.damaged(asked.name, error)
+            else:
+                self._replicas.carry_out(asked.name, effects)
 
     def _raise_log_start(self, asked: Asked, log_start: int) -> Steps[None]:
         yield EXCLUSIVE
@@ -400,10 +411,3 @@ class Following:
         if told.error_code != ErrorCode.NONE or told.offset < 0:
             return None
         return OffsetAndEpoch(told.offset, told.leader_epoch)
-
-    def _failed(self, name: TopicPartition, error: KraftError) -> None:
-        """Bytes of a leader that are refused are asked for again; a disk that failed is not."""
-        if isinstance(error, StorageError):
-            self._replicas.failed(name, error)
-        else:
-            self._complain("bytes", f"{name}: what its leader sent is refused: {error}")

@@ -156,10 +156,13 @@ class Replicas:
         Raises:
             CorruptDataError, StorageError: its log cannot be used; see ``failed``.
         """
-        partition = (yield from self.add(name, assignment.topic_id, now_ms, assignment.directory)).partition
-        if assignment.partition_epoch < partition.partition_epoch:
-            _logger.warning("%s is at partition epoch %d already", name, partition.partition_epoch)
-        elif assignment.leader == self._broker_id:
+        known = self.all.get(name)
+        if known is not None and assignment.partition_epoch < known.partition.partition_epoch:
+            _logger.warning("%s is at partition epoch %d already", name, known.partition.partition_epoch)
+            return
+        topic_id, directory = assignment.topic_id, assignment.directory
+        partition = (yield from self.add(name, topic_id, now_ms, directory, is_new=assignment.is_new)).partition
+        if assignment.leader == self._broker_id:
             self.carry_out(name, partition.become_leader(assignment, now_ms()))
         else:
             self.carry_out(name, partition.become_follower(assignment))
@@ -170,6 +173,8 @@ class Replicas:
         topic_id: Uuid | None,
         now_ms: Callable[[], int],
         directory: Uuid = UNASSIGNED_DIRECTORY,
+        *,
+        is_new: bool = False,
     ) -> DiskSteps[Replica]:
         """A partition of which we have a replica from now on; its log is made if there is none.
 
@@ -178,15 +183,16 @@ class Replicas:
             topic_id: of its topic; None: it has none.
             now_ms: the time.
             directory: where a log is to be made (KIP-858); an id that stands for none: where there are the fewest.
+            is_new: see `Assignment`.
 
         Raises:
-            StorageError: the disk failed.
+            StorageError: the disk failed; or see ``LogDirs.create``.
         """
         found = self.all.get(name)
         if found is None:
             hosted = self._dirs.find(name)
             if hosted is None:
-                hosted = yield from self._dirs.create(name, topic_id, now_ms(), directory)
+                hosted = yield from self._dirs.create(name, topic_id, now_ms(), directory, is_new=is_new)
             is_eligible = self._cache.is_eligible
             partition = Partition(
                 name,
@@ -295,6 +301,15 @@ class Replicas:
                 _logger.error("%s holds a damaged batch, whoever reads it is told so: %s", name, error)
             return ErrorCode.CORRUPT_MESSAGE
         return ErrorCode.KAFKA_STORAGE_ERROR
+
+    def damaged(self, name: TopicPartition, error: CorruptDataError) -> None:
+        """A log that follows cannot be brought in line with its leader's, for it is damaged: the partition is offline.
+
+        Source: Kafka 4.3.1, AbstractFetcherThread.doTruncate, markPartitionFailed.
+        """
+        replica = self.all[name]
+        replica.hosted.directory.take_offline(name, error)
+        self.carry_out(name, replica.partition.stop())
 
     def directory_failed(self, directory: Directory, error: KraftError) -> None:
         """A log directory is used no more: its partitions are offline."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kraftcore.core.uuid import Uuid
+from kraftcore.core.uuid import UNASSIGNED_DIRECTORY, Uuid
 from kraftcore.metadata import Image
 from kraftcore.plugins.broker.catalogue import Catalogue
 from kraftcore.plugins.broker.partition import TopicPartition
@@ -17,6 +17,7 @@ US = 1
 FIRST, SECOND = Uuid(bytes(15) + b"\x10"), Uuid(bytes(15) + b"\x11")
 PLACE = Uuid(bytes(15) + b"\x20")
 NAME = TopicPartition("t", 0)
+OTHER = TopicPartition("other", 0)
 
 
 def topic(topic_id, replicas, *, leader, name="t", epoch=0):
@@ -84,9 +85,9 @@ def test_a_replica_that_moves_away_is_deleted_and_one_that_comes_is_made():
     here = PartitionChangeRecord(partition_id=0, topic_id=SECOND, replicas=[2, 3, 1], adding_replicas=[1])
     changes = log.add(away, here)
     assert changes.deletes == {NAME: FIRST}
-    assert changes.follows.keys() == {TopicPartition("other", 0)}
+    assert changes.follows.keys() == {OTHER}
     assert changes.topic_configs.keys() == {"other"}
-    assert log.catalogue.held == {TopicPartition("other", 0): SECOND}
+    assert log.catalogue.held == {OTHER: SECOND}
 
 
 def test_a_topic_made_anew_under_its_name_is_another_one():
@@ -109,6 +110,22 @@ def test_an_image_of_a_snapshot_takes_the_place_of_all_that_was_held():
     assert changes.deletes == {NAME: FIRST, TopicPartition("gone", 0): Uuid(bytes(15) + b"\x12")}
     assert log.catalogue.held == {NAME: SECOND}
     assert changes.gone == {"t", "gone"}  # the first topic called t is
+
+
+def test_a_replica_is_new_while_nobody_counts_on_what_it_holds():
+    log = Log(*topic(FIRST, [1, 2], leader=1))
+    assert not log.first.leads[NAME].is_new
+    assert log.add(*topic(SECOND, [2, 1], leader=2, name="other")).follows[OTHER].is_new
+    assert not log.add(PartitionChangeRecord(partition_id=0, topic_id=SECOND, leader=1)).leads[OTHER].is_new
+    assert not log.add(PartitionChangeRecord(partition_id=0, topic_id=SECOND, leader=2, isr=[2])).follows[OTHER].is_new
+    nowhere = PartitionChangeRecord(partition_id=0, topic_id=SECOND, directories=[PLACE, UNASSIGNED_DIRECTORY])
+    assert log.add(nowhere).follows[OTHER].is_new
+    assert Catalogue(US).begin(log.image).follows[OTHER].is_new
+    eligible = PartitionChangeRecord(partition_id=0, topic_id=SECOND, eligible_leader_replicas=[1])
+    assert not log.add(eligible).follows[OTHER].is_new
+    log.add(PartitionChangeRecord(partition_id=0, topic_id=SECOND, replicas=[2], directories=[PLACE]))
+    here = PartitionChangeRecord(partition_id=0, topic_id=SECOND, replicas=[2, 1], directories=[PLACE, PLACE])
+    assert log.add(here).follows[OTHER].is_new
 
 
 @pytest.mark.parametrize(

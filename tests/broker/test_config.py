@@ -36,6 +36,7 @@ def test_what_a_file_says(read):
     assert config.listeners == (Endpoint("BROKER", "127.0.0.1", 9092), Endpoint("CLIENT", "", 9192))
     assert (config.min_insync_replicas, config.message_max_bytes, config.ignored) == (2, 1000, ("num.io.threads",))
     assert config.replica_lag_time_max_ms == 30_000
+    assert read(log_dirs="/a/,/b//c, /a").directories == ("/a", "/b/c")
 
 
 PROTOCOLS = """\

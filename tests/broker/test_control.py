@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from random import Random
+
+import asking
 import pytest
 import trio
 from broker_rig import CONTROLLER, open_rig, until
 
 from kraftcore.core.batch import build_batch
+from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.uuid import ZERO_UUID, Uuid
+from kraftcore.errors import CorruptDataError
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.fetch import FetchRequest
@@ -97,6 +102,37 @@ def test_a_kraft_controller_changes_the_isr_within_an_epoch(tmp_path):
     trio.run(main)
 
 
+def test_a_log_that_may_be_in_a_failed_directory_is_made_anew_for_a_new_replica_alone(tmp_path):
+    """Kafka 3.9.1: LogManager.getOrCreateLog."""
+
+    async def main():
+        async with open_rig(tmp_path) as rig:
+            disk = rig.disks[1] = SimulatedDisk(Random(1))
+            topic_id = Uuid.random()
+            await rig.start(1, directories=("/a", "/b"))
+            await rig.assign(1, 0, [1], topic_id=topic_id)
+            assert (await rig.produce(1, b"v")).error_code == 0
+            await rig.stop(1)
+            disk.inject("read", times=-1, path="/a/replication-offset-checkpoint")
+            broker = await rig.start(1, directories=("/a", "/b"))
+            again = told(epoch=1, topic_id=topic_id)
+            assert await error_of(rig, again) is ErrorCode.KAFKA_STORAGE_ERROR
+            absent = told(leader=2, epoch=1, replicas=(1, 2), topic_id=topic_id)  # a leader that is not alive
+            assert await error_of(rig, absent) is ErrorCode.KAFKA_STORAGE_ERROR
+            assert T not in broker.replicas.all and not disk.exists("/b/t-0")
+            for new in (told(topic="u", topic_id=Uuid.random()), told(leader=2, topic="v", replicas=(1, 2))):
+                new.topic_states[0].partition_states[0].is_new = True
+                assert await error_of(rig, new) is ErrorCode.NONE
+            assert disk.exists("/b/u-0") and disk.exists("/b/v-0")
+            await rig.stop(1)
+            disk.clear_faults()
+            broker = await rig.start(1, directories=("/a", "/b"))
+            assert await error_of(rig, again) is ErrorCode.NONE
+            assert broker.replicas.all[T].partition.log.log_end_offset == 1
+
+    trio.run(main)
+
+
 def test_a_follower_whose_controller_forgot_the_id_asks_by_name(tmp_path):
     async def main():
         async with open_rig(tmp_path) as rig:
@@ -142,6 +178,40 @@ def test_who_asks_the_wrong_broker_is_told_who_leads(tmp_path):
                 assert one.error_code == wanted
                 assert one.current_leader.leader_id == (1 if known else -1)
                 assert [each.node_id for each in answer.node_endpoints] == ([1] if known else [])
+
+    trio.run(main)
+
+
+def test_a_follower_gets_only_what_was_announced(tmp_path):
+    """Kafka 3.9.1: KafkaApis.handleFetchRequest."""
+
+    async def main():
+        async with open_rig(tmp_path) as rig:
+            await rig.start(1)
+            topic_id = Uuid.random()
+            assert await error_of(rig, told(replicas=(1, 2), topic_id=topic_id)) is ErrorCode.NONE
+            for replica_id in (2, -1):
+                assert (await rig.fetch(1, replica_id=replica_id)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            assert rig.brokers[1].replicas.all[T].partition.leading
+            await rig.assign(1, 1, [1, 2], topic_id=topic_id)
+            for replica_id in (2, -1):
+                assert (await rig.fetch(1, replica_id=replica_id)).error_code == ErrorCode.NONE
+
+    trio.run(main)
+
+
+def test_those_who_do_not_know_of_storage_errors_are_told_to_look_for_another_leader(tmp_path):
+    """Fetch before version 6 (Kafka 4.3.1, KafkaApis.maybeDownConvertStorageError)."""
+
+    async def main():
+        async with open_rig(tmp_path) as rig:
+            broker = await rig.start(1)
+            await rig.assign(1, 0, [1])
+            broker.replicas.all[T].hosted.directory.take_offline(T, CorruptDataError("damaged"))
+            for version in (4, 5, 6, 12):
+                one = asking.fetched(await rig.ask(1, asking.fetch_request(), version))
+                expected = ErrorCode.NOT_LEADER_OR_FOLLOWER if version < 6 else ErrorCode.KAFKA_STORAGE_ERROR
+                assert one.error_code == expected
 
     trio.run(main)
 

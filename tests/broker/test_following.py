@@ -11,10 +11,10 @@ import trio.testing
 from kraftcore.core.batch import build_batch
 from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.log.config import LogConfig
-from kraftcore.core.uuid import Uuid
+from kraftcore.core.uuid import LOST_DIRECTORY, Uuid
 from kraftcore.errors import RefusedError, StorageError
 from kraftcore.plugins.broker.deadlines import Deadlines
-from kraftcore.plugins.broker.disk_steps import run_here
+from kraftcore.plugins.broker.disk_steps import failure_of, run_here
 from kraftcore.plugins.broker.fetchers import Fetchers
 from kraftcore.plugins.broker.following import EXCLUSIVE, Ask, FetchSettings, Following, RoundEnd, Source
 from kraftcore.plugins.broker.logdirs import LogDirs
@@ -28,6 +28,7 @@ from kraftcore.protocol.messages.fetch import FetchRequest, FetchResponse
 from kraftcore.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 
 US, LEADER, OTHER = 1, 2, 3
+MAGIC = 16  # place of a batch's magic byte
 T = TopicPartition("t", 0)
 TOPIC_ID = Uuid(b"5" * 16)
 _Data = FetchResponse.FetchableTopicResponse.PartitionData
@@ -36,9 +37,9 @@ _Data = FetchResponse.FetchableTopicResponse.PartitionData
 class Rig:
     """Broker 1 follows broker 2 in epoch 3; it has the offsets 0 to 3 of epoch 2."""
 
-    def __init__(self):
+    def __init__(self, **config):
         rng = random.Random(1)
-        config = LogConfig(topic_id=None, producer_snapshots=False)
+        config = LogConfig(topic_id=None, producer_snapshots=False, **config)
         self.disk = SimulatedDisk(rng)
         dirs = LogDirs(self.disk, ["/d"], US, config, 0, 0, rng.randbytes)
         self.replicas = Replicas(US, dirs, RequestCache(), lambda topic: PartitionSettings())
@@ -88,7 +89,8 @@ def ended(steps, value):
     with pytest.raises(StopIteration) as end:
         wanted = steps.send(value)
         while wanted is EXCLUSIVE or callable(wanted):
-            wanted = steps.send(None if wanted is EXCLUSIVE else wanted() and None)
+            error = None if wanted is EXCLUSIVE else failure_of(wanted)
+            wanted = steps.send(None) if error is None else steps.throw(error)
     return end.value.value
 
 
@@ -179,6 +181,38 @@ def test_nobody_reads_or_appends_while_a_thread_cuts_the_log_and_what_is_durable
     hosted.directory.write_recovery_points()
     assert checkpoint() == [b"t 0 2"]
     assert rig.partition.read(0, 100, View.REPLICA, at_least_one=True)
+
+
+@pytest.mark.parametrize("interval", [1, 4096], ids=["cut", "not even cut"])
+def test_a_damaged_log_that_is_to_be_cut_is_offline_and_nobody_blames_the_leader(interval, caplog):
+    rig = Rig(tail_bytes=0, index_interval_bytes=interval)
+    for offset in (4, 5):
+        ended(rig.begin(), answer(high_watermark=6, records=records(offset, 3)))
+    with rig.disk.open(f"/d/t-0/{0:020d}.log") as file:
+        file.write_at(MAGIC, b"\xff")
+    steps = rig.begin()
+    assert steps.send(answer(diverging_epoch=_Data.EpochEndOffset(epoch=2, end_offset=4))) is EXCLUSIVE
+    assert ended(steps, None) == RoundEnd()
+    assert rig.end == (4 if interval == 1 else 6)
+    rig.partition.check_invariants()
+    assert not rig.following.wanted() and not rig.complaints
+    assert "t-0 is offline, its log in /d is damaged" in caplog.text
+    with pytest.raises(RefusedError, match="KAFKA_STORAGE_ERROR"):
+        rig.replicas.find(T)
+    assert rig.replicas.directory_id(T) == LOST_DIRECTORY
+    # It goes with its topic.
+    run_here(rig.replicas.delete(T, lambda: 0))
+    assert not rig.replicas.is_broken(T)
+    assert run_here(rig.replicas.add(T, TOPIC_ID, lambda: 0)).partition.log.log_end_offset == 0
+
+
+def test_a_leader_s_damaged_bytes_are_asked_for_again():
+    rig = Rig()
+    damaged = bytearray(records(4, 3))
+    damaged[-1] ^= 1
+    assert ended(rig.begin(), answer(high_watermark=5, records=bytes(damaged))) == RoundEnd(pausing=(T,))
+    assert (rig.end, rig.following.wanted()) == (4, {LEADER: {T}})
+    assert "what its leader sent is refused" in rig.complaints[0]
 
 
 def test_a_log_that_cannot_be_cut_takes_its_directory_offline():

@@ -14,7 +14,7 @@ from kraftcore.core.disk.files import OsFiles
 from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.log.config import LogConfig
 from kraftcore.core.uuid import Uuid
-from kraftcore.errors import CorruptDataError, LocalError, LockedError
+from kraftcore.errors import CorruptDataError, LocalError, LockedError, StorageError
 from kraftcore.plugins.broker.catalogue import LocalChanges
 from kraftcore.plugins.broker.config import BrokerConfig
 from kraftcore.plugins.broker.core import log_config
@@ -39,8 +39,8 @@ def open_dirs(disk, *paths, node_id=1, now_ms=0, delay_ms=100):
     return LogDirs(disk, paths or ("/d1",), node_id, config, delay_ms, now_ms, Random(1).randbytes)
 
 
-def create(dirs, name, topic_id=None):
-    return run_here(dirs.create(name, topic_id, 0))
+def create(dirs, name, topic_id=None, **more):
+    return run_here(dirs.create(name, topic_id, 0, **more))
 
 
 @given(st.dictionaries(NAMES, st.integers(0, 2**63 - 1), max_size=5))
@@ -156,9 +156,10 @@ def test_a_partition_in_two_directories_is_refused():
         open_dirs(disk, "/d1", "/d2")
 
 
-def test_a_log_whose_making_failed_in_another_directory_does_not_stop_the_next_start():
+@pytest.mark.parametrize("slash", ["", "/"])
+def test_a_log_whose_making_failed_in_another_directory_does_not_stop_the_next_start(slash):
     disk = SimulatedDisk(Random(1))
-    dirs = open_dirs(disk, "/d1", "/d2")
+    dirs = open_dirs(disk, f"/d1{slash}", f"/d2{slash}")
     disk.inject("any", path="/d1/t-0/", after=6)
     replicas = Replicas(1, dirs, RequestCache(), lambda topic: PartitionSettings())
     changes = LocalChanges(leads={T: Assignment(1, 0, 0, (1,), (1,), Uuid(b"5" * 16))})
@@ -171,6 +172,73 @@ def test_a_log_whose_making_failed_in_another_directory_does_not_stop_the_next_s
     assert (hosted.directory.path, hosted.log.log_end_offset) == ("/d2", 1)
     assert [partition_of(name) for name in disk.list_folder("/d1") if name.startswith("t-0")] == [None]
     dirs.close()
+
+
+def test_a_directory_is_one_however_it_is_written():
+    dirs = open_dirs(SimulatedDisk(Random(1)), "/d1/", "/d1", "/d2//")
+    assert [each.path for each in dirs.directories] == ["/d1", "/d2"]
+    for path in ("/d1", "/d1/t-0", "/d1//t-0/partition.metadata"):
+        assert dirs.holding(path) is dirs.directories[0]
+    assert dirs.holding("/d10/t-0") is None
+    dirs.close()
+
+
+@pytest.mark.parametrize(
+    ("operation", "path"),
+    [("read", "/d1/replication-offset-checkpoint"), ("read", "/d1/log-start-offset-checkpoint"), ("list", "/d1")],
+)
+def test_a_log_that_may_be_in_a_directory_that_cannot_be_looked_into_is_not_made_elsewhere(operation, path):
+    disk = SimulatedDisk(Random(1))
+    dirs = open_dirs(disk, "/d1", "/d2")
+    create(dirs, T).log.append_as_leader(build_batch([b"v"], timestamp_ms=1), 0, 0)
+    dirs.close()
+    fault = disk.inject(operation, times=-1, path=path)
+    dirs = open_dirs(disk, "/d1", "/d2")
+    assert fault.hits and [each.path for each in dirs.usable] == ["/d2"]
+    with pytest.raises(StorageError, match="t-0 may be in /d1, which is not online"):
+        create(dirs, T)
+    assert not disk.exists("/d2/t-0")
+    assert create(dirs, TopicPartition("new", 0), is_new=True).directory.path == "/d2"
+    dirs.close()
+    disk.clear_faults()
+    dirs = open_dirs(disk, "/d1", "/d2")
+    assert dirs.find(T).log.log_end_offset == 1
+    dirs.close()
+
+
+def test_what_a_directory_held_that_failed_later_is_known():
+    disk = SimulatedDisk(Random(1))
+    dirs = open_dirs(disk, "/d1", "/d2")
+    dirs.directories[0].failure = StorageError(5, "the disk", "/d1")
+    assert create(dirs, T).directory.path == "/d2"
+    dirs.close()
+
+
+@pytest.mark.parametrize(
+    ("operation", "path"), [("any", "/d1"), ("read", "/d1/meta.properties"), ("open", "/d1/.lock")]
+)
+def test_a_directory_that_the_disk_does_not_give_does_not_end_the_start(operation, path):
+    disk = SimulatedDisk(Random(1))
+    dirs = open_dirs(disk, "/d1", "/d2")
+    cluster_id = dirs.cluster_id
+    dirs.close()
+    fault = disk.inject(operation, times=-1, path=path)
+    dirs = open_dirs(disk, "/d1", "/d2", "/d3")
+    assert fault.hits and ([each.path for each in dirs.usable], dirs.cluster_id) == (["/d2", "/d3"], cluster_id)
+    dirs.close()
+    disk.clear_faults()
+    open_dirs(disk, "/d3", "/d1", "/d2").close()
+
+
+def test_no_cluster_is_made_up_beside_a_directory_that_may_say_which_it_is():
+    disk = SimulatedDisk(Random(1))
+    open_dirs(disk, "/d1").close()
+    disk.inject("read", times=-1, path="/d1/meta.properties")
+    with pytest.raises(StorageError, match="/d1/meta.properties"):
+        open_dirs(disk, "/d2", "/d1")
+    assert not disk.exists("/d2/meta.properties")
+    disk.clear_faults()
+    open_dirs(disk, "/d2", "/d1").close()
 
 
 def test_one_process_at_a_time(tmp_path):

@@ -13,6 +13,8 @@ from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.log.config import LogConfig
 from kraftcore.core.log.epochs import OffsetAndEpoch
 from kraftcore.errors import StorageError
+from kraftcore.plugins.broker.disk_steps import run_here
+from kraftcore.plugins.broker.log_changes import raise_log_start
 from kraftcore.plugins.broker.logdirs import LogDirs
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
 from kraftcore.plugins.broker.moves import Moves
@@ -266,7 +268,7 @@ class Alone:
         return self.replicas.all[NAME].partition
 
     def follow(self):
-        self.replicas.assign(NAME, Assignment(2, self.epoch, self.epoch, (1, 2), (1, 2)), 0)
+        run_here(self.replicas.assign(NAME, Assignment(2, self.epoch, self.epoch, (1, 2), (1, 2)), lambda: 0))
 
     def change(self):
         """Something comes from the leader."""
@@ -282,7 +284,8 @@ class Alone:
             epoch = max(self.partition.log.epoch_at(max(end - 1, 0)) or 0, 0)
             self.partition.truncate(OffsetAndEpoch(end, epoch))
         elif kind == 2 and self.partition.high_watermark > log.log_start_offset:
-            self.partition.delete_below(rng.randint(log.log_start_offset, self.partition.high_watermark), 0)
+            start = rng.randint(log.log_start_offset, self.partition.high_watermark)
+            run_here(raise_log_start(self.partition, start, 0))
         elif kind == 3 and rng.random() < 0.1:
             self.partition.restart_at(log.log_end_offset + rng.randrange(20))
         else:

@@ -11,11 +11,13 @@ from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.log import Log
 from kraftcore.core.log.config import LogConfig
 from kraftcore.core.log.epochs import OffsetAndEpoch
-from kraftcore.errors import RefusedError
+from kraftcore.errors import CorruptDataError, RefusedError
 from kraftcore.plugins.broker.partition import Assignment, Partition, TopicPartition
 from kraftcore.plugins.broker.partition.partition import PartitionSettings
+from kraftcore.protocol.error_codes import ErrorCode
 
 LAG_MS = 100
+MAGIC = 16  # place of a batch's magic byte
 NOW = 1_000_000
 
 
@@ -90,6 +92,20 @@ def test_an_epoch_begins_when_its_leader_does(partition):
         partition.divergence(6, 1)
 
 
+@pytest.mark.parametrize("epoch", [0, 2])
+def test_below_the_log_s_start_nobody_is_told_where_to_cut(partition, epoch):
+    """A follower that asks there begins anew at the leader's start (Kafka 4.3.1, Partition.readRecords)."""
+    lead(partition, epoch=1)
+    produce(partition, 5)
+    lead(partition, epoch=3)
+    produce(partition)
+    partition.log.flush()
+    partition.log.delete_below(4, NOW)
+    assert partition.divergence(epoch, 4) == (OffsetAndEpoch(5, 1) if epoch == 2 else None)
+    with pytest.raises(RefusedError, match="OFFSET_OUT_OF_RANGE"):
+        partition.divergence(epoch, 3)
+
+
 def test_a_log_that_only_this_one_has_is_cut_where_the_leader_left_it(partition):
     lead(partition, epoch=1)
     produce(partition)
@@ -99,6 +115,39 @@ def test_a_log_that_only_this_one_has_is_cut_where_the_leader_left_it(partition)
     # The leader's epoch 2 is not known here: what came before it is where both may agree.
     partition.truncate(OffsetAndEpoch(7, 2))
     assert (partition.log.log_end_offset, partition.high_watermark) == (1, 1)
+
+
+def test_a_high_watermark_is_no_higher_than_a_log_that_was_cut_and_then_not_read():
+    disk = SimulatedDisk(Random(1))
+    log = Log.open(disk, "/d/t-0", LogConfig(topic_id=None, tail_bytes=0, index_interval_bytes=1), now_ms=0)
+    settings = PartitionSettings(1, LAG_MS)
+    partition = Partition(TopicPartition("t", 0), 1, log, settings, is_eligible=lambda each, epoch: True)
+    lead(partition, isr=(1, 2), epoch=1)
+    for _ in range(10):
+        produce(partition)
+    partition.fetched(2, 10, NOW)
+    partition.become_follower(Assignment(2, 2, 2, (1, 2), (1, 2)))
+    assert partition.high_watermark == 10
+    with disk.open(f"/d/t-0/{0:020d}.log") as file:
+        file.write_at(file.size() // 10 * 3 + MAGIC, b"\xff")
+    with pytest.raises(CorruptDataError):
+        partition.truncate(OffsetAndEpoch(7, 1))
+    assert (log.log_end_offset, partition.high_watermark) == (7, 7)
+    lead(partition, isr=(1, 2), epoch=3)
+    ended = []
+
+    class Waiter:
+        is_over = False
+        end = staticmethod(ended.append)
+
+    def carry_out(effects):
+        for waiter, error in effects.ended:
+            waiter.end(error)
+
+    carry_out(partition.append(build_batch([b"v"] * 3, timestamp_ms=1), NOW, waiter=Waiter())[1])
+    assert (log.log_end_offset, ended) == (10, [])
+    carry_out(partition.fetched(2, 10, NOW))
+    assert ended == [ErrorCode.NONE]
 
 
 def test_the_leader_of_an_earlier_epoch_sends_nothing_new(partition):

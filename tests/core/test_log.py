@@ -350,6 +350,22 @@ def test_a_truncation_within_a_batch_takes_all_of_it() -> None:
     log.check_invariants()
 
 
+@pytest.mark.parametrize("damaged", [0, 3])
+def test_a_truncation_above_damage_does_not_hide_it(damaged: int) -> None:
+    disk = SimulatedDisk(Random(1))
+    log = Log.open(disk, FOLDER, LogConfig(index_interval_bytes=1, tail_bytes=0), now_ms=0)
+    for _ in range(10):
+        log.append_as_leader(build_batch([b"x"], timestamp_ms=1), 1, 0)
+    log.flush()
+    size = len(log.read(9, 1000))
+    with disk.open(f"{FOLDER}/{0:020d}.log") as file:
+        file.write_at(size * damaged + 16, b"\xff")
+    assert log.truncate_to(7) == log.log_end_offset == 7
+    with pytest.raises(CorruptDataError, match="damaged"):
+        log.read(damaged, 1000)
+    assert log.append_as_leader(build_batch([b"x"], timestamp_ms=2), 1, 0) == 7
+
+
 def test_truncation_below_the_start_is_refused() -> None:
     log = new_log()
     log.truncate_fully_to(10)

@@ -90,8 +90,7 @@ class Rig:
         config = BrokerConfig(
             node_id=broker_id,
             listeners=(Endpoint(LISTENER, f"broker{broker_id}", 9092),),
-            directories=(str(self.folder / f"d{broker_id}"),),
-            **{**QUICK, **settings},
+            **{"directories": (str(self.folder / f"d{broker_id}"),), **QUICK, **settings},
         )
         ready, self._gone[broker_id] = trio.Event(), trio.Event()
         self._nursery.start_soon(self._run, config, ready)

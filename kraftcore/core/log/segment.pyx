@@ -408,7 +408,7 @@ cdef class Segment:
 
     cdef int find_end(self) except -1:
         # What it knows of its last batch, and its largest timestamp: the last time entry is the largest up to the batch
-        # it names; what follows must be looked at.
+        # it names; what follows must be looked at, up to what is damaged: whoever reads that is told.
         cdef BatchHeader header
         cdef IndexEntry entry
         cdef Look look
@@ -420,7 +420,10 @@ cdef class Segment:
             largest, largest_offset = entry.key, entry.value
             if self.base_offset <= entry.value < self.next_offset:
                 offset = entry.value
-        position = self.find(offset, &header)
+        try:
+            position = self.find(offset, &header)
+        except CorruptDataError:
+            position = 0
         look.start, look.got = 0, 0
         while 0 <= position < self.size and self.look_at(&look, position, &header):
             if header.max_timestamp > largest:
@@ -429,7 +432,8 @@ cdef class Segment:
             next_offset = header.last_offset + 1
             position += header.size
         self.max_timestamp, self.max_timestamp_offset = largest, largest_offset
-        self.next_offset = next_offset
+        if not 0 <= position < self.size:  # else a header is damaged, and `next_offset` stays
+            self.next_offset = next_offset
         return 0
 
     def recover(self, int32_t epoch, int64_t durable_offset):

@@ -10,6 +10,8 @@ Per partition, in this order (Kafka 3.9.1, ReplicaManager.becomeLeaderOrFollower
     the same one, without the id, as a follower  NONE: the leader is asked by name from now on
     the same one                                STALE_CONTROLLER_EPOCH, but for KRaft controllers
     this broker is no replica                   UNKNOWN_TOPIC_OR_PARTITION
+    it is not new, has no log, and a log directory
+    cannot be looked into                       KAFKA_STORAGE_ERROR: the log may be there
     else                                        NONE: lead, or follow
 """
 
@@ -137,12 +139,13 @@ class LeaderAndIsr:
             tuple(state.isr),
             topic_id,
             is_recovering=state.leader_recovery_state != 0,
+            is_new=state.is_new,
         )
         if state.leader == self._broker_id or self._cache.is_alive(state.leader):
             yield from self._replicas.assign(name, assignment, self._now_ms)
         else:
             # As Kafka: the log is there, so that its high watermark is stored; the role waits for another assignment.
-            yield from self._replicas.add(name, topic_id, self._now_ms)
+            yield from self._replicas.add(name, topic_id, self._now_ms, is_new=state.is_new)
             _logger.error("%s cannot follow broker %d: it is not alive", name, state.leader)
 
 

@@ -86,9 +86,10 @@ class Directory:
         path: as given.
         logs: the partitions' logs.
         futures: logs that partitions move to from other directories (KIP-113).
-        broken: partitions whose log cannot be opened, or was not because the directory failed before, with the reason:
-            nothing of them is touched.
+        broken: partitions whose log cannot be opened, or was not because the directory failed before, or is used no
+            more, with the reason: nothing of them is touched.
         failure: why the directory is not used any more, or None.
+        is_listed: whether all that it holds is known, in ``logs`` and ``broken``.
         id: its ``directory.id``; None: it has none.
         previous_epoch: broker epoch of the run before if that stopped in order; else -1.
     """
@@ -106,6 +107,7 @@ class Directory:
         self.futures: dict[TopicPartition, HostedLog] = {}
         self.broken: dict[TopicPartition, KraftError] = {}
         self.failure: KraftError | None = None
+        self.is_listed = False
         self.id: Uuid | None = None
         self.previous_epoch = _NO_EPOCH
         self._files = files
@@ -160,6 +162,7 @@ class Directory:
                 names.append(name)
             elif future is not None and is_legal(future):
                 futures[future] = folder
+        self.is_listed = True
         for position, name in enumerate(names):
             try:
                 high_watermark, log_start = high_watermarks.get(name, 0), log_starts.get(name, 0)
@@ -184,6 +187,11 @@ class Directory:
 
     def _note_broken(self, name: TopicPartition, error: KraftError) -> None:
         _logger.error("%s is offline, its log in %s cannot be opened: %s", name, self.path, error)
+        self.broken[name] = error
+
+    def take_offline(self, name: TopicPartition, error: KraftError) -> None:
+        """The log of a partition is used no more until the next start."""
+        _logger.error("%s is offline, its log in %s is damaged: %s", name, self.path, error)
         self.broken[name] = error
 
     def broken_topic_id(self, name: TopicPartition) -> Uuid | None:
@@ -367,6 +375,7 @@ class Directory:
         self._expiring.append((now_ms() + self._delete_delay_ms, target))
         if self.logs.get(hosted.name) is hosted:
             del self.logs[hosted.name]
+            self.broken.pop(hosted.name, None)
 
     def _retire(self, hosted: HostedLog, target: str) -> None:
         try:
@@ -503,6 +512,15 @@ class Directory:
         self.id = found.directory_id
         if self._files.exists(self._path(CLEAN_SHUTDOWN)):
             self.previous_epoch = _decode_clean(self._files.read_file(self._path(CLEAN_SHUTDOWN)))
+
+    @property
+    def is_claimed(self) -> bool:
+        """Whether it says which cluster it belongs to.
+
+        Raises:
+            CorruptDataError, StorageError: its file cannot be read.
+        """
+        return read_meta_properties(self._files, self.path) is not None
 
     def claim(self, node_id: int, cluster_id: str | None, randbytes: Callable[[int], bytes]) -> str:
         """See that it belongs to this broker; an empty directory becomes its own.

@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack
 from functools import partial
 from types import MappingProxyType
 
 from kraftcore.core.disk.files import Files
 from kraftcore.core.log.config import LogConfig
 from kraftcore.core.uuid import UNASSIGNED_DIRECTORY, Uuid
-from kraftcore.errors import CorruptDataError, LocalError, StorageError
+from kraftcore.errors import CorruptDataError, KraftError, LocalError, StorageError
 from kraftcore.plugins.broker.disk_steps import DiskSteps, run_here
 from kraftcore.plugins.broker.logdirs.directory import Directory, HostedLog
 from kraftcore.plugins.broker.logdirs.names import future_name
@@ -28,17 +28,18 @@ class LogDirs:
 
     Args:
         files: where they are.
-        paths: ``log.dirs``; made if missing.
+        paths: ``log.dirs``; made if missing; one that is named twice is one.
         node_id: the broker's.
         config: of all logs; its ``topic_id`` is None.
         delete_delay_ms: how long a deleted partition's folder stays.
         now_ms: the time.
         randbytes: for ids.
         producer_expiration_ms: how long a producer may be silent before it is forgotten.
-        kraft_cluster_id: of a KRaft cluster, whose node has locked ``held`` and checked all of them; directories that
-            cannot be read are left out then, and logs opened by ``load``. None: the directories say which cluster they
-            belong to.
+        kraft_cluster_id: of a KRaft cluster, whose node has locked ``held`` and checked all of them; logs are opened by
+            ``load`` then. None: the directories say which cluster they belong to.
         held: those of the paths that are locked already.
+
+    A directory that the disk does not give is not used; the others are.
 
     Attributes:
         cluster_id: of the cluster that the directories belong to.
@@ -47,7 +48,8 @@ class LogDirs:
     Raises:
         LocalError: a directory is another broker's, or a partition is in two of them.
         LockedError: another process owns one.
-        CorruptDataError, StorageError: none can be read, or one does not say whose it is.
+        CorruptDataError, StorageError: none can be read, or one does not say whose it is; or none of those that can
+            be read says to which cluster they belong.
     """
 
     def __init__(
@@ -66,36 +68,33 @@ class LogDirs:
     ) -> None:
         self._randbytes = randbytes
         self._preferred: dict[TopicPartition, Directory] = {}
-        if kraft_cluster_id is None:
-            for path in paths:
-                files.make_folder(path)
-        self._locks = lock_folders(files, _lockable(files, paths, held))
-        self.directories = [
-            Directory(files, path, config, delete_delay_ms, producer_expiration_ms) for path in dict.fromkeys(paths)
-        ]
+        paths = list(dict.fromkeys(map(os.path.normpath, paths)))
+        self._locks, failures = _lock(files, paths, held)
+        self.directories = [Directory(files, path, config, delete_delay_ms, producer_expiration_ms) for path in paths]
+        for directory in self.directories:
+            if directory.path in failures:
+                _leave_out(directory, failures[directory.path])
         try:
             if kraft_cluster_id is not None:
                 self.cluster_id = kraft_cluster_id
                 self._adopt(node_id)
             else:
-                cluster_id = None
-                for directory in self.directories:
-                    cluster_id = directory.claim(node_id, cluster_id, randbytes)
-                self.cluster_id = str(cluster_id)
+                self.cluster_id = self._claim(node_id)
                 self.load(now_ms)
-                failures = [each.failure for each in self.directories if each.failure is not None]
-                if len(failures) == len(self.directories):
-                    raise failures[0]
+                self._check_usable()
         except BaseException:
             for directory in self.directories:
                 for hosted in (*directory.logs.values(), *directory.futures.values()):
                     hosted.log.close()
-            self._locks.release()
+            self._locks.close()
             raise
 
     def holding(self, path: str | None) -> Directory | None:
         """The directory that a path lies in; None: none of ours."""
-        return next((each for each in self.directories if path and path.startswith(f"{each.path}/")), None)
+        if not path:
+            return None
+        path = os.path.normpath(path)
+        return next((each for each in self.directories if _is_within(path, each.path)), None)
 
     def configure(self, config_of: Callable[[str], LogConfig]) -> None:
         """How logs are opened from now on, by the topic's name."""
@@ -117,8 +116,7 @@ class LogDirs:
             try:
                 directory.load(now_ms)
             except (CorruptDataError, StorageError) as error:
-                _logger.error("log directory %s is not used: %s", directory.path, error)
-                directory.failure = error
+                _leave_out(directory, error)
         self._set_unfinished_aside()
         self._set_moved_aside(assigned)
         self._check_unique()
@@ -131,14 +129,37 @@ class LogDirs:
                     self._guarded(directory, partial(self._set_aside_here, directory, name))
 
     def _adopt(self, node_id: int) -> None:
-        for directory in self.directories:
+        for directory in self.usable:
             try:
                 directory.adopt(node_id, self.cluster_id, self._randbytes)
             except (CorruptDataError, StorageError) as error:
-                _logger.error("log directory %s is not used: %s", directory.path, error)
-                directory.failure = error
+                _leave_out(directory, error)
         if not self.usable:
             raise StorageError(5, "no log directory can be used", self.directories[0].path)
+
+    def _claim(self, node_id: int) -> str:
+        """The cluster's id, which those that say it give to those that are new."""
+        cluster_id: str | None = None
+        for is_claimed in (True, False):
+            failures = self._failures
+            if not is_claimed and cluster_id is None and failures:
+                raise failures[0]
+            for directory in self.usable:
+                try:
+                    if directory.is_claimed is is_claimed:
+                        cluster_id = directory.claim(node_id, cluster_id, self._randbytes)
+                except StorageError as error:
+                    _leave_out(directory, error)
+        self._check_usable()
+        return str(cluster_id)
+
+    @property
+    def _failures(self) -> list[KraftError]:
+        return [each.failure for each in self.directories if each.failure is not None]
+
+    def _check_usable(self) -> None:
+        if not self.usable:
+            raise self._failures[0]
 
     def _set_unfinished_aside(self) -> None:
         """Where the making of a log failed it was made in the next directory: what was begun holds no record."""
@@ -192,13 +213,27 @@ class LogDirs:
         return None
 
     def create(
-        self, name: TopicPartition, topic_id: Uuid | None, now_ms: int, directory_id: Uuid = UNASSIGNED_DIRECTORY
+        self,
+        name: TopicPartition,
+        topic_id: Uuid | None,
+        now_ms: int,
+        directory_id: Uuid = UNASSIGNED_DIRECTORY,
+        *,
+        is_new: bool = False,
     ) -> DiskSteps[HostedLog]:
         """Make a partition's log, in the directory with this id, or in the one with the fewest if there is none.
 
+        Args:
+            name: of the partition.
+            topic_id: of its topic; None: it has none.
+            now_ms: the time.
+            directory_id: where it is to be.
+            is_new: see `Assignment`.
+
         Raises:
-            StorageError: the disk failed, or every directory did before; or there is no directory with this id, and one
-                failed: the log may be there.
+            StorageError: the disk failed, or every directory did before. Or one did where the log may be: there is no
+                directory with this id, or it is not known what a directory holds, and the replica is not new (Kafka's
+                LogManager.getOrCreateLog).
         """
         usable = self.usable
         if not usable:
@@ -214,8 +249,12 @@ class LogDirs:
                 yield partial(wanted[0].promote, future)
                 return future
             return (yield from wanted[0].create(name, topic_id, now_ms))
-        if not directory_id.is_reserved and len(usable) < len(self.directories):
-            raise StorageError(5, f"{name} is in log directory {directory_id}, which is not online", usable[0].path)
+        failed = [each for each in self.directories if each.failure is not None]
+        if failed and not directory_id.is_reserved:
+            raise StorageError(5, f"{name} is in log directory {directory_id}, which is not online", failed[0].path)
+        unseen = [each.path for each in failed if not each.is_listed]
+        if unseen and not is_new:
+            raise StorageError(5, f"the log of {name} may be in {unseen[0]}, which is not online", unseen[0])
         if preferred in usable:
             return (yield from preferred.create(name, topic_id, now_ms))
         return (yield from min(usable, key=lambda each: len(each.logs)).create(name, topic_id, now_ms))
@@ -323,18 +362,30 @@ class LogDirs:
                 directory.close(is_clean=is_clean, broker_epoch=broker_epoch)
             except StorageError as error:
                 failed = failed or error
-        self._locks.release()
+        self._locks.close()
         if failed is not None:
             raise failed
 
 
-def _lockable(files: Files, paths: Sequence[str], held: Collection[str]) -> list[str]:
-    """The paths to lock; one that cannot be made is left to whoever looks into it."""
+def _lock(files: Files, paths: Sequence[str], held: Collection[str]) -> tuple[ExitStack, dict[str, StorageError]]:
+    """Make and lock the folders that are not held; what gives the locks back, and those that the disk does not give."""
     taken = {os.path.normpath(path) for path in held}
-    found = []
-    for path in paths:
-        if os.path.normpath(path) not in taken:
-            with suppress(StorageError):
-                files.make_folder(path)
-                found.append(path)
-    return found
+    failures: dict[str, StorageError] = {}
+    with ExitStack() as locks:
+        for path in paths:
+            if path not in taken:
+                try:
+                    files.make_folder(path)
+                    locks.enter_context(lock_folders(files, [path]))
+                except StorageError as error:
+                    failures[path] = error
+        return locks.pop_all(), failures
+
+
+def _leave_out(directory: Directory, error: KraftError) -> None:
+    _logger.error("log directory %s is not used: %s", directory.path, error)
+    directory.failure = error
+
+
+def _is_within(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(os.path.join(folder, ""))

@@ -53,6 +53,8 @@ class Assignment:
         topic_id: of the topic; None: the controller names it by name alone.
         directory: id of the log directory that this broker's replica is assigned to (KIP-858).
         is_recovering: the leader came in by an unclean election and has not said yet that it recovered (KIP-704).
+        is_new: this broker's replica holds nothing yet that anybody counts on: its log may be made though a directory
+            cannot be looked into.
     """
 
     leader: int
@@ -63,6 +65,7 @@ class Assignment:
     topic_id: Uuid | None = None
     directory: Uuid = UNASSIGNED_DIRECTORY
     is_recovering: bool = False
+    is_new: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,12 +20,14 @@ LEFT_OUT = {
     "usable_bytes",
     "cordoned_log_dirs",
     "partition_size",
+    "cluster_id",
 }
 MAY_BE_NULL = {"aborted_transactions"}  # where there are none
 MESSAGES = {"error_message", "batch_index_error_message"}
 DAY_MS = 86_400_000
 MEMBER = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 ORDERED_BY = (
+    "node_id",
     "name",
     "topic",
     "topic_id",
