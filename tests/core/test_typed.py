@@ -253,7 +253,7 @@ def scribble(pool):
 
 
 def test_a_reader_that_is_done_borrows_no_more():
-    data = build_batch([b"value"] * 1000, timestamp_ms=1, base_offset=0, leader_epoch=1)
+    data = build_batch([b"value"] * 50_000, timestamp_ms=1, base_offset=0, leader_epoch=1)
     pool = BufferPool()
     reader = ColumnReader(data, columns=("offset", "value"), pool=pool)
     chunk = next(reader)
