@@ -55,7 +55,7 @@ _PARQUET = ".parquet"
 _ESCAPED = frozenset("\"#%'*/:=?\\{[]^\x7f") | frozenset(map(chr, range(32)))
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 _TELLING = "cluster_id="
-_ESCAPED_BYTES = 200
+ESCAPED_BYTES = 200
 """File systems take names of 255 bytes."""
 _UNKNOWN: Mapping[str, int] = MappingProxyType({})
 Starter = Callable[[], SparkSession]
@@ -451,7 +451,7 @@ def columns_of(schema: Any) -> str:
 def gold_folder(cluster_id: str) -> str:
     """The folder of a cluster's rows within a table of gold, named as Spark does; but see ``tells_cluster``."""
     escaped = "".join(f"%{ord(one):02X}" if one in _ESCAPED else one for one in cluster_id)
-    if escaped == _NO_VALUE or len(escaped.encode()) > _ESCAPED_BYTES:
+    if escaped == _NO_VALUE or len(escaped.encode()) > ESCAPED_BYTES:
         return f"cluster-{blake2b(cluster_id.encode(), digest_size=16).hexdigest()}"
     return f"{_TELLING}{escaped or _NO_VALUE}"
 

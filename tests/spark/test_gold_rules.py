@@ -191,7 +191,7 @@ def test_an_upgrade_doubles_no_cluster_whose_folder_has_another_name_now(tmp_pat
     write_node(tmp_path / "in", 1, bytes(started().data), cluster_id=long)
     tables = tmp_path / "tables"
     with monkeypatch.context() as patch:
-        patch.setattr(opened_tables, "_ESCAPED_BYTES", 244)
+        patch.setattr(opened_tables, "ESCAPED_BYTES", 244)
         kraft.run(no_spark, [tmp_path / "in"], tables)
     (tables / "kraftcore-tables.json").write_text(json.dumps({"format": 3}))
     assert kraft.run(no_spark, [tmp_path / "in"], tables).clusters == (long,)
