@@ -110,6 +110,22 @@ class Rows(NamedTuple):
     buckets: Any
 
 
+class BrokenOff(NamedTuple):
+    """Where in a log's file a walk over batches ended, for a header could not be trusted.
+
+    Attributes:
+        path: the file's.
+        position: behind the last batch that was told apart.
+        header: the bytes there, a batch header's length or fewer.
+        torn: the file's size, if it ends inside the batch that begins there; else 0.
+    """
+
+    path: str
+    position: int
+    header: bytes
+    torn: int
+
+
 @dataclass
 class Piece:
     """Bytes with whole batches.
@@ -171,11 +187,15 @@ class RangeReader:
         policy: what to do about damage: ``fail``, ``drop`` (leave damaged rows out) or ``keep`` (also deliver what a
             batch with a wrong checksum, or a record that cannot be decoded, gives).
 
+    Attributes:
+        broken_off: where what was read so far ended at damage; a growing file's torn end is none.
+
     Raises:
         LocalError: no such view.
     """
 
     def __init__(self, view: str, filters: Filters, policy: str = FAIL) -> None:
+        self.broken_off: list[BrokenOff] = []
         self.view = view
         self.schema = None if view == LAYERS else view_schema(view)
         self.kind = find_type(view) if view not in (*PLAIN_VIEWS, LAYERS) else None
@@ -251,6 +271,11 @@ class RangeReader:
     def _whole_pieces(self, part: Range) -> Iterator[tuple[Piece, list[Problem]]]:
         with part.open() as source:
             for piece in pieces(source, part.start, part.end):
+                is_cut = piece.is_torn and part.file.may_grow
+                if part.file.source == LOG and not is_cut and any(one.position == piece.end for one in piece.damage):
+                    header = bytes(source.read(piece.end, min(_HEADER_BYTES, source.size - piece.end)))
+                    torn = source.size if piece.is_torn else 0
+                    self.broken_off.append(BrokenOff(part.file.path, piece.end, header, torn))
                 yield piece, self._problems(part, piece)
 
     def _named(self, part: Range, view: str, columns: dict[str, Any], buckets: Any = None) -> Iterator[Rows]:

@@ -158,13 +158,13 @@ class Commits:
         """Say that nothing is left of a step that does not count."""
         self._folder.delete(writing.mark)
 
-    def outdated(self) -> list[str]:
-        """The commits before those that are kept, each behind the files that no kept one names, in order of removal."""
-        kept = self._kept()
-        counted = {name for commit in kept for name in commit.names()}
+    def outdated(self, kept: int = _KEPT) -> list[str]:
+        """The commits before the last ``kept`` ones, each behind the files those do not name, in order of removal."""
+        last_ones = self._kept(kept)
+        counted = {name for commit in last_ones for name in commit.names()}
         found: list[str] = []
         for number in self.numbers():
-            if kept and number < kept[0].number:
+            if last_ones and number < last_ones[0].number:
                 found += sorted(self._names(number) - counted)
                 found.append(f"{COMMITS}/{number}")
         return found
@@ -195,10 +195,11 @@ class Commits:
                 left.append(name)
         return [*dict.fromkeys(left), *(f"{COMMITS}/{name}" for name in begun)]
 
-    def _kept(self) -> list[Commit]:
+    def _kept(self, count: int = _KEPT) -> list[Commit]:
         # In order. Those before the last one may be of an earlier format: they name nothing.
         last = self.last()
-        before = [number for number in self.numbers() if number < last.number][1 - _KEPT :]
+        before = [number for number in self.numbers() if number < last.number]
+        before = before[len(before) - min(count - 1, len(before)) :]
         found = [Commit(number, files=self._files(number)) for number in before]
         return [*found, last] if last.number >= 0 else []
 

@@ -1,56 +1,88 @@
-"""Tables of earlier formats: 1 and 2, which had no list of the files that count, and 3, whose gold is made anew."""
+"""Tables of earlier formats: 1 and 2, which had no list of the files that count, and 3, which has one.
+
+Gold of all of them has secrets in it and may lack columns: its files are removed, and it is made anew.
+"""
 
 from __future__ import annotations
 
 import json
 import re
 from dataclasses import replace
+from pathlib import Path
 
-from kraftcore.errors import CorruptDataError
-from kraftcore.plugins.spark.commits import COMMITS, Commit, Commits
+from kraftcore.errors import CorruptDataError, StorageError
+from kraftcore.plugins.spark.commits import COMMITS, Commit, Commits, Writing
 from kraftcore.plugins.spark.ranges import Progress, progress_from_json, progress_to_json
 from kraftcore.plugins.spark.tables import BRONZE, FORMAT, SILVER, Tables, whole_files
 
+_FED = (*BRONZE, *SILVER)
 _CHECKPOINTS = "_checkpoints"
 
 
 def take_over(tables: Tables) -> None:
     """Go on in a folder of an earlier format where its last run ended; nothing in others.
 
+    Their gold had secrets in plain text: no file of it stays, and a folder on this machine's disk becomes its owner's
+    alone, if this process may change that.
+
     Raises:
         CorruptDataError: a run of format 1 did not end well, or the folder is of a version that is not known.
+        StorageError: a file cannot be read, written or removed.
     """
     about = tables.about()
     if about is None or about["format"] == FORMAT:
         return
+    _close(tables)
     if about["format"] == 3:
         _make_gold_anew(tables)
         return
     batch, progress = _of_format_1(tables) if about["format"] == 1 else _of_format_2(tables)
-    files = {name: tuple(whole_files(tables.folder.files(name))) for name in tables.names()}
-    for name in (*BRONZE, *SILVER):  # of a run that was killed there may be more
-        files[name] = tuple(one for one in files[name] if _batch_of(one) <= batch)
+    files: dict[str, tuple[str, ...]] = {}
+    for name in _FED:  # of a run that was killed there may be more
+        found = whole_files(tables.folder.files(name))
+        files[name] = tuple(one for one in found if _batch_of(one) <= batch)
     commits = Commits(tables.folder)
     number = max([batch, *commits.numbers()]) + 1
     files = {name: found for name, found in files.items() if found}
-    columns = {name: tables.read_columns(name) for name in tables.names() if name not in BRONZE and name not in SILVER}
-    # Gold is made anew for all.
-    commit = Commit(number, progress, files, tuple(tables.clusters()), columns)
     writing = commits.begin(number)
-    commits.add(writing, commit)
+    commits.add(writing, Commit(number, progress, files, tuple(tables.clusters())))
+    _end(tables, commits, writing)
+
+
+def _make_gold_anew(tables: Tables) -> None:
+    commits, last = Commits(tables.folder), tables.counted()
+    if last.number < 0:
+        tables.write_about()
+        tables.forget()
+        return
+    files = {name: found for name, found in last.files.items() if name in _FED}
+    writing = commits.begin(last.number + 1, last.runs)
+    stale = tuple(tables.clusters())
+    commits.add(writing, replace(last, number=writing.number, files=files, stale=stale, columns={}))
+    _end(tables, commits, writing)
+
+
+def _end(tables: Tables, commits: Commits, writing: Writing) -> None:
+    # The format is noted last: a run that is killed before is done once more.
+    for name in commits.outdated(kept=1):
+        tables.folder.delete(name)
+    for file in tables.folder.files(""):
+        if file.startswith("gold_") and "/" in file:  # also of a run that was killed
+            tables.folder.delete(file)
     tables.write_about()
     commits.end(writing)
     tables.forget()
 
 
-def _make_gold_anew(tables: Tables) -> None:
-    commits, last = Commits(tables.folder), tables.counted()
-    if last.number >= 0:
-        writing = commits.begin(last.number + 1, last.runs)
-        commits.add(writing, replace(last, number=writing.number, stale=tuple(tables.clusters())))
-        commits.end(writing)
-    tables.write_about()
-    tables.forget()
+def _close(tables: Tables) -> None:
+    if not tables.is_local:
+        return
+    try:
+        Path(tables.path).chmod(0o700)
+    except PermissionError:  # its owner, another user, decides who reads it
+        pass
+    except OSError as error:
+        raise StorageError(error.errno or 0, error.strerror or str(error), tables.path) from None
 
 
 def _batch_of(file: str) -> int:

@@ -162,9 +162,6 @@ def refresh_gold(tables: Tables, say: Callable[[str], None], merge_files: int = 
         changed = [one for one in changed if one not in failed]
         for cluster_id, reason in sorted(failed.items()):
             say(f"{cluster_id}: its tables of gold stay as they were, for they cannot be made: {reason}")
-        if not changed:
-            tables.give_up(writing)
-            return Refreshed(failed=failed)
         replaced = tuple(f"{gold_folder(one)}/" for one in changed)
         counted = {
             name: [file for file in before.files.get(name, ()) if not file.startswith(replaced)] for name in GOLD
@@ -173,15 +170,20 @@ def refresh_gold(tables: Tables, say: Callable[[str], None], merge_files: int = 
             table, _, name = file.partition("/")
             if name.startswith(replaced):
                 counted[table].append(name)
-        columns = {**before.columns, **{name: columns_of(schema) for name, schema in schemas.items()}}
+        made_anew = {name: columns_of(schema) for name, schema in schemas.items()} if changed else {}
+        columns = {**before.columns, **made_anew}
         merged = merge_small(tables, writing, merge_files)
         files_now = {**before.files, **{name: tuple(found) for name, found in counted.items()}, **merged.files}
-        stale = tuple(sorted(failed))
-        commit = Commit(writing.number, before.progress, files_now, stale, columns, clusters=merged.clusters)
-        tables.end(writing, commit, sizes, by_workers=by_workers or bool(failed))
+        if changed or merged.files:
+            stale = tuple(sorted(failed))
+            commit = Commit(writing.number, before.progress, files_now, stale, columns, clusters=merged.clusters)
+            # The mark of a step with failed clusters stays until their files are removed as leftovers.
+            tables.end(writing, commit, sizes, by_workers=by_workers or bool(failed))
+        else:
+            tables.give_up(writing, sizes, by_workers=by_workers)
         for name, found in merged.files.items():
             say(f"{name}: {len(before.files[name])} files merged into {len(found)}")
-        for name in schemas:
+        for name in schemas if changed else ():
             say(f"{name}: made anew for {len(changed)} cluster{'s' * (len(changed) > 1)}")
     elif tables.about() is None:
         tables.write_about()

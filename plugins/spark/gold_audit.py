@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from kraftcore.plugins.spark.canonical import Canonical
 from kraftcore.plugins.spark.frames import NONE, before, equals, integers, ordered, starts, where
-from kraftcore.plugins.spark.lineage import is_uncut
+from kraftcore.plugins.spark.lineage import Snapshot, is_uncut
 from kraftcore.plugins.spark.views import TIMESTAMP
 
 _LOGS = pa.schema([
@@ -109,7 +109,7 @@ def divergence(canonical: Canonical) -> Any:
     rows = []
     for pair, (one, other) in first.items():
         offset = _first_record(canonical, one, other)
-        is_overridden = _is_overridden_end(one, other, last_epochs)
+        is_overridden = _is_overridden_end(one, other, last_epochs, canonical.lineage.snapshots)
         rows.append(
             {f"{name}_{side}": row[name] for side, row in (("a", one), ("b", other)) for name in _BATCH}
             | {
@@ -125,10 +125,14 @@ def divergence(canonical: Canonical) -> Any:
     return pa.Table.from_pylist(rows, schema=_DIVERGENCE)
 
 
-def _is_overridden_end(one: Row, other: Row, last_epochs: dict[int, int]) -> bool:
-    # Whole batches of two epochs, and the log with the lower one ends below the other epoch.
+def _is_overridden_end(one: Row, other: Row, last_epochs: dict[int, int], snapshots: list[Snapshot]) -> bool:
+    # Whole batches of two epochs, and the log with the lower one ends below the other epoch. What a snapshot of an
+    # earlier epoch holds was committed before: no later leader may have other records there.
     lower, higher = sorted((one, other), key=lambda row: int(row["epoch"]))
     if not (one["is_valid"] and other["is_valid"] and lower["epoch"] < higher["epoch"]):
+        return False
+    base = int(higher["base_offset"])
+    if any(found.epoch < int(higher["epoch"]) and found.end_offset > base for found in snapshots):
         return False
     return last_epochs[lower["log_id"]] < int(higher["epoch"])
 

@@ -125,9 +125,10 @@ def configs(canonical: Canonical) -> Any:
 
 
 def _without_secrets(canonical: Canonical, configs: Any) -> Any:
-    pairs = zip(configs["name"].to_pylist(), configs["value"].to_pylist(), strict=True)
+    columns = (configs[name].to_pylist() for name in ("name", "value", "resource_type"))
     values = [
-        masked(value, canonical.masking_key) if value and is_secret(name, value) else value for name, value in pairs
+        masked(value, canonical.masking_key) if value and is_secret(name, value, kind) else value
+        for name, value, kind in zip(*columns, strict=True)
     ]
     return pa.array(values, pa.string())
 

@@ -9,7 +9,7 @@ from io import BytesIO
 
 from kraftcore.core.disk.files import OsFiles
 from kraftcore.errors import StorageError
-from kraftcore.plugins.spark.arrow_batches import LAYERS, Range, RangeReader, Rows
+from kraftcore.plugins.spark.arrow_batches import LAYERS, BrokenOff, Range, RangeReader, Rows
 from kraftcore.plugins.spark.filters import Filters
 from kraftcore.plugins.spark.folders import LocalFolder
 from kraftcore.plugins.spark.parquet import TableFile
@@ -42,12 +42,14 @@ class Added:
         clusters: whose they are.
         files: by name in the folder of tables, how many bytes it wrote there; or them, where it could not write there.
         gone: ranges whose file was not there.
+        broken_off: where batches could not be told apart any more.
     """
 
     rows: dict[str, int] = field(default_factory=dict)
     clusters: set[str] = field(default_factory=set)
     files: dict[str, bytes | int] = field(default_factory=dict)
     gone: list[Range] = field(default_factory=list)
+    broken_off: list[BrokenOff] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,7 @@ class Intake:
                     if not is_about(error, one):
                         raise
                     added.gone.append(one)
+        added.broken_off = reader.broken_off
         added.rows = {name: file.rows for name, file in writer.open.items()}
         added.files = writer.close()
         return added

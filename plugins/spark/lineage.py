@@ -174,20 +174,23 @@ def _dead(files: Any, logs: Any) -> list[tuple[int, int, int]]:
     # A file was cut off behind a batch that is still there, though perhaps some that cannot be read lie between, or
     # right at its start. Snapshots count from 0.
     cut = where(files, integers(files["generation"]) > 0)
-    cuts = {
-        (row["file_id"], row["generation"], row["rewound_to"], row["base_offset"] if row["source"] == "log" else 0)
-        for row in cut.select(["file_id", "generation", "rewound_to", "base_offset", "source"]).to_pylist()
-    }
+    cuts: dict[tuple[int, int, int], int] = {}
+    for row in cut.select(["file_id", "generation", "rewound_to", "base_offset", "source"]).to_pylist():
+        key = row["file_id"], row["generation"], row["base_offset"] if row["source"] == "log" else 0
+        cuts[key] = max(cuts.get(key, 0), row["rewound_to"])
     file_ids, generations = integers(logs["file_id"]), integers(logs["generation"])
     behind, lasts = integers(logs["position"]) + integers(logs["size"]), integers(logs["last_offset"])
-    found: dict[tuple[int, int, int], tuple[int, int, int] | None] = {}
-    for file_id, generation, rewound_to, file_start in cuts:
-        rows = (file_ids == file_id) & (generations < generation) & (behind <= rewound_to)
+    bases, alive = integers(logs["base_offset"]), np.ones(len(logs), bool)
+    found: list[tuple[int, int, int]] = []
+    for (file_id, generation, file_start), rewound_to in sorted(cuts.items()):
+        earlier = (file_ids == file_id) & (generations < generation)
+        rows = earlier & alive & (behind <= rewound_to)  # what an earlier cut took was not there any more
         columns = (behind[rows].tolist(), generations[rows].tolist(), lasts[rows].tolist())
         last = max(zip(*columns, strict=True), default=None)
-        key = file_id, generation, file_start
-        found[key] = max((one for one in (found.get(key), last) if one is not None), default=None)
-    return [(key[0], key[1], key[2] if last is None else last[2] + 1) for key, last in found.items()]
+        first = file_start if last is None else last[2] + 1
+        alive &= ~earlier | (bases < first)
+        found.append((file_id, generation, first))
+    return found
 
 
 def is_alive(rows: Any, dead: list[tuple[int, int, int]], offset: str) -> Any:

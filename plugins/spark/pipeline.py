@@ -19,7 +19,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from kraftcore.errors import LocalError, StorageError
-from kraftcore.plugins.spark.arrow_batches import DROP, LAYERS, Range, RangeReader, file_rows
+from kraftcore.plugins.spark.arrow_batches import DROP, LAYERS, BrokenOff, Range, RangeReader, file_rows
 from kraftcore.plugins.spark.commits import Commit, Writing
 from kraftcore.plugins.spark.earlier import take_over
 from kraftcore.plugins.spark.gold import refresh_gold
@@ -33,6 +33,7 @@ from kraftcore.plugins.spark.ranges import (
     limit_bytes,
     progress_from_json,
     progress_to_json,
+    with_stops,
     without,
 )
 from kraftcore.plugins.spark.source import Settings
@@ -41,6 +42,10 @@ from kraftcore.plugins.spark.tables import BRONZE, SILVER, Starter, Tables
 from kraftcore.plugins.spark.work import is_done_here, spread
 
 Report = Callable[[str], None]
+_SHOWING = ("Show", "Describe", "Explain")
+_WRITING = ("InsertInto", "ExecuteImmediate", "UnresolvedExecuteImmediate")
+"""How the names of Spark's plans begin that are commands and only tell something, and of those that write and are not.
+"""
 ShareDone = Callable[[float, str], None]
 
 
@@ -206,12 +211,13 @@ class Taking:
                 after = limit_bytes(
                     self._before, target, files, self._settings.trigger_bytes, self._settings.range_bytes
                 )
-            rows, gone = self._take(after, files)
-            self._before, target = without(after, gone), without(target, gone)
+            rows, gone, broken_off = self._take(after, files)
+            self._before = without(with_stops(after, broken_off), gone)
+            target = without(with_stops(target, broken_off), gone)
             yield rows
 
-    def _take(self, after: Progress, files: Sequence[LogFile]) -> tuple[dict[str, int], set[str]]:
-        # Rows by table, and paths of files that were removed before they were read.
+    def _take(self, after: Progress, files: Sequence[LogFile]) -> tuple[dict[str, int], set[str], list[BrokenOff]]:
+        # Rows by table, paths of files that were removed before they were read, and where files could not be read on.
         tables = self._tables
         writing = tables.begin()
         shares = shares_between(self._before, after, files, self._settings.range_bytes)
@@ -228,12 +234,14 @@ class Taking:
         counted = {name: list(before.files.get(name, ())) for name in (*BRONZE, *SILVER)}
         sizes: dict[str, int] = {}
         gone: list[Range] = []
+        broken_off: list[BrokenOff] = []
 
         def add(part: Added) -> None:
             for name, count in part.rows.items():
                 rows[name] = rows.get(name, 0) + count
             clusters.update(part.clusters)
             gone.extend(part.gone)
+            broken_off.extend(part.broken_off)
             tables.folder.put({name: data for name, data in part.files.items() if isinstance(data, bytes)})
             for name, data in part.files.items():
                 table, _, file = name.partition("/")
@@ -247,12 +255,12 @@ class Taking:
         stale = sorted({*before.stale, *clusters})
         named = {name: tuple(found) for name, found in counted.items() if found}
         paths = {one.file.path for one in gone}
-        progress = progress_to_json(without(after, paths))
+        progress = progress_to_json(without(with_stops(after, broken_off), paths))
         held = {**before.clusters, f"batch={writing.number}": tuple(sorted(clusters))}
         files_now = {**before.files, **named}
         commit = Commit(writing.number, progress, files_now, tuple(stale), before.columns, clusters=held)
         tables.end(writing, commit, sizes, by_workers=not here and tables.is_local)
-        return rows, paths
+        return rows, paths, broken_off
 
     def _list_files(self, after: Progress, files: Sequence[LogFile], writing: Writing) -> Added:
         # The rows of bronze_files: files that have anything but another torn end.
@@ -324,9 +332,27 @@ def query(session: SparkSession, tables: str | Path, sql: str) -> DataFrame:
     """Ask the tables; each is a view of its name.
 
     Raises:
-        LocalError: the folder holds no tables.
+        LocalError: the folder holds no tables; or it is no question: a statement that writes, sets or makes something.
+            (Through Spark Connect that is not looked for.)
         CorruptDataError: tables of a version that is not known.
     """
     listing = re.search(r"\bshow\s+(tables|views)\b", sql, re.IGNORECASE)
     Tables(session, tables).register(None if listing else sql)
+    _check_reads(session, sql)
     return session.sql(sql)
+
+
+def _check_reads(session: SparkSession, sql: str) -> None:
+    java_session = getattr(session, "_jsparkSession", None)
+    if java_session is None:
+        return
+    todo = [java_session.sessionState().sqlParser().parsePlan(sql)]
+    command = todo[0].getClass().getClassLoader().loadClass("org.apache.spark.sql.catalyst.plans.logical.Command")
+    while todo:
+        plan = todo.pop()
+        name = str(plan.getClass().getSimpleName())
+        is_command = command.isInstance(plan) and not name.startswith(_SHOWING)
+        if is_command or name.startswith(_WRITING):
+            raise LocalError(f"a query only reads, and this is {name}: ask with SELECT, SHOW, DESCRIBE or EXPLAIN")
+        children = plan.children()
+        todo += [children.apply(number) for number in range(children.size())]

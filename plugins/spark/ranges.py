@@ -11,7 +11,7 @@ from itertools import pairwise, takewhile
 from typing import Any
 
 from kraftcore.errors import StorageError
-from kraftcore.plugins.spark.arrow_batches import Range, pieces
+from kraftcore.plugins.spark.arrow_batches import BrokenOff, Range, pieces
 from kraftcore.plugins.spark.filters import Filters
 from kraftcore.plugins.spark.stores import LOG, LogFile, Source, has_folder, index_entries
 
@@ -272,17 +272,20 @@ class Tracker:
 
     @staticmethod
     def _after_truncation(source: Source, before: Reached) -> Reached:
-        kept = _still_there(source, before.marks)
-        if kept == before.marks and before.stop is not None and source.size >= before.stop.position:
-            if source.size >= before.position and before.stop.is_told_by(source):
-                return before
-            position = before.stop.position
-            return Reached(position, before.generation + 1, position, 0, kept)
-        if source.size >= before.position and kept == before.marks:
+        kept, stop = _still_there(source, before.marks), before.stop
+        is_told = stop is None or (source.size >= stop.position and stop.is_told_by(source))
+        if kept == before.marks and source.size >= before.position and is_told:
             return before
-        kept = tuple(mark for mark in kept if mark.position + mark.size <= source.size)
-        position = kept[-1].position + kept[-1].size if kept else 0
-        return Reached(position, before.generation + 1, position, 0, kept)
+        if kept == before.marks and stop is not None and source.size >= stop.position:
+            is_told, position = False, stop.position
+        else:
+            kept = tuple(mark for mark in kept if mark.position + mark.size <= source.size)
+            position = kept[-1].position + kept[-1].size if kept else 0
+        if stop is not None and stop.position < position and not is_told:
+            position = stop.position
+        kept = tuple(mark for mark in kept if mark.position < position)
+        stop = stop if stop is not None and stop.position < position else None
+        return Reached(position, before.generation + 1, position, 0, kept, stop)
 
     def _scan(self, source: Source, reached: Reached) -> Reached:
         # Batch by batch to the last whole one.
@@ -341,7 +344,10 @@ def _still_there(source: Source, marks: tuple[Mark, ...]) -> tuple[Mark, ...]:
 
 
 def new_ranges(start: Progress, end: Progress, files: Iterable[LogFile], range_bytes: int) -> list[Range]:
-    """What lies between two states of progress; of files that are gone, nothing."""
+    """What lies between two states of progress; of files that are gone, nothing.
+
+    One that vanishes meanwhile is not cut: who reads it finds that it is gone.
+    """
     ranges: list[Range] = []
     for file in files:
         after = end.get(file.path)
@@ -351,7 +357,12 @@ def new_ranges(start: Progress, end: Progress, files: Iterable[LogFile], range_b
         low = before.position if before.generation == after.generation else after.rewound
         whole = replace(file, size=max(file.size, after.position))
         if low < after.position:
-            ranges += file_ranges(whole, low, after.position, range_bytes, after.generation)
+            try:
+                ranges += file_ranges(whole, low, after.position, range_bytes, after.generation)
+            except StorageError as error:
+                if error.errno != errno.ENOENT:
+                    raise
+                ranges.append(Range(whole, low, after.position, after.generation))
         if after.torn > after.position and after.torn != before.torn:
             ranges.append(Range(whole, after.position, after.torn, after.generation))
     return ranges
@@ -373,7 +384,8 @@ def limit_bytes(start: Progress, end: Progress, files: Iterable[LogFile], bytes_
             result[one.file.path] = target
         else:
             mark = _mark_at(one.file.path, one.end)
-            result[one.file.path] = Reached(one.end, target.generation, target.rewound, marks=mark)
+            stop = target.stop if target.stop is not None and target.stop.position <= one.end else None
+            result[one.file.path] = Reached(one.end, target.generation, target.rewound, marks=mark, stop=stop)
     return result
 
 
@@ -407,3 +419,16 @@ def is_about(error: StorageError, part: Range) -> bool:
 def without(progress: Progress, gone: Iterable[str]) -> Progress:
     """The progress but for files that were removed before they were read: if they come back, they are read whole."""
     return progress | {path: Reached(generation=progress[path].generation + 1) for path in gone}
+
+
+def with_stops(progress: Progress, found: Iterable[BrokenOff]) -> Progress:
+    """The progress with the first place in each file where batches could not be told apart any more.
+
+    ``Tracker`` does not look into the middle of full segments: who reads them tells.
+    """
+    result = dict(progress)
+    for one in found:
+        reached = result.get(one.path)
+        if reached is not None and (reached.stop is None or one.position < reached.stop.position):
+            result[one.path] = replace(reached, stop=Stop(one.position, one.header.hex(), one.torn))
+    return result

@@ -55,7 +55,7 @@ _PARQUET = ".parquet"
 _ESCAPED = frozenset("\"#%'*/:=?\\{[]^\x7f") | frozenset(map(chr, range(32)))
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 _TELLING = "cluster_id="
-_ESCAPED_BYTES = 200
+ESCAPED_BYTES = 200
 """File systems take names of 255 bytes."""
 _UNKNOWN: Mapping[str, int] = MappingProxyType({})
 Starter = Callable[[], SparkSession]
@@ -75,6 +75,7 @@ class Tables:
     ) -> None:
         self._session = session
         self.is_sparks_own = is_sparks_own
+        self._masking_key: bytes | None = None
         text = str(path).removeprefix("file://") if str(path).startswith("file:///") else str(path)
         self.path = str(Path(text).absolute()) if is_local(text) else text.rstrip("/")
 
@@ -155,12 +156,15 @@ class Tables:
             CorruptDataError: the file is not what a run wrote.
             StorageError: it cannot be read or written.
         """
+        if self._masking_key is not None:
+            return self._masking_key
         found = self.folder.read(_MASKING_KEY)
         if found is None:
             self.folder.create(_MASKING_KEY, secrets.token_bytes(KEY_BYTES))
             found = self.folder.read(_MASKING_KEY)  # another process may have been first
         if found is None or len(found) != KEY_BYTES:
             raise CorruptDataError("not the key that a run drew", path=self.place(_MASKING_KEY))
+        self._masking_key = found
         return found
 
     @cached_property
@@ -242,9 +246,17 @@ class Tables:
         if not by_workers:
             commits.end(writing)
 
-    def give_up(self, writing: Writing) -> None:
-        """End a step that made nothing."""
-        Commits(self.folder).end(writing)
+    def give_up(self, writing: Writing, names: Iterable[str], *, by_workers: bool = False) -> None:
+        """End a step that made nothing that counts, and remove the files that it wrote.
+
+        Args:
+            writing: the step.
+            names: its files.
+            by_workers: as of ``end``.
+        """
+        self._delete(names)
+        if not by_workers:
+            Commits(self.folder).end(writing)
 
     def _delete(self, names: Iterable[str]) -> None:
         for name in names:
@@ -439,7 +451,7 @@ def columns_of(schema: Any) -> str:
 def gold_folder(cluster_id: str) -> str:
     """The folder of a cluster's rows within a table of gold, named as Spark does; but see ``tells_cluster``."""
     escaped = "".join(f"%{ord(one):02X}" if one in _ESCAPED else one for one in cluster_id)
-    if escaped == _NO_VALUE or len(escaped.encode()) > _ESCAPED_BYTES:
+    if escaped == _NO_VALUE or len(escaped.encode()) > ESCAPED_BYTES:
         return f"cluster-{blake2b(cluster_id.encode(), digest_size=16).hexdigest()}"
     return f"{_TELLING}{escaped or _NO_VALUE}"
 

@@ -14,7 +14,7 @@ from golden import GOLDEN_FILES
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kraftcore.core.batch import iter_batches
+from kraftcore.core.batch import build_batch, iter_batches
 from kraftcore.core.columns import BufferPool, ColumnReader
 from kraftcore.core.columns.headers import batch_headers
 from kraftcore.core.columns.partitions import partition_order
@@ -250,6 +250,20 @@ def scribble(pool):
     borrowed = [take_rows([pa.array([-1], pa.int64())], pa.array([0] * size, pa.uint64()), pool)
                 for size in (10_000, 20_000, 40_000) for _ in range(4)]  # fmt: skip
     del borrowed
+
+
+def test_a_reader_that_is_done_borrows_no_more():
+    data = build_batch([b"value"] * 50_000, timestamp_ms=1, base_offset=0, leader_epoch=1)
+    pool = BufferPool()
+    reader = ColumnReader(data, columns=("offset", "value"), pool=pool)
+    chunk = next(reader)
+    assert pool.kept == 0
+    del chunk
+    kept = pool.kept
+    assert kept > 0
+    with pytest.raises(StopIteration):
+        next(reader)
+    assert pool.kept == kept
 
 
 def test_a_pool_keeps_no_more_than_its_limit_and_lends_it_again():

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from kraftcore.plugins.spark.lineage import ABORT, BEGIN, END, LogEnd, Snapshot, Stretch, aborted_spans, find_eras
+import pyarrow as pa
+
+from kraftcore.plugins.spark.lineage import (
+    ABORT,
+    BEGIN,
+    END,
+    LogEnd,
+    Snapshot,
+    Stretch,
+    aborted_spans,
+    find_eras,
+    read_lineage,
+)
 
 
 def test_only_what_was_aborted_is_dropped():
@@ -22,3 +34,24 @@ def test_an_era_starts_where_its_logs_do():
     stretches = [Stretch("c", 1, 1, 0, 50), Stretch("c", 1, 1, 100, 300)]
     first, second = find_eras("c", [log], stretches, [Snapshot("c", 7, 180, 1)])
     assert (first.start, second.start, second.state_from) == (0, 100, 180)
+
+
+def test_a_cut_goes_by_what_earlier_cuts_left():
+    about = {"source": "log", "is_valid": True, "file_id": 1, "log_id": 1, "node_id": 1}
+    batches = [
+        about | dict(zip(("generation", "position", "size", "base_offset", "last_offset", "epoch"), row, strict=True))
+        for row in (
+            (0, 0, 100, 0, 9, 1),
+            (0, 100, 100, 10, 19, 1),  # the first cut took it
+            (1, 100, 50, 10, 11, 2),
+            (1, 150, 100, 12, 13, 2),
+            (2, 250, 50, 14, 14, 3),
+        )
+    ]
+    batches[3]["is_valid"] = False  # so that the last valid one before the second cut ends below the one that was taken
+    files = [
+        {"source": "log", "file_id": 1, "base_offset": 0, "epoch": -1, "generation": generation, "rewound_to": position}
+        for generation, position in ((0, 0), (1, 100), (2, 250))
+    ]
+    lineage = read_lineage("c", pa.Table.from_pylist(batches), pa.Table.from_pylist(files))
+    assert lineage.dead == [(1, 1, 10), (1, 2, 12)]

@@ -12,7 +12,7 @@ from spark_parts import batches_of, copy_as, counted_rows
 
 from kraftcore.errors import CorruptDataError, LocalError, StorageError
 from kraftcore.plugins import spark as kraft
-from kraftcore.plugins.spark import merging
+from kraftcore.plugins.spark import gold, merging
 from kraftcore.plugins.spark import tables as opened
 from kraftcore.plugins.spark.commits import COMMITS
 from kraftcore.plugins.spark.folders import LocalFolder
@@ -75,6 +75,23 @@ def test_many_runs_leave_few_files_and_all_rows(tmp_path):
     assert merged >= 2
     assert most == MOST
     assert all("begun" not in file.name for file in growing.tables.rglob("*"))
+
+
+def test_files_are_merged_where_gold_cannot_be_made(tmp_path, monkeypatch):
+    growing = Growing(tmp_path, 6)
+
+    def fails(*_):
+        raise OverflowError("date value out of range")
+
+    monkeypatch.setitem(gold.GOLD, "gold_logs", fails)
+    for _ in range(6):
+        growing.grow()
+        assert growing.run(merge_files=MOST).failed.keys() == {"growing"}
+    assert max(len(files) for files in growing.files().values()) <= MOST
+    assert growing.counted().stale == ("growing",)
+    monkeypatch.undo()
+    assert growing.run(merge_files=MOST).clusters == ("growing",)
+    assert growing.rows() == expected(growing, tmp_path / "whole")
 
 
 def test_by_default_and_with_zero_a_few_runs_are_left_alone(tmp_path):

@@ -85,12 +85,14 @@ def test_a_log_is_cut_and_is_overridden(session, growing, tmp_path):
     assert log_end(session, tables) == kept.base_offset
     assert config_values(session, tables) == states[kept.base_offset - 1].configs
 
-    late_config = encode_metadata_record(ConfigRecord(resource_type=2, resource_name="late", name="k", value="v"), 0)
+    late_config = encode_metadata_record(
+        ConfigRecord(resource_type=2, resource_name="late", name="retention.ms", value="1"), 0
+    )
     late = build_batch([late_config], timestamp_ms=1, base_offset=kept.base_offset, leader_epoch=99)
     path.write_bytes(data[: kept.position] + bytes(late))
     kraft.run(session, [tmp_path / "in"], tables)
     assert log_end(session, tables) == kept.base_offset + 1
-    assert config_values(session, tables) == states[kept.base_offset - 1].configs | {(2, "late", "k"): "v"}
+    assert config_values(session, tables) == states[kept.base_offset - 1].configs | {(2, "late", "retention.ms"): "1"}
 
 
 def leader(session, tables):

@@ -6,18 +6,32 @@ import struct
 
 import pytest
 from golden import GOLDEN
-from spark_parts import batches_of
+from spark_parts import batches_of, counted_rows
 
-from kraftcore.plugins.spark import ranges
+from kraftcore.plugins import spark as kraft
+from kraftcore.plugins.spark import pipeline, ranges
 from kraftcore.plugins.spark.direct import read_typed
 from kraftcore.plugins.spark.filters import Filters
 from kraftcore.plugins.spark.intake import shares_between
-from kraftcore.plugins.spark.ranges import MARKS_MAX, Tracker, file_ranges, limit_bytes, narrow, new_ranges
+from kraftcore.plugins.spark.ranges import (
+    MARKS_MAX,
+    Tracker,
+    file_ranges,
+    limit_bytes,
+    narrow,
+    new_ranges,
+    progress_from_json,
+)
 from kraftcore.plugins.spark.stores import Inventory
+from kraftcore.plugins.spark.tables import Tables
 
 SEGMENT = GOLDEN / "static" / "c1" / "__cluster_metadata-0" / "00000000000000000000.log"
 DATA = SEGMENT.read_bytes()
 SPOTS = batches_of(DATA)
+
+
+def no_spark():
+    pytest.fail("so little is done without Spark")
 
 
 @pytest.fixture
@@ -164,3 +178,95 @@ def test_a_bound_by_bytes_takes_over_files_that_only_shrank(path):
         steps.append(limit_bytes(steps[-1], target, files, 1, 1 << 20))
         assert len(steps) < 4
     assert steps[1][str(path)].rewound == SPOTS[-5].position
+
+
+def segments(folder):
+    """A folder with the log in two segments, the first of which is full and has an index; the path of that one."""
+    place = folder / "__cluster_metadata-0"
+    place.mkdir(parents=True)
+    cut = SPOTS[-5]
+    first = place / SEGMENT.name
+    first.write_bytes(DATA[: cut.position])
+    entries = [entry for entry in TRUE if entry[1] < cut.position]
+    first.with_suffix(".index").write_bytes(b"".join(struct.pack(">ii", *entry) for entry in entries))
+    (place / f"{cut.base_offset:020}.log").write_bytes(DATA[cut.position :])
+    return first
+
+
+def offsets_taken(tables):
+    """Offsets of the records that count, each as often as it does."""
+    rows = counted_rows(tables)
+    dead = {(row["file_id"], row["generation"]): row["rewound_to"] for row in rows["bronze_files"]}
+    assert all(generation == 0 or position > 0 for (_, generation), position in dead.items())
+    newest = {file_id: max(gen for other, gen in dead if other == file_id) for file_id, _ in dead}
+    found = []
+    for row in rows["bronze_batches"]:
+        generation = newest[row["file_id"]]
+        if row["generation"] == generation or row["position"] < dead[row["file_id"], generation]:
+            found += range(row["base_offset"], row["last_offset"] + 1)
+    return sorted(found)
+
+
+@pytest.mark.parametrize("size_field", [bytes(512), b"\x7f\xff\xff\xff"], ids=["zeros", "a size beyond the file"])
+@pytest.mark.parametrize("range_bytes", [1 << 20, 4096])
+def test_a_full_segment_that_was_damaged_in_its_middle_is_read_on_once_it_is_repaired(
+    tmp_path, size_field, range_bytes
+):
+    first = segments(tmp_path / "in")
+    good = first.read_bytes()
+    at = SPOTS[len(SPOTS) // 3].position + (8 if len(size_field) == 4 else 0)
+    first.write_bytes(good[:at] + size_field + good[at + len(size_field) :])
+    everything = list(range(SPOTS[-1].last_offset + 1))
+
+    def run():
+        return kraft.run(no_spark, [tmp_path / "in"], tmp_path / "tables", options={"range_bytes": str(range_bytes)})
+
+    run()
+    assert set(offsets_taken(tmp_path / "tables")) < set(everything)
+    assert not any(run().rows.values()), "nothing changed"
+    first.write_bytes(good)
+    assert run().rows["bronze_records"]
+    assert offsets_taken(tmp_path / "tables") == everything
+    assert not any(run().rows.values())
+
+
+@pytest.mark.parametrize("is_full", [False, True], ids=["last segment", "full segment"])
+def test_a_run_that_ends_behind_damage_leaves_it_to_be_read_once_repaired(tmp_path, is_full):
+    first = segments(tmp_path / "in")
+    if not is_full:
+        next(one for one in first.parent.glob("*.log") if one != first).unlink()
+    good = first.read_bytes()
+    at = SPOTS[len(SPOTS) // 3].position
+    first.write_bytes(good[:at] + bytes(512) + good[at + 512 :])
+    options = {"max_bytes_per_trigger": "4096", "range_bytes": "4096"}
+    tables = Tables(no_spark, tmp_path / "tables")
+    settings = pipeline.check_input([tmp_path / "in"], "drop", options)
+    for _ in pipeline.Taking(tables, settings, "drop").all():
+        reached = progress_from_json(tables.counted().progress)[str(first)]
+        if at < reached.position < len(good):
+            break
+    else:
+        pytest.fail("no commit between the damage and the end")
+    assert reached.stop is not None
+    assert reached.stop.position == at
+    for data in (first.read_bytes(), good):
+        first.write_bytes(data)
+        kraft.run(no_spark, [tmp_path / "in"], tmp_path / "tables")
+    end = SPOTS[-1].last_offset + 1 if is_full else SPOTS[-5].base_offset
+    assert offsets_taken(tmp_path / "tables") == list(range(end))
+
+
+def test_a_file_that_vanishes_before_it_is_cut_into_ranges_is_said_to_be_gone(tmp_path, monkeypatch):
+    first = segments(tmp_path / "in")
+    first.with_suffix(".index").unlink()
+    plan = pipeline.shares_between
+
+    def vanishes(*arguments):
+        first.unlink(missing_ok=True)
+        return plan(*arguments)
+
+    monkeypatch.setattr(pipeline, "shares_between", vanishes)
+    kraft.run(no_spark, [tmp_path / "in"], tmp_path / "tables", options={"range_bytes": "4096"})
+    rows = counted_rows(tmp_path / "tables")
+    assert [(row["kind"], row["size"]) for row in rows["errors"]] == [("gone", SPOTS[-5].position)]
+    assert {row["base_offset"] for row in rows["bronze_batches"]} == {spot.base_offset for spot in SPOTS[-5:]}

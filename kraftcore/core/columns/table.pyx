@@ -155,7 +155,7 @@ cdef class ColumnReader:
         if self.error is not None:
             error, self.error = self.error, None
             raise error
-        if self.pool is not None and job.sink.capacity == 0:
+        if self.pool is not None and job.sink.capacity == 0 and job.position < job.end:
             self.borrow()
         while True:
             with nogil:
