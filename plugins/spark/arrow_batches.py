@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -520,7 +521,8 @@ class RangeReader:
         # The same for all rows of a file: made once, and cut to length.
         file, generation, columns = self._repeated
         if file is not part.file or generation != part.generation or len(columns["generation"]) < rows:
-            columns = identity_columns(part.file, part.generation, max(rows, ROWS_MAX), packed=self.view == LAYERS)
+            whole = -(-rows // ROWS_MAX) * ROWS_MAX
+            columns = identity_columns(part.file, part.generation, whole, packed=self.view == LAYERS)
             self._repeated = part.file, part.generation, columns
         return {name: column[:rows] for name, column in columns.items()}
 
@@ -564,14 +566,19 @@ def identity_columns(file: LogFile, generation: int, rows: int, *, packed: bool 
     if file.source not in (LOG, SNAPSHOT):
         values["snapshot_end_offset"] = 0
     columns = {}
+    first = pa.array(np.zeros(rows, np.int32))
     for name, kind in IDENTITY:
-        value = pa.scalar(values[name], kind)
-        if packed and kind == pa.string() and values[name] is not None:
-            none = pa.repeat(pa.scalar(0, pa.int32()), rows)
-            columns[name] = pa.DictionaryArray.from_arrays(none, pa.array([value]))
+        value = values[name]
+        if packed and kind == pa.string():
+            columns[name] = pa.DictionaryArray.from_arrays(
+                first if value is not None else pa.nulls(rows, pa.int32()), pa.array([value or ""], kind)
+            )
+        elif value is None:
+            columns[name] = pa.nulls(rows, kind)
+        elif kind == pa.string():
+            columns[name] = pa.repeat(pa.scalar(value, kind), rows)
         else:
-            column = pa.repeat(value, rows)
-            columns[name] = _packed(column) if packed else column
+            columns[name] = pa.array(np.full(rows, value, kind.to_pandas_dtype()))
     return columns
 
 

@@ -21,6 +21,7 @@ COMMITS = "_commits"
 """Folder of the commits, and of a mark for each writer at work."""
 _KEPT = 2
 _RUNS = 16
+_OF_A_TASK = re.compile(r"[^/]+/part-\d{5,}(?=-)", re.ASCII)
 """So many steps a commit tells of, its own among them."""
 _TRIES = 5
 _LEFT = re.compile(r"(?:begun-|_(?:begun-)?)(\d+)-[0-9a-f]{12}(?:-[0-9a-f]{12})?", re.ASCII)
@@ -40,7 +41,8 @@ class Commit:
         columns: by table of gold, its columns as Spark's JSON: files alone do not tell an empty table's.
         runs: of the last steps that led here, its own last.
         clusters: by step, as ``step_of`` names it, the clusters that its files of bronze and silver have rows of;
-            a step that is not there may have rows of any.
+            a step that is not there may have rows of any. By task, as ``task_of`` names it, those of its files, where
+            they are fewer.
     """
 
     number: int = -1
@@ -53,7 +55,7 @@ class Commit:
 
     def may_hold(self, file: str, clusters: Container[str]) -> bool:
         """Whether a file of bronze or silver, relative to its table's folder, may have rows of one of some clusters."""
-        held = self.clusters.get(step_of(file))
+        held = self.clusters.get(task_of(file), self.clusters.get(step_of(file)))
         return held is None or any(one in clusters for one in held)
 
     def names(self) -> set[str]:
@@ -132,8 +134,8 @@ class Commits:
         Raises:
             LockedError: another writer went on from the same commit.
         """
-        steps = {step_of(file) for files in commit.files.values() for file in files}
-        clusters = {step: found for step, found in commit.clusters.items() if step in steps}
+        makers = {of(file) for files in commit.files.values() for file in files for of in (step_of, task_of)}
+        clusters = {maker: found for maker, found in commit.clusters.items() if maker in makers}
         commit = replace(commit, runs=(*writing.after, writing.run)[-_RUNS:], clusters=clusters)
         content = {
             "run": writing.run,
@@ -253,6 +255,14 @@ def _made_for(name: str) -> int | None:
 def step_of(file: str) -> str:
     """Which step wrote a file of bronze or silver: the folder that it is in, within the table's."""
     return file.partition("/")[0]
+
+
+def task_of(file: str) -> str:
+    """Which task of a step wrote a file of bronze or silver: its name as far as the task's number; the step, where it
+    names none.
+    """
+    found = _OF_A_TASK.match(file)
+    return found[0] if found else step_of(file)
 
 
 def gold_file(writing: Writing, share: int) -> str:

@@ -24,9 +24,24 @@ UNFINISHED = "_"
 
 _STORES = frozenset({"s3", "s3a", "s3n", "gs", "oss", "cosn", "obs"})
 """Schemes of object stores: a file is there once it is closed, and renaming is copying."""
+_FIRST_TRIES = {
+    "fs.s3a.attempts.maximum": "1",
+    "fs.s3a.retry.limit": "1",
+    "ipc.client.connect.max.retries": "1",
+    "ipc.client.connect.max.retries.on.timeouts": "1",
+}
+"""How a store is first asked for anything, for the settings that nobody has made: by default minutes go by."""
+
+_BY_DEFAULT = {"core-default.xml", "hdfs-default.xml"}
 _IF_ABSENT = "fs.option.create.conditional.overwrite"
 _UNCHECKED = "fs.s3a.create.performance"  # no looks at what is there already
+_NUMBERS = {
+    "java.io.FileNotFoundException": errno.ENOENT,
+    "java.nio.file.AccessDeniedException": errno.EACCES,
+    "org.apache.hadoop.security.AccessControlException": errno.EACCES,
+}
 _AT_ONCE = 16
+_ANSWERED: set[str] = set()
 _CLASS = re.compile(r"(?:[a-z][\w$]*\.)+[A-Z][\w$]*(?:Exception|Error): ")
 _NO_LINKS = {errno.EPERM, errno.EACCES, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK}
 
@@ -172,7 +187,7 @@ class HadoopFolder:
 
     Raises:
         LocalError: Spark has no such file system, or the session is one of Spark Connect.
-        StorageError: of every method; the file system failed.
+        StorageError: it does not answer; of every method: it failed.
     """
 
     def __init__(self, session: SparkSession, uri: str) -> None:
@@ -194,6 +209,30 @@ class HadoopFolder:
             ) from None
 
         self._is_store = str(root.toUri().getScheme()) in _STORES
+        where = str(root.toUri().resolve("/").toString())
+        if where not in _ANSWERED:
+            self._ask(root, context.hadoopConfiguration())
+            _ANSWERED.add(where)
+
+    def _ask(self, root: Any, settings: Any) -> None:
+        # Whether it answers at all. What is asked later is tried as often as Hadoop is told to.
+        few = self._jvm.org.apache.hadoop.conf.Configuration(settings)
+        for name, value in _FIRST_TRIES.items():
+            if _BY_DEFAULT.issuperset(settings.getPropertySources(name) or ()):
+                few.set(name, value)
+
+        def ask(place: Any) -> None:
+            system = self._hadoop.FileSystem.newInstance(root.toUri(), few)
+            try:
+                system.exists(place)
+            finally:
+                system.close()
+
+        try:
+            self._try("", ask)
+        except StorageError as error:
+            if error.errno != errno.EACCES:  # it has answered
+                raise
 
     def place(self, name: str) -> str:
         """Where a file is or will be."""
@@ -206,7 +245,9 @@ class HadoopFolder:
         try:
             return action(self._place(name))
         except Py4JError as error:
-            raise StorageError(0, _reason(error).removeprefix(f"{self.place(name)}: "), self.place(name)) from None
+            raise StorageError(
+                _number(error), _reason(error).removeprefix(f"{self.place(name)}: "), self.place(name)
+            ) from None
 
     def read(self, name: str) -> bytes | None:
         """A file's content; None where there is none."""
@@ -220,8 +261,8 @@ class HadoopFolder:
 
         try:
             return self._try(name, read)
-        except StorageError:
-            if self._try(name, lambda place: bool(self._system.exists(place))):
+        except StorageError as error:
+            if error.errno != errno.ENOENT or self.has(name):
                 raise
             return None
 
@@ -336,8 +377,8 @@ class HadoopFolder:
 
         try:
             return self._try(name, sizes)
-        except StorageError:
-            if self._try(name, lambda place: bool(self._system.exists(place))):
+        except StorageError as error:
+            if error.errno != errno.ENOENT or self.has(name):
                 raise
             return {}
 
@@ -379,6 +420,11 @@ def _local_errors(place: Path) -> Iterator[Path]:
         yield place
     except OSError as error:
         raise StorageError(error.errno or 0, error.strerror or str(error), str(place)) from None
+
+
+def _number(error: Py4JError) -> int:
+    # The system's number for it, of those that are told apart.
+    return _NUMBERS.get(error.java_exception.getClass().getName(), 0) if isinstance(error, Py4JJavaError) else 0
 
 
 def _reason(error: Py4JError) -> str:

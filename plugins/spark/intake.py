@@ -5,14 +5,13 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from io import BytesIO
 
 from kraftcore.core.disk.files import OsFiles
 from kraftcore.errors import StorageError
 from kraftcore.plugins.spark.arrow_batches import LAYERS, BrokenOff, Range, RangeReader, Rows
 from kraftcore.plugins.spark.filters import Filters
 from kraftcore.plugins.spark.folders import LocalFolder
-from kraftcore.plugins.spark.parquet import TableFile
+from kraftcore.plugins.spark.parquet import BUCKETS, TableFile, groups_for
 from kraftcore.plugins.spark.ranges import Progress, is_about, new_ranges, pack
 from kraftcore.plugins.spark.stores import LogFile
 from kraftcore.plugins.spark.tables import TABLES_BY_VIEW
@@ -26,11 +25,13 @@ class Share:
         number: of the task in its micro-batch.
         ranges: stretches of files.
         torn: stretches that end inside a batch, whose errors alone count.
+        groups: row groups of its files about partitions.
     """
 
     number: int
     ranges: tuple[Range, ...] = ()
     torn: tuple[Range, ...] = ()
+    groups: int = BUCKETS
 
 
 @dataclass
@@ -79,7 +80,7 @@ class Intake:
         """
         reader = RangeReader(LAYERS, self.filters, self.policy)
         added = Added()
-        writer = _Files(self, share.number)
+        writer = _Files(self, share)
         for ranges, read in ((share.ranges, reader.read_layers), (share.torn, reader.read_torn)):
             for one in ranges:
                 try:
@@ -100,36 +101,32 @@ class _Files:
     # The files of one task, a table each. An attempt that is repeated elsewhere, or by another worker at the same time,
     # writes files of other names.
 
-    def __init__(self, work: Intake, number: int) -> None:
-        self._work = work
-        self._mark = f"{number:05}-{work.run}-{uuid.uuid4().hex[:8]}"
-        self._memory: dict[str, BytesIO] = {}
+    def __init__(self, work: Intake, share: Share) -> None:
+        self._place = work.place
+        self._batch = work.batch
+        self._mark = f"{share.number:05}-{work.run}-{uuid.uuid4().hex[:8]}"
+        self._groups = share.groups
         self.open: dict[str, TableFile] = {}
 
     def add(self, table: str, rows: Rows) -> None:
         if table not in self.open:
-            name = self._name(table)
-            target: str | BytesIO
-            if self._work.place is None:
-                target = self._memory[table] = BytesIO()
-            else:
-                target = LocalFolder(self._work.place).begun(name)
-            self.open[table] = TableFile(target, rows.batch.schema)
+            target = None if self._place is None else LocalFolder(self._place).begun(self._name(table))
+            self.open[table] = TableFile(target, rows.batch.schema, self._groups)
         self.open[table].add(rows.batch, rows.buckets)
 
     def close(self) -> dict[str, bytes | int]:
         found: dict[str, bytes | int] = {}
         for table, file in self.open.items():
             name = self._name(table)
-            file.close()
-            if self._work.place is None:
-                found[name] = self._memory[table].getvalue()
+            content = file.close()
+            if self._place is None:
+                found[name] = bytes(content)
             else:
-                found[name] = OsFiles().stat(LocalFolder(self._work.place).place(name)).size
+                found[name] = OsFiles().stat(LocalFolder(self._place).place(name)).size
         return found
 
     def _name(self, table: str) -> str:
-        return batch_file(table, self._work.batch, self._mark)
+        return batch_file(table, self._batch, self._mark)
 
 
 def batch_file(table: str, batch: int, mark: str) -> str:
@@ -159,5 +156,6 @@ def shares_between(
     torn: list[Range] = []
     for one in ranges:
         (torn if one.start >= after[one.file.path].position else whole).append(one)
-    shares = [Share(number, group) for number, group in enumerate(pack(whole, range_bytes))]
+    groups = groups_for(sum(reached.position for reached in after.values()))
+    shares = [Share(number, group, groups=groups) for number, group in enumerate(pack(whole, range_bytes))]
     return [*shares, Share(len(shares), torn=tuple(torn))] if torn else shares

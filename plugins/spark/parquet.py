@@ -6,19 +6,23 @@ import errno
 import json
 import zlib
 from collections.abc import Iterator, Sequence
-from io import BytesIO
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
+import pyarrow.fs
 import pyarrow.parquet as pq
 
 from kraftcore.errors import CorruptDataError, StorageError
 
 BUCKETS = 32
-"""Into so many parts rows about partitions are put, a row group each, so that a part is read without the others."""
+"""Into so many parts rows about partitions are put, in row groups of one or more, so that a part is read without the
+others."""
+GROUP_BYTES = 12 << 20
+"""For so many bytes of log a file has a row group, up to ``BUCKETS``: half of what a share of gold is made of."""
 BUCKET_ROWS_MIN = 1 << 16
 """A file with fewer rows is read as quickly whole."""
 STEP = 7
@@ -38,6 +42,8 @@ _ASKED = {
     "epoch",
 }
 """Columns whose least and largest values are noted, so that readers can pass over row groups."""
+_BUFFER_BYTES = 1 << 18
+_LOCAL = pyarrow.fs.LocalFileSystem()
 _STEP_ROWS = 1 << 13
 """So many values of a column are encoded at a time."""
 
@@ -60,8 +66,17 @@ def bucket_of(rows: Any) -> Any:
 def sql_of_share(share: tuple[int, int]) -> str:
     """Spark's condition for the rows of which ``in_share`` says the same."""
     number, shares = share
-    bucket = f"(crc32(coalesce(topic_id, '')) + coalesce(partition_id, 0) * {STEP}) % {BUCKETS}"
-    return f"{bucket} % {shares} = {number}"
+    bucket = f"pmod(crc32(coalesce(topic_id, '')) + bigint(coalesce(partition_id, 0)) * {STEP}, {BUCKETS})"
+    return f"{bucket} * {shares} div {BUCKETS} = {number}"
+
+
+def groups_for(size: int) -> int:
+    """Row groups of a file about partitions, a power of two up to ``BUCKETS``.
+
+    Args:
+        size: bytes of all logs whose rows lie beside it.
+    """
+    return min(1 << (max(-(-size // GROUP_BYTES), 1) - 1).bit_length(), BUCKETS)
 
 
 def one_chunk(column: Any) -> Any:
@@ -83,35 +98,49 @@ def _leaves(path: str, kind: Any) -> Iterator[tuple[str, Any]]:
         yield path, kind
 
 
+@lru_cache(maxsize=256)
+def _settings(schema: Any) -> dict[str, Any]:
+    # How columns are written.
+    leaves = dict(leaf for field in schema for leaf in _leaves(field.name, field.type))
+    differences = [path for path, kind in leaves.items() if pa.types.is_int64(kind) or pa.types.is_timestamp(kind)]
+    plain = {path for path, kind in leaves.items() if pa.types.is_boolean(kind) or pa.types.is_float64(kind)}
+    return {
+        "compression": "snappy",  # Zstandard's contexts cost more than it spares where row groups are small
+        # Offsets and times grow step by step; all else has few values, and their numbers are short.
+        "column_encoding": dict.fromkeys(differences, "DELTA_BINARY_PACKED") or None,
+        "use_dictionary": sorted(leaves.keys() - _LONG - plain - set(differences)) or False,
+        "write_statistics": [name for name in schema.names if name in _ASKED] or False,
+        "write_batch_size": _STEP_ROWS,
+        "store_schema": False,
+    }
+
+
 class TableFile:
     """Writes one file, row group by row group.
 
     Args:
-        target: path, or what takes the bytes.
+        target: path; None: the bytes are kept.
         schema: its columns.
+        groups: of rows about partitions, where there are many: row groups, a power of two up to ``BUCKETS``.
+
+    Raises:
+        OSError: the file cannot be made, or in ``add`` and ``close``, written.
     """
 
-    def __init__(self, target: str | BytesIO, schema: Any) -> None:
+    def __init__(self, target: str | None, schema: Any, groups: int = BUCKETS) -> None:
         self.rows = 0
         self._schema = schema
+        self._groups = groups
+        self._sink = (
+            pa.BufferOutputStream()
+            if target is None
+            else _LOCAL.open_output_stream(target, buffer_size=_BUFFER_BYTES, compression=None)
+        )
         self._kept: list[Any] = []
         self._ends: list[Any] = []
         self._pending = 0
         self._is_bucketed = is_bucketed(schema)
-        leaves = dict(leaf for field in schema for leaf in _leaves(field.name, field.type))
-        differences = [path for path, kind in leaves.items() if pa.types.is_int64(kind) or pa.types.is_timestamp(kind)]
-        plain = {path for path, kind in leaves.items() if pa.types.is_boolean(kind) or pa.types.is_float64(kind)}
-        self._writer = pq.ParquetWriter(
-            target,
-            schema,
-            compression="snappy",  # Zstandard's contexts cost more than it spares where row groups are small
-            # Offsets and times grow step by step; all else has few values, and their numbers are short.
-            column_encoding=dict.fromkeys(differences, "DELTA_BINARY_PACKED") or None,
-            use_dictionary=sorted(leaves.keys() - _LONG - plain - set(differences)) or False,
-            write_statistics=[name for name in schema.names if name in _ASKED] or False,
-            write_batch_size=_STEP_ROWS,
-            store_schema=False,
-        )
+        self._writer = pq.ParquetWriter(self._sink, schema, **_settings(schema))
 
     def add(self, batch: Any, buckets: Any = None) -> None:
         """Add a batch's rows.
@@ -129,13 +158,21 @@ class TableFile:
         if self._pending >= _ROWS and not self._is_bucketed:
             self._flush()
 
-    def close(self) -> None:
-        """Write what is left."""
+    def close(self) -> Any:
+        """Write what is left.
+
+        Returns:
+            A buffer of pyarrow's with the bytes, if they are kept; else None.
+        """
         if self._is_bucketed and self.rows >= BUCKET_ROWS_MIN:
             self._write_buckets()
         else:
             self._flush()
         self._writer.close()
+        if isinstance(self._sink, pa.BufferOutputStream):
+            return self._sink.getvalue()
+        self._sink.close()
+        return None
 
     def _flush(self) -> None:
         if self._kept:
@@ -150,13 +187,14 @@ class TableFile:
             self._kept = rows.take(pa.array(np.argsort(buckets, kind="stable"))).to_batches()
             self._ends = [np.cumsum(np.bincount(buckets, minlength=BUCKETS))]
         groups = []
-        for bucket in range(BUCKETS):
-            starts = (ends[bucket - 1] if bucket else 0 for ends in self._ends)
-            spans = zip(self._kept, starts, (ends[bucket] for ends in self._ends), strict=True)
+        step = BUCKETS // self._groups
+        for first in range(0, BUCKETS, step):
+            starts = (ends[first - 1] if first else 0 for ends in self._ends)
+            spans = zip(self._kept, starts, (ends[first + step - 1] for ends in self._ends), strict=True)
             rows = pa.Table.from_batches([one.slice(start, end - start) for one, start, end in spans], self._schema)
             if len(rows):
                 self._writer.write_table(rows.unify_dictionaries(), row_group_size=len(rows))
-                groups.append(bucket)
+                groups.append(list(range(first, first + step)))
         self._writer.add_key_value_metadata({_KEY: json.dumps(groups).encode()})
 
 
@@ -219,24 +257,26 @@ def _read_share(path: str, schema: Any, share: tuple[int, int]) -> Any:
         groups = json.loads((file.metadata.metadata or {}).get(_KEY, b"null"))
         if groups is None:
             return in_share(file.read(schema.names).select(schema.names).cast(schema), share)
-        wanted = [at for at, bucket in enumerate(groups) if bucket % shares == number]
-        return file.read_row_groups(wanted, schema.names).select(schema.names).cast(schema)
+        # In files of earlier versions a group is one bucket.
+        buckets = [one if isinstance(one, list) else [one] for one in groups]
+        found = [{bucket * shares // BUCKETS == number for bucket in one} for one in buckets]
+        wanted = [at for at, one in enumerate(found) if True in one]
+        rows = file.read_row_groups(wanted, schema.names).select(schema.names).cast(schema)
+        return in_share(rows, share) if any(len(one) > 1 for one in found) else rows
 
 
 def in_share(rows: Any, share: tuple[int, int]) -> Any:
-    """The rows whose partitions are in one of so many equal shares of all partitions."""
+    """The rows whose partitions are in one of so many shares of all partitions, which differ by a bucket at most."""
     number, shares = share
-    return rows.filter(pa.array(bucket_of(rows) % shares == number))
+    return rows.filter(pa.array(bucket_of(rows) * shares // BUCKETS == number))
 
 
 def to_bytes(rows: Any) -> bytes:
     """A table, or batches of one, as a file."""
-    target = BytesIO()
-    file = TableFile(target, rows.schema if isinstance(rows, pa.Table) else rows[0].schema)
+    file = TableFile(None, rows.schema if isinstance(rows, pa.Table) else rows[0].schema)
     for batch in rows.to_batches() if isinstance(rows, pa.Table) else rows:
         file.add(batch)
-    file.close()
-    return target.getvalue()
+    return bytes(file.close())
 
 
 def count_by_cluster(paths: Sequence[str], clusters: Sequence[str]) -> dict[str, int]:

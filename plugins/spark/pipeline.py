@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from kraftcore.errors import LocalError, StorageError
 from kraftcore.plugins.spark.arrow_batches import DROP, LAYERS, BrokenOff, Range, RangeReader, file_rows
-from kraftcore.plugins.spark.commits import Commit, Writing
+from kraftcore.plugins.spark.commits import Commit, Writing, task_of
 from kraftcore.plugins.spark.earlier import take_over
 from kraftcore.plugins.spark.gold import refresh_gold
 from kraftcore.plugins.spark.intake import Added, Intake, batch_file, shares_between
@@ -230,6 +230,7 @@ class Taking:
         work = Intake(place, writing.number, writing.run, self._settings.filters, self._policy)
         rows: dict[str, int] = {}
         clusters: set[str] = set()
+        by_task: dict[str, tuple[str, ...]] = {}
         before = tables.counted()
         counted = {name: list(before.files.get(name, ())) for name in (*BRONZE, *SILVER)}
         sizes: dict[str, int] = {}
@@ -246,6 +247,7 @@ class Taking:
             for name, data in part.files.items():
                 table, _, file = name.partition("/")
                 counted[table].append(file)
+                by_task[task_of(file)] = tuple(sorted(part.clusters))
                 sizes[name] = len(data) if isinstance(data, bytes) else data
 
         add(self._list_files(after, files, writing))
@@ -256,7 +258,9 @@ class Taking:
         named = {name: tuple(found) for name, found in counted.items() if found}
         paths = {one.file.path for one in gone}
         progress = progress_to_json(without(with_stops(after, broken_off), paths))
-        held = {**before.clusters, f"batch={writing.number}": tuple(sorted(clusters))}
+        all_of_them = tuple(sorted(clusters))
+        fewer = {task: found for task, found in by_task.items() if found != all_of_them}
+        held = {**before.clusters, **fewer, f"batch={writing.number}": all_of_them}
         files_now = {**before.files, **named}
         commit = Commit(writing.number, progress, files_now, tuple(stale), before.columns, clusters=held)
         tables.end(writing, commit, sizes, by_workers=not here and tables.is_local)

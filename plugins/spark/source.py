@@ -50,7 +50,6 @@ from kraftcore.plugins.spark.ranges import (
 )
 from kraftcore.plugins.spark.stores import BOOTSTRAP, LOG, SNAPSHOT, Inventory, LogFile
 from kraftcore.plugins.spark.views import view_schema
-from kraftcore.plugins.spark.worker import settle
 from kraftcore.storage.meta_properties import METADATA_PARTITION
 
 if TYPE_CHECKING:
@@ -64,8 +63,6 @@ _KNOWN = FILTERS | {
     "bootstrap_controllers", "topic", "mirror", "start", "tls_ca", "tls_certificate", "tls_key", "timeout_ms",
     "write_id", "checkpointlocation",
 }  # fmt: skip
-
-settle()
 
 
 class Settings:

@@ -15,11 +15,14 @@ def settle() -> None:
     if getattr(getattr(daemon, "__spec__", None), "name", "") != "pyspark.daemon" or not hasattr(daemon, "worker"):
         return
     serve = daemon.worker
+    known = 0
 
     def worker(*arguments: Any) -> int:
-        # From the second task on: after each, workers look through all objects for garbage. Those that outlived the
-        # first are modules and what belongs to them, 30 ms' worth, and none.
-        if not gc.get_freeze_count():
+        # From the second task on: after each, workers look through all objects for garbage. Where a task imported
+        # modules, what outlived it is these and what belongs to them, 30 ms' worth, and none.
+        nonlocal known
+        if len(sys.modules) != known:
+            known = len(sys.modules)
             gc.freeze()
         # Over a Unix domain socket a worker that waits for its next task may answer a program that has ended.
         try:

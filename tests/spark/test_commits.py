@@ -6,11 +6,11 @@ import errno
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from unittest.mock import Mock
+from unittest.mock import MagicMock, Mock
 
 import pytest
 from golden import GOLDEN
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JJavaError
 from spark_parts import batches_of, copy_as, counted_rows
 
 from kraftcore.core.disk.files import OsFiles
@@ -233,15 +233,24 @@ def test_a_commit_that_is_removed_while_it_is_looked_for_is_not_the_last(made, m
     assert Commits(LocalFolder(str(path))).last().number == 2
 
 
+class NotFound(Py4JJavaError):
+    """As py4j tells of Java's exception."""
+
+    def __init__(self):
+        self.java_exception = Mock()
+        self.java_exception.getClass.return_value.getName.return_value = "java.io.FileNotFoundException"
+        self.java_exception.toString.return_value = "java.io.FileNotFoundException: Permission denied"
+
+
 @pytest.mark.parametrize("is_there", [False, True])
 def test_a_file_that_cannot_be_opened_is_none_if_it_is_gone(is_there):
     system = Mock()
     system.exists.return_value = is_there
-    system.open.side_effect = Py4JError("java.io.FileNotFoundException")
-    session = Mock(**{"_jvm.org.apache.hadoop.fs.Path.return_value.getFileSystem.return_value": system})
+    system.open.side_effect = NotFound()
+    session = MagicMock(**{"_jvm.org.apache.hadoop.fs.Path.return_value.getFileSystem.return_value": system})
     folder = HadoopFolder(session, "s3a://tables")
     if is_there:
-        with pytest.raises(StorageError, match="FileNotFound"):
+        with pytest.raises(StorageError, match="Permission denied"):
             folder.read("_commits/0")
     else:
         assert folder.read("_commits/0") is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from fleet import Fleet, comparable
 from golden import GOLDEN
@@ -14,7 +15,7 @@ from kraftcore.errors import CorruptDataError, LocalError, StorageError
 from kraftcore.plugins import spark as kraft
 from kraftcore.plugins.spark import gold, merging
 from kraftcore.plugins.spark import tables as opened
-from kraftcore.plugins.spark.commits import COMMITS
+from kraftcore.plugins.spark.commits import COMMITS, task_of
 from kraftcore.plugins.spark.folders import LocalFolder
 from kraftcore.plugins.spark.tables import BRONZE, SILVER, Tables
 
@@ -216,6 +217,34 @@ def test_gold_of_some_clusters_reads_only_files_that_may_hold_them(tmp_path, mon
     assert set(merged.clusters.popitem()[1]) == set(fleet.names)
     fleet.grow(others)
     assert kraft.run(no_spark, [fleet.folder], tables).clusters == tuple(sorted(others[1:]))
+    whole = tmp_path / "whole"
+    kraft.run(no_spark, [fleet.folder], whole)
+    assert comparable(counted_rows(tables)) == comparable(counted_rows(whole))
+
+
+def maker(tables, path):
+    """The task that wrote a file of bronze or silver, or the step."""
+    return task_of(str(Path(path).relative_to(tables)).partition("/")[2])
+
+
+def test_gold_of_one_cluster_reads_only_its_own_files_of_a_run_about_many(tmp_path, monkeypatch):
+    fleet, tables = Fleet(tmp_path / "in", 4), tmp_path / "tables"
+    kraft.run(no_spark, [fleet.folder], tables, options={"range_bytes": "4096"})  # a task for one or two clusters
+    read = set()
+    original = opened.read_files
+
+    def read_files(paths, *arguments, **options):
+        read.update(map(str, paths))
+        return original(paths, *arguments, **options)
+
+    monkeypatch.setattr(opened, "read_files", read_files)
+    first = fleet.names[0]
+    fleet.grow([first])
+    kraft.run(no_spark, [fleet.folder], tables)
+    whose = {path: set(pq.read_table(path, partitioning=None)["cluster_id"].to_pylist()) for path in read}
+    own = {maker(tables, path) for path, clusters in whose.items() if first in clusters}
+    assert {maker(tables, path) for path in whose} == own
+    assert len({maker(tables, path) for path in (tables / "bronze_records").rglob("*.parquet")} - own) > 1
     whole = tmp_path / "whole"
     kraft.run(no_spark, [fleet.folder], whole)
     assert comparable(counted_rows(tables)) == comparable(counted_rows(whole))

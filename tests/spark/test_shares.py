@@ -14,12 +14,12 @@ from golden import GOLDEN
 
 from kraftcore.errors import LocalError
 from kraftcore.plugins import spark as kraft
-from kraftcore.plugins.spark import gold, parquet, work
+from kraftcore.plugins.spark import gold, intake, parquet, work
 from kraftcore.plugins.spark.arrow_batches import KEEP, LAYERS, RangeReader
 from kraftcore.plugins.spark.filters import Filters
 from kraftcore.plugins.spark.frames import except_lists
 from kraftcore.plugins.spark.gold import SHARED, Making, makings_of
-from kraftcore.plugins.spark.parquet import BUCKETS, bucket_of, in_share, read_files, to_bytes
+from kraftcore.plugins.spark.parquet import BUCKETS, bucket_of, groups_for, in_share, read_files, sql_of_share, to_bytes
 from kraftcore.plugins.spark.ranges import split_into_ranges
 from kraftcore.plugins.spark.stores import Inventory
 from kraftcore.plugins.spark.tables import Tables, arrow_schema
@@ -75,27 +75,49 @@ def test_columns_that_are_never_null_are_stored_so():
     assert required["records"] == always | place | {"is_control", "position"}
 
 
-def test_each_partition_is_in_one_share(tmp_path, monkeypatch):
+@pytest.mark.parametrize("groups", [1, 4, BUCKETS])
+def test_each_partition_is_in_one_share(tmp_path, monkeypatch, groups):
     monkeypatch.setattr(parquet, "BUCKET_ROWS_MIN", 2)
+    monkeypatch.setattr(intake, "groups_for", lambda size: groups)
     kraft.run(no_spark, [GOLDEN / "dynamic"], tmp_path / "tables")
     name = "silver_partition_change"
     files = [str(file) for file in (tmp_path / "tables" / name).rglob("*.parquet")]
     (file,) = files
     schema = arrow_schema(name)
     whole = read_files(files, schema)
-    assert parquet.pq.ParquetFile(file).num_row_groups == len(set(bucket_of(whole).tolist())) > 3
-    # A file without a list of its buckets, as small ones are, gives the same.
-    Path(file).with_name("plain.parquet").write_bytes(to_bytes_plainly(whole, monkeypatch))
-    plain = [str(Path(file).with_name("plain.parquet"))]
-    for shares in (1, 3, BUCKETS):
+    there = set(bucket_of(whole) * groups // BUCKETS)
+    assert parquet.pq.ParquetFile(file).num_row_groups == len(there) == min(groups, len(set(bucket_of(whole))))
+    # A file without a list of its buckets, as small ones are, and one of an earlier version give the same.
+    plain, earlier = Path(file).with_name("plain.parquet"), Path(file).with_name("earlier.parquet")
+    plain.write_bytes(to_bytes_plainly(whole, monkeypatch))
+    write_as_earlier(earlier, whole)
+    for shares in (1, 3, 8, BUCKETS):
         found = [read_files(files, schema, share=(number, shares)) for number in range(shares)]
-        assert [one.sort_by("offset") for one in found] == [
-            read_files(plain, schema, share=(number, shares)).sort_by("offset") for number in range(shares)
-        ]
+        for other in (plain, earlier):
+            assert [one.sort_by("offset") for one in found] == [
+                read_files([str(other)], schema, share=(number, shares)).sort_by("offset") for number in range(shares)
+            ]
         assert sum(map(len, found)) == len(whole)
         keys = [set(zip(*(one[key].to_pylist() for key in ("topic_id", "partition_id")), strict=True)) for one in found]
         assert sum(map(len, keys)) == len(set().union(*keys))
         assert found[0].sort_by("offset") == in_share(whole, (0, shares)).sort_by("offset")
+
+
+def write_as_earlier(place, table):
+    """A row group a bucket, and the bucket's number for each."""
+    buckets = bucket_of(table)
+    there = sorted(set(buckets.tolist()))
+    with parquet.pq.ParquetWriter(place, table.schema) as writer:
+        for bucket in there:
+            writer.write_table(table.filter(pa.array(buckets == bucket)))
+        writer.add_key_value_metadata({"kraftcore.buckets": str(there)})
+
+
+def test_a_row_group_is_of_half_of_what_a_share_of_gold_is_made_of():
+    record_bytes = 48
+    share = gold.SHARE_RECORDS * record_bytes
+    assert [groups_for(share * count) for count in (1, 2, 3, 16, 500)] == [2, 4, 8, BUCKETS, BUCKETS]
+    assert [groups_for(size) for size in (0, 1, parquet.GROUP_BYTES)] == [1, 1, 1]
 
 
 def to_bytes_plainly(table, monkeypatch):
@@ -124,6 +146,17 @@ def test_spark_tells_shares_apart_as_we_do(session, tmp_path):
         ours = tables.arrow(name, [cluster], (number, 3))
         assert len(ours) > 0
         assert by_spark.arrow(name, [cluster], (number, 3)).sort_by("offset") == ours.sort_by("offset")
+
+
+def test_spark_tells_partitions_of_any_number_apart_as_we_do(session):
+    rows = pa.table({
+        "topic_id": ["L55mWRwaSjyaU2psX6jwAQ", None, "", "zürich"] * 4,
+        "partition_id": pa.array([-1, 0, 2**31 - 1, -(2**31), None, 7, 31, 32] * 2, pa.int32()),
+    })  # fmt: skip
+    frame = session.createDataFrame(rows)
+    for number in range(5):
+        found = frame.where(sql_of_share((number, 5))).toArrow().to_pylist()
+        assert Counter(map(repr, found)) == Counter(map(repr, in_share(rows, (number, 5)).to_pylist()))
 
 
 def test_work_is_cut_by_cluster_and_large_clusters_by_partition():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import subprocess
 import sys
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -38,7 +39,6 @@ def freezes(monkeypatch):
     """How often objects were frozen."""
     frozen = []
     monkeypatch.setattr(gc, "freeze", lambda: frozen.append(1))
-    monkeypatch.setattr(gc, "get_freeze_count", lambda: len(frozen))
     return frozen
 
 
@@ -55,11 +55,28 @@ def test_a_worker_whose_program_is_gone_ends_without_a_word(calls, freezes, caps
     assert capsys.readouterr() == ("", "")
 
 
-def test_objects_that_outlive_the_first_task_are_frozen_once(calls, freezes):
+def test_objects_that_outlive_a_task_are_frozen_once_and_again_after_imports(calls, freezes, monkeypatch):
     assert freezes == []
     for _ in range(3):
         sys.modules["__main__"].worker(0)
     assert freezes == [1]
+    monkeypatch.setitem(sys.modules, "of_another_task", ModuleType("of_another_task"))
+    for _ in range(3):
+        sys.modules["__main__"].worker(0)
+    assert freezes == [1, 1]
+
+
+def test_a_worker_is_told_by_whatever_it_imports_of_ours():
+    program = """
+import sys
+from importlib.machinery import ModuleSpec
+daemon = sys.modules["__main__"]
+daemon.__spec__ = ModuleSpec("pyspark.daemon", None)
+daemon.worker = sparks_own = lambda: 0
+import kraftcore.plugins.spark
+sys.exit(daemon.worker is sparks_own)
+"""
+    assert subprocess.run([sys.executable, "-P", "-c", program], check=False).returncode == 0
 
 
 def test_elsewhere_nothing_happens(monkeypatch, freezes):
